@@ -20,6 +20,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, FormatError
 from ftrace.ground.missing_names import tell_missing
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
@@ -27,14 +28,26 @@ from ftrace.trace.tracing.tracer import aval_of, is_value
 __all__ = ["breakpoint", "callback", "log", "print"]
 
 
-def print(
-    fmt: str | None = None,
-    *args: Any,
-    ordered: bool = False,
-    partitioned: bool = False,
-    skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Callable[..., None] | None:
+def _writing(name: str, emit: Callable[[str], Any]):
+    def write(
+        fmt: str | None = None,
+        *args: Any,
+        ordered: bool = False,
+        partitioned: bool = False,
+        skip_format_check: bool = False,
+        **kwargs: Any,
+    ) -> Callable[..., None] | None:
+        return _write(f"debug.{name}", emit, fmt, args, kwargs, skip_format_check)
+
+    return write
+
+
+def _to_output(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+@member(_writing, _to_output)
+def print():
     """Prints `fmt.format(*args, **kwargs)` when the function runs.
 
     Under vmap it prints once per lane, one after the other; in a derivative the values
@@ -55,22 +68,14 @@ def print(
       ArgumentError: one is not used by the format, or cannot be printed with the
         specification that it has there.
     """
-    return _write("debug.print", _printer, fmt, args, kwargs, skip_format_check)
 
 
-def log(
-    fmt: str | None = None,
-    *args: Any,
-    ordered: bool = False,
-    partitioned: bool = False,
-    skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Callable[..., None] | None:
+@member(_writing, logging.getLogger("ftrace.debug").info)
+def log():
     """Logs what `print` would print, to the logger "ftrace.debug" at the level INFO.
 
     Arguments and errors are those of `print`.
     """
-    return _write("debug.log", _logger, fmt, args, kwargs, skip_format_check)
 
 
 def _later(call: Callable[[Any, Any, Any], Any]) -> Callable[..., None]:
@@ -84,14 +89,14 @@ def _later(call: Callable[[Any, Any, Any], Any]) -> Callable[..., None]:
 
 def _write(
     name: str,
-    writer: Callable[..., Callable[..., None]],
+    emit: Callable[[str], Any],
     fmt: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     unchecked: bool,
 ) -> Callable[..., None] | None:
     if fmt is None and not args and not kwargs:
-        return _later(lambda f, a, k: _write(name, writer, f, a, k, unchecked))
+        return _later(lambda f, a, k: _write(name, emit, f, a, k, unchecked))
     if not isinstance(fmt, str):
         raise ArgumentError(
             f"{name}: the first argument is the format, got {type(fmt).__name__}: "
@@ -99,7 +104,7 @@ def _write(
         )
     if not unchecked:
         _check(name, fmt, args, kwargs)
-    write = writer(fmt, _options())
+    write = _writer(fmt, _options(), emit)
     call_back(name, write, None, args, kwargs, static_numbers=True)
     return None
 
@@ -193,22 +198,11 @@ def _formatted(
 
 
 @lru_cache(maxsize=1024)
-def _printer(fmt: Any, options: Any) -> Callable[..., None]:
-    """The function that prints in this format: the same object for the same one."""
+def _writer(fmt: Any, options: Any, emit: Callable[[str], Any]) -> Callable[..., None]:
+    """The function that writes in this format: the same object for the same one."""
 
     def write(*args: Any, **kwargs: Any) -> None:
-        sys.stdout.write(_formatted(fmt, options, args, kwargs) + "\n")
-
-    write.__name__ = repr(fmt)
-    return write
-
-
-@lru_cache(maxsize=1024)
-def _logger(fmt: Any, options: Any) -> Callable[..., None]:
-    """The function that logs in this format."""
-
-    def write(*args: Any, **kwargs: Any) -> None:
-        logging.getLogger("ftrace.debug").info(_formatted(fmt, options, args, kwargs))
+        emit(_formatted(fmt, options, args, kwargs))
 
     write.__name__ = repr(fmt)
     return write

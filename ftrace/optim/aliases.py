@@ -9,22 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ftrace.optim import base, scaling
+from ftrace.optim import base, optimizers as basic, scaling
 from ftrace.optim.base import (
     GradientTransformationExtraArgs as Optimizer,
     Scalar,
     ScalarOrSchedule,
-)
-from ftrace.optim.optimizers import (
-    adam,
-    adamw,
-    add_decayed_weights,
-    optimizer_of,
-    scale,
-    scale_by_adam,
-    scale_by_learning_rate,
-    sgd,
-    trace,
 )
 from ftrace.optim.wrappers import add_noise, clip_by_block_rms
 from ftrace.trace.eager.dispatch import member
@@ -38,11 +27,11 @@ __all__ = [
 
 
 #: `adam` and `adamw` that look one step ahead (Dozat, 2016).
-nadam: Any = partial(adam, nesterov=True)
-nadamw: Any = partial(adamw, nesterov=True)
+nadam: Any = partial(basic.adam, nesterov=True)
+nadamw: Any = partial(basic.adamw, nesterov=True)
 
 
-@member(optimizer_of, scaling.scale_by_belief)
+@member(basic.optimizer_of, scaling.scale_by_belief)
 def adabelief():
     """AdaBelief (Zhuang et al., 2020): see `scale_by_belief`."""
 
@@ -54,9 +43,9 @@ def adadelta(
 ) -> Optimizer:  # fmt: skip
     """AdaDelta (Zeiler, 2012)."""
     return base.chain(
-        add_decayed_weights(weight_decay, weight_decay_mask),
+        basic.add_decayed_weights(weight_decay, weight_decay_mask),
         scaling.scale_by_adadelta(rho, eps),
-        scale_by_learning_rate(learning_rate),
+        basic.scale_by_learning_rate(learning_rate),
     )
 
 
@@ -87,32 +76,32 @@ def adafactor(
     if clipping_threshold is not None:
         parts.append(clip_by_block_rms(clipping_threshold))
     if learning_rate is not None:
-        parts.append(scale_by_learning_rate(learning_rate, flip_sign=False))
+        parts.append(basic.scale_by_learning_rate(learning_rate, flip_sign=False))
     if multiply_by_parameter_scale:
         parts.append(scaling.scale_by_param_block_rms())
     if momentum is not None:
         parts.append(scaling.ema(momentum, False, dtype_momentum))
     if weight_decay_rate is not None:
-        parts.append(add_decayed_weights(weight_decay_rate, weight_decay_mask))
-    return base.chain(*parts, scale(-1))
+        parts.append(basic.add_decayed_weights(weight_decay_rate, weight_decay_mask))
+    return base.chain(*parts, basic.scale(-1))
 
 
-@member(optimizer_of, scaling.scale_by_adamax)
+@member(basic.optimizer_of, scaling.scale_by_adamax)
 def adamax():
     """AdaMax (Kingma, Ba, 2015)."""
 
 
-@member(optimizer_of, scaling.scale_by_adamax, decay=1e-4)
+@member(basic.optimizer_of, scaling.scale_by_adamax, decay=1e-4)
 def adamaxw():
     """AdaMax with decoupled weight decay."""
 
 
-@member(optimizer_of, scaling.scale_by_adan, decay=0.0, eps_root=1e-8)
+@member(basic.optimizer_of, scaling.scale_by_adan, decay=0.0, eps_root=1e-8)
 def adan():
     """Adan (Xie et al., 2022)."""
 
 
-@member(optimizer_of, scaling.scale_by_amsgrad)
+@member(basic.optimizer_of, scaling.scale_by_amsgrad)
 def amsgrad():
     """AMSGrad (Reddi, Kale, Kumar, 2018)."""
 
@@ -132,8 +121,8 @@ def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimiz
         decay = shrunk(learning_rate) - 1
     return base.chain(
         scaling.scale_by_trust_ratio(min_norm),
-        scale_by_learning_rate(rate),
-        add_decayed_weights(decay),
+        basic.scale_by_learning_rate(rate),
+        basic.add_decayed_weights(decay),
     )
 
 
@@ -146,16 +135,16 @@ def lars(
     """Layer-wise rates (You, Gitman, Ginsburg, 2017)."""
     ratio = scaling.scale_by_trust_ratio(0.0, trust_coefficient, eps)
     return base.chain(
-        add_decayed_weights(weight_decay, weight_decay_mask),
+        basic.add_decayed_weights(weight_decay, weight_decay_mask),
         base.masked(ratio, trust_ratio_mask),
-        scale_by_learning_rate(learning_rate),
-        trace(momentum, nesterov),
+        basic.scale_by_learning_rate(learning_rate),
+        basic.trace(momentum, nesterov),
     )
 
 
 @member(
-    optimizer_of, scale_by_adam, "mu_dtype nesterov", 0.0, scaling.scale_by_trust_ratio,
-    eps=1e-6,
+    basic.optimizer_of, basic.scale_by_adam, "mu_dtype nesterov", 0.0,
+    scaling.scale_by_trust_ratio, eps=1e-6,
 )  # fmt: skip
 def lamb():
     """Adam with layer-wise rates (You et al., 2020)."""
@@ -167,10 +156,10 @@ def noisy_sgd(
 ) -> Optimizer:  # fmt: skip
     """Gradient descent with noise that fades (Neelakantan et al., 2015)."""
     noise = add_noise(eta, gamma, key, seed=seed)
-    return base.chain(noise, scale_by_learning_rate(learning_rate))
+    return base.chain(noise, basic.scale_by_learning_rate(learning_rate))
 
 
-@member(optimizer_of, scaling.scale_by_sign)
+@member(basic.optimizer_of, scaling.scale_by_sign)
 def sign_sgd():
     """Steps of one size (Bernstein et al., 2018)."""
 
@@ -183,12 +172,12 @@ def signum(
     return base.chain(mean, sign_sgd(learning_rate))
 
 
-@member(optimizer_of, scaling.scale_by_novograd, "mu_dtype", eps=1e-6)
+@member(basic.optimizer_of, scaling.scale_by_novograd, "mu_dtype", eps=1e-6)
 def novograd():
     """NovoGrad (Ginsburg et al., 2019)."""
 
 
-@member(optimizer_of, scaling.scale_by_optimistic_gradient)
+@member(basic.optimizer_of, scaling.scale_by_optimistic_gradient)
 def optimistic_gradient_descent():
     """Gradient descent that expects the last change again (Mokhtari et al., 2019)."""
 
@@ -200,13 +189,13 @@ def optimistic_adam_v2(
 ) -> Optimizer:  # fmt: skip
     """Adam that expects the last change again (Daskalakis et al., 2017)."""
     return base.chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+        basic.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         scaling.scale_by_optimistic_gradient(alpha, beta),
-        scale_by_learning_rate(learning_rate),
+        basic.scale_by_learning_rate(learning_rate),
     )
 
 
-@member(optimizer_of, scaling.scale_by_radam)
+@member(basic.optimizer_of, scaling.scale_by_radam)
 def radam():
     """Rectified Adam (Liu et al., 2020)."""
 
@@ -226,10 +215,10 @@ def optimistic_adam(
 
 def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
     """SM3 (Anil et al., 2019)."""
-    return base.chain(scaling.scale_by_sm3(momentum), scale(-learning_rate))
+    return base.chain(scaling.scale_by_sm3(momentum), basic.scale(-learning_rate))
 
 
-@member(optimizer_of, scaling.scale_by_yogi, "eps_root initial_accumulator_value")
+@member(basic.optimizer_of, scaling.scale_by_yogi, "eps_root initial_accumulator_value")
 def yogi():
     """Yogi (Zaheer et al., 2018)."""
 
@@ -242,7 +231,7 @@ def rprop(
     steps = scaling.scale_by_rprop(
         learning_rate, eta_minus, eta_plus, min_step_size, max_step_size
     )
-    return base.chain(steps, scale(-1.0))
+    return base.chain(steps, basic.scale(-1.0))
 
 
 def polyak_sgd(
@@ -251,7 +240,7 @@ def polyak_sgd(
 ) -> Optimizer:  # fmt: skip
     """Gradient descent with Polyak's step; `update` takes the loss as `value=`."""
     step = _scale_by_polyak(f_min, max_learning_rate, eps, variant)
-    return base.chain(sgd(scaling), step)
+    return base.chain(basic.sgd(scaling), step)
 
 
 _scale_by_polyak = scaling.scale_by_polyak

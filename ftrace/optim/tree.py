@@ -321,21 +321,26 @@ def map_params(
     return map(apply, marked, state, is_leaf=lambda x: isinstance(x, _Placeholder))
 
 
+def _parts(node: Any) -> tuple[Any, Any, Callable[[list[Any]], Any]]:
+    """The names of what is in a container, that, and what makes it anew."""
+    names = getattr(node, "_fields", None)
+    if isinstance(node, dict):
+        made: Any = type(node)
+        return node.keys(), node.values(), lambda xs: made(zip(node, xs, strict=True))
+    if names is not None:
+        return names, node, lambda xs: type(node)(*xs)
+    if isinstance(node, (list, tuple)):
+        return range(len(node)), node, type(node)
+    return (), (), lambda _: node
+
+
 def get_all_with_path(tree: Tree, key: str, filtering: Any = None) -> list[Any]:
     """[(path, value)] of all fields and items of a name; paths are tuples of names."""
     found: list[Any] = []
 
     def visit(node: Any, path: tuple[Any, ...]) -> None:
-        names = getattr(node, "_fields", None)
-        if isinstance(node, dict):
-            items: Any = node.items()
-        elif names is not None:
-            items = zip(names, node, strict=True)
-        elif isinstance(node, (list, tuple)):
-            items = enumerate(node)
-        else:
-            return
-        for name, value in items:
+        names, values, _ = _parts(node)
+        for name, value in zip(names, values, strict=True):
             here = (*path, name)
             if name == key and (filtering is None or filtering(here, value)):
                 found.append((here, value))
@@ -377,13 +382,7 @@ def set(tree: Tree, filtering: Any = None, /, **kwargs: Any) -> Tree:
                 return kwargs[name]
             return visit(value, here)
 
-        names = getattr(node, "_fields", None)
-        if isinstance(node, dict):
-            return type(node)({name: at(name, x) for name, x in node.items()})
-        if names is not None:
-            return type(node)(*[at(n, x) for n, x in zip(names, node, strict=True)])
-        if isinstance(node, (list, tuple)):
-            return type(node)([at(i, x) for i, x in enumerate(node)])
-        return node
+        names, values, build = _parts(node)
+        return build([at(n, x) for n, x in zip(names, values, strict=True)])
 
     return visit(tree, ())

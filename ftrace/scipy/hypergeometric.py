@@ -17,7 +17,6 @@ from ftrace.errors import (
     UnsupportedError,
     ValueRangeError,
 )
-from ftrace.lax.control import fori_loop
 from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
 from ftrace.lax.special import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
@@ -326,30 +325,12 @@ def sph_harm_y(
 
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, most: int) -> Any:
     n, m, theta, phi = fnp.broadcast_arrays(n, m, theta, phi)
-    kind = theta.dtype
-    degree, order = cast(n, kind), fnp.abs(cast(m, kind))
-    x, sine = fnp.cos(theta), fnp.abs(fnp.sin(theta))
-
-    def climb(step: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        """The diagonal up to |m|, then degrees up to n (DLMF 14.10.3, normalized)."""
-        diagonal, before, here = state
-        k = cast(step, kind)
-        even = 2 * k
-        grown = diagonal * -sine * fnp.sqrt((even + 1) / even)
-        diagonal = choose(k <= order, grown, diagonal)
-        above = k > order
-        up = choose(above, k * k - order * order, 1.0)
-        down = choose(above, (k - 1) * (k - 1) - order * order, 0.0)
-        first = fnp.sqrt((4 * k * k - 1) / up)
-        second = fnp.sqrt(down / choose(k > 1, 4 * (k - 1) * (k - 1) - 1, 1.0))
-        next_one = first * (x * here - second * before)
-        moving = above & (k <= degree)
-        before, here = choose(moving, here, before), choose(moving, next_one, here)
-        return diagonal, before, choose(above, here, diagonal)
-
-    start = fnp.full_like(x, 0.5 / math.sqrt(math.pi))
-    state = (start, fnp.zeros_like(x), start)
-    value = fori_loop(1, most + 1, climb, state)[2]
+    degree, order = (cast(x, dtypes.int32) for x in (n, fnp.abs(m)))
+    orders = np.arange(most + 1.0)[:, None].astype(theta.dtype)
+    powers = fnp.abs(fnp.sin(theta)).ravel() ** orders
+    table = _legendre(fnp.cos(theta).ravel(), powers, True)
+    places = fnp.arange(theta.size).reshape(theta.shape)
+    value = table[fnp.minimum(order, most), fnp.minimum(degree, most), places]
     value = choose(order > degree, 0.0, value)
     angle = order * phi
     odd = (fnp.remainder(order, 2) != 0) & (m < 0)
@@ -378,7 +359,8 @@ def lpmn(m: int, n: int, z: Value) -> tuple[Any, Any]:
       ShapeError: z has not one axis.
     """
     x, most = _check_legendre("lpmn", m, n, z)
-    return jvp(partial(_legendre, most=most, normal=False), (x,), (fnp.ones_like(x),))
+    function = partial(_legendre_on_line, most=most, normal=False)
+    return jvp(function, (x,), (fnp.ones_like(x),))
 
 
 def lpmn_values(m: int, n: int, z: Value, is_normalized: bool) -> Any:
@@ -393,7 +375,7 @@ def lpmn_values(m: int, n: int, z: Value, is_normalized: bool) -> Any:
       ShapeError: z has not one axis.
     """
     x, most = _check_legendre("lpmn_values", m, n, z)
-    return _legendre(x, most, is_normalized)
+    return _legendre_on_line(x, most, is_normalized)
 
 
 def _check_legendre(name: str, m: int, n: int, z: Value) -> tuple[Any, int]:
@@ -407,14 +389,26 @@ def _check_legendre(name: str, m: int, n: int, z: Value) -> tuple[Any, int]:
     return x, most
 
 
-def _legendre(z: Any, most: int, normal: bool) -> Any:
-    """By order, degree and place: degrees climb from the diagonal (DLMF 14.10.3)."""
+def _legendre_on_line(z: Any, most: int, normal: bool) -> Any:
+    orders = np.arange(most + 1.0)[:, None]
+    inside = choose(fnp.abs(z) <= 1, 1 - z * z, math.nan)
+    return _legendre(z, inside ** (orders / 2).astype(z.dtype), normal)
+
+
+def _legendre(z: Any, powers: Any, normal: bool) -> Any:
+    """By order, degree and place: degrees climb from the diagonal (DLMF 14.10.3).
+
+    Args:
+      z: the cosines of angles.
+      powers: of their sines, from 0.
+      normal: as spherical harmonics are.
+    """
+    most = len(powers) - 1
     orders = np.arange(most + 1.0)[:, None]
     ratios = (2 * orders[1:] - 1) / (2 * orders[1:])
     products = np.cumprod(np.concatenate([np.ones((1, 1)), ratios]), axis=0)
     start = (-1) ** orders * np.sqrt((2 * orders + 1) / (4 * math.pi) * products)
-    inside = choose(fnp.abs(z) <= 1, 1 - z * z, math.nan)
-    diagonal = start.astype(z.dtype) * inside ** (orders / 2).astype(z.dtype)
+    diagonal = start.astype(z.dtype) * powers
     before = here = fnp.zeros_like(diagonal)
     degrees: list[Any] = []
     for k in range(most + 1):
@@ -424,10 +418,13 @@ def _legendre(z: Any, most: int, normal: bool) -> Any:
         down = np.sqrt(below / abs(4 * (k - 1) ** 2 - 1))
         climbed = up.astype(z.dtype) * (z * here - down.astype(z.dtype) * before)
         before, here = here, fnp.where(orders == k, diagonal, climbed)
+        degrees.append(here)
+        if normal:
+            continue
         # (n + m)!/(n - m)!, 0 where m > n
         ways = [math.perm(k + m, 2 * m) or 1 for m in range(most + 1)]
         norms = [math.sqrt((2 * k + 1) / (4 * math.pi * way)) for way in ways]
-        degrees.append(here if normal else here / np.array(norms, z.dtype)[:, None])
+        degrees[-1] = here / np.array(norms, z.dtype)[:, None]
     return fnp.stack(degrees, axis=1)
 
 

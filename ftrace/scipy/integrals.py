@@ -262,18 +262,10 @@ def _wofz_of_array(z: Any) -> Any:
 
 
 def _erfcx(x: Any) -> Any:
-    y = fnp.abs(x)
-    h, middle, _ = _points(is_double(x))
-    total: Any = 0.0
-    large = y > (1e8 if is_double(x) else 1e4)
-    some = choose(large, 1.0, y)
-    for t in reversed(middle):
-        total = total + math.exp(-t * t) / (some * some + t * t)
-    high = y >= math.pi / h
-    near = choose(high, 1.0, y)
-    pole = 2 * fnp.exp(near * near) / (1 + fnp.exp(2 * math.pi / h * near))
-    value = 2 * h / math.pi * some * total + choose(high, 0.0, pole)
-    value = choose(large, 1 / (_ROOT_PI * choose(large, y, 1.0)), value)
+    ends = fnp.abs(x) == math.inf
+    y = choose(ends, 1.0, fnp.abs(x))
+    w = _upper_right(bind(p.make_complex, fnp.zeros_like(y), y))
+    value = choose(ends, 0.0, w.real)
     below = x < 0
     safe = choose(below, x, 0.0)
     return choose(below, 2 * fnp.exp(safe * safe) - value, value)
@@ -293,19 +285,10 @@ def dawsn(x: Any) -> Any:
     """Dawson's integral exp(-x²)·∫₀ˣ exp(t²) dt."""
     refuse_complex("dawsn", x)
     y = fnp.abs(x)
-    h, middle, multiples = _points(is_double(x))
-    large = y > (1e8 if is_double(x) else 1e4)
-    some = choose(large, 1.0, y)
-    turns = some / h - fnp.floor(some / h)
-    shifted = (turns > 0.25) & (turns < 0.75)
-    a, b = choose(shifted, 0.0, some), choose(shifted, some, 0.5 * h)
-    by_middle = 2 * h / math.pi * a * _sum_over(middle, a)
-    by_multiples = h / math.pi * (1 / b + 2 * b * _sum_over(multiples, b))
-    # What the poles leave: a tangent; only the part of a turn counts.
-    angle = math.pi * choose(shifted, 0.5 - turns, turns)
-    pole = fnp.exp(-some * some) * fnp.tan(angle)
-    value = choose(shifted, by_multiples - pole, by_middle + pole)
-    value = choose(large, 0.5 / choose(large, y, 1.0), 0.5 * _ROOT_PI * value)
+    # w(x) = exp(-x²) + 2i/√π·dawsn(x)
+    ends = y == math.inf
+    w = _upper_right(bind(p.make_complex, choose(ends, 1.0, y), fnp.zeros_like(y)))
+    value = choose(ends, 0.0, 0.5 * _ROOT_PI * w.imag)
     near = y < 0.8
     z = choose(near, y, 0.5)
     odd = [(-2) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(20)]

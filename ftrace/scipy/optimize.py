@@ -5,6 +5,8 @@ BFGS    Broyden, Fletcher, Goldfarb and Shanno (Nocedal, Wright: Numerical
 L-BFGS  the same from the last steps alone (Nocedal 1980; algorithms 7.4 and 7.5)
 """
 
+# pyright: reportUntypedNamedTuple=false
+
 from __future__ import annotations
 
 import math

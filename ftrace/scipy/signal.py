@@ -34,7 +34,12 @@ __all__ = [
 
 
 _TYPES = ("constant", "linear")
-_BOUNDARIES = {"even": "reflect", "odd": "", "constant": "edge", "zeros": "constant"}
+_BOUNDARIES = {
+    "even": "reflect",
+    "odd": "reflect",
+    "constant": "edge",
+    "zeros": "constant",
+}
 
 
 def detrend(
@@ -415,12 +420,9 @@ def _extend(x: Any, boundary: str | None, count: int) -> Any:
             f"stft: the boundary {boundary!r} of {count} elements needs a longer "
             f"signal, got {x.shape[-1]}"
         )
-    if boundary == "odd":
-        before = 2 * x[..., :1] - fnp.flip(x[..., 1 : count + 1], -1)
-        after = 2 * x[..., -1:] - fnp.flip(x[..., -count - 1 : -1], -1)
-        return fnp.concatenate([before, x, after], -1)
+    more = {"reflect_type": "odd"} if boundary == "odd" else {}
     pads = [(0, 0)] * (x.ndim - 1) + [(count, count)]
-    return fnp.pad(x, pads, _BOUNDARIES[boundary])
+    return fnp.pad(x, pads, _BOUNDARIES[boundary], **more)
 
 
 def _places(count: int, step: int, size: int) -> Any:
@@ -533,13 +535,10 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
         all(n >= m for n, m in pairs) or all(n <= m for n, m in pairs)
     ):
         raise _unordered("fftconvolve", x.shape, k.shape)
-    sizes = [_smooth(n + m - 1) for n, m in pairs]
-    if dtypes.is_complex(x.dtype):
-        product = fft.fftn(x, sizes, along) * fft.fftn(k, sizes, along)
-        result = fft.ifftn(product, sizes, along)
-    else:
-        product = fft.rfftn(x, sizes, along) * fft.rfftn(k, sizes, along)
-        result = fft.irfftn(product, sizes, along)
+    sizes = [1 << (n + m - 2).bit_length() for n, m in pairs]
+    real = not dtypes.is_complex(x.dtype)
+    forth, back = (fft.rfftn, fft.irfftn) if real else (fft.fftn, fft.ifftn)
+    result = back(forth(x, sizes, along) * forth(k, sizes, along), sizes, along)
     kept = [slice(None)] * x.ndim
     for a, (n, m) in zip(along, pairs, strict=True):
         whole = n + m - 1
@@ -547,18 +546,6 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
         start = (whole - size) // 2
         kept[a] = slice(start, start + size)
     return result[tuple(kept)].astype(x.dtype)
-
-
-def _smooth(size: int) -> int:
-    """The least number from `size` on that has no factor above 5."""
-    while True:
-        rest = size
-        for factor in (2, 3, 5):
-            while rest % factor == 0:
-                rest //= factor
-        if rest == 1:
-            return size
-        size += 1
 
 
 def _mirror(x: Value) -> Any:

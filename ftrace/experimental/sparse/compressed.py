@@ -25,17 +25,8 @@ from typing_extensions import Self
 
 from ftrace import dtypes, numpy as fnp, random
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.experimental.sparse.bcoo import (
-    BCOO,
-    JAXSparse,
-    batched_shape,
-    bcoo_extract,
-    bcoo_fromdense,
-    bcoo_sum_duplicates,
-    bcoo_todense,
-    operator_of,
-    replaced,
-)
+from ftrace.experimental.sparse import bcoo
+from ftrace.experimental.sparse.bcoo import BCOO, JAXSparse
 from ftrace.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
 from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
@@ -123,7 +114,7 @@ class Format(JAXSparse):
     def fromdense(cls, mat: Value, *, nse: int | None = None,
                   index_dtype: Any = np.int32, **layout: int) -> Self:  # fmt: skip
         """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
-        found = bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, **layout)
+        found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, **layout)
         return cls.from_bcoo(found)
 
     @classmethod
@@ -165,11 +156,11 @@ class Format(JAXSparse):
         made.shape, made.n_batch, known = aux
         made.known = dict(known)
         more = getattr(children[1], "ndim", made.n_batch + 1) - 1 - made.n_batch
-        made.shape = batched_shape(made.shape, made.n_batch, more, children)
+        made.shape = bcoo.batched_shape(made.shape, made.n_batch, more, children)
         made.n_batch += more
         return made
 
-    sum, reshape = operator_of("sum"), operator_of("reshape")
+    sum, reshape = bcoo.operator_of("sum"), bcoo.operator_of("reshape")
 
 
 @register_pytree_node_class
@@ -340,9 +331,9 @@ def _from_bcoo(kind: type[Format], found: Any) -> Any:
 bcsr_broadcast_in_dim = _of_bcsr("bcsr_broadcast_in_dim", bcoo_broadcast_in_dim)
 bcsr_concatenate = _of_bcsr("bcsr_concatenate", bcoo_concatenate)
 bcsr_dot_general = _of_bcsr("bcsr_dot_general", bcoo_dot_general)
-bcsr_fromdense = _of_bcsr("bcsr_fromdense", bcoo_fromdense)
-bcsr_sum_duplicates = _of_bcsr("bcsr_sum_duplicates", bcoo_sum_duplicates)
-bcsr_todense = _of_bcsr("bcsr_todense", bcoo_todense)
+bcsr_fromdense = _of_bcsr("bcsr_fromdense", bcoo.bcoo_fromdense)
+bcsr_sum_duplicates = _of_bcsr("bcsr_sum_duplicates", bcoo.bcoo_sum_duplicates)
+bcsr_todense = _of_bcsr("bcsr_todense", bcoo.bcoo_todense)
 
 
 def _functions(kind: type[Any], prefix: str) -> tuple[Callable[..., Any], ...]:
@@ -390,7 +381,7 @@ def bcsr_extract(indices: Value, indptr: Value, mat: Value) -> Any:
     dense = x.shape[columns.ndim + 1 :]
     zeros = fnp.zeros((*columns.shape, *dense), x.dtype)
     where = BCSR((zeros, columns, indptr), shape=x.shape).to_bcoo()
-    return bcoo_extract(where, x, assume_unique=True).data
+    return bcoo.bcoo_extract(where, x, assume_unique=True).data
 
 
 #: The formats by the names that `empty` and `eye` take.
@@ -442,7 +433,7 @@ def eye(
     if n_batch or n_dense:
         ones = fnp.eye(N, columns, k, dtype)
         nse = 1 if n_batch + n_dense < 2 and not n_dense else None
-        made = bcoo_fromdense(ones, n_batch=n_batch, n_dense=n_dense, nse=nse,
+        made = bcoo.bcoo_fromdense(ones, n_batch=n_batch, n_dense=n_dense, nse=nse,
                               index_dtype=index_dtype)  # fmt: skip
         return _in_format("eye", sparse_format, made)
     count = max(min(N, columns - k) if k > 0 else min(N + k, columns), 0)
@@ -524,7 +515,7 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
 
             def of_data(parts: Sequence[Any]) -> Any:
                 pairs = zip(leaves, parts, strict=True)
-                made = [replaced(x, d) if _is_sparse(x) else d for x, d in pairs]
+                made = [bcoo.replaced(x, d) if _is_sparse(x) else d for x, d in pairs]
                 whole = list(args)
                 for i, x in zip(numbers, tree.unflatten(treedef, made), strict=True):
                     whole[i] = x
@@ -555,7 +546,7 @@ def _like(x: Any, data: Any, of_results: bool) -> Any:
     if not _is_sparse(x):
         return data
     if not of_results:
-        return replaced(x, data)
+        return bcoo.replaced(x, data)
     lead = data.shape[: data.ndim - x.data.ndim]
     indices = fnp.broadcast_to(x.indices, (*lead, *x.indices.shape))
     return BCOO((data, indices), shape=(*lead, *x.shape))

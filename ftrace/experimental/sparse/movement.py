@@ -11,20 +11,8 @@ import numpy as np
 
 from ftrace import numpy as fnp
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.experimental.sparse.bcoo import (
-    BCOO,
-    OPERATORS,
-    all_sparse,
-    bcoo_sum_duplicates,
-    bcoo_update_layout,
-    check_sparse,
-    columns,
-    full_batch,
-    inside,
-    joined,
-    limited,
-    masked,
-)
+from ftrace.experimental.sparse import bcoo
+from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
@@ -77,10 +65,10 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
     found = ax.canonical_axes(tuple(axes), mat.ndim, "bcoo_reduce_sum")
     if batch:
-        mat = bcoo_update_layout(mat, n_batch=0)
+        mat = bcoo.bcoo_update_layout(mat, n_batch=0)
     _, sparse, dense = _parted("bcoo_reduce_sum", mat, found)
-    data, indices = full_batch(mat)
-    data = masked(data, inside(indices, mat.sparse_shape))
+    data, indices = bcoo.full_batch(mat)
+    data = bcoo.masked(data, bcoo.inside(indices, mat.sparse_shape))
     data = data.sum(tuple([mat.n_batch + 1 + i for i in dense]))
     kept = [i for i in range(mat.n_sparse) if i not in sparse]
     shape = [n for i, n in enumerate(mat.shape) if i not in found]
@@ -108,20 +96,20 @@ def bcoo_reshape(
     first = _cut(sizes, parts[0]) if mat.n_batch else 0
     rest = None if first is None else _cut(sizes[first:], parts[1], not mat.n_dense)
     if first is None or rest is None:
-        mat, first, rest = all_sparse(mat), 0, len(sizes)
+        mat, first, rest = bcoo.all_sparse(mat), 0, len(sizes)
     last = first + rest if mat.n_dense else len(sizes)
-    data, indices = full_batch(mat)
+    data, indices = bcoo.full_batch(mat)
     batch, sparse, dense = sizes[:first], sizes[first:last], sizes[last:]
-    keep = inside(indices, mat.sparse_shape)
+    keep = bcoo.inside(indices, mat.sparse_shape)
     flat = fnp.zeros(indices.shape[:-1], indices.dtype)
-    for column, n in zip(columns(indices), mat.sparse_shape, strict=True):
+    for column, n in zip(bcoo.columns(indices), mat.sparse_shape, strict=True):
         flat = flat * n + column
     rows: list[Any] = []
     for n in sparse[::-1]:
         rows.insert(0, flat % max(n, 1))
         flat = flat // max(n, 1)
-    made = joined(rows, keep, sparse, indices.dtype)
-    return BCOO((masked(data, keep).reshape(*batch, mat.nse, *dense),
+    made = bcoo.joined(rows, keep, sparse, indices.dtype)
+    return BCOO((bcoo.masked(data, keep).reshape(*batch, mat.nse, *dense),
                  made.reshape(*batch, mat.nse, len(sparse))),
                 shape=sizes)  # fmt: skip
 
@@ -147,9 +135,9 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     kept = [i for i in range(arr.n_sparse) if i not in sparse]
     indices = arr.indices
     if sparse:  # what is out of bounds along one of them
-        keep = inside(indices, arr.sparse_shape)
-        indices = limited(indices, keep, arr.sparse_shape)
-        gone = masked(arr.data, keep) if not kept else arr.data
+        keep = bcoo.inside(indices, arr.sparse_shape)
+        indices = bcoo.limited(indices, keep, arr.sparse_shape)
+        gone = bcoo.masked(arr.data, keep) if not kept else arr.data
         arr = BCOO((gone, indices), shape=arr.shape)
         indices = indices[..., np.array(kept, np.int32)]
     data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
@@ -198,17 +186,17 @@ def bcoo_broadcast_in_dim(
             for p in range(last, len(sizes))]  # fmt: skip
     data = mat.data.reshape(*data_lead, mat.nse, *tail)
     data = fnp.broadcast_to(data, (*data.shape[: first + 1], *sizes[last:]))
-    found = dict(zip(sparse_at, columns(mat.indices), strict=True))
+    found = dict(zip(sparse_at, bcoo.columns(mat.indices), strict=True))
     rows = [found.get(p, 0) for p in range(first, last)]
-    keep = inside(mat.indices, mat.sparse_shape)
-    indices = joined(rows, keep, sizes[first:last], mat.indices.dtype)
+    keep = bcoo.inside(mat.indices, mat.sparse_shape)
+    indices = bcoo.joined(rows, keep, sizes[first:last], mat.indices.dtype)
     indices = indices.reshape(*index_lead, mat.nse, last - first)
     return BCOO((data, indices), shape=sizes)
 
 
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Sparse arrays, one behind the other along an axis that is not dense."""
-    mats = [check_sparse("bcoo_concatenate", m) for m in operands]
+    mats = [bcoo.check_sparse("bcoo_concatenate", m) for m in operands]
     axis = ax.canonical_axis(dimension, mats[0].ndim, "bcoo_concatenate")
     layouts = {(m.n_batch, m.n_sparse, m.n_dense) for m in mats}
     others = {m.shape[:axis] + m.shape[axis + 1 :] for m in mats}
@@ -218,23 +206,23 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
             f"axes than {axis}"
         )
     if len(layouts) != 1:
-        mats = [all_sparse(m) for m in mats]
+        mats = [bcoo.all_sparse(m) for m in mats]
     if axis >= mats[0].n_batch + mats[0].n_sparse:
-        mats = [bcoo_update_layout(m, n_dense=0) for m in mats]
+        mats = [bcoo.bcoo_update_layout(m, n_dense=0) for m in mats]
     k, total = mats[0].n_batch, sum(m.shape[axis] for m in mats)
     shape = (*mats[0].shape[:axis], total, *mats[0].shape[axis + 1 :])
     if axis < k:
         size = max(m.nse for m in mats)
-        parts = [full_batch(_with_nse(m, size)) for m in mats]
+        parts = [bcoo.full_batch(_with_nse(m, size)) for m in mats]
         data, indices = (fnp.concatenate(p, axis) for p in zip(*parts, strict=True))
         return BCOO((data, indices), shape=shape)
     rows: list[Any] = []
     start = 0
     for m in mats:
-        data, indices = full_batch(m)
+        data, indices = bcoo.full_batch(m)
         moved = indices.at[..., axis - k].add(start) if m.nse else indices
-        keep = inside(indices, m.sparse_shape)
-        rows.append((data, limited(moved, keep, shape[k : k + m.n_sparse])))
+        keep = bcoo.inside(indices, m.sparse_shape)
+        rows.append((data, bcoo.limited(moved, keep, shape[k : k + m.n_sparse])))
         start += m.shape[axis]
     data, indices = (fnp.concatenate(p, k) for p in zip(*rows, strict=True))
     return BCOO((data, indices), shape=shape)
@@ -245,10 +233,10 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
     k = mat.n_batch
     data, indices = (
         fnp.pad(x, [(0, nse - mat.nse if i == k else 0) for i in range(x.ndim)])
-        for x in full_batch(mat)
+        for x in bcoo.full_batch(mat)
     )
     keep = fnp.arange(nse) < mat.nse
-    return BCOO((data, limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
+    return BCOO((data, bcoo.limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
@@ -257,7 +245,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     indices = fnp.flip(operand.indices, tuple(batch)) if batch else operand.indices
     along = (*batch, *[operand.n_batch + 1 + i for i in dense])
     data = fnp.flip(operand.data, along) if along else operand.data
-    keep = inside(indices, operand.sparse_shape)
+    keep = bcoo.inside(indices, operand.sparse_shape)
     for i in sparse:
         column = indices[..., i]
         turned = fnp.where(keep, operand.sparse_shape[i] - 1 - column, column)
@@ -310,19 +298,19 @@ def sliced(
         data = data if data.shape[axis] == 1 else fnp.take(data, places, axis)
         if indices.shape[axis] != 1:
             indices = fnp.take(indices, places, axis)
-    keep = inside(indices, mat.sparse_shape)
+    keep = bcoo.inside(indices, mat.sparse_shape)
     rows: list[Any] = []
-    for column, axis in zip(columns(indices), range(k, last), strict=True):
+    for column, axis in zip(bcoo.columns(indices), range(k, last), strict=True):
         moved = column - cast(starts[axis], indices.dtype)
         keep = keep & (moved >= 0) & (moved < sizes[axis]) & (moved % steps[axis] == 0)
         rows.append(moved // steps[axis])
     limits = counts[k:last]
-    indices = joined(rows, keep, limits, indices.dtype)
+    indices = bcoo.joined(rows, keep, limits, indices.dtype)
     lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
     data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
-    made = BCOO((masked(data, keep), indices), shape=counts)
+    made = BCOO((bcoo.masked(data, keep), indices), shape=counts)
     most = math.prod(limits)
-    return bcoo_sum_duplicates(made, most) if most < mat.nse else made
+    return bcoo.bcoo_sum_duplicates(made, most) if most < mat.nse else made
 
 
 uncheck(__name__)

@@ -20,30 +20,8 @@ from ftrace.errors import (
     MissingRuleError,
     ShapeError,
 )
-from ftrace.experimental.sparse.bcoo import (
-    BCOO,
-    OPERATORS,
-    all_sparse,
-    bcoo_sum_duplicates,
-    columns,
-    each_batch,
-    full_batch,
-    gather,
-    inside,
-    joined,
-    masked,
-    replaced,
-    scatter,
-)
-from ftrace.experimental.sparse.movement import (
-    bcoo_broadcast_in_dim,
-    bcoo_reduce_sum,
-    bcoo_reshape,
-    bcoo_rev,
-    bcoo_squeeze,
-    bcoo_transpose,
-    sliced,
-)
+from ftrace.experimental.sparse import bcoo, movement
+from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import alike
 from ftrace.trace.eager.checked_calls import uncheck, unchecked
@@ -93,10 +71,12 @@ def bcoo_dot_general(
     if preferred_element_type is not None:
         lhs, rhs = (x.astype(preferred_element_type) for x in (lhs, rhs))
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
-        return _both_sparse(all_sparse(lhs), all_sparse(rhs), left, right, len(lb))
+        return _both_sparse(
+            bcoo.all_sparse(lhs), bcoo.all_sparse(rhs), left, right, len(lb)
+        )
     if isinstance(lhs, BCOO):
-        return _one_sparse(all_sparse(lhs), fnp.asarray(rhs), left, right, len(lb))
-    found = _one_sparse(all_sparse(rhs), fnp.asarray(lhs), right, left, len(rb))
+        return _one_sparse(bcoo.all_sparse(lhs), fnp.asarray(rhs), left, right, len(lb))
+    found = _one_sparse(bcoo.all_sparse(rhs), fnp.asarray(lhs), right, left, len(rb))
     middle = len(rb) + rhs.ndim - len(right)
     return fnp.transpose(
         found, (*range(len(rb)), *range(middle, found.ndim), *range(len(rb), middle))
@@ -114,14 +94,14 @@ def _one_sparse(
     free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
     rhs = fnp.transpose(rhs, (*right, *free_right))
     rest = tuple(rhs.shape[len(right) :])
-    places = columns(lhs.indices)
-    met = gather(rhs, tuple([places[i] for i in left])) if left else rhs[None]
-    data = masked(lhs.data, inside(lhs.indices, lhs.shape))
+    places = bcoo.columns(lhs.indices)
+    met = bcoo.gather(rhs, tuple([places[i] for i in left])) if left else rhs[None]
+    data = bcoo.masked(lhs.data, bcoo.inside(lhs.indices, lhs.shape))
     data, met = alike(data, met)
     product = data.reshape(-1, *(1,) * len(rest)) * met
     kept = [*left[:batch], *free_left]
     shape = (*[lhs.shape[i] for i in kept], *rest)
-    return scatter(product, tuple([places[i] for i in kept]), shape)
+    return bcoo.scatter(product, tuple([places[i] for i in kept]), shape)
 
 
 def _both_sparse(
@@ -140,7 +120,9 @@ def _both_sparse(
 
 def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
     """The products of all pairs of stored elements, and which of them meet."""
-    meet = inside(lhs.indices, lhs.shape)[:, None] & inside(rhs.indices, rhs.shape)
+    meet = bcoo.inside(lhs.indices, lhs.shape)[:, None] & bcoo.inside(
+        rhs.indices, rhs.shape
+    )
     for i, j in axes:
         meet = meet & (lhs.indices[:, None, i] == rhs.indices[None, :, j])
     x, y = alike(lhs.data, rhs.data)
@@ -149,9 +131,9 @@ def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, 
 
 def _collected(data: Any, keep: Any, rows: Sequence[Any], shape: Sequence[int]) -> BCOO:
     """The sparse array of these elements, each index once."""
-    indices = joined(rows, keep, shape, np.int32).reshape(data.size, len(shape))
+    indices = bcoo.joined(rows, keep, shape, np.int32).reshape(data.size, len(shape))
     made = BCOO((data.ravel(), indices), shape=shape)
-    return bcoo_sum_duplicates(made, min(data.size, math.prod(shape)))
+    return bcoo.bcoo_sum_duplicates(made, min(data.size, math.prod(shape)))
 
 
 def _matmul(x: Any, y: Any) -> Any:
@@ -175,7 +157,7 @@ def _matmul(x: Any, y: Any) -> Any:
         return found
     order = (*range(n - 1, found.ndim - 1), *range(n - 1), found.ndim - 1)
     if isinstance(found, BCOO):
-        return bcoo_transpose(found, permutation=order)
+        return movement.bcoo_transpose(found, permutation=order)
     return fnp.transpose(found, order)
 
 
@@ -205,7 +187,7 @@ def bcoo_dot_general_sampled(
         return vmap(inner)(fnp.asarray(A), fnp.asarray(B), rows)
     from_left = [*dimension_numbers[1][0], *dimension_numbers[0][0]]
     from_right = [*dimension_numbers[1][1], *dimension_numbers[0][1]]
-    a, b, places = fnp.asarray(A), fnp.asarray(B), columns(rows)
+    a, b, places = fnp.asarray(A), fnp.asarray(B), bcoo.columns(rows)
     batch = len(dimension_numbers[1][0])
     free_a, free_b = _free(a.ndim, from_left), _free(b.ndim, from_right)
     kept_a = (*from_left[:batch], *free_a)
@@ -214,12 +196,12 @@ def bcoo_dot_general_sampled(
     b = fnp.transpose(b, (*kept_b, *from_right[batch:]))
     of_a = places[: len(kept_a)]
     of_b = (*places[:batch], *places[len(kept_a) :])
-    x, y = gather(a, of_a), gather(b, of_b)
+    x, y = bcoo.gather(a, of_a), bcoo.gather(b, of_b)
     return (x * y).sum(tuple(range(1, x.ndim)))
 
 
 def _at_rows(x: Any, rows: Any) -> Any:
-    return gather(x, columns(rows))
+    return bcoo.gather(x, bcoo.columns(rows))
 
 
 # Elementwise.
@@ -249,13 +231,13 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
     sizes = x.shape[k:]
 
     def apply(data: Any, indices: Any, x: Any) -> Any:
-        places = zip(columns(indices), sizes, strict=False)
+        places = zip(bcoo.columns(indices), sizes, strict=False)
         found = tuple([fnp.clip(p, 0, max(n - 1, 0)) for p, n in places])
         if not found or not x.size:
             return function(data, x if x.size else fnp.ones((), x.dtype))
         return function(data, x[found])
 
-    return each_batch(apply, sp_mat, x)
+    return bcoo.each_batch(apply, sp_mat, x)
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
@@ -266,7 +248,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
             f"{lhs.shape} and {rhs.shape}"
         )
     shape = np.broadcast_shapes(lhs.shape, rhs.shape)
-    x, y = all_sparse(lhs), all_sparse(rhs)
+    x, y = bcoo.all_sparse(lhs), bcoo.all_sparse(rhs)
     both = [i for i in range(x.ndim) if x.shape[i] == y.shape[i]]
     data, meet = _pairs(x, y, [(i, i) for i in both])
     rows = [fnp.maximum(x.indices[:, None, i], y.indices[None, :, i])
@@ -277,13 +259,15 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 def _multiply(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO):
         return bcoo_multiply_sparse(x, y)
-    return replaced(x, bcoo_multiply_dense(x, y)) if is_value(y) else NotImplemented
+    return (
+        bcoo.replaced(x, bcoo_multiply_dense(x, y)) if is_value(y) else NotImplemented
+    )
 
 
 def _divide(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO) or not is_value(y):
         return NotImplemented
-    return replaced(x, _beside_dense(operator.truediv, x, y))
+    return bcoo.replaced(x, _beside_dense(operator.truediv, x, y))
 
 
 def _add(x: BCOO, y: Any) -> Any:
@@ -296,14 +280,14 @@ def _add(x: BCOO, y: Any) -> Any:
     if x.shape != y.shape:
         raise ShapeError(f"sparse arrays of shapes {x.shape} and {y.shape} do not add")
     if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
-        x, y = all_sparse(x), all_sparse(y)
-    parts = zip(full_batch(x), full_batch(y), strict=True)
+        x, y = bcoo.all_sparse(x), bcoo.all_sparse(y)
+    parts = zip(bcoo.full_batch(x), bcoo.full_batch(y), strict=True)
     data, indices = (fnp.concatenate(pair, x.n_batch) for pair in parts)
     return BCOO((data, indices), shape=x.shape)
 
 
 def _negative(x: BCOO) -> BCOO:
-    return replaced(x, -x.data)
+    return bcoo.replaced(x, -x.data)
 
 
 def _subtract(x: BCOO, y: Any) -> Any:
@@ -314,8 +298,8 @@ def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
     """A function that is zero at zero, of the elements."""
 
     def apply(x: BCOO) -> BCOO:
-        x = x if x.unique_indices else bcoo_sum_duplicates(x, x.nse)
-        return replaced(x, function(x.data))
+        x = x if x.unique_indices else bcoo.bcoo_sum_duplicates(x, x.nse)
+        return bcoo.replaced(x, function(x.data))
 
     return apply
 
@@ -334,7 +318,7 @@ def _power(x: BCOO, y: Any) -> BCOO:
 
 def _sum(x: BCOO, axis: Any = None) -> Any:
     axes = ax.canonical_axes(axis, x.ndim, "sum")
-    found = bcoo_reduce_sum(x, axes=axes)
+    found = movement.bcoo_reduce_sum(x, axes=axes)
     return found if found.ndim else found.todense()
 
 
@@ -342,7 +326,7 @@ def _reshape(x: BCOO, *shape: Any) -> BCOO:
     sizes: Any = shape
     if len(shape) == 1 and not isinstance(shape[0], int):
         sizes = shape[0]
-    return bcoo_reshape(x, new_sizes=[operator.index(n) for n in sizes])
+    return movement.bcoo_reshape(x, new_sizes=[operator.index(n) for n in sizes])
 
 
 # Indexing.
@@ -367,16 +351,16 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     gone = [i for i, p in enumerate(places) if not isinstance(p, slice)]
     starts = [a + (n - 1) * k if k < 0 else a for a, n, k in rows]
     sizes = [max(n - 1, 0) * abs(k) + min(n, 1) for _, n, k in rows]
-    found = sliced(mat, starts, sizes, [abs(k) for _, _, k in rows])
-    found = bcoo_rev(found, turned) if turned else found
-    found = bcoo_squeeze(found, dimensions=gone) if gone else found
+    found = movement.sliced(mat, starts, sizes, [abs(k) for _, _, k in rows])
+    found = movement.bcoo_rev(found, turned) if turned else found
+    found = movement.bcoo_squeeze(found, dimensions=gone) if gone else found
     left: list[Any] = [p for p in parts if p is None or isinstance(p, slice)]
     if None not in left:
         return found
     kept = [i for i, p in enumerate(left) if p is not None]
     sizes = dict(zip(kept, found.shape, strict=True))
     shape = [sizes.get(i, 1) for i in range(len(left))]
-    return bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=kept)
+    return movement.bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=kept)
 
 
 def _along(part: Any, axis: int, shape: Any) -> tuple[Any, int, int]:

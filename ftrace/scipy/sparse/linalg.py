@@ -19,7 +19,7 @@ from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, ShapeError, TreeError, one_of
 from ftrace.flatten_util import ravel_pytree
 from ftrace.ground.missing_names import tell_missing
-from ftrace.lax.control import fori_loop, while_loop
+from ftrace.lax.control import while_loop
 from ftrace.lax.solvers import custom_linear_solve
 from ftrace.numpy.axes import cast
 from ftrace.numpy.elementwise import inexact
@@ -249,7 +249,6 @@ def _gmres(
     most = fnp.maximum(tol * norm, atol)
     inner = fnp.sqrt(_square(improve(b))) * fnp.minimum(1.0, most / norm)
     count = min(restart, b.size)
-    cycle = _incremental if early else _batched
 
     def begin(x: Any) -> Any:
         return _normalize(improve(b - A(x)))
@@ -264,7 +263,8 @@ def _gmres(
     def step(state: Any) -> Any:
         x, first, left, k = state
         basis = fnp.zeros((count + 1, b.size), b.dtype).at[0].set(first)
-        basis, y = cycle(partial(_arnoldi, image), basis, left, inner, count)
+        least = inner if early else -1
+        basis, y = _space(partial(_arnoldi, image), basis, left, least, count)
         x = x + (y + 0 * y) @ basis[:-1]  # infinities, of a singular one, become NaN
         return (x, *begin(x), k + 1)
 
@@ -295,72 +295,30 @@ def _arnoldi(apply: Function, basis: Any, k: Any) -> tuple[Any, Any, Any]:
     return basis.at[k + 1].set(unit), column, norm == 0
 
 
-def _batched(
-    arnoldi: Function, basis: Any, left: Any, inner: Any, count: int
+def _space(
+    arnoldi: Function, basis: Any, left: Any, least: Any, count: int
 ) -> tuple[Any, Any]:
-    """The whole space, and where the residual is least in it."""
+    """The space, until so little is left in it, and where that is."""
 
     def goes_on(state: Any) -> Any:
-        return (state[3] < count) & ~state[2]
+        _, _, free, ended, k = state
+        return (k < count) & ~ended & (left > least * fnp.sqrt(_square(free)))
 
     def step(state: Any) -> Any:
-        basis, hessenberg, _, k = state
+        basis, hessenberg, free, _, k = state
         basis, column, ended = arnoldi(basis, k)
-        return basis, hessenberg.at[k].set(column), ended, k + 1
+        more = -(free @ column) / fnp.where(ended, 1, column[k + 1])
+        free = free.at[k + 1].set(more)
+        return basis, hessenberg.at[k].set(column), free, ended, k + 1
 
-    hessenberg = fnp.eye(
-        count, count + 1, dtype=basis.dtype
-    )  # what is not reached: regular
-    basis, hessenberg, _, _ = while_loop(
-        goes_on, step, (basis, hessenberg, fnp.asarray(False), 0)
-    )
+    # What is not reached has nothing in common with what is.
+    hessenberg = fnp.eye(count, count + 1, 1, basis.dtype)
+    # Orthogonal to all columns, with 1 first: what is left is `left` over its length.
+    free = fnp.zeros(count + 1, basis.dtype).at[0].set(1)
+    first = (basis, hessenberg, free, fnp.asarray(False), 0)
+    basis, hessenberg, _, _, _ = while_loop(goes_on, step, first)
     q, r = fnp.linalg.qr(hessenberg.T)
     return basis, solve_triangular(r, fnp.conj(q[0]) * left.astype(basis.dtype))
-
-
-def _incremental(
-    arnoldi: Function, basis: Any, left: Any, inner: Any, count: int
-) -> tuple[Any, Any]:
-    """The same by Givens' rotations, which tell the residual of each dimension."""
-    dtype = basis.dtype
-
-    def goes_on(state: Any) -> Any:
-        return (state[5] < count) & (state[4] > inner)
-
-    def step(state: Any) -> Any:
-        basis, upper, rotations, right, _, k = state
-        basis, column, _ = arnoldi(basis, k)
-
-        def rotate(i: Any, v: Any) -> Any:
-            return _rotate(v, i, rotations[i])
-
-        column = fori_loop(0, k, rotate, column)
-        rotation = _givens(column[k], column[k + 1])
-        upper = upper.at[k].set(_rotate(column, k, rotation))
-        right = _rotate(right, k, rotation)
-        rotations = rotations.at[k].set(rotation)
-        return basis, upper, rotations, right, fnp.abs(right[k + 1]), k + 1
-
-    upper = fnp.eye(count, count + 1, dtype=dtype)
-    right = fnp.zeros(count + 1, dtype).at[0].set(left.astype(dtype))
-    first = (basis, upper, fnp.zeros((count, 2), dtype), right, left, 0)
-    basis, upper, _, right, _, k = while_loop(goes_on, step, first)
-    known = fnp.where(fnp.arange(count) < k, right[:-1], 0)
-    return basis, solve_triangular(upper[:, :-1].T, known)
-
-
-def _givens(a: Any, b: Any) -> Any:
-    """Cosine and sine of the rotation that makes (a, b) into (r, 0)."""
-    size = fnp.sqrt(_square(a) + _square(b)).astype(a.dtype)
-    safe = fnp.where(size == 0, 1, size)
-    return fnp.stack([fnp.where(size == 0, 1, a / safe), b / safe])
-
-
-def _rotate(v: Any, i: Any, rotation: Any) -> Any:
-    c, s = rotation
-    x, y = v[i], v[i + 1]
-    v = v.at[i].set(fnp.conj(c) * x + fnp.conj(s) * y)
-    return v.at[i + 1].set(c * y - s * x)
 
 
 tell_missing(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -59,19 +60,13 @@ class Rotation(NamedTuple):
                 f"shape {x.shape}"
             )
         half = (fnp.deg2rad(x) if degrees else x) / 2
-        found: Any = None
+        turns: list[Any] = []
         for k, axis in enumerate(axes):
             cosine, sine = fnp.cos(half[..., k]), fnp.sin(half[..., k])
             parts = [fnp.zeros_like(sine)] * 3
             parts[axis] = sine
-            turn = fnp.stack([*parts, cosine], -1)
-            if found is None:
-                found = turn
-            else:
-                found = (
-                    _product(found, turn) if seq.isupper() else _product(turn, found)
-                )
-        return cls(found)
+            turns.append(fnp.stack([*parts, cosine], -1))
+        return cls(reduce(_product, turns if seq.isupper() else turns[::-1]))
 
     @classmethod
     def from_matrix(cls, matrix: Value) -> Rotation:

@@ -19,7 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, UnsupportedError
 from ftrace.lax.gammas import log_beta, stirling_rest
-from ftrace.lax.linalg import cholesky, triangular_solve
+from ftrace.lax.linalg import cholesky
 from ftrace.lax.special import (
     beta_exponent,
     beta_ratio,
@@ -31,16 +31,8 @@ from ftrace.lax.special import (
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel
-from ftrace.scipy.special import (
-    expit,
-    gammaln,
-    log_ndtr,
-    logit,
-    ndtr,
-    ndtri,
-    xlog1py,
-    xlogy,
-)
+from ftrace.scipy import special
+from ftrace.scipy.linalg import solve_triangular
 from ftrace.scipy.stats.family import discrete, distribution, functions_of
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -61,7 +53,7 @@ def log_gamma_density(a: Any, x: Any) -> Any:
     a, x = fnp.broadcast_arrays(a, x)
     large = (a > _LARGE) & (x > 0) & (x < math.inf)
     s = choose(large, 1.0, a)
-    plain = xlogy(s - 1, x) - x - gammaln(s)
+    plain = special.xlogy(s - 1, x) - x - special.gammaln(s)
     s, y = choose(large, a, _LARGE), choose(large, x, _LARGE)
     exponent = s * distance(s, y)[1] - stirling_rest(s)
     value = exponent + 0.5 * (fnp.log(s) - LOG_TWO_PI) - fnp.log(y)
@@ -73,7 +65,7 @@ def log_beta_density(a: Any, b: Any, x: Any) -> Any:
     a, b, x = fnp.broadcast_arrays(a, b, x)
     large = (fnp.minimum(a, b) > _LARGE) & (x > 0) & (x < 1)
     s, t = choose(large, 1.0, a), choose(large, 1.0, b)
-    plain = xlogy(s - 1, x) + xlog1py(t - 1, -x) - log_beta(s, t)
+    plain = special.xlogy(s - 1, x) + special.xlog1py(t - 1, -x) - log_beta(s, t)
     s, t, y = choose(large, a, _LARGE), choose(large, b, _LARGE), choose(large, x, 0.5)
     root = fnp.log(s) + fnp.log(t / (s + t)) - LOG_TWO_PI
     value = beta_exponent(s, t, y) + 0.5 * root - fnp.log(y) - fnp.log1p(-y)
@@ -150,7 +142,7 @@ norm = distribution(
     symmetric=True,
     wide="ppf isf",
     logpdf=lambda z: z * z * -0.5 - 0.5 * LOG_TWO_PI,
-    cdf=ndtr, logcdf=log_ndtr, ppf=ndtri,
+    cdf=special.ndtr, logcdf=special.log_ndtr, ppf=special.ndtri,
 )  # fmt: skip
 
 logistic = distribution(
@@ -158,8 +150,8 @@ logistic = distribution(
     symmetric=True,
     first={"ppf": "x", "isf": "x"},
     logpdf=lambda z: -fnp.abs(z) - 2 * fnp.log1p(fnp.exp(-fnp.abs(z))),
-    cdf=lambda z: expit(z),
-    ppf=lambda q: logit(q),
+    cdf=lambda z: special.expit(z),
+    ppf=lambda q: special.logit(q),
 )  # fmt: skip
 
 uniform = distribution(
@@ -242,7 +234,7 @@ gennorm = distribution(
     "pdf logpdf cdf",
     place="",
     logpdf=lambda x, beta: (
-        fnp.log(0.5 * beta) - gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
+        fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
     ),
     cdf=lambda x, beta: choose(
         x < 0,
@@ -287,10 +279,10 @@ def _log_mass(a: Any, b: Any) -> Any:
     low, high = choose(right, -b, a), choose(right, -a, b)
     one_sided = right | (b <= 0)
     low, high = choose(one_sided, low, -2.0), choose(one_sided, high, -1.0)
-    top = log_ndtr(high)
-    difference = log_ndtr(low) - top
+    top = special.log_ndtr(high)
+    difference = special.log_ndtr(low) - top
     tail = top + fnp.log(-fnp.expm1(difference))
-    central = fnp.log1p(-ndtr(choose(one_sided, -1.0, a)) - ndtr(-b))
+    central = fnp.log1p(-special.ndtr(choose(one_sided, -1.0, a)) - special.ndtr(-b))
     return choose(one_sided, tail, central)
 
 
@@ -335,7 +327,7 @@ bernoulli = discrete(
     "bernoulli", "a trial that succeeds with probability p", "p",
     place="loc cdf ppf",
     logpmf=lambda k, p: choose(
-        (k < 0) | (k > 1), -np.inf, xlogy(k, p) + xlog1py(1 - k, -p)
+        (k < 0) | (k > 1), -np.inf, special.xlogy(k, p) + special.xlog1py(1 - k, -p)
     ),
     cdf=_bernoulli_cdf,
     ppf=_bernoulli_ppf,
@@ -346,7 +338,7 @@ def _binomial(k: Any, n: Any, p: Any) -> Any:
     inside = (k >= 0) & (k < n + 1)
     y, m = choose(inside, k, 0.0), choose(inside, n, 0.0)
     value = log_beta_density(y + 1, m - y + 1, p) - fnp.log1p(m)
-    value = choose(xlogy(y, p) + xlog1py(m - y, -p) == 0, 0.0, value)
+    value = choose(special.xlogy(y, p) + special.xlog1py(m - y, -p) == 0, 0.0, value)
     return choose(inside, value, -np.inf)
 
 
@@ -375,7 +367,7 @@ betabinom = discrete(
 geom = discrete(
     "geom", "the number of trials of probability p up to the first success", "p",
     logpmf=lambda k, p: choose(
-        k <= 0, -np.inf, xlog1py(choose(k <= 0, 0.0, k - 1), -p) + fnp.log(p)
+        k <= 0, -np.inf, special.xlog1py(choose(k <= 0, 0.0, k - 1), -p) + fnp.log(p)
     ),
 )  # fmt: skip
 
@@ -451,9 +443,9 @@ def _dirichlet_log_density(x: Value, alpha: Value) -> Any:
         x = fnp.concatenate([x, 1 - fnp.sum(x, axis=0, keepdims=True)])
     off = fnp.abs(fnp.sum(x, axis=0) - 1)
     inside = fnp.all(x > 0, axis=0) & (off < 1e-6)
-    normalizer = fnp.sum(gammaln(alpha)) - gammaln(fnp.sum(alpha))
+    normalizer = fnp.sum(special.gammaln(alpha)) - special.gammaln(fnp.sum(alpha))
     powers = fnp.reshape(alpha - 1, (-1,) + (1,) * (x.ndim - 1))
-    value = fnp.sum(xlogy(powers, x), axis=0) - normalizer
+    value = fnp.sum(special.xlogy(powers, x), axis=0) - normalizer
     return choose(inside, value, -np.inf)
 
 
@@ -484,7 +476,9 @@ def _multinomial_log_mass(x: Value, n: Value, p: Value) -> Any:
     if not all(dtypes.is_integer(kind) for kind in kinds):
         raise DtypeError(f"multinomial: x and n must be integers, got {kinds}")
     x, n = cast(x, p.dtype), cast(n, p.dtype)
-    value = gammaln(n + 1) + fnp.sum(xlogy(x, p) - gammaln(x + 1), axis=-1)
+    value = special.gammaln(n + 1) + fnp.sum(
+        special.xlogy(x, p) - special.gammaln(x + 1), axis=-1
+    )
     return choose(fnp.sum(x) == n, value, -np.inf)
 
 
@@ -532,19 +526,7 @@ def _normal_log_density(
                 f"covariance of shape (…, {n}, {n}), got {cov.shape}"
             )
         factor = cholesky(cov)
-        batch = np.broadcast_shapes(factor.shape[:-2], y.shape[:-1])
-        shared = math.prod(factor.shape[:-2]) == 1
-        if shared:  # one factor: all points are columns of one system
-            rows = (math.prod(batch), n)
-            columns = fnp.reshape(fnp.broadcast_to(y, (*batch, n)), rows).T
-            factor = fnp.reshape(factor, (n, n))
-            white = triangular_solve(factor, columns, left_side=True, lower=True)
-            white = fnp.reshape(white.T, (*batch, n))
-        else:
-            factor = fnp.broadcast_to(factor, (*batch, n, n))
-            columns = fnp.broadcast_to(y, (*batch, n))[..., None]
-            white = triangular_solve(factor, columns, left_side=True, lower=True)
-            white = white[..., 0]
+        white = solve_triangular(factor, y[..., None], lower=True)[..., 0]
         diagonal = fnp.diagonal(factor, axis1=-2, axis2=-1)
         log_root = fnp.sum(fnp.log(diagonal), axis=-1)
     return -0.5 * (fnp.sum(white * white, axis=-1) + n * LOG_TWO_PI) - log_root

@@ -185,13 +185,6 @@ def _other(name: str) -> str:
     return name.replace("cdf", "sf") if "cdf" in name else name.replace("sf", "cdf")
 
 
-def _inner(low: float, high: float) -> float | None:
-    """A point within a support; None where nothing is outside."""
-    if high < math.inf:
-        return 0.5 * (low + high)
-    return low + 1 if low > -math.inf else None
-
-
 class _Family:
     """The formulas of one distribution, given and derived."""
 
@@ -226,45 +219,46 @@ class _Family:
     def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
         return value if self.valid is None else _where(self.valid, value, shapes, scale)
 
+    def _bounds(self, shapes: Any) -> tuple[Any, Any, bool, bool, Any]:
+        """Both bounds, which of them there are, and a point within."""
+        if callable(self.support):
+            low, high = self.support(*shapes)
+            return low, high, True, True, low
+        low, high = self.support
+        inner = low + 1 if high == math.inf else 0.5 * (low + high)
+        return low, high, low > -math.inf, high < math.inf, inner
+
     def _log_density(self, x: Any, *parameters: Any) -> Any:
         shapes, loc, scale = self._split(parameters)
-        low, high = self.support(*shapes) if callable(self.support) else self.support
+        low, high, has_low, has_high, inner = self._bounds(shapes)
         z = (x - loc) / scale if self.placed else x
-        if callable(self.support):
-            outside = (z < low) | (z > high)
-            z = choose(outside, low, z)
-        else:
-            outside = (x < loc + low * scale) if low > -math.inf else False
-            if high < math.inf:
-                outside = outside | (x > loc + high * scale)
-            inner = _inner(low, high)
-            z = z if outside is False else choose(outside, inner, z)
-            if high < math.inf:  # which rounding may miss
-                z = choose(z > high, high, z)
+        outside = x < loc + low * scale if has_low else False
+        if has_high:
+            outside = outside | (x > loc + high * scale)
+        z = choose(outside, inner, z) if has_low else z
+        if has_high:  # which rounding may miss
+            z = choose(z > high, high, z)
         value = self.given["logpdf"](z, *shapes)
         value = value - fnp.log(scale) if self.placed else value
-        if outside is not False:
+        if has_low:
             value = choose(outside, -np.inf, choose(x == x, value, np.nan))
         return self._checked(value, shapes, scale)
 
     def _probability(self, name: str, x: Any, *parameters: Any) -> Any:
         shapes, loc, scale = self._split(parameters)
-        low, high = self.support(*shapes) if callable(self.support) else self.support
+        low, high, has_low, has_high, inner = self._bounds(shapes)
         z = (x - loc) / scale if self.placed else x
-        if callable(self.support):
-            clipped = choose(z < low, low, choose(z > high, high, z))
-            value = self._standard(name, clipped, shapes)
-        else:
+        within = z
+        if has_low:
             # At the bounds slopes may be infinite: outside, those of a point within.
-            inner = _inner(low, high)
-            z = z if inner is None else choose(scale < 0, math.nan, z)
-            within = z if inner is None else choose((z < low) | (z > high), inner, z)
-            value = self._standard(name, within, shapes)
-            known = value == value  # of shapes that there are
-            if low > -math.inf:
-                value = choose((z < low) & known, AT_LOW[name], value)
-            if high < math.inf:
-                value = choose((z > high) & known, AT_LOW[_other(name)], value)
+            z = choose(scale < 0, math.nan, z)
+            within = choose((z < low) | (z > high), inner, z)
+        value = self._standard(name, within, shapes)
+        known = value == value  # of shapes that there are
+        if has_low:
+            value = choose((z < low) & known, AT_LOW[name], value)
+        if has_high:
+            value = choose((z > high) & known, AT_LOW[_other(name)], value)
         return self._checked(value, shapes, scale)
 
     def _standard(self, name: str, z: Any, shapes: Any) -> Any:
