@@ -21,7 +21,7 @@ DECISIONS = {
     "short_axes": "short axes and sums over short windows are written out by steps",
     "cut_at_borders": "loops are cut where a position crosses a border",
     "keep_rows": "values of a row stay in the cache for the work after a reduce",
-    "fetch_ahead": "memory is asked for before it is needed",
+    "fetch_ahead": "products of few rows ask for a large matrix ahead",
     "unrounded_products": "the products in a sum are not rounded",
     "past_caches": "large results that nobody reads soon are written past the caches",
     "several_vectors": "light work is done for several vectors at once",

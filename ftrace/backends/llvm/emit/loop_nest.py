@@ -105,15 +105,11 @@ class Nest:
         values.prefetch_steps(tiling.prefetch)
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
-            values.prefetch_squares(first, ats)
             rows = [r for r, steps in tiling.steps.items() if not steps.lanes]
             values.store_squares(first, ats, rows)
             return
         for at in ats:
             values.store_group(group, at)
-
-    def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
-        self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)
 
     # Ranges.
 
@@ -147,7 +143,6 @@ class Nest:
 
         def body() -> None:
             self.block(loop.body)
-            self._prefetch(loop, loop.axis)
 
         if loop is self.tiling.columns:
             self.by_rows(loop, span)
@@ -389,7 +384,6 @@ class Nest:
     ) -> list[str]:
         """One iteration: combines each value with its accumulator."""
         self.block(loop.body)
-        self._prefetch(loop, loop.ranges[-1])
         values, state = self.values, list(state)
         for number, total in enumerate(lines.sums):
             ats = [total.at]
