@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.backends.base import get_device
 from ftrace.errors import (
     ArgumentError,
@@ -20,23 +21,22 @@ from ftrace.errors import (
 )
 from ftrace.lax.control import close_over
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.bind import bind
 from ftrace.trace.body import close
-from ftrace.trace.calls.custom_call import pair_of
-from ftrace.trace.calls.custom_derivative import (
-    LinearSolve,
-    Root,
-    linear_solve_p,
-    root_p,
-)
+from ftrace.trace.calls.custom_call import pair_of, zeros_of
+from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, linear_call_p
+from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.flatten_arguments import flatten_values
-from ftrace.trace.graph import Body
+from ftrace.trace.graph import Body, Flags, Graph
+from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import open_scopes
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp, linear_transpose
+from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.trace_body import Traced
 
 __all__ = [
@@ -83,10 +83,27 @@ def custom_root(
 
         traced.append(problem.trace(tangents, "tangent_solve", copies=2))
 
-    def arg_of(found: Sequence[Body], count: int) -> Root:
-        return Root(found[0], False, found[1], tuple(found[2:]), count)
+    return problem.apply(_root, traced, has_aux)
 
-    return problem.apply(root_p, arg_of, traced, has_aux)
+
+def _root(parts: Sequence[Body], operands: Sequence[Value], count: int) -> list[Any]:
+    """The root, and what comes beside it; so many operands are the guess.
+
+    With dots for tangents, f(c, x) = 0 gives (∂f/∂x) ẋ = −(∂f/∂c) ċ.
+    """
+    first = len(operands) - count
+
+    def tangents(mask: Flags, flat: Sequence[Value]) -> list[Value]:
+        operands = flat[: len(mask)]
+        found = _root(parts, operands, count)
+        known = [*operands[:first], *found[:count]]
+        change = _change(parts[1], known, mask[:first], flat[len(mask) :])
+        moved: list[Value] = []
+        if change:
+            moved = [-t for t in _run(parts[2], [*known, *change])]
+        return _with_tangents(found, moved)
+
+    return _ruled("custom_root", parts, parts[0], tangents, operands)
 
 
 def custom_linear_solve(
@@ -129,10 +146,98 @@ def custom_linear_solve(
         )
         traced += [backwards, problem.trace(vecmat, "the transpose of matvec")]
 
-    def arg_of(found: Sequence[Body], count: int) -> LinearSolve:
-        return LinearSolve(found[0], False, found[1], tuple(found[2:]), count)
+    return problem.apply(_solution, traced, has_aux)
 
-    return problem.apply(linear_solve_p, arg_of, traced, has_aux)
+
+def _solution(
+    parts: Sequence[Body], operands: Sequence[Value], count: int
+) -> list[Any]:
+    """The solution, and what comes beside it; so many operands are the right side.
+
+    With dots for tangents, A x = b gives A ẋ = ḃ − Ȧ x and b̄ = A⁻ᵀ x̄.
+
+    Args:
+      parts: the solver and the product, of what they close over and of a vector; and
+        those of the transposed system, if there are any.
+    """
+    what, first = "custom_linear_solve", len(operands) - count
+    solver, product, *others = parts
+
+    def cotangents(mask: Flags, flat: Sequence[Value]) -> list[Value]:
+        if not others:
+            raise DerivativeError(
+                f"{what}: reverse mode solves the transposed system; give it "
+                "transpose_solve, or symmetric=True"
+            )
+        given = iter(flat[first:])
+        pairs = zip(mask, solver.outputs[:count], strict=False)
+        cts = [next(given) if has else zeros_of(n.aval) for has, n in pairs]
+        return _solution([*others, *parts[:2]], [*flat[:first], *cts], count)[:count]
+
+    def tangents(mask: Flags, flat: Sequence[Value]) -> list[Value]:
+        operands, dots = flat[: len(mask)], flat[len(mask) :]
+        free, right = operands[:first], operands[first:]
+        found = _solution(parts, operands, count)
+        change = _change(product, [*free, *found[:count]], mask[:first], dots)
+        given = iter(dots[sum(mask[:first]) :])
+        moved = [
+            next(given) if has else zeros_of(aval_of(x))
+            for x, has in zip(right, mask[first:], strict=True)
+        ]
+        if change:
+            change = [_as_type_of(t, x) for t, x in zip(change, right, strict=True)]
+            moved = [t - other for t, other in zip(moved, change, strict=True)]
+        return _with_tangents(found, _solution(parts, [*free, *moved], count)[:count])
+
+    avals = tuple([n.aval for n in solver.inputs])
+    rule = Rule(what, tuple(parts), cotangents, ())
+    linear = Ruled(solver, False, what, avals, first, (rule,))
+    whole = linear_call_p.results(*solver.inputs, arg=linear)
+    body = Body(solver.inputs, tuple(whole))
+    return _ruled(what, parts, body, tangents, operands)
+
+
+def _ruled(
+    what: str, key: Sequence[Body], body: Body, tangents: Function,
+    operands: Sequence[Value],
+) -> list[Any]:  # fmt: skip
+    """The results of a body whose tangents are what a function of flat values says."""
+    avals = tuple([n.aval for n in body.inputs])
+    rule = Rule(what, tuple(key), tangents, ())
+    arg = Ruled(body, False, what, avals, 0, (rule,))
+    return bodies.apply_compound(
+        what, custom_jvp_p, arg, operands, lambda nodes: bodies.matched(nodes, avals)
+    )
+
+
+def _run(body: Body, values: Sequence[Value]) -> list[Any]:
+    return apply_graph(Graph(body.inputs, body.outputs), values)
+
+
+def _change(
+    body: Body, values: Sequence[Value], mask: Flags, dots: Sequence[Value]
+) -> list[Any]:
+    """The tangents of a body where those of its first inputs are these; [] is zero."""
+    moving = [i for i, has in enumerate(mask) if has]
+
+    def of_moving(*given: Value) -> Any:
+        full = dict(enumerate(values)) | dict(zip(moving, given, strict=True))
+        return _run(body, [*full.values()])
+
+    primals = [values[i] for i in moving]
+    return jvp(of_moving, primals, dots[: len(moving)])[1] if moving else []
+
+
+def _with_tangents(found: Sequence[Value], moved: Sequence[Value]) -> list[Value]:
+    """A solution and its tangents; what comes beside it does not vary."""
+    known = [_as_type_of(t, x) for t, x in zip(moved, found, strict=False)]
+    rest = [aval_of(x) for x in found[len(moved) :]]
+    zeros = [zeros_of(a) for a in rest if dtypes.is_inexact(a.dtype)]
+    return [*found, *known, *zeros]
+
+
+def _as_type_of(tangent: Value, like: Value) -> Value:
+    return bind(cast_p, tangent, arg=(aval_of(like).dtype, False))
 
 
 class _Problem:
@@ -212,28 +317,19 @@ class _Problem:
                     f"{mine!r}, got {aval!r}"
                 )
 
-    def apply(
-        self, op: Any, arg_of: Function, traced: Sequence[Traced], has_aux: bool
-    ) -> Any:
+    def apply(self, solved: Function, traced: Sequence[Traced], has_aux: bool) -> Any:
         """The solution, and aux where there is one."""
         free, places = bodies.distinct([t.draft.values for t in traced])
         closed: list[Body] = []
+        count = len(self.avals)
         for t, mine in zip(traced, places, strict=True):
             consts, _, _ = close_over(t, mine, free, False)
-            count = len(self.avals)
             outputs = [
                 *bodies.matched(t.draft.outputs[:count], self.avals),
                 *t.draft.outputs[count:],
             ]
             closed.append(close([*consts, *t.draft.arguments], outputs))
-        count = len(free)
-        results = bodies.apply_compound(
-            self.what,
-            op,
-            arg_of(closed, count),
-            [*free, *self.values],
-            lambda nodes: [*nodes[:count], *bodies.matched(nodes[count:], self.avals)],
-        )
+        results = solved(closed, [*free, *self.values], count)
         if not has_aux:
             return tree.unflatten(self.structure, results)
         return tuple(tree.unflatten(traced[0].treedef, results))
