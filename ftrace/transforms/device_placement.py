@@ -85,16 +85,8 @@ def _shardings() -> Any:
     return import_module("ftrace.transforms.shardings")
 
 
-def _sharding_of(array: Array) -> Any:
-    return _shardings().sharding_of(array)
-
-
 def _format_of(array: Array) -> Any:
-    return _shardings().row_major(array.ndim, _sharding_of(array))
-
-
-def _shards_of(array: Array) -> Any:
-    return _shardings().shards_of(array)
+    return _shardings().row_major(array.ndim, array.sharding)
 
 
 def sole_device(place: Any, what: str = "jit") -> Device | None:
@@ -180,6 +172,6 @@ surface.update(
     device_put=device_put,
     devices=devices,
     format_of=_format_of,
-    sharding_of=_sharding_of,
-    shards_of=_shards_of,
+    sharding_of=lambda array: _shardings().sharding_of(array),
+    shards_of=lambda array: _shardings().shards_of(array),
 )

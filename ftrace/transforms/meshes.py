@@ -127,15 +127,39 @@ def names_in(part: Any) -> tuple[Any, ...]:
 # Meshes.
 
 
-class _Axes:
+def _of_type(kind: AxisType) -> tuple[Any, Any]:
+    """The names of the axes of a type, and whether there are no others."""
+
+    def named(self: _Axes) -> tuple[Any, ...]:
+        pairs = zip(self.axis_names, self.axis_types, strict=True)
+        return tuple([name for name, own in pairs if own is kind])
+
+    def are_all(self: _Axes) -> bool:
+        some = kind is AxisType.Auto or len(self.axis_names) > 0
+        return some and len(named(self)) == len(self.axis_names)
+
+    return property(named), property(are_all)
+
+
+class _Axes(Keyed):
     """What meshes share: axes with names, sizes and types."""
 
+    __slots__ = ("axis_names", "axis_sizes", "axis_types")
+
+    #: What makes one.
+    arguments: tuple[str, ...]
+    axis_sizes: tuple[int, ...]
     axis_names: tuple[Any, ...]
     axis_types: tuple[AxisType, ...]
 
+    def __init__(self, sizes: Sequence[int], names: Any, types: Any) -> None:
+        self.axis_sizes = tuple(sizes)
+        self.axis_names = _names(names, len(self.axis_sizes))
+        self.axis_types = _types(types, self.axis_names)
+
     @property
-    def axis_sizes(self) -> tuple[int, ...]:
-        raise NotImplementedError
+    def _key(self) -> tuple[Any, ...]:
+        return self.shape_tuple, self.axis_types
 
     @property
     def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
@@ -154,33 +178,14 @@ class _Axes:
     def empty(self) -> bool:
         return not self.size
 
-    def _of_type(self, kind: AxisType) -> tuple[Any, ...]:
-        pairs = zip(self.axis_names, self.axis_types, strict=True)
-        return tuple([name for name, own in pairs if own is kind])
+    auto_axes, are_all_axes_auto = _of_type(AxisType.Auto)
+    explicit_axes, are_all_axes_explicit = _of_type(AxisType.Explicit)
+    manual_axes, are_all_axes_manual = _of_type(AxisType.Manual)
 
-    @property
-    def auto_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Auto)
-
-    @property
-    def explicit_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Explicit)
-
-    @property
-    def manual_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Manual)
-
-    @property
-    def are_all_axes_auto(self) -> bool:
-        return len(self.auto_axes) == len(self.axis_names)
-
-    @property
-    def are_all_axes_explicit(self) -> bool:
-        return len(self.explicit_axes) == len(self.axis_names) > 0
-
-    @property
-    def are_all_axes_manual(self) -> bool:
-        return len(self.manual_axes) == len(self.axis_names) > 0
+    def update(self, **kwargs: Any) -> Any:
+        """The mesh with others of the arguments that make one."""
+        own = {name: getattr(self, name) for name in self.arguments}
+        return type(self)(**own | kwargs)
 
     def listed(self) -> str:
         sizes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
@@ -217,42 +222,28 @@ class AbstractDevice:
     platform: str
 
 
-class AbstractMesh(_Axes, Keyed):
+class AbstractMesh(_Axes):
     """A mesh without devices: axes with names and sizes."""
 
-    __slots__ = ("_sizes", "abstract_device", "axis_names", "axis_types")
+    __slots__ = ("abstract_device",)
+    arguments = ("axis_sizes", "axis_names", "axis_types", "abstract_device")
 
     def __init__(
         self, axis_sizes: Sequence[int], axis_names: Any, axis_types: Any = None, *,
         abstract_device: Any = None,
     ) -> None:  # fmt: skip
-        self._sizes = tuple(axis_sizes)
-        self.axis_names = _names(axis_names, len(self._sizes))
-        self.axis_types = _types(axis_types, self.axis_names)
+        super().__init__(axis_sizes, axis_names, axis_types)
         self.abstract_device = abstract_device
-
-    @property
-    def axis_sizes(self) -> tuple[int, ...]:
-        return self._sizes
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    def update(self, **kwargs: Any) -> AbstractMesh:
-        """The mesh with other `axis_sizes`, `axis_names` or `axis_types`."""
-        names = ("axis_sizes", "axis_names", "axis_types", "abstract_device")
-        return AbstractMesh(**{name: getattr(self, name) for name in names} | kwargs)
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return self.shape_tuple, self.axis_types
-
     def __repr__(self) -> str:
         return f"AbstractMesh({self.listed()})"
 
 
-class Mesh(_Axes, Keyed):
+class Mesh(_Axes):
     """Devices along axes with names.
 
     Args:
@@ -264,7 +255,8 @@ class Mesh(_Axes, Keyed):
       ValueRangeError: the names do not fit the array.
     """
 
-    __slots__ = ("_before", "axis_names", "axis_types", "devices")
+    __slots__ = ("_before", "devices")
+    arguments = ("devices", "axis_names", "axis_types")
 
     def __init__(
         self, devices: Any, axis_names: Any, axis_types: Any = None
@@ -272,13 +264,8 @@ class Mesh(_Axes, Keyed):
         found: Any = np.array(devices, object)
         found.flags.writeable = False
         self.devices = found
-        self.axis_names = _names(axis_names, found.ndim)
-        self.axis_types = _types(axis_types, self.axis_names)
+        super().__init__(found.shape, axis_names, axis_types)
         self._before: list[Any] = []
-
-    @property
-    def axis_sizes(self) -> tuple[int, ...]:
-        return self.devices.shape
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
@@ -301,11 +288,6 @@ class Mesh(_Axes, Keyed):
     def is_multi_process(self) -> bool:
         return False
 
-    def update(self, **kwargs: Any) -> Mesh:
-        """The mesh with other `devices`, `axis_names` or `axis_types`."""
-        names = ("devices", "axis_names", "axis_types")
-        return Mesh(**{name: getattr(self, name) for name in names} | kwargs)
-
     def __enter__(self) -> Mesh:
         self._before.append(_current.set(self))
         return self
@@ -315,7 +297,7 @@ class Mesh(_Axes, Keyed):
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.shape_tuple, self.axis_types, tuple(self.devices.flat)
+        return *super()._key, tuple(self.devices.flat)
 
     def __repr__(self) -> str:
         if not self.axis_names:

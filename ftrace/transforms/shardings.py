@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 from ftrace.backends.base import Device
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
@@ -30,26 +30,31 @@ Index = tuple[slice, ...]
 
 
 class Sharding:
-    """Which part of an array is on which device."""
+    """Which part of an array is on which device: all of it on each, if not else said.
+
+    Attributes:
+      device_set: the devices.
+      memory_kind: there is one.
+    """
 
     __slots__ = ()
-    memory_kind: str | None = "device"
-
-    @property
-    def device_set(self) -> set[Device]:
-        raise NotImplementedError
+    device_set: Any
+    memory_kind: Any = "device"
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each part of an array of this shape."""
-        raise NotImplementedError
+        return tuple(global_shape)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         """For each device where in an array its part is."""
-        raise NotImplementedError
+        return dict.fromkeys(self.device_set, (slice(None),) * len(global_shape))
 
     @property
     def is_fully_replicated(self) -> bool:
-        raise NotImplementedError
+        return True
+
+    def with_memory_kind(self, kind: str) -> Any:
+        return replace(cast(Any, self), memory_kind=kind)
 
     @property
     def num_devices(self) -> int:
@@ -89,19 +94,6 @@ class SingleDeviceSharding(Sharding):
     @property
     def device_set(self) -> set[Device]:
         return {self._device}
-
-    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
-        return tuple(global_shape)
-
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
-        return {self._device: (slice(None),) * len(global_shape)}
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return True
-
-    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
-        return SingleDeviceSharding(self._device, kind)
 
     def __repr__(self) -> str:
         return (
@@ -198,13 +190,9 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         return all(self._parts(entry) == 1 for entry in self.spec)
 
-    def with_memory_kind(self, kind: str) -> NamedSharding:
-        return NamedSharding(self.mesh, self.spec, kind)
-
     def update(self, **kwargs: Any) -> NamedSharding:
         """The sharding with another `mesh`, `spec` or `memory_kind`."""
-        own = {name: getattr(self, name) for name in ("mesh", "spec", "memory_kind")}
-        return NamedSharding(**{**own, **kwargs})
+        return replace(self, **kwargs)
 
     def __repr__(self) -> str:
         text = f"Mesh({self.mesh.listed()})"
