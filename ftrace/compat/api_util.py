@@ -14,6 +14,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_call import signature_of as fun_signature
 from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import read_argnums, type_of
+from ftrace.trace.pytree import tree
 
 Function = Callable[..., Any]
 
@@ -107,20 +108,14 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, **_: Any) -> list[Any]
     Raises:
       TreeError: `axis_tree` is no prefix.
     """
-    found: list[Any] = []
-    dummy = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
-
-    def add(axis: Any, part: Any) -> None:
-        found.extend([axis] * len(tree_util.tree_leaves(part)))
-
+    dummy = tree.unflatten(treedef, [object()] * treedef.num_leaves)
     try:
-        tree_util.tree_map(add, axis_tree, dummy, is_leaf=lambda x: x is None)
-    except (ValueError, TypeError) as error:
+        return tree.broadcast_prefix(axis_tree, dummy, name)
+    except TreeError as error:
         raise TreeError(
             f"{name} specification must be a tree prefix of the corresponding value: "
             f"{error}"
         ) from None
-    return found
 
 
 def rebase_donate_argnums(
@@ -147,15 +142,11 @@ def donation_vector(
     kws: bool = True,
 ) -> tuple[bool, ...]:
     """For each leaf of (args, kwargs) whether it is donated."""
-    dummy = tree_util.tree_unflatten(in_tree, range(in_tree.num_leaves))
-    given: Any = dummy if kws else (dummy, {})
-    args, kwargs = given
-    found: list[bool] = []
-    for i, arg in enumerate(args):
-        found += [i in donate_argnums] * len(tree_util.tree_leaves(arg))
-    for name, arg in kwargs.items():
-        found += [name in donate_argnames] * len(tree_util.tree_leaves(arg))
-    return tuple(found)
+    dummy = tree.unflatten(in_tree, range(in_tree.num_leaves))
+    args, kwargs = dummy if kws else (dummy, {})
+    given = tuple([i in donate_argnums for i in range(len(args))])
+    named = {name: name in donate_argnames for name in kwargs}
+    return tuple(tree.broadcast_prefix((given, named), (args, kwargs), "donation"))
 
 
 def fun_sourceinfo(fun: Function) -> str:

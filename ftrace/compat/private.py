@@ -31,9 +31,6 @@ class ExtendedDType:
     """The base of dtypes that libraries define: arrays of them are not made."""
 
 
-_DTYPES: Names = {"DType": np.dtype, "ExtendedDType": ExtendedDType}
-
-
 class _Registered:
     """The classes of containers of pytrees, as far as `in` asks."""
 

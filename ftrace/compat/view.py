@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ftrace.compat import jaxpr, lax_primitives as jax
-from ftrace.compat.contraction import Contraction, contraction_of
 from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
@@ -23,6 +22,7 @@ from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
+from ftrace.trace.contraction import Contraction, contraction_of
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import Body, Graph, Node, constant_value, is_constant, nodes_of
@@ -378,9 +378,11 @@ def _reduce_to(node: Node, shape: Shape) -> Steps | None:
     """A reduction and the reshape behind it, if that drops the axes."""
     if shape != _squeezed(node).shape:
         return None
-    found = contraction_of(node) if node.op.name == "reduce_sum" else None
-    if found is not None:
-        return _product(node, found, shape)
+    (x,) = node.src
+    if node.op.name == "reduce_sum" and x.op.name == "mul" and x.src[0] is not x.src[1]:
+        found = contraction_of(x, node.arg)
+        if found is not None:
+            return _product(node, found, shape)
     params: dict[str, Any] = {"axes": node.arg}
     if node.op.name != "reduce_prod":
         params["out_sharding"] = None

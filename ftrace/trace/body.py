@@ -28,6 +28,7 @@ from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
+from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import Scope, restore, standing
 from ftrace.trace.tracing.tracer import Value
 
@@ -63,6 +64,14 @@ def check_closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
 def apply_body(body: Body, operands: Sequence[Node]) -> list[Node]:
     """The outputs of a body for these operands, as nodes of the graph around it."""
     return substitute(body.outputs, dict(zip(body.inputs, operands, strict=True)))
+
+
+def check_types(what: str, wanted: Iterable[Node], got: Iterable[ShapedArray]) -> None:
+    """Raises GraphError where types are not those of these nodes, but for weakness."""
+    types = [(n.shape, n.dtype) for n in wanted]
+    found = [(a.shape, a.dtype) for a in got]
+    if not same_size(types, found):
+        raise GraphError(f"{what}: {types} is required, got {found}")
 
 
 @memo(1024)

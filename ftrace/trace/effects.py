@@ -44,10 +44,9 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
-from ftrace.trace.primitives.sources import const_p, is_variable
+from ftrace.trace.primitives.primitive import Batched, Compound, Results
+from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 from ftrace.trace.tracing import scopes, tracer
@@ -529,7 +528,7 @@ def _call_now(arg: Callback, operands: Sequence[tracer.Value]) -> list[Array]:
     """The results of a call with values."""
     if any(dtypes.is_inexact(a.dtype) for a in arg.results):
         for x in operands:
-            if isinstance(x, tracer.Tracer) and _varies(x.node):
+            if isinstance(x, tracer.Tracer) and tracer.differentiated(x):
                 raise _no_derivative(arg)
     results = arg([_valued(x) for x in operands])
     return [
@@ -544,23 +543,3 @@ def _valued(value: tracer.Value) -> Array:
             np.asarray(tracer.concrete(value)), tracer.aval_of(value).weak_type
         )
     return scopes.asarray(scopes.owned(value))
-
-
-def _varies(node: Node) -> bool:
-    """Does it depend on an argument, other than through `stop_gradient` or integers?"""
-    seen: set[Node] = set()
-    pending = [node]
-    while pending:
-        found = pending.pop()
-        several = compound_of(found) is not None
-        if found in seen or not (several or dtypes.is_inexact(found.dtype)):
-            continue
-        seen.add(found)
-        if is_variable(found):
-            depth, position = found.arg
-            scope = next(s for s in scopes.open_scopes() if s.depth == depth)
-            if position < len(scope.inputs) - len(scope.captured):
-                return True
-        elif found.op is not stop_gradient:
-            pending.extend(found.src)
-    return False

@@ -7,7 +7,7 @@ expanded operands would add up is never made (`numpy_contraction.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -157,20 +157,6 @@ class NumpyPlan:
             for last in finished:
                 slots[last] = None
         return [slots[slot] for slot in self._outputs]
-
-    def each(self, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
-        """The nodes and their values, one after the other; none is let go."""
-        slots: list[Any] = [*values, *[None] * (self._size - len(values))]
-        for slot, value in self.constants:
-            slots[slot] = value
-        for node, contracts, sources, slot, _ in self._steps:
-            operands = [slots[s] for s in sources]
-            with np.errstate(all="ignore"):
-                if contracts is not None:
-                    slots[slot] = contracts(*operands)
-                else:
-                    slots[slot] = apply(node, operands)
-            yield node, slots[slot]
 
 
 def _is_large(node: Node) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -31,8 +30,6 @@ Array = Any  # numpy.ndarray
 _EXACT = 1 << 53
 #: So few products of integers NumPy adds up itself.
 _FEW = 1 << 12
-#: A window that slides over an operand is copied in parts of about so many bytes.
-_PART = 1 << 23
 #: From so many terms on sums of products are long, if there are so few of them: parts
 #: of so many terms are added up each by itself.
 _LONG, _FEW_SUMS, _TERMS = 1 << 12, 1 << 8, 1 << 10
@@ -54,7 +51,6 @@ class _Recipe(NamedTuple):
     permuted: tuple[int, ...]  # the shape of the product, an axis per kept axis
     order: tuple[int, ...]  # of the kept axes
     kept: tuple[int, ...]  # the shape of the result, with the axes that were summed
-    rows: int
 
 
 _Way = Callable[[Array, Array], Array]
@@ -96,15 +92,10 @@ class PreparedProduct(ABC):
         half = out.dtype.itemsize == 2 and dtypes.is_float(out.dtype)
         wide = np.dtype(np.float32) if half else None
         right = Views.of(y, recipe.right, wide)
-        integer = dtypes.is_integer(out.dtype)
-        if not integer and _slides(Views.arranging(recipe.left, wide)(x), recipe):
-            left = Views.arranging(recipe.left, wide)
-            multiply: _Way = partial(_product_in_parts, recipe.left.shape)
-        else:
-            left = Views.of(x, recipe.left, wide)
-            a, b = left(x), right(y)
-            many = integer and a.size * b.shape[-1] > _FEW
-            multiply = _integer_product if many else product_of(a, b)
+        left = Views.of(x, recipe.left, wide)
+        a, b = left(x), right(y)
+        many = dtypes.is_integer(out.dtype) and a.size * b.shape[-1] > _FEW
+        multiply = _integer_product if many else product_of(a, b)
         made = (*recipe.left.shape[:-1], recipe.right.shape[-1])
         in_order = recipe.order == tuple(range(len(recipe.order)))
         last = _NO_VIEWS._replace(
@@ -221,17 +212,7 @@ def _recipe(
         tuple(shape[a] for a in kept),
         tuple(sorted(range(len(kept)), key=kept.__getitem__)),
         tuple(shape[a] if a in kept else 1 for a in ndim),
-        len(rows),
     )
-
-
-def _slides(left: Array, recipe: _Recipe) -> bool:
-    """Would a large operand, which may be a sliding window, be copied whole?"""
-    rows = recipe.rows
-    if left.nbytes <= _PART or not rows or len(recipe.left.shape) != 2:
-        return False
-    whole = _merges(left.shape[:rows], left.strides[:rows])
-    return not (whole and _merges(left.shape[rows:], left.strides[rows:]))
 
 
 def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
@@ -278,28 +259,6 @@ def _product_of_parts(
         return total
 
     return of_parts_and_rest
-
-
-def _product_in_parts(shape: tuple[int, ...], left: Array, right: Array) -> Array:
-    """By slices of the first row axis: a sliding window is never copied whole."""
-    count = left.shape[0]
-    rows, inner = shape
-    step = max(1, count * _PART // left.nbytes)
-    result = np.empty((rows, right.shape[1]), left.dtype)
-    for start in range(0, count, step):
-        part = left[start : start + step].reshape(-1, inner)
-        first = start * (rows // count)
-        np.matmul(part, right, out=result[first : first + part.shape[0]])
-    return result
-
-
-def _merges(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Can these axes become one without a copy?"""
-    following = zip(shape[1:], strides[1:], strict=True)
-    return all(
-        step == n * inner
-        for step, (n, inner) in zip(strides[:-1], following, strict=True)
-    )
 
 
 def blas_ready(x: Array) -> Array:

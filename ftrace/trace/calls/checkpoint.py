@@ -30,18 +30,18 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import autodiff, body as bodies, flatten_arguments
-from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
+from ftrace.trace.contraction import Contraction, contraction_of
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
-from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, Written
-from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -66,62 +66,55 @@ Policy = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Constantly:
-    """Keeps all that the derivative needs, or nothing but the arguments."""
-
-    answer: bool
-
-    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
-        return self.answer
-
-
-@dataclass(frozen=True)
-class Dots:
-    """Keeps the results of contractions.
+class Asked:
+    """A policy of ours: equal ones ask the same.
 
     Attributes:
-      batched: also of those that have batch axes.
+      function: (*given, primitive, params) -> is the value kept?
     """
 
-    batched: bool = True
+    function: Callable[..., bool]
+    given: tuple[Any, ...]
 
     def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
-        if primitive.name != DOT_GENERAL.name:
-            return False
-        _, (batch, _) = params["dimension_numbers"]
-        return self.batched or not batch
+        return self.function(*self.given, primitive, avals, params)
+
+    def __repr__(self) -> str:
+        return f"{self.function.__name__.strip('_')}{self.given}"
 
 
-@dataclass(frozen=True)
-class Names:
-    """Keeps by the names that `checkpoint_name` gave.
-
-    Attributes:
-      names: which names the policy speaks of.
-      named: are these kept? The other names are treated the other way.
-      unnamed: are values without a name kept?
-    """
-
-    names: frozenset[str]
-    named: bool
-    unnamed: bool = False
-
-    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
-        if primitive.name != name_p.name:
-            return self.unnamed
-        return (params["name"] in self.names) == self.named
+def _constantly(answer: bool, primitive: Any, avals: Any, params: Any) -> bool:
+    return answer
 
 
-@dataclass(frozen=True)
-class Either:
-    """Keeps what one of two policies keeps."""
+def _dots(batched: bool, primitive: Any, avals: Any, params: Any) -> bool:
+    """The results of contractions, and of those that have batch axes if so said."""
+    if primitive.name != DOT_GENERAL.name:
+        return False
+    _, (batch, _) = params["dimension_numbers"]
+    return batched or not batch
 
-    first: Policy
-    second: Policy
 
-    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
-        mine = bool(self.first(primitive, *avals, **params))
-        return mine or bool(self.second(primitive, *avals, **params))
+def _names(
+    names: Any, named: bool, unnamed: bool, primitive: Any, avals: Any, params: Any
+) -> bool:
+    """By the names of `checkpoint_name`: are these kept, or others, or the nameless?"""
+    if primitive.name != name_p.name:
+        return unnamed
+    return (params["name"] in names) == named
+
+
+def _either(
+    first: Policy, second: Policy, primitive: Any, avals: Any, params: Any
+) -> bool:
+    return any(bool(p(primitive, *avals, **params)) for p in (first, second))
+
+
+def _by_names(names: Sequence[str], named: bool, unnamed: bool = False) -> Policy:
+    for name in names:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"a policy by names takes strings, got {name!r:.60}")
+    return Asked(_names, (frozenset(names), named, unnamed))
 
 
 def policy_of(policy: Any) -> Policy:
@@ -131,7 +124,7 @@ def policy_of(policy: Any) -> Policy:
       ArgumentError: it is no function.
     """
     if policy is None:
-        return Constantly(False)
+        return nothing_saveable
     if not callable(policy):
         raise ArgumentError(
             "checkpoint: policy must be one of ftrace.checkpoint_policies or a "
@@ -140,30 +133,32 @@ def policy_of(policy: Any) -> Policy:
     return policy
 
 
-everything_saveable = Constantly(True)
-nothing_saveable = Constantly(False)
-dots_saveable = Dots()
-dots_with_no_batch_dims_saveable = Dots(batched=False)
+everything_saveable, nothing_saveable = (
+    Asked(_constantly, (answer,)) for answer in (True, False)
+)
+dots_saveable, dots_with_no_batch_dims_saveable = (
+    Asked(_dots, (batched,)) for batched in (True, False)
+)
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     """Keeps the values that have one of these names."""
-    return Names(_names(names_which_can_be_saved), named=True)
+    return _by_names(names_which_can_be_saved, named=True)
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     """Keeps the values that have a name, other than these."""
-    return Names(_names(names_not_to_save), named=False)
+    return _by_names(names_not_to_save, named=False)
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     """Keeps all values but those with one of these names."""
-    return Names(_names(names_not_to_save), named=False, unnamed=True)
+    return _by_names(names_not_to_save, named=False, unnamed=True)
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     """Keeps what one of the policies keeps."""
-    return Either(policy_of(policy_1), policy_of(policy_2))
+    return Asked(_either, (policy_of(policy_1), policy_of(policy_2)))
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
@@ -171,7 +166,7 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
 
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
-    return Dots(batched=False)
+    return dots_with_no_batch_dims_saveable
 
 
 def save_and_offload_only_these_names(
@@ -186,14 +181,7 @@ def save_and_offload_only_these_names(
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
     both = (*names_which_can_be_saved, *names_which_can_be_offloaded)
-    return Names(_names(both), named=True)
-
-
-def _names(names: Sequence[str]) -> frozenset[str]:
-    for name in names:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(f"a policy by names takes strings, got {name!r:.60}")
-    return frozenset(names)
+    return _by_names(both, named=True)
 
 
 #: JAX's names of the policies.
@@ -228,9 +216,10 @@ DOT_GENERAL = Pseudo("dot_general")
 
 def keeps(policy: Policy, node: Node) -> bool:
     """Asks a policy about a value that is an array of its own."""
-    asked = _contraction(node)
-    if asked is not None:
-        factors, numbers = asked
+    product = _contraction(node)
+    if product is not None:
+        factors = [x.aval for x in product.operands]
+        numbers = product.contracting, product.batch
         return bool(policy(DOT_GENERAL, *factors, dimension_numbers=numbers))
     bundle = node.src[0] if node.op is item_p else node
     avals = [s.aval for s in bundle.src]
@@ -239,18 +228,8 @@ def keeps(policy: Policy, node: Node) -> bool:
     return bool(policy(bundle.op, *avals, arg=bundle.arg))
 
 
-Axes = tuple[int, ...]
-
-
-def _contraction(
-    node: Node,
-) -> tuple[list[ShapedArray], tuple[tuple[Axes, Axes], ...]] | None:
-    """A sum of products as a product of arrays, also where the sum is cast.
-
-    Returns:
-      The types of the factors, before they repeat, and for both of them the axes of the
-      product that are summed, and those that both have and the result keeps.
-    """
+def _contraction(node: Node) -> Contraction | None:
+    """The product that a value is, also where the sum or its terms are cast."""
     if node.op is p.cast_p:
         node = node.src[0]
     if node.op is not reduce_sum_p:
@@ -258,22 +237,8 @@ def _contraction(
     product = node.src[0]
     while product.op is p.cast_p:
         product = product.src[0]
-    factors = product.src
-    if product.op not in (p.mul, p.mul_zero) or not all(map(p.is_reused, factors)):
-        return None
-    axes: Axes = node.arg
-    batch = tuple(
-        a
-        for a, n in enumerate(product.shape)
-        if n > 1 and a not in axes and all(_has_axis(s, a) for s in factors)
-    )
-    before = [s.src[0] if s.op is expand_p else s for s in factors]
-    return [s.aval for s in before], ((axes, axes), (batch, batch))
-
-
-def _has_axis(node: Node, axis: int) -> bool:
-    """Does an operand differ along an axis, instead of repeating?"""
-    return node.op is not expand_p or not same_size(node.src[0].shape[axis], 1)
+    several = product.op in (p.mul, p.mul_zero) and all(map(p.is_reused, product.src))
+    return contraction_of(product, node.arg) if several else None
 
 
 def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
@@ -349,7 +314,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
         *bodies.apply_body(Body(inputs, tuple(kept)), node.src),
         *bodies.chosen(tangents, found.moving),
     ]
-    again = arg.policy != Constantly(True)
+    again = arg.policy != everything_saveable
     linear = replace(arg, body=body, effects=False, again=again)
     results = checkpoint_p.results(*operands, arg=linear)
     return bodies.placed(len(found.outputs), found.wanted, results)

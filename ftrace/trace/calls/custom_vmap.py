@@ -19,7 +19,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, pair_of, place_of
 from ftrace.trace.calls.rule_graphs import Call, Rule
-from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.movement import reshape
@@ -54,12 +54,12 @@ class CustomVmap(Call):
     Attributes:
       name: of the function.
       closed: how many operands it closes over.
-      rule: makes the function of a batch.
+      rule: makes the function of a batch; None: one lane is done after the other.
     """
 
     name: str
     closed: int
-    rule: Batcher
+    rule: Batcher | None
 
     def __str__(self) -> str:
         return self.name
@@ -67,29 +67,14 @@ class CustomVmap(Call):
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: CustomVmap = node.arg
+    if arg.rule is None:
+        return map_lanes(node, src, batched, size)
     if any(batched[: arg.closed]):
         body, has = bodies.batch_body(arg.body, batched, size)
     else:
         avals = [n.aval for n in arg.body.inputs]
         body, has = arg.rule.batched(avals, size, batched)
     return bodies.apply_body(body, src), has
-
-
-@dataclass(frozen=True)
-class SequentialBatcher(Batcher):
-    """One lane after the other."""
-
-    body: Body
-
-    def batched(
-        self, avals: Sequence[ShapedArray], size: int, flags: Flags
-    ) -> tuple[Body, list[bool]]:
-        inputs = bodies.batched_inputs(self.body, flags, size)
-        order = sorted(range(len(flags)), key=lambda i: flags[i])
-        inner = bodies.close([self.body.inputs[i] for i in order], self.body.outputs)
-        arg = Scan(inner, size, False, flags.count(False), 0)
-        results = scan_p.results(*[inputs[i] for i in order], arg=arg)
-        return bodies.close(inputs, results), [True] * len(results)
 
 
 # Derivatives.
@@ -102,7 +87,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     if not found.wanted:
         return [None] * len(found.outputs)
     body = bodies.close([*arg.body.inputs, *found.names], found.moved)
-    rule = _TangentBatcher(arg.rule, found.moving, found.wanted)
+    rule = arg.rule and _TangentBatcher(arg.rule, found.moving, found.wanted)
     linear = CustomVmap(body, False, arg.name, arg.closed, rule)
     present = bodies.chosen(tangents, found.moving)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
@@ -163,7 +148,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     known = tuple(ct is not None for ct in cotangents)
     body = bodies.transpose_body(arg.body, linear, known)
     avals = tuple(n.aval for n in arg.body.inputs)
-    rule = _TransposeBatcher(arg.rule, avals, linear, known)
+    rule = arg.rule and _TransposeBatcher(arg.rule, avals, linear, known)
     constant = bodies.chosen(node.src, [not flag for flag in linear])
     closed = sum(not flag for flag in linear[: arg.closed])
     backward = CustomVmap(body, False, arg.name, closed, rule)
@@ -265,9 +250,8 @@ class custom_vmap(custom_call.WithRules):
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*call.args)
-        if self.vmap_rule is None:
-            batcher: Batcher = SequentialBatcher(found.body)
-        else:
+        batcher: Batcher | None = None
+        if self.vmap_rule is not None:
             function = _VmapRule(call, self.vmap_rule, custom_call.result_types(found))
             key = (call.key(self.fun, self.vmap_rule), found.body)
             closed = found.operands[: found.closed]

@@ -32,7 +32,6 @@ from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
 from ftrace.trace.primitives.reduction import communicates, reduce_max_p
 from ftrace.trace.primitives.sources import const, const_like, variable
-from ftrace.trace.symbolic.dim import same_size
 
 #: Branches of no more operations, all of them elementwise, are rather all computed
 #: than chosen lane by lane.
@@ -55,12 +54,9 @@ def _infer(arg: Branches, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         raise GraphError(f"cond: the index must be int32[], got {index!r}")
     first = arg.bodies[0]
     for body in arg.bodies:
-        wanted = [(n.shape, n.dtype) for n in body.inputs]
-        if not same_size([(a.shape, a.dtype) for a in operands], wanted):
-            raise GraphError(f"cond: a branch takes {wanted}, got {operands}")
-        types = [(n.shape, n.dtype) for n in body.outputs]
-        if not same_size(types, [(n.shape, n.dtype) for n in first.outputs]):
-            raise GraphError(f"cond: the results of the branches differ: {types}")
+        bodies.check_types("cond: the operands of a branch", body.inputs, operands)
+        results = [n.aval for n in body.outputs]
+        bodies.check_types("cond: the results of a branch", first.outputs, results)
     return tuple(n.aval for n in first.outputs)
 
 
@@ -269,12 +265,11 @@ class While:
 
 
 def _infer_while(arg: While, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    wanted = [(n.shape, n.dtype) for n in arg.body.inputs]
-    if not same_size([(a.shape, a.dtype) for a in avals], wanted):
-        raise GraphError(f"while: the body takes {arg.body.inputs}, got {avals}")
-    after = arg.body.outputs[: arg.carry]
-    if not same_size([(n.shape, n.dtype) for n in after], wanted[arg.consts :]):
-        raise GraphError(f"while: the carry {wanted[arg.consts :]} became {after}")
+    inputs, after = arg.body.inputs, arg.body.outputs[: arg.carry]
+    bodies.check_types("while: the operands", inputs, avals)
+    bodies.check_types(
+        "while: the carry", inputs[arg.consts :], [n.aval for n in after]
+    )
     (predicate,) = arg.cond.outputs
     if predicate.shape != () or predicate.dtype != dtypes.bool_:
         raise GraphError(f"while: the predicate is {predicate.aval!r}")

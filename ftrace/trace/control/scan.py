@@ -26,6 +26,7 @@ from ftrace.trace.body import (
     RESIDUAL_DEPTH,
     Linearized,
     batch_carry,
+    check_types,
     close,
     depends_on,
     or_zeros,
@@ -93,17 +94,9 @@ def stacked_type(aval: ShapedArray, length: int | None) -> ShapedArray:
 def _infer(arg: Scan, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     body, first = arg.body, arg.consts + arg.carry
     given = [*avals[:first], *(element_type(a, arg.length) for a in avals[first:])]
-    wanted = [n.aval for n in body.inputs]
-    if len(given) != len(wanted) or any(
-        not same_size(a.shape, b.shape) or a.dtype != b.dtype
-        for a, b in zip(given, wanted, strict=True)
-    ):
-        raise GraphError(f"scan: the body takes {wanted}, got {given}")
+    check_types("scan: the operands", body.inputs, given)
     carry = [n.aval for n in body.outputs[: arg.carry]]
-    before = [n.aval for n in body.inputs[arg.consts : first]]
-    types = [[(a.shape, a.dtype) for a in avals] for avals in (carry, before)]
-    if not same_size(*types):
-        raise GraphError(f"scan: the carry {before} became {carry}")
+    check_types("scan: the carry", body.inputs[arg.consts : first], carry)
     ys = [stacked_type(n.aval, arg.length) for n in body.outputs[arg.carry :]]
     return (*carry, *ys)
 

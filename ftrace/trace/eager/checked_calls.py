@@ -188,8 +188,10 @@ def check_program(
         return
     ops = map(compound_of, graph.nodes)
     repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
-    plan = NumpyPlan(graph.outputs, graph.inputs)
-    for node, value in plan.each(operands) if repeats else ():
+    steps = NumpyPlan(graph.outputs, graph.inputs).steps() if repeats else []
+    nodes = [step[0] for step in steps]
+    values = NumpyPlan(nodes, graph.inputs)(operands) if repeats else []
+    for node, value in zip(nodes, values, strict=True):
         if _kind_of_any(value if compound_of(node) else [value]):
             raise NonFiniteError(
                 f"invalid value ({found}) encountered in {node.op.name}; "

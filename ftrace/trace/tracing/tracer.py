@@ -291,7 +291,7 @@ def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     return None
 
 
-def _differentiated(tracer: Tracer) -> Scope | None:
+def differentiated(tracer: Tracer) -> Scope | None:
     """The scope of a derivative that a known value varies with; None without."""
     pending, seen = [tracer.node], {tracer.node}
     while pending:
@@ -339,7 +339,7 @@ def _require_concrete(
         return
     found = unbound_variable(value.node)
     if found is None:
-        moving = _differentiated(value) if keeps else None
+        moving = differentiated(value) if keeps else None
         if moving is None:
             return
         made = tracer.origin

@@ -13,14 +13,13 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import Draft, close, trace_body
+from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, zeros_of
 from ftrace.trace.calls.custom_derivative import linear_call_p
 from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
-from ftrace.trace.graph import Body, Graph
+from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
@@ -52,52 +51,53 @@ def closure_convert(
       (converted, values): converted(*args, *values) is fun(*args); the values are the
       traced ones of float or complex dtype that `fun` closes over.
     """
-    tree.check_callable(fun, "closure_convert")
-    what = "closure_convert: the argument "
-    examples, treedef = flatten_values(tuple(example_args), what)
-    output = Output.of_leaves(fun, treedef, "closure_convert")
-    draft = trace_body("closure_convert", output, list(map(aval_of, examples)))
-    _refuse_effects(draft, "closure_convert", fun)
-    moved = [i for i, x in enumerate(draft.values) if _varies(x)]
-    kept = [i for i in range(len(draft.values)) if i not in moved]
-    fixed = [draft.values[i] for i in kept]
-    order = [*draft.arguments, *(draft.free[i] for i in (*moved, *kept))]
-    body = close(order, draft.outputs)
+    call, values, _ = _converted("closure_convert", fun, example_args)
+    moved = [i for i, x in enumerate(values) if _varies(x)]
 
     def converted(*args: Any) -> Any:
-        count = len(args) - len(moved)
-        leaves, got = flatten_values(tuple(args[:count]), what)
-        if got != treedef:
-            raise ArgumentError(
-                f"closure_convert: {name_of(fun)} was converted for arguments of the "
-                f"structure {tree.readable(treedef)}, got {tree.readable(got)}"
-            )
-        return output.build(_apply(body, [*leaves, *args[count:], *fixed]))
+        count, closed = len(args) - len(moved), list(values)
+        for i, x in zip(moved, args[count:], strict=True):
+            closed[i] = x
+        return call(closed, *args[:count])
 
-    return converted, [draft.values[i] for i in moved]
+    return converted, [values[i] for i in moved]
 
 
 def _varies(value: Value) -> bool:
     return isinstance(value, Tracer) and dtypes.is_inexact(value.dtype)
 
 
-def _refuse_effects(draft: Draft, kind: str, fun: Any) -> None:
+def _converted(
+    kind: str, fun: Callable[..., Any], examples: Sequence[Any]
+) -> tuple[Callable[..., Any], list[Value], Output]:
+    """(of what a function closes over, *args) -> its result; what that is; its output.
+
+    Raises:
+      ArgumentError: it has effects; called with arguments of another structure.
+    """
+    tree.check_callable(fun, kind)
+    what = f"{kind}: the argument "
+    given, treedef = flatten_values(tuple(examples), what)
+    output = Output.of_leaves(fun, treedef, kind)
+    draft = trace_body(kind, output, list(map(aval_of, given)))
     if draft.effects:
         raise ArgumentError(
             f"{kind}: {name_of(fun)} has effects (debug.print, io_callback), which "
             "would happen at no definite time; take them out of the function"
         )
+    body = close([*draft.free, *draft.arguments], draft.outputs)
 
+    def call(closed: Sequence[Value], *args: Any) -> Any:
+        leaves, got = flatten_values(args, what)
+        if got != treedef:
+            raise ArgumentError(
+                f"{kind}: {name_of(fun)} was converted for arguments of the structure "
+                f"{tree.readable(treedef)}, got {tree.readable(got)}"
+            )
+        graph = Graph(body.inputs, body.outputs)
+        return output.build(apply_graph(graph, [*closed, *leaves]))
 
-def _apply(body: Body, values: Sequence[Value]) -> list[Any]:
-    return apply_graph(Graph(body.inputs, body.outputs), values)
-
-
-@dataclass(frozen=True)
-class _Pullback:
-    """The pullback that a function returned, as a graph."""
-
-    body: Body
+    return call, list(draft.values), output
 
 
 def _moves(x: Value) -> bool:
@@ -125,29 +125,27 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         leaves, treedef = tree.flatten(value)
         structure = tree.structure(args)
 
-        def flat(*cotangents: Value) -> list[Value]:
+        def of_moving(*cotangents: Value) -> Any:
             given = iter(cotangents)
             parts = [next(given) if _moves(x) else zeros_of(aval_of(x)) for x in leaves]
-            found = pullback(tree.unflatten(treedef, parts))
-            return flatten_values(found, "custom_gradient: the cotangent ")[0]
+            return pullback(tree.unflatten(treedef, parts))
 
-        moving = list(filter(_moves, leaves))
-        draft = trace_body("custom_gradient", flat, list(map(aval_of, moving)))
-        _refuse_effects(draft, "custom_gradient", pullback)
-        body = close([*draft.free, *draft.arguments], draft.outputs)
-        if len(draft.outputs) != structure.num_leaves:
+        of_moving.__name__ = name_of(pullback)
+        examples = list(filter(_moves, leaves))
+        call, values, output = _converted("custom_gradient", of_moving, examples)
+        if output.count != structure.num_leaves:
             raise TreeError(
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
                 f"cotangent per argument, in the structure "
-                f"{tree.readable(structure)}, got {len(draft.outputs)} arrays",
+                f"{tree.readable(structure)}, got {output.count} arrays",
                 custom_call.place_of(pullback),
             )
-        return value, (_Pullback(body), structure, list(draft.values))
+        return value, (call, structure, values)
 
     def backward(residuals: Any, cotangent: Any) -> Any:
-        pullback, structure, values = residuals
-        moving = filter(_moves, tree.leaves(cotangent))
-        return tree.unflatten(structure, _apply(pullback.body, [*values, *moving]))
+        call, structure, values = residuals
+        found = call(values, *filter(_moves, tree.leaves(cotangent)))
+        return tree.unflatten(structure, tree.leaves(found))
 
     made = custom_vjp(value_of)
     signature = custom_call.signature_of(fun)

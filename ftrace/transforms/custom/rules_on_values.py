@@ -65,7 +65,6 @@ class Level:
         self.backward: list[Backward] = []
         self.ran: list[tuple[int, tuple[bool, ...], Sequence[Node]]] = []
         self.entered: list[tuple[Node, Value]] | None = None
-        self._ways: dict[tuple[Node, ...], tuple[list[Node], Graph]] = {}
         count = scope.arguments - scope.along
         leaves = scope.inputs[:count]
         self._tangents: dict[Node, Node | None] = {}
@@ -136,36 +135,24 @@ class Level:
 
     def values_of(self, nodes: Sequence[Node]) -> list[Any]:
         """The values of nodes at the level around."""
+        for node in nodes:
+            if node not in self.known and self._is_input(node):
+                self.known[node] = _lasting(self._binding(node))
         missing = [n for n in nodes if n not in self.known]
-        for node in missing:
-            if is_variable(node) and node.aval is not TOKEN:
-                depth, position = scope_and_position(node)
-                if depth == self.scope.depth:
-                    self.known[node] = _lasting(self.scope.bindings[position])
-        missing = [n for n in missing if n not in self.known]
         if missing:
-            self.known.update(zip(missing, self._compute(missing), strict=True))
+            sources, graph = self._way(missing)
+            operands = [
+                self.known[n] if n in self.known else self._binding(n) for n in sources
+            ]
+            run = apply_again if scopes.current_scope() is None else apply_graph
+            self.known.update(zip(missing, run(graph, operands), strict=True))
         return [self.known[n] for n in nodes]
 
-    def _compute(self, nodes: Sequence[Node]) -> list[Any]:
-        """Runs what leads from known values to these nodes."""
-        found = self._ways.get(tuple(nodes))
-        if found is None or not all(self._is_known(n) for n in found[0]):
-            found = self._ways[tuple(nodes)] = self._way(nodes)
-        sources, graph = found
-        operands = [self._known(n) for n in sources]
-        run = apply_again if scopes.current_scope() is None else apply_graph
-        return run(graph, operands)
-
-    def _is_known(self, node: Node) -> bool:
-        return node in self.known or self._is_input(node)
-
     def _is_input(self, node: Node) -> bool:
-        return is_variable(node) and scope_and_position(node)[0] == self.scope.depth
+        mine = is_variable(node) and node.aval is not TOKEN
+        return mine and scope_and_position(node)[0] == self.scope.depth
 
-    def _known(self, node: Node) -> Value:
-        if node in self.known:
-            return self.known[node]
+    def _binding(self, node: Node) -> Value:
         return self.scope.bindings[scope_and_position(node)[1]]
 
     def _way(self, nodes: Sequence[Node]) -> tuple[list[Node], Graph]:
@@ -177,11 +164,10 @@ class Level:
                 if source in self.known and source not in names:
                     sources.append(source)
                     names[source] = variable(source.aval, _KNOWN_DEPTH, len(names))
-            if is_variable(node):
-                if node.aval is TOKEN:
-                    names[node] = rehearsal()
-                elif self._is_input(node):
-                    sources.append(node)
+            if node.aval is TOKEN and is_variable(node):
+                names[node] = rehearsal()
+            elif self._is_input(node):
+                sources.append(node)
         inputs = [names.get(n, n) for n in sources]
         outputs = substitute(nodes, names) if names else nodes
         return sources, Graph(tuple(inputs), tuple(outputs))

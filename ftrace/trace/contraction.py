@@ -34,16 +34,12 @@ class Contraction(NamedTuple):
     order: Axes
 
 
-def contraction_of(node: Node) -> Contraction | None:
-    """The product that a sum is; None if it is none."""
-    (product,) = node.src
-    if product.op.name != "mul" or len(set(product.src)) < 2:
-        return None
+def contraction_of(product: Node, summed: Axes) -> Contraction | None:
+    """What a sum of a product along these axes is; None if it is none."""
     left, right = map(_view, product.src)
     if left is None or right is None:
         return None
     (x, of_x), (y, of_y) = left, right
-    summed: Axes = node.arg
     both = [a for a in range(product.ndim) if a in of_x and a in of_y]
     if any(a not in both for a in summed) or not summed:
         return None
