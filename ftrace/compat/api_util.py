@@ -143,7 +143,8 @@ def donation_vector(
 ) -> tuple[bool, ...]:
     """For each leaf of (args, kwargs) whether it is donated."""
     dummy = tree.unflatten(in_tree, range(in_tree.num_leaves))
-    args, kwargs = dummy if kws else (dummy, {})
+    whole: Any = dummy if kws else (dummy, {})
+    args, kwargs = whole
     given = tuple([i in donate_argnums for i in range(len(args))])
     named = {name: name in donate_argnames for name in kwargs}
     return tuple(tree.broadcast_prefix((given, named), (args, kwargs), "donation"))

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -83,6 +84,10 @@ def device_put(
 def _shardings() -> Any:
     """Meshes and shardings: most programs need none."""
     return import_module("ftrace.transforms.shardings")
+
+
+def _late(name: str, array: Array) -> Any:
+    return getattr(_shardings(), name)(array)
 
 
 def _format_of(array: Array) -> Any:
@@ -172,6 +177,6 @@ surface.update(
     device_put=device_put,
     devices=devices,
     format_of=_format_of,
-    sharding_of=lambda array: _shardings().sharding_of(array),
-    shards_of=lambda array: _shardings().shards_of(array),
+    sharding_of=partial(_late, "sharding_of"),
+    shards_of=partial(_late, "shards_of"),
 )

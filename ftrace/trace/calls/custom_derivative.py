@@ -61,8 +61,8 @@ class Ruled(Call):
       closed: how many of them the function or its rules close over; of a linear call,
         in how many it need not be linear.
       rules: none if the user gave none; else
-        of custom_jvp: (args, tangents) -> (results, tangents);
-        of custom_vjp: args -> (results, residuals), and
+        of custom_jvp: (args, tangents) -> (results, tangents); of custom_vjp, too: its
+          tangents are a `vjp_tangent_p`, and its other rule is
           (residuals, cotangents) -> cotangents of the args;
         of a linear call: (residuals, cotangents) -> cotangents of the other operands.
       lanes: the vmaps around it.
@@ -196,7 +196,8 @@ def forward_mode_error(name: str, origin: Origin | None = None) -> DerivativeErr
 def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     """The rule for these tangents: operands and tangents -> results and tangents."""
     moving = [a.strong() for a in chosen(arg.avals[arg.closed :], mask)]
-    body = arg.rules[0].trace("jvp", [*arg.avals, *moving], mask)
+    what = "jvp" if len(arg.rules) == 1 else "fwd"
+    body = arg.rules[0].trace(what, [*arg.avals, *moving], mask)
     for size, flags in arg.lanes:
         body = widen(body, (*flags, *chosen(flags[arg.closed :], mask)), size)
     return body
@@ -238,44 +239,8 @@ custom_jvp_p = call_compound(
 # custom_vjp.
 
 
-def _fwd_body(arg: Ruled, mask: tuple[bool, ...]) -> tuple[Body, list[list[bool]]]:
-    """Operands -> results and residuals; and for each vmap which of them have lanes."""
-    body = arg.rules[0].trace("fwd", arg.avals, mask)
-    wanted = [dtypes.is_inexact(a.dtype) for a in arg.results]
-    lanes: list[list[bool]] = []
-    for size, flags in arg.lanes:
-        body, has = batch_body(body, flags, size, wanted)
-        lanes.append(has)
-    return body, lanes
-
-
-def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
-    arg: Ruled = node.arg
-    present, mask = _present(node, tangents)
-    if not present:
-        return [None] * len(arg.body.outputs)
-    fwd, bwd = arg.rules
-    operands, first, count = node.src[: len(arg.avals)], arg.closed, len(arg.results)
-    body, has = _fwd_body(arg, mask)
-    residuals = apply_body(body, operands)[count:]
-    plain = fwd.trace("fwd", arg.avals, mask).outputs[count:]
-    tangent = VjpTangent(
-        arg.name,
-        bwd,
-        (*arg.constants, *(n.aval for n in plain)),
-        mask,
-        tuple(a for a in arg.tangents if dtypes.is_inexact(a.dtype)),
-        tuple(
-            (size, (*flags[:first], *own[count:], *chosen(flags[first:], mask)))
-            for (size, flags), own in zip(arg.lanes, has, strict=True)
-        ),
-    )
-    found = vjp_tangent_p.results(*operands[:first], *residuals, *present, arg=tangent)
-    return _of_results(arg, found)
-
-
 custom_vjp_p = call_compound(
-    "custom_vjp", "a function with a rule for its cotangents", _batch, jvp=_jvp_of_vjp
+    "custom_vjp", "a function with a rule for its cotangents", _batch, jvp=_jvp
 )
 
 
@@ -291,8 +256,7 @@ def follow(node: Node) -> list[Node] | None:
         return None
     _, _, (mask,) = next(iter(arg.rules[0].traced))
     operands, count = node.src[: len(arg.avals)], len(arg.results)
-    forward = node.op is custom_vjp_p
-    body = _fwd_body(arg, mask)[0] if forward else _jvp_body(arg, mask)
+    body = _jvp_body(arg, mask)
     results = Body(body.inputs, body.outputs[:count])
     moving = results.inputs[len(operands) :]
     if dependents(results.outputs, moving):

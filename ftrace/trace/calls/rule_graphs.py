@@ -337,7 +337,7 @@ class Rule:
                 before, after = scope.tokens
                 mapping[before] = sources.const(0, TOKEN.dtype)
                 later: set[Node] = set()
-                if what == "jvp":  # what tells of tangents happens with these
+                if operands:  # what tells of tangents happens with these
                     moving = [t.node for t in tracers[len(avals) - sum(details[0]) :]]
                     later.update(dependents([*outputs, after], moving))
                 held = [n for n in outputs if after not in later or n in later]

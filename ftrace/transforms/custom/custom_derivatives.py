@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,27 @@ class _VjpRules(_OnLeaves):
         # their structure, and the leaves that are no arrays.
         self.residuals: dict[Any, tuple[tree.TreeDef, list[Any]]] = {}
 
-    def fwd(self, mask: Flags, flat: Sequence[Value]) -> list[Value]:
+    def fwd(self, bwd: Rule, mask: Flags, flat: Sequence[Value]) -> list[Value]:
+        """args and tangents -> results, and what stands for their tangents."""
+        scope, count = current_scope(), len(self.call.avals)
+        assert scope is not None
+        found = self.forward(mask, flat[:count])
+        size = len(self.types)
+        kept = [scope.lift(x) for x in (*bwd.closed, *found[size:])]
+        wanted, constants = self.wanted, tuple([n.aval for n in kept])
+        arg = custom_derivative.VjpTangent(
+            self.call.name, bwd, constants, mask, wanted, ()
+        )
+        operands = [*kept, *[scope.lift(t) for t in flat[count:]]]
+        moved = custom_derivative.vjp_tangent_p.results(*operands, arg=arg)
+        return [*found[:size], *map(scope.wrap, moved if wanted else ())]
+
+    @property
+    def wanted(self) -> tuple[ShapedArray, ...]:
+        """The types of the tangents of the results."""
+        return tuple(a.strong() for a in self.types if dtypes.is_inexact(a.dtype))
+
+    def forward(self, mask: Flags, flat: Sequence[Value]) -> list[Value]:
         """args -> results, and the residuals that are arrays."""
         leaves: Sequence[Any] = flat
         if self.symbolic:
@@ -236,7 +257,7 @@ class _VjpRules(_OnLeaves):
         self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
     ) -> list[Tracer]:
         call, mask = self.call, tuple([t is not None for t in tangents])
-        flat = self.fwd(mask, values)
+        flat = self.forward(mask, values)
         count = len(self.types)
         results = level.settle(flat[:count], call.name)
         residuals = level.around(flat[count:])
@@ -248,8 +269,7 @@ class _VjpRules(_OnLeaves):
                 found = level.around(self.bwd(mask, present, given))
             return [level.enter(x, a) for x, a in zip(found, moving, strict=True)]
 
-        wanted = tuple(a.strong() for a in self.types if dtypes.is_inexact(a.dtype))
-        later = level.later(backward)
+        later, wanted = level.later(backward), self.wanted
         arg = custom_derivative.VjpTangent(call.name, later, (), mask, wanted, ())
         known = [t for t in tangents if t is not None]
         op = custom_derivative.vjp_tangent_p
@@ -403,10 +423,13 @@ class WithDerivative(calls.WithRules):
     ) -> tuple[Rule, ...]:
         closed = found.operands[: found.closed]
         leaves = self.on_leaves(call, found, self.symbolic_zeros, self.rules)
-        return tuple(
-            Rule(call.name, (key, n), getattr(leaves, n), closed, found.exact)
-            for n in self.names
-        )
+        rules: tuple[Rule, ...] = ()
+        for name in reversed(self.names):  # each is given those after it
+            function = getattr(leaves, name)
+            given = update_wrapper(partial(function, *rules), function)
+            rule = Rule(call.name, (key, name), given, closed, found.exact)
+            rules = (rule, *rules)
+        return rules
 
 
 def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
