@@ -341,7 +341,7 @@ class Rule:
                     moving = [t.node for t in tracers[len(avals) - sum(details[0]) :]]
                     later.update(dependents([*outputs, after], moving))
                 held = [n for n in outputs if after not in later or n in later]
-                behind = dict(zip(held, barrier([*held, after]), strict=False))
+                behind = {n: barrier([n, after])[0] for n in held}
                 outputs = [behind.get(n, n) for n in outputs]
             return close([t.node for t in tracers], substitute(outputs, mapping))
 
