@@ -188,7 +188,7 @@ def check_program(
         return
     ops = map(compound_of, graph.nodes)
     repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
-    steps = NumpyPlan(graph.outputs, graph.inputs).steps() if repeats else []
+    steps = NumpyPlan(graph.outputs, graph.inputs).steps if repeats else []
     nodes = [step[0] for step in steps]
     values = NumpyPlan(nodes, graph.inputs)(operands) if repeats else []
     for node, value in zip(nodes, values, strict=True):
