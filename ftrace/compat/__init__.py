@@ -1,7 +1,7 @@
 """Programs and libraries that were written for others run on ftrace as they are.
 
 primitive, linear_util, api_util          what libraries bring, and what they wrap
-jaxpr, lax_primitives, contraction        jaxprs, and JAX's primitives by their names
+jaxpr, lax_primitives                     jaxprs, and JAX's primitives by their names
 view, staging  the jaxpr of a graph; of a function
 callbacks    exceptions of callbacks in compiled programs
 alias        `install_as_jax`: `import jax` is ftrace from then on; so for autograd

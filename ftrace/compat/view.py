@@ -20,9 +20,9 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint
+from ftrace.trace.calls.contraction import Contraction, contraction_of
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
-from ftrace.trace.contraction import Contraction, contraction_of
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import Body, Graph, Node, constant_value, is_constant, nodes_of

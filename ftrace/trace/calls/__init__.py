@@ -4,11 +4,12 @@ From the ground up:
 
     rule_graphs        Users' functions as graphs: of a call at once, of a rule when it
                        is asked for; what they close over
+    contraction        Sums of products that are contractions: what `dot_general` says
+                       of its operands
     checkpoint         checkpoint: a function whose derivative computes it again, and
                        policies: which values that keeps
     custom_derivative  Functions with derivatives of their own: custom_jvp, custom_vjp,
-                       linear_call; solutions of equations: custom_root,
-                       custom_linear_solve
+                       linear_call
     custom_call        Calls of functions that have rules: their arguments, and what
                        the rules return
     custom_vmap        custom_vmap: functions whose batching the user writes

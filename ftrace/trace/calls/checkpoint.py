@@ -32,8 +32,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import autodiff, body as bodies, flatten_arguments
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.bind import bind
+from ftrace.trace.calls.contraction import Contraction, contraction_of
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
-from ftrace.trace.contraction import Contraction, contraction_of
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
