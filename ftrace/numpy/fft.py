@@ -15,7 +15,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import Dtype, dtype_or, placed
+from ftrace.numpy.creation import Dtype, asarray, dtype_or, placed
 from ftrace.numpy.elementwise import conjugate, multiply
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
@@ -101,7 +101,7 @@ def ihfft(
     a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
     """The inverse of `hfft`: half of a signal, from its real spectrum."""
-    return conjugate(rfft(a, n, axis, _opposite(norm)))
+    return conjugate(rfft(asarray(a), n, axis, _opposite(norm)))
 
 
 def _along_two(name: str):

@@ -66,7 +66,7 @@ def qr(
     """
     one_of("qr: mode", mode, ("full", "economic", "r"))
     whole = mode != "economic"
-    found = lax_linalg.qr(a, pivoting=pivoting, full_matrices=whole)
+    found = lax_linalg.qr(fnp.asarray(a), pivoting=pivoting, full_matrices=whole)
     return found[1:] if mode == "r" else found
 
 
@@ -96,7 +96,7 @@ def qr_multiply(
     one_of("qr_multiply: mode", mode, ("left", "right"))
     q, *rest = qr(a, mode="economic", pivoting=pivoting)
     q = fnp.conj(q) if conjugate else q
-    other = inexact(c)
+    other = inexact(fnp.asarray(c))
     return (matmul(q, other) if mode == "left" else matmul(other, q), *rest)
 
 
@@ -112,7 +112,7 @@ def svd(
     lapack_driver: str = "gesdd",
 ) -> Any:
     """(U, S, Vh), or S: see `numpy.linalg.svd`."""
-    found = fnp.linalg.svd(a, full_matrices, compute_uv)
+    found = fnp.linalg.svd(fnp.asarray(a), full_matrices, compute_uv)
     return tuple(found) if compute_uv else found
 
 
@@ -151,9 +151,9 @@ def eigh(
         raise UnsupportedError("eigh: eigvals is not supported; slice the result")
     one_of("eigh: type", type, (1, 2, 3))
     if b is None:
-        v, w = lax_linalg.eigh(square("eigh", a), lower=lower)
+        v, w = lax_linalg.eigh(square("eigh", fnp.asarray(a)), lower=lower)
         return w if eigvals_only else (w, v)
-    x, y = promote_inexact(square("eigh", a), b)
+    x, y = promote_inexact(square("eigh", fnp.asarray(a)), fnp.asarray(b))
     factor = lax_linalg.cholesky(y)
     if type == 1:
         x = solve_triangular(factor, x, lower=True)
@@ -250,7 +250,8 @@ def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
     From the last row on a rotation takes away what stands beside the diagonal, as in
     SciPy. Source: Golub and Van Loan, Matrix Computations, section 7.4.
     """
-    t, z = promote_inexact(square("rsf2csf", T), square("rsf2csf", Z))
+    given = [square("rsf2csf", fnp.asarray(x)) for x in (T, Z)]
+    t, z = promote_inexact(*given)
     shape = broadcast_shapes("rsf2csf", [t.shape, z.shape])
     n = shape[-1]
     rows, columns = fnp.mgrid[:n, :n]
@@ -327,7 +328,7 @@ def polar(
       ValueRangeError: the side is unknown.
     """
     one_of("polar: side", side, ("right", "left"))
-    u, s, vh = fnp.linalg.svd(a, full_matrices=False)
+    u, s, vh = fnp.linalg.svd(fnp.asarray(a), full_matrices=False)
     unitary = matmul(u, vh)
     row = ax.insert_axes(s, (s.ndim - 1,))
     if side == "left":
@@ -373,7 +374,7 @@ def cholesky(
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    x = square("cholesky", a)
+    x = square("cholesky", fnp.asarray(a))
     if lower:
         return lax_linalg.cholesky(x, symmetrize_input=False)
     return adjoint(lax_linalg.cholesky(adjoint(x), symmetrize_input=False))
@@ -406,7 +407,7 @@ def cho_solve(
         half = solve_triangular(c, y, first, lower)
         return solve_triangular(c, half, last, lower)
 
-    return _by_columns(solve_both, ax.as_value(b))
+    return _by_columns(solve_both, fnp.asarray(b))
 
 
 def _by_columns(function: Callable[[Any], Any], b: Any) -> Any:
@@ -447,7 +448,7 @@ def solve_triangular(
     codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
     one_of("solve_triangular: trans", trans, codes)
     code = codes[trans]
-    x, y = promote_inexact(square("solve_triangular", a), ax.as_value(b))
+    x, y = promote_inexact(square("solve_triangular", fnp.asarray(a)), fnp.asarray(b))
     conjugate = code == 2 and dtypes.is_complex(x.dtype)
     arg = systems.Triangular(
         True, bool(lower), code > 0, conjugate, bool(unit_diagonal)
@@ -545,7 +546,7 @@ def lu_factor(
     a: Value, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, Any]:
     """(L and U in one matrix, pivots), as `lu_solve` takes them; a: (…, m, n)."""
-    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
+    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", fnp.asarray(a)))
     return factors, pivots
 
 
@@ -583,7 +584,7 @@ def lu_solve(
         y = solve_triangular(factors, y, trans, lower=True, unit_diagonal=True)
         return fnp.take_along_axis(y, fnp.argsort(order)[..., None], axis=-2)
 
-    return _by_columns(solve_all, ax.as_value(b))
+    return _by_columns(solve_all, fnp.asarray(b))
 
 
 def lu(
@@ -602,7 +603,7 @@ def lu(
     Raises:
       ShapeError: there are fewer than two axes.
     """
-    x = matrices("lu", a)
+    x = matrices("lu", fnp.asarray(a))
     m, n = x.shape[-2:]
     k = min(m, n)
     factors, _, order = lax_linalg.lu(x)

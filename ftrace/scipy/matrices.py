@@ -446,7 +446,8 @@ def expm_frechet(
     Raises:
       ShapeError: the matrices are not square, or differ in shape.
     """
-    a, e = promote_inexact(square("expm_frechet", A), square("expm_frechet", E))
+    given = [square("expm_frechet", fnp.asarray(x)) for x in (A, E)]
+    a, e = promote_inexact(*given)
     if a.shape != e.shape:
         raise ShapeError(
             "expm_frechet: the direction has the shape of the matrices, got "

@@ -64,7 +64,7 @@ def detrend(
             "detrend: arrays are immutable; leave out overwrite_data"
         )
     errors.one_of("detrend: type", type, _TYPES)
-    x = inexact(data)
+    x = inexact(fnp.asarray(data))
     if type == "constant":
         return x - x.mean(axis, keepdims=True)
     x = fnp.moveaxis(x, axis, -1)

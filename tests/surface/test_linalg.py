@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
-from ftrace.scipy import linalg
+from ftrace.scipy import linalg, signal
 from ftrace.test_util import check_grads
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import lapack_numpy
@@ -700,3 +700,18 @@ def test_products_of_reflections_are_those_of_their_matrices(is_complex: bool) -
         check_grads(lax.linalg.ormqr, (a, taus + 1, c), order=2)
     with pytest.raises(errors.ShapeError, match="m >= n"):
         lax.linalg.householder_product(c.swapaxes(1, 2), taus)
+
+
+def test_functions_that_take_lists_in_jax_take_lists() -> None:
+    m, v = [[4, 1], [1, 3]], [1, 2]
+    for function, given in (
+        (linalg.cho_factor, (m,)), (linalg.cholesky, (m,)), (linalg.eigh, (m, m)),
+        (linalg.expm_frechet, (m, m)), (linalg.lu, (m,)), (linalg.lu_factor, (m,)),
+        (linalg.polar, (m,)), (linalg.qr_multiply, (m, v)), (linalg.svd, (m,)),
+        (linalg.solve_triangular, (m, v)), (linalg.rsf2csf, (m, m)),
+        (signal.detrend, (v,)), (fnp.fft.ihfft, (v,)),
+    ):  # fmt: skip
+        found = ft.tree.leaves(function(*given))
+        wanted = ft.tree.leaves(function(*map(np.array, given)))
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(x, y)
