@@ -577,7 +577,10 @@ def _scan(
 ) -> Any:
     """A scan over `xs`, or over a counter: its first value and type."""
     if length and counter is None and _in_python(init, xs):
-        return _scan_in_python(f, init, xs, length, reverse)
+        carry, ys = init, [None] * length
+        for i in reversed(range(length)) if reverse else range(length):
+            carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
+        return carry, tree.map(_stack, *ys)
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = bodies.leaf_names("carry", init)
@@ -637,15 +640,6 @@ def _scan(
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
-
-
-def _scan_in_python(
-    f: Function, carry: Any, xs: Any, length: int, reverse: bool
-) -> Any:
-    ys: list[Any] = [None] * length
-    for i in reversed(range(length)) if reverse else range(length):
-        carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
-    return carry, tree.map(_stack, *ys)
 
 
 def _stack(*values: Value) -> Any:

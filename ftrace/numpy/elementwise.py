@@ -404,17 +404,6 @@ def _compare_floats(op: Primitive, x1: Value, x2: Value) -> Any:
     return elementwise(op, *pair)
 
 
-def _comparison(name: str, op: Primitive, doc: str) -> Binary:
-    def function(x1: Value, x2: Value, /) -> Any:
-        return compare(op, x1, x2)
-
-    return named(function, name, doc)
-
-
-equal = _comparison("equal", p.eq, "x1 == x2.")
-not_equal = _comparison("not_equal", p.ne, "x1 != x2.")
-
-
 def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
     def function(x1: Value, x2: Value, /) -> Any:
         try:
@@ -430,6 +419,8 @@ def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
     return named(function, name, doc)
 
 
+equal = _order("equal", p.eq, p.eq, "x1 == x2.")
+not_equal = _order("not_equal", p.ne, p.ne, "x1 != x2.")
 less = _order("less", p.lt, p.lt, "x1 < x2.")
 less_equal = _order("less_equal", p.le, p.lt, "x1 <= x2.")
 greater = _order("greater", p.gt, p.gt, "x1 > x2.")

@@ -292,11 +292,13 @@ def cov(
     Raises:
       ShapeError: an array has more than two axes, or the weights do not fit.
     """
-    variables = [_variables("cov", m, rowvar)]
+    variables = [_variables(m, rowvar)]
     if y is not None:
-        variables.append(_variables("cov", y, rowvar or ax.shape_of(y)[:1] == (1,)))
+        variables.append(_variables(y, rowvar or ax.shape_of(y)[:1] == (1,)))
     computed = dtypes.settled(*common_type(*variables))
-    computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
+    computed = reductions.chosen_dtype(dtype, dtypes.to_inexact(computed))
+    if not dtypes.is_inexact(computed):
+        raise ValueRangeError(f"cov: dtype must be float or complex, got {computed}")
     if variables[0].shape[0] == 0:
         return ax.full((0, 0), 0, computed)  # as in NumPy, whatever there is of y
     samples = variables[0].shape[1]
@@ -322,18 +324,11 @@ def cov(
     return ax.drop_axes(result, (0, 1)) if result.shape == (1, 1) else result
 
 
-def _inexact_argument(name: str, dtype: Dtype, default: np.dtype[Any]) -> Any:
-    chosen = reductions.chosen_dtype(dtype, default)
-    if not dtypes.is_inexact(chosen):
-        raise ValueRangeError(f"{name}: dtype must be float or complex, got {chosen}")
-    return chosen
-
-
-def _variables(name: str, m: Value, rowvar: bool) -> Any:
+def _variables(m: Value, rowvar: bool) -> Any:
     """Observations as (variables, samples)."""
     m = ax.as_value(m)
     if m.ndim > 2:
-        raise ShapeError(f"{name}: at most 2 dimensions are allowed, got {m.shape}")
+        raise ShapeError(f"cov: at most 2 dimensions are allowed, got {m.shape}")
     if m.ndim < 2:
         return ax.reshape(m, (1, m.size))
     return m if rowvar else ax.permute(m, (1, 0))

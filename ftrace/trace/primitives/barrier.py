@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Flags, Node, Nodes
-from ftrace.trace.primitives.primitive import Batched, Compound, Results
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.primitive import Compound, Results
 
 IN_LOOPS = "in loops"
 Where = str | None
@@ -39,16 +39,10 @@ def _through(node: Node, values: Results) -> Results:
     return [None if v is None else next(rest) for v in values]
 
 
-def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
-    return _through(node, cotangents)
-
-
-def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
-    return barrier(src, node.arg), list(batched)
-
-
 barrier_p = Compound(
-    "barrier", "barrier", _infer, _value, _batch, jvp=_through, transpose=_transpose,
+    "barrier", "barrier", _infer, _value,
+    lambda node, src, batched, size: (barrier(src, node.arg), list(batched)),
+    jvp=_through, transpose=lambda node, cotangents, linear: _through(node, cotangents),
     doc="its operands, once all of them exist",
 )  # fmt: skip
 

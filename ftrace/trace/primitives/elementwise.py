@@ -93,8 +93,7 @@ def _elementwise(
 
     @memo(_TYPES_KEPT)
     def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
-        if len(avals) != arity:
-            raise ShapeError(f"{name} takes {arity} operands, got {len(avals)}")
+        assert len(avals) == arity, (name, avals)
         _check(name, kinds, avals)
         weak = all(aval.weak_type for aval in avals)
         dtype = avals[0].dtype if result is None else result(avals[0])
@@ -207,10 +206,6 @@ def _same(node: Node, ct: Node, i: int) -> Node:
     return ct
 
 
-def _transpose_sub(node: Node, ct: Node, i: int) -> Node:
-    return neg(ct) if i else ct
-
-
 def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     t, u = tangents
     if u is None:
@@ -224,9 +219,9 @@ add = _binary(
     doc="x + y",
 )  # fmt: skip
 sub = _binary(
-    "sub", "iufc", np.subtract, transpose=_transpose_sub, linear=True,
-    jvp=_difference_tangent, zero_at_zero=True, exact=True, takes_numbers=True,
-    doc="x - y",
+    "sub", "iufc", np.subtract, linear=True, jvp=_difference_tangent,
+    transpose=lambda node, ct, i: neg(ct) if i else ct, zero_at_zero=True, exact=True,
+    takes_numbers=True, doc="x - y",
 )  # fmt: skip
 neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
@@ -597,11 +592,6 @@ def _select_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     return select(node.src[0], t or zero, u or zero)
 
 
-def _transpose_select(node: Node, ct: Node, i: int) -> Node:
-    zero = zeros_like(ct)
-    return select(node.src[0], ct, zero) if i == 1 else select(node.src[0], zero, ct)
-
-
 def _select_value(
     aval: ShapedArray, arg: Any, chosen: Array, x: Array, y: Array
 ) -> Array:
@@ -610,7 +600,9 @@ def _select_value(
 
 select = Primitive(
     "select", "select", _infer_select, _select_value, batch_elementwise,
-    jvp=_select_tangent, transpose=_transpose_select,
+    jvp=_select_tangent, transpose=lambda node, ct, i: _select_tangent(
+        node, (None, ct, None) if i == 1 else (None, None, ct)
+    ),
     direct=lambda aval, arg: (np.where, ()), slow=30, exact=True, takes_numbers=True,
     doc="x where the predicate holds, y elsewhere",
 )  # fmt: skip

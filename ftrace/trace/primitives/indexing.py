@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError
+from ftrace.errors import DtypeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p, minmax
@@ -36,24 +36,20 @@ def _rest(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def _check_indices(
-    name: str, axes: tuple[int, ...], x: ShapedArray, indices: Sequence[ShapedArray]
+    axes: tuple[int, ...], x: ShapedArray, indices: Sequence[ShapedArray]
 ) -> Shape:
-    if len(axes) != len(indices) or list(axes) != sorted(set(axes)):
-        raise ShapeError(f"{name}: {len(indices)} index arrays for the axes {axes}")
-    if any(not 0 <= a < x.ndim for a in axes):
-        raise ShapeError(f"{name}: the axes {axes} do not fit {x!r}")
+    assert len(axes) == len(indices), (axes, indices)
+    assert list(axes) == sorted(set(axes) & set(range(x.ndim))), (axes, x)
     for index in indices:
-        if not dtypes.is_integer(index.dtype):
-            raise DtypeError(f"{name}: indices must be integers, got {index!r}")
-        if not same_size(index.shape, indices[0].shape):
-            raise ShapeError(f"{name}: the index arrays differ in shape: {indices}")
+        assert dtypes.is_integer(index.dtype), index
+        assert same_size(index.shape, indices[0].shape), indices
     return indices[0].shape
 
 
 def _infer_gather(
     axes: tuple[int, ...], x: ShapedArray, *indices: ShapedArray
 ) -> ShapedArray:
-    batch = _check_indices("gather", axes, x, indices)
+    batch = _check_indices(axes, x, indices)
     return x.with_shape(batch + _rest(x.shape, axes))
 
 
@@ -118,17 +114,16 @@ def _infer_scatter(
     *indices: ShapedArray,
 ) -> ShapedArray:
     axes, kind = arg
-    if kind not in KINDS:
-        raise ShapeError(f"scatter: the kinds are {KINDS}, got {kind!r}")
+    assert kind in KINDS, kind
     if kind in ("max", "min") and dtypes.kind(x.dtype) == "c":
         raise DtypeError(
             f"scatter: complex numbers have no {kind}imum at the places of an array of "
             "indices; compare their sizes: scatter abs(x), or real and imag apart"
         )
-    batch = _check_indices("scatter", axes, x, indices)
+    batch = _check_indices(axes, x, indices)
     wanted = batch + _rest(x.shape, axes)
-    if not same_size(updates.shape, wanted) or updates.dtype != x.dtype:
-        raise ShapeError(f"scatter: updates of {x!r} must be {wanted}, got {updates!r}")
+    assert same_size(updates.shape, wanted), (x, updates)
+    assert updates.dtype == x.dtype, (x, updates)
     return x
 
 

@@ -147,11 +147,7 @@ def padded_size(size: int, before: int, after: int, between: int) -> int:
 
 
 def _infer_pad(pads: Pads, x: ShapedArray) -> ShapedArray:
-    if len(pads) != x.ndim or any(min(p) < 0 for p in pads):
-        raise ShapeError(
-            f"pad: {x!r} takes {x.ndim} triples (before, after, between) of counts "
-            f"that are not negative, got {pads}"
-        )
+    assert all(min(p) >= 0 for p in pads), (pads, x)
     sizes = zip(x.shape, pads, strict=True)
     return x.with_shape(tuple([padded_size(n, *p) for n, p in sizes]))
 
@@ -256,10 +252,7 @@ def shift_axis(x: Node, axis: int, by: int) -> Node:
 
 
 def _infer_stride(steps: tuple[int, ...], x: ShapedArray) -> ShapedArray:
-    if len(steps) != x.ndim or 0 in steps:
-        raise ShapeError(
-            f"slice: {x!r} takes {x.ndim} steps that are not zero, got {steps}"
-        )
+    assert 0 not in steps, (steps, x)
     sizes = zip(x.shape, steps, strict=True)
     return x.with_shape(tuple([-(-size // abs(step)) for size, step in sizes]))
 
@@ -299,10 +292,8 @@ def flip(x: Node, axes: tuple[int, ...]) -> Node:
 
 def _infer_shear(arg: Shear, x: ShapedArray) -> ShapedArray:
     axis, window, step, dilation, size = arg
-    if axis == window or not (0 <= axis < x.ndim and 0 <= window < x.ndim):
-        raise AxisError(f"window: axes {axis} and {window} do not fit {x!r}")
-    if step < 1 or dilation < 1 or size < 0:
-        raise ShapeError(f"window: stride and dilation must be positive, got {arg}")
+    assert axis != window, arg
+    assert min(step, dilation) > 0, arg
     return x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
 
 
