@@ -250,10 +250,8 @@ def _rounded(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
 
 def _to_format(x: Any, kind: Any) -> Any:
     """The nearest number of a narrow format, of ties the even one; it saturates."""
-    limits = _limits(kind)
     x = fnp.clip(x, -_most(kind), _most(kind))
-    exponent = fnp.maximum(fnp.frexp(x)[1] - 1, int(limits.minexp)) - int(limits.nmant)
-    return fnp.ldexp(fnp.rint(fnp.ldexp(x, -exponent)), exponent)
+    return x.astype(kind).astype(dtypes.float32)
 
 
 def _most(kind: Any) -> float:

@@ -12,6 +12,8 @@ TOMS 26 (2000). M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization
 gradients", NeurIPS 2018.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -290,29 +292,36 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     """
     lam = ax.broadcast_to(lam, shape)
     few = (lam < 10) | ~(lam < np.inf)
+    least = ax.choose(few & (lam < np.inf), lam, -1)
     found = ax.choose(
         few,
-        _by_products(key, ax.choose(few & (lam < np.inf), lam, -1)),
+        _arrivals(key, lam, lambda u: -fnp.log(u), lambda x: x < least, False),
         _by_hat(key, ax.choose(few, 1e5, lam)),
     )
     return ax.cast(ax.choose((lam == 0) | (lam == np.inf), 0, found), dtype)
 
 
-def _by_products(key: Key, lam: Any) -> Any:
-    """How many uniform numbers have a product above exp(-lam)."""
+def _arrivals(key: Key, like: Any, gap: Any, goes_on: Any, last: bool) -> Any:
+    """How many gaps there are before their sum ends it; `last`: the key goes on last.
+
+    Args:
+      gap: of uniform numbers.
+      goes_on: of the sum of gaps.
+    """
 
     def draw_next(state: Any) -> Any:
-        key, count, log_product = state
-        key, own = keys.split_in_two(key)
-        count = ax.choose(log_product > -lam, count + 1, count)
-        return key, count, log_product + fnp.log(unit(own, lam.shape, lam.dtype))
+        key, count, passed = state
+        pair = keys.split_in_two(key)
+        key, own = pair[::-1] if last else pair
+        count = ax.choose(goes_on(passed), count + 1, count)
+        return key, count, passed + gap(unit(own, like.shape, like.dtype))
 
-    start = keys.words_of(key), lam * 0, lam * 0
+    def any_goes_on(state: Any) -> Any:
+        return goes_on(state[2]).any()
 
-    def goes_on(state: Any) -> Any:
-        return (state[2] > -lam).any()
-
-    return while_loop(goes_on, draw_next, start)[1] - 1
+    zeros = fnp.zeros_like(like)
+    start = keys.words_of(key), zeros, zeros
+    return while_loop(any_goes_on, draw_next, start)[1] - 1
 
 
 def _by_hat(key: Key, lam: Any) -> Any:
@@ -376,33 +385,19 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     q, trials = ax.choose(valid, q, 0.01), fnp.floor(n)
     finite = valid & (trials < np.inf)
     few = ~finite | (n * q <= 10)
+    most, log_failure = ax.choose(few & finite, trials, 0), fnp.log1p(-q)
+
+    def gap(u: Any) -> Any:  # to the next success
+        return fnp.ceil(fnp.log(u) / log_failure)
+
     found = ax.choose(
         few,
-        _by_gaps(key, ax.choose(few & finite, trials, 0), q),
+        _arrivals(key, q, gap, lambda x: x <= most, True),
         _by_btrs(key, ax.choose(few, 1e4, trials), ax.choose(few, 0.5, q)),
     )
     found = ax.choose(p < 0.5, found, trials - found)
     found = ax.choose(finite, found, ax.choose(valid, np.inf, np.nan))
     return ax.cast(found, dtype)
-
-
-def _by_gaps(key: Key, n: Any, p: Any) -> Any:
-    """Adds up the trials until the next success, which are geometric."""
-    log_failure = fnp.log1p(-p)
-
-    def draw_next(state: Any) -> Any:
-        key, count, passed = state
-        own, key = keys.split_in_two(key)
-        count = ax.choose(passed <= n, count + 1, count)
-        gap = fnp.ceil(fnp.log(unit(own, p.shape, p.dtype)) / log_failure)
-        return key, count, passed + gap
-
-    start = keys.words_of(key), p * 0, p * 0
-
-    def goes_on(state: Any) -> Any:
-        return (state[2] <= n).any()
-
-    return while_loop(goes_on, draw_next, start)[1] - 1
 
 
 def _by_btrs(key: Key, n: Any, p: Any) -> Any:

@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 
 import ftrace.numpy as fnp
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    ConcretizationTypeError,
-    ShapeError,
-    UnsupportedError,
-    ValueRangeError,
-)
+from ftrace import dtypes, errors
 from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
 from ftrace.lax.special import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
@@ -257,7 +250,7 @@ def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
         static_int(n_iter, "bessel_jn: n_iter"),
     )
     if not 0 <= order <= steps:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"bessel_jn: v must be from 0 to n_iter = {steps}, got {order}"
         )
     (x,) = promote_inexact(z)
@@ -308,10 +301,10 @@ def sph_harm_y(
       UnsupportedError: `diff_n` is given.
     """
     if diff_n is not None:
-        raise UnsupportedError("sph_harm_y: diff_n must be None")
+        raise errors.UnsupportedError("sph_harm_y: diff_n must be None")
     if n_max is None:
         if isinstance(n, Tracer):
-            raise ConcretizationTypeError(
+            raise errors.ConcretizationTypeError(
                 "sph_harm_y: n_max, the greatest degree, must be given for a traced n"
             )
         n_max = int(np.max(np.asarray(n), initial=0))
@@ -381,11 +374,13 @@ def lpmn_values(m: int, n: int, z: Value, is_normalized: bool) -> Any:
 def _check_legendre(name: str, m: int, n: int, z: Value) -> tuple[Any, int]:
     order, most = static_int(m, f"{name}: m"), static_int(n, f"{name}: n")
     if order != most or most < 0:
-        raise ArgumentError(f"{name}: m and n must be equal, got {order} and {most}")
+        raise errors.ArgumentError(
+            f"{name}: m and n must be equal, got {order} and {most}"
+        )
     (x,) = promote_inexact(z)
     refuse_complex(name, x)
     if x.ndim != 1:
-        raise ShapeError(f"{name}: z must have one axis, got shape {x.shape}")
+        raise errors.ShapeError(f"{name}: z must have one axis, got shape {x.shape}")
     return x, most
 
 
@@ -482,7 +477,7 @@ def bernoulli(n: int) -> Any:
     """
     last = static_int(n, "bernoulli: n")
     if last < 0:
-        raise ValueRangeError(f"bernoulli: n must not be negative, got {last}")
+        raise errors.ValueRangeError(f"bernoulli: n must not be negative, got {last}")
     numbers = np.zeros(last + 1)
     numbers[:2] = (1.0, -0.5)[: last + 1]
     # |B| = 2·n!·ζ(n)/(2π)ⁿ of even n.

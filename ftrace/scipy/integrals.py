@@ -27,7 +27,7 @@ from ftrace.lax.special import (
     is_double,
     rounding,
     with_slopes,
-)  # fmt: skip
+)
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import horner, sinc

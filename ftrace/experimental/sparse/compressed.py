@@ -182,11 +182,6 @@ class COO(Format):
         return cls((arr.data, row, col), shape=arr.shape,
                    rows_sorted=arr.indices_sorted)  # fmt: skip
 
-    def transpose(self, axes: Sequence[int] | None = None) -> COO:
-        if axes is not None:
-            return super().transpose(axes)
-        return COO((self.data, self.col, self.row), shape=self.shape[::-1])
-
 
 class _Compressed(Format):
     indices: Any

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, lax, numpy as fnp
-from ftrace.errors import (
-    ArgumentError,
-    IndexBoundsError,
-    MissingRuleError,
-    ShapeError,
-)
+from ftrace import dtypes, errors, lax, numpy as fnp
 from ftrace.experimental.sparse import bcoo, movement
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
 from ftrace.numpy import axes as ax
@@ -64,7 +58,7 @@ def bcoo_dot_general(
     left, right = [*lb, *lc], [*rb, *rc]
     sizes = [lhs.shape[i] for i in left], [rhs.shape[i] for i in right]
     if sizes[0] != sizes[1]:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"bcoo_dot_general: the axes {left} of {lhs.shape} and {right} of "
             f"{rhs.shape} differ in size"
         )
@@ -141,11 +135,11 @@ def _matmul(x: Any, y: Any) -> Any:
         return NotImplemented
     n, m = (a.ndim if isinstance(a, BCOO) else np.ndim(a) for a in (x, y))
     if not n or not m:
-        raise ShapeError("matmul needs an axis of each operand, got a scalar")
+        raise errors.ShapeError("matmul needs an axis of each operand, got a scalar")
     count = min(n, m) - 2
     if max(n, m) > 2 and (n != m or x.shape[:count] != y.shape[:count]):
         if min(n, m) > 2:
-            raise ShapeError(
+            raise errors.ShapeError(
                 "matmul of sparse arrays broadcasts no batches, got the shapes "
                 f"{x.shape} and {y.shape}"
             )
@@ -221,7 +215,7 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
         return function(sp_mat.data, v)
     x = fnp.asarray(v)
     if np.broadcast_shapes(x.shape, sp_mat.shape) != sp_mat.shape:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"the product of a sparse array of shape {sp_mat.shape} and a dense one of "
             f"shape {x.shape} would have another shape than the sparse one"
         )
@@ -243,7 +237,7 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The products of the elements of two sparse arrays, of as many axes."""
     if lhs.ndim != rhs.ndim:
-        raise ShapeError(
+        raise errors.ShapeError(
             "bcoo_multiply_sparse: arrays with as many axes are required, got "
             f"{lhs.shape} and {rhs.shape}"
         )
@@ -273,12 +267,14 @@ def _divide(x: BCOO, y: Any) -> Any:
 def _add(x: BCOO, y: Any) -> Any:
     if not isinstance(y, BCOO):
         if is_value(y):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 "the sum of a sparse and a dense array is dense: write x.todense() + y"
             )
         return NotImplemented
     if x.shape != y.shape:
-        raise ShapeError(f"sparse arrays of shapes {x.shape} and {y.shape} do not add")
+        raise errors.ShapeError(
+            f"sparse arrays of shapes {x.shape} and {y.shape} do not add"
+        )
     if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
         x, y = bcoo.all_sparse(x), bcoo.all_sparse(y)
     parts = zip(bcoo.full_batch(x), bcoo.full_batch(y), strict=True)
@@ -306,7 +302,7 @@ def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
 
 def _power(x: BCOO, y: Any) -> BCOO:
     if not is_value(y) or isinstance(y, Tracer) or not np.all(np.asarray(y) > 0):
-        raise MissingRuleError(
+        raise errors.MissingRuleError(
             f"a power of a sparse array is sparse for positive exponents, got {y!r}"
         )
 
@@ -338,7 +334,7 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     parts += index if isinstance(index, tuple) else [index]
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > mat.ndim:
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"too many indices: a sparse array of shape {mat.shape} has {mat.ndim} axes"
         )
     if not any(p is Ellipsis for p in parts):
@@ -371,12 +367,12 @@ def _along(part: Any, axis: int, shape: Any) -> tuple[Any, int, int]:
     try:
         found = range(size)[part]
     except TypeError:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "sparse arrays are indexed by integers, slices, None and Ellipsis, got "
             f"{type(part).__name__}; index the dense array, or multiply by a selection"
         ) from None
     except IndexError:
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"index {part} is out of bounds for axis {axis} of size {size} of a "
             f"sparse array of shape {shape}"
         ) from None

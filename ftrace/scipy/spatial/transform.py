@@ -72,22 +72,17 @@ class Rotation(NamedTuple):
     def from_matrix(cls, matrix: Value) -> Rotation:
         """By orthogonal matrices (…, 3, 3)."""
         m = _inexact(matrix)
-        trace = fnp.trace(m, axis1=-2, axis2=-1)
-        rows: list[Any] = []
-        for i in range(3):
-            j, k = (i + 1) % 3, (i + 2) % 3
-            parts: list[Any] = [None] * 4
-            parts[i] = 1 - trace + 2 * m[..., i, i]
-            parts[j] = m[..., j, i] + m[..., i, j]
-            parts[k] = m[..., k, i] + m[..., i, k]
-            parts[3] = m[..., k, j] - m[..., j, k]
-            rows.append(fnp.stack(parts, -1))
-        parts = [m[..., (i + 2) % 3, (i + 1) % 3] - m[..., (i + 1) % 3, (i + 2) % 3]
-                 for i in range(3)]  # fmt: skip
-        rows.append(fnp.stack([*parts, 1 + trace], -1))
-        sizes = fnp.stack([*[m[..., i, i] for i in range(3)], trace], -1)
+        trace = fnp.trace(m, axis1=-2, axis2=-1)[..., None, None]
+        square = m + m.mT + (1 - trace) * fnp.eye(3, dtype=m.dtype)
+        skew = m.mT - m
+        axis = fnp.stack([skew[..., i - 2, i - 1] for i in range(3)], -1)[..., None]
+        # 4 q qᵀ, of which the row of the greatest part of q tells most.
+        last = fnp.concatenate([axis.mT, 1 + trace], -1)
+        rows = fnp.concatenate([fnp.concatenate([square, axis], -1), last], -2)
+        diagonal = fnp.diagonal(m, axis1=-2, axis2=-1)
+        sizes = fnp.concatenate([diagonal, trace[..., 0]], -1)
         best = fnp.argmax(sizes, -1)[..., None, None]
-        found = fnp.take_along_axis(fnp.stack(rows, -2), best, -2)[..., 0, :]
+        found = fnp.take_along_axis(rows, best, -2)[..., 0, :]
         return cls.from_quat(found)
 
     @classmethod

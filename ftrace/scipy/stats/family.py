@@ -217,7 +217,9 @@ class _Family:
         return parameters[:-2], *parameters[-2:]
 
     def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
-        return value if self.valid is None else _where(self.valid, value, shapes, scale)
+        if self.valid is None:
+            return value
+        return choose(self.valid(*shapes, scale), value, np.nan)
 
     def _bounds(self, shapes: Any) -> tuple[Any, Any, bool, bool, Any]:
         """Both bounds, which of them there are, and a point within."""
@@ -293,10 +295,6 @@ class _Family:
             z = self.given["ppf"](1 - safe, *shapes)
         placed = z * scale + loc if self.placed else z
         return self._checked(choose(inside, placed, np.nan), shapes, scale)
-
-
-def _where(valid: Formula, value: Any, shapes: Any, scale: Any) -> Any:
-    return choose(valid(*shapes, scale), value, np.nan)
 
 
 def discrete(
