@@ -9,7 +9,7 @@ They can be built by hand; those that are made of a function are views of its gr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace as _replace
 from functools import partial
 from operator import attrgetter
@@ -26,6 +26,7 @@ from ftrace.transforms.jit.compiled_graph import apply_graph
 #: What is longer than a line of so many columns is broken.
 _WIDTH = 100
 NO_EFFECTS: frozenset[Any] = frozenset()
+NO_RULES: Mapping[Any, Any] = {}
 
 
 class Var:
@@ -249,6 +250,36 @@ def eval_jaxpr(
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
     """A closed jaxpr as a function of flat values."""
     return partial(eval_jaxpr, closed_jaxpr.jaxpr, closed_jaxpr.consts)
+
+
+def needed(
+    eqns: Sequence[JaxprEqn],
+    results: Sequence[Atom],
+    rules: Mapping[Primitive, Callable[..., Any]] = NO_RULES,
+) -> tuple[list[JaxprEqn], set[Any]]:
+    """The equations without what the results do not need, and all variables used.
+
+    Args:
+      rules: (used results, equation) -> (used operands, equation or None).
+    """
+    live: set[Any] = {v for v in results if isinstance(v, Var)}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(eqns):
+        used = [v in live for v in eqn.outvars]
+        if not any(used) and not eqn.effects:
+            continue
+        rule = rules.get(eqn.primitive)
+        operands: Sequence[bool] = [True] * len(eqn.invars)
+        found: JaxprEqn | None = eqn
+        if rule is not None:
+            operands, found = rule(used, eqn)
+        if found is None:
+            continue
+        dropped = [v if v in live else DropVar(v.aval) for v in found.outvars]
+        kept.append(found.replace(outvars=dropped))
+        pairs = zip(eqn.invars, operands, strict=True)
+        live |= {v for v, wanted in pairs if wanted and isinstance(v, Var)}
+    return kept[::-1], live
 
 
 # What is within.

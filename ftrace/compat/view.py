@@ -25,7 +25,15 @@ from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.graph import Body, Graph, Node, constant_value, is_constant, nodes_of
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    constant_value,
+    is_constant,
+    nodes_of,
+    toposort,
+)
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
@@ -106,44 +114,19 @@ class _Writer:
         self.atoms: dict[Node, jaxpr.Atom] = dict(
             zip(graph.inputs, variables, strict=True)
         )
-        self.known: dict[Node, Steps] = {}
         self.eqns: list[jaxpr.JaxprEqn] = []
-        self.used: set[Node] = set()
 
     def write(self) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
         roots = [*self.graph.outputs, *self.graph.effects[1:]]
         before = self.graph.effects[:1]
         self.atoms.update({n: jaxpr.Literal(np.uint8(0), n.aval) for n in before})
-        order = self._order(roots)
-        for node in order:
-            self._emit(node)
-        return [self._atom(n) for n in self.graph.outputs], self.eqns
-
-    def _order(self, roots: Sequence[Node]) -> list[Node]:
-        """What has to be written, operands first."""
-        order: list[Node] = []
-        done, path = set(self.atoms), list[tuple[Node, Any]]()
-        pending: list[Any] = [iter(roots)]
-        while pending:
-            for node in pending[-1]:
-                self.used.add(node)
-                whole = node.src[0] if node.op is item_p else node
-                if whole in done or _is_scalar(whole):
-                    continue
-                path.append((whole, None))
-                done.add(whole)
-                pending.append(iter(self._steps(whole).operands))
-                break
-            else:
-                pending.pop()
-                if path:
-                    order.append(path.pop()[0])
-        return order
-
-    def _steps(self, node: Node) -> Steps:
-        if node not in self.known:
-            self.known[node] = _describe(node)
-        return self.known[node]
+        for node in toposort(roots, self.atoms):
+            if node.op is not item_p and not _is_scalar(node):
+                self._emit(node)
+        outvars = [self._atom(n) for n in self.graph.outputs]
+        tokens = [self._atom(n) for n in self.graph.effects[1:]]
+        # Views that others look through are not needed.
+        return outvars, jaxpr.needed(self.eqns, [*outvars, *tokens])[0]
 
     def _atom(self, node: Node) -> jaxpr.Atom:
         found = self.atoms.get(node)
@@ -154,12 +137,14 @@ class _Writer:
         return jaxpr.Literal(value.item() if node.aval.weak_type else value, node.aval)
 
     def _emit(self, node: Node) -> None:
-        operands, steps = self._steps(node)
+        operands, steps = _describe(node)
         invars = [self._atom(n) for n in operands]
         for step in steps:
             outvars: list[jaxpr.Var] = [jaxpr.Var(a) for a in step.avals]
             if step is steps[-1]:
-                outvars = self._results(node, outvars)
+                parts = isinstance(node.op, Compound)
+                nodes = [item_p(node, arg=i) for i in range(len(outvars))]
+                self.atoms.update(zip(nodes if parts else [node], outvars, strict=True))
             invars += step.params.pop("literals", [])
             effects = (ORDERED,) if TOKEN in step.avals else ()
             self.eqns.append(
@@ -168,18 +153,6 @@ class _Writer:
                 )
             )
             invars = list(outvars)
-
-    def _results(self, node: Node, outvars: list[jaxpr.Var]) -> list[jaxpr.Var]:
-        if not isinstance(node.op, Compound):
-            self.atoms[node] = outvars[0]
-            return outvars
-        found: list[jaxpr.Var] = []
-        for i, var in enumerate(outvars):
-            item = item_p(node, arg=i)
-            kept = item in self.used
-            self.atoms[item] = kept_var = var if kept else jaxpr.DropVar(var.aval)
-            found.append(kept_var)
-        return found
 
 
 def _is_scalar(node: Node) -> bool:

@@ -266,29 +266,17 @@ def _folder(value: Any, name: str) -> str:
 
 #: What a setting is, given what the user writes; or it raises.
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    **{name: _flag for name, kind in Config.__annotations__.items() if kind == "bool"},
     "enable_x64": _flag_or_none,
     "device": _device,
     "debug": _whole,
     "disabled_rules": _rules,
-    "disable_jit": _flag,
-    "check_specs": _flag,
-    "check_static_indices": _flag,
     "threads": _threads,
-    "native_calls": _flag,
     "cache_dir": _folder,
     "cache_size": _bytes,
     "cache_memory": partial(_bytes, none="keeps the latest alone"),
-    "tune": _flag,
     "cpu": _one_of(*CPUS),
     "fence": _one_of("end", "front", **{"1": "end", "0": ""}),
-    **dict.fromkeys(
-        (
-            "debug_nans", "debug_infs", "log_compiles", "explain_cache_misses",
-            "check_tracer_leaks", "no_tracing", "no_execution",
-            "threefry_partitionable",
-        ),
-        _flag,
-    ),
     "numpy_dtype_promotion": _one_of("standard", "strict"),
     "numpy_rank_promotion": _one_of("allow", "warn", "raise"),
     "default_prng_impl": _one_of("threefry2x32", "rbg", "unsafe_rbg"),

@@ -16,9 +16,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.memory_limit import has_room
-from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.avals import Shape, ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
-from ftrace.trace.numpy_contraction import PreparedProduct
+from ftrace.trace.numpy_contraction import PreparedProduct, product_of_parts
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
@@ -320,15 +320,15 @@ class Contraction(PreparedProduct):
             way = self.stored(seen(x), seen(y))
             return lambda x, y: way(seen(x), seen(y))
         if self._is_long and x.flags.c_contiguous and y.flags.c_contiguous:
-            return partial(_dot_by_blocks, node.shape)
+            return _dot_in_parts(node.shape, x.size, x.dtype)
         axes: Any = node.arg
         multiply = _multiply_wide if self._half else multiplication(product.aval)
         return partial(_multiply, multiply, *sum_call(shape, node.aval, axes))
 
 
-#: Products that are not stored, but added up by BLAS: from so many on, in blocks of
-#: such a size. The whole is added up as exactly as a sum of NumPy's.
-_LONG, _BLOCK = 1 << 14, 1 << 11
+#: Products that are not stored, but added up by BLAS, in parts: from so many on. The
+#: whole is added up as exactly as a sum of NumPy's.
+_LONG = 1 << 14
 
 
 def _is_long(product: Node) -> bool:
@@ -336,21 +336,10 @@ def _is_long(product: Node) -> bool:
     return product.size >= _LONG and product.dtype in (dtypes.float32, dtypes.float64)
 
 
-_add: Any = np.add  # the stubs know nothing of Any
-
-
-def _dot_by_blocks(shape: tuple[int, ...], x: Any, y: Any) -> Any:
-    """x·y of all elements."""
-    x, y = x.reshape(-1), y.reshape(-1)
-    many = x.size // _BLOCK
-    end = many * _BLOCK
-    blocks: Any = np.matmul(
-        x[:end].reshape(many, 1, _BLOCK), y[:end].reshape(many, _BLOCK, 1)
-    )
-    total: Any = _add.reduce(blocks.reshape(-1))
-    if end < x.size:
-        total = total + np.dot(x[end:], y[end:])
-    return total.reshape(shape)
+def _dot_in_parts(shape: Shape, count: int, dtype: Any) -> Callable[[Any, Any], Any]:
+    """x·y of all elements, of which there are so many."""
+    multiply = product_of_parts((1, count), (count, 1), dtype)
+    return lambda x, y: multiply(x.reshape(1, -1), y.reshape(-1, 1)).reshape(shape)
 
 
 def _multiply_wide(x: Any, y: Any) -> Any:

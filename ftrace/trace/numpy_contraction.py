@@ -228,10 +228,10 @@ def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
     along = left if columns == 1 else right.swapaxes(-1, -2) if rows == 1 else None
     if along is not None and along.strides[-1] == along.itemsize:
         return np.matmul
-    return _product_of_parts(left.shape, right.shape, left.dtype)
+    return product_of_parts(left.shape, right.shape, left.dtype)
 
 
-def _product_of_parts(
+def product_of_parts(
     left: tuple[int, ...], right: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Callable[[Array, Array], Array]:
     """The product for these shapes; parts divide all terms if they can."""

@@ -26,7 +26,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from ftrace import dtypes
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import autodiff, body as bodies, flatten_arguments
@@ -525,11 +524,7 @@ def saved_residuals(
         fun, treedef, "saved_residuals", keywords=True
     )
     graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
-    tangents = {
-        n: autodiff.tangent_variable(n.aval, i)
-        for i, n in enumerate(graph.inputs[: len(values)])
-        if dtypes.is_inexact(n.dtype)
-    }
+    tangents = autodiff.tangents_of_leaves(graph.inputs[: len(values)])
     found = [t for t in autodiff.jvp_nodes(graph.outputs, tangents) if t is not None]
     names = flatten_arguments.Parameters.of(fun).positional
     names = [*names, *["of *args"] * len(args)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ftrace.compat.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
+from ftrace.compat.jaxpr import Jaxpr, needed
 from ftrace.compat.linear_util import WrappedFun
 from ftrace.compat.primitive import Primitive
 from ftrace.compat.staging import trace_to_jaxpr
@@ -115,27 +115,8 @@ def dce_jaxpr(
       (the jaxpr, which of its arguments are used).
     """
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
-    live: set[Any] = {v for v in outvars if not isinstance(v, Literal)}
-    kept: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
-        used = [v in live for v in eqn.outvars]
-        if not any(used) and not eqn.effects:
-            continue
-        rule = dce_rules.get(eqn.primitive)
-        operands: Sequence[bool] = [True] * len(eqn.invars)
-        found: JaxprEqn | None = eqn
-        if rule is not None:
-            operands, found = rule(used, eqn)
-        if found is None:
-            continue
-        dropped = [v if v in live else DropVar(v.aval) for v in found.outvars]
-        kept.append(found.replace(outvars=dropped))
-        live |= {
-            v
-            for v, needed in zip(eqn.invars, operands, strict=True)
-            if needed and isinstance(v, Var)
-        }
+    kept, live = needed(jaxpr.eqns, outvars, dce_rules)
     always = _flags(instantiate, len(jaxpr.invars))
     flags = [v in live or a for v, a in zip(jaxpr.invars, always, strict=True)]
     invars = [v for v, flag in zip(jaxpr.invars, flags, strict=True) if flag]
-    return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept[::-1]), flags
+    return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept), flags
