@@ -24,7 +24,7 @@ from ftrace.lower.analysis.cost import root_of
 from ftrace.lower.assembly import buffer_reuse
 from ftrace.lower.assembly.assemble import assemble
 from ftrace.lower.blocking import split_reductions, tile_regions
-from ftrace.lower.build import index_view, relax_mul_zero
+from ftrace.lower.build import index_view
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
 from ftrace.lower.control import canonical_loop, simplify_loops
 from ftrace.lower.kernel import codegen_options
@@ -287,7 +287,7 @@ class ProgramStage(NamedTuple):
 #: of the kernels is a device's.
 PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
-    ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
+    ProgramStage("kernels", _build, index_view.DECISIONS),
     ProgramStage("memory", _share_memory, buffer_reuse.DECISIONS),
     ProgramStage("code", _assemble, codegen_options.DECISIONS),
 )

@@ -18,11 +18,9 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors.user_line import Origin
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
-from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder
@@ -125,10 +123,7 @@ class BuiltKernel:
 
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
-    built = _Builder(chosen_view(draft, plan)).build()
-    if "relax_products" in settings.current().disabled_rules:
-        return built
-    return replace(built, kernel=relax_products(built.kernel))
+    return _Builder(chosen_view(draft, plan)).build()
 
 
 Work = Generator[tuple[Node, Context], Any, Any]
