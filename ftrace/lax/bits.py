@@ -186,10 +186,8 @@ def _drawn(x: Any, sizes: Shape, kind: np.dtype[Any]) -> Any:
         bits = pairs[:, 0] | (pairs[:, 1] << 32)
     after = counter + blocks
     moved = bitcast_convert_type(after, dtypes.uint32)
-    if x.dtype == dtypes.uint64:
-        new = concatenate([x[:1], after[None]])
-    else:
-        new = concatenate([x[:2], moved])
+    moved = after[None] if x.dtype == dtypes.uint64 else moved
+    new = concatenate([x[: x.size // 2], moved])
     return new, astype(bits.reshape(sizes), kind)
 
 

@@ -15,14 +15,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, UnsupportedError
 from ftrace.lax.control import while_loop
-from ftrace.numpy import axes as ax
-from ftrace.numpy.factorizations import (
-    adjoint,
-    matrices,
-    square,
-    subset_of,
-    symmetrized,
-)
+from ftrace.numpy import axes as ax, factorizations
+from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import factors, systems
@@ -164,7 +158,9 @@ def eigh(
     a = symmetrized(a) if symmetrize_input else a
     vectors, values = bind_compound(factors.eigh_p, a, arg=bool(lower))
     if subset_by_index is not None:
-        some = subset_of("eigh", subset_by_index, a.shape[-1], "eigenvalues")
+        some = factorizations.subset_of(
+            "eigh", subset_by_index, a.shape[-1], "eigenvalues"
+        )
         vectors, values = vectors[..., some], values[..., some]
     return vectors, values
 

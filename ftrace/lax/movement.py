@@ -13,7 +13,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import asarray, filled
+from ftrace.numpy.creation import asarray, filled, type_like
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
@@ -331,14 +331,9 @@ def full_like(
     sharding: Any = None,
 ) -> Any:
     """A scalar at every position of the shape of `x`, in its dtype."""
-    x = dtypes.as_number(x)
-    target = x.shape if shape is None and hasattr(x, "shape") else shape
-    known = getattr(x, "dtype", None)
-    if target is None or known is None:
-        aval = aval_of(x)
-        target = aval.shape if target is None else target
-        known = aval.dtype
-    natural = dtypes.settled(known, getattr(x, "weak_type", False))
+    aval = type_like(dtypes.as_number(x))
+    natural = dtypes.settled(aval.dtype, aval.weak_type)
+    target = aval.shape if shape is None else shape
     return full(target, fill_value, natural if dtype is None else dtype)
 
 

@@ -25,15 +25,9 @@ from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.graph import Op
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, reduction as reducers
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import (
-    identity,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
-)
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -56,9 +50,9 @@ class Monoid(NamedTuple):
 
 
 SUM = Monoid(reduce_sum_p, p.add)
-PRODUCT = Monoid(reduce_prod_p, p.mul)
-MAXIMUM = Monoid(reduce_max_p, p.maximum)
-MINIMUM = Monoid(reduce_min_p, p.minimum)
+PRODUCT = Monoid(reducers.reduce_prod_p, p.mul)
+MAXIMUM = Monoid(reducers.reduce_max_p, p.maximum)
+MINIMUM = Monoid(reducers.reduce_min_p, p.minimum)
 
 _BY_OPERATION: dict[Op, Monoid] = {
     m.combine: m for m in (SUM, PRODUCT, MAXIMUM, MINIMUM)
@@ -221,8 +215,8 @@ def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
     if not isinstance(start, (bool, int, float, np.generic)):
         return False
     # That of its own dtype too: -inf for a maximum of integers.
-    both = (identity(monoid.reduction, d) for d in (dtype, aval_of(start).dtype))
-    return any(bool(start == x) for x in both)
+    both = (dtype, aval_of(start).dtype)
+    return any(bool(start == reducers.identity(monoid.reduction, d)) for d in both)
 
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
@@ -545,7 +539,7 @@ def reduce_window(
 def _reduce_windows(
     x: Any, *init: Any, monoid: Monoid, windows: tuple[ax.Window, ...]
 ) -> Any:
-    fill = init[0] if init else identity(monoid.reduction, x.dtype)
+    fill = init[0] if init else reducers.identity(monoid.reduction, x.dtype)
     shape = [w.outputs(n) for w, n in zip(windows, x.shape, strict=True)]
     if 0 in shape:
         return ax.as_value(np.zeros(shape, x.dtype))

@@ -11,7 +11,7 @@ their `__all__`.
 
 from __future__ import annotations
 
-import math as _math
+from math import e as e, inf as inf, nan as nan, pi as pi
 
 import numpy as _np
 
@@ -68,11 +68,7 @@ __array_namespace_info__ = _array_api.NamespaceInfo
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
 bool = bool_
 
-pi = _math.pi
-e = _math.e
 euler_gamma = 0.5772156649015329
-inf = _math.inf
-nan = _math.nan
 newaxis = None
 
 # Of these floats are operands; what other functions do may depend on them.

@@ -407,7 +407,7 @@ def _like(name: str, value: int):
     return like
 
 
-def _aval(a: Any) -> ShapedArray:
+def type_like(a: Any) -> ShapedArray:
     """The type of an array, of what has a shape and a dtype, of what makes an array."""
     told = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
     return type_of(a if told else array(a))
@@ -416,7 +416,7 @@ def _aval(a: Any) -> ShapedArray:
 def _fill_like(
     name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
 ) -> Any:
-    aval = _aval(a)
+    aval = type_like(a)
     target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
@@ -449,7 +449,7 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
-    aval = _aval(dtypes.as_number(a))
+    aval = type_like(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
@@ -623,7 +623,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
     named = isinstance(x, (_DTYPE, type))  # a dtype has a shape, too
     if not named and (tracer.is_value(x) or hasattr(x, "shape")):
-        aval = _aval(x)
+        aval = type_like(x)
         return aval.dtype, aval.weak_type
     # A dtype equals the type of Python that it is made of.
     return dtypes.as_dtype(x), any(x is kind for kind in (int, float, complex))
@@ -666,7 +666,7 @@ def iscomplexobj(x: Any) -> bool:
     if x is None:
         return False
     is_dtype = isinstance(x, (np.dtype, type))
-    return dtypes.is_complex(dtypes.as_dtype(x) if is_dtype else _aval(x).dtype)
+    return dtypes.is_complex(dtypes.as_dtype(x) if is_dtype else type_like(x).dtype)
 
 
 def isrealobj(x: Any) -> bool:
@@ -696,12 +696,4 @@ def ndim(a: tracer.Value) -> int:
 def size(a: tracer.Value, axis: int | tuple[int, ...] | None = None) -> int:
     """The number of elements, or the size of an axis or the product of several."""
     sizes = shape(a)
-    axes = range(len(sizes)) if axis is None else np.atleast_1d(axis)
-    for i in axes:
-        if not -len(sizes) <= i < len(sizes):
-            raise errors.ValueRangeError(
-                f"size: axis {i} does not fit the shape {sizes}"
-            )
-    if len({i % len(sizes) for i in axes}) < len(axes):
-        raise errors.ValueRangeError(f"size: repeated axis in {axis}")
-    return prod(sizes[i] for i in axes)
+    return prod(sizes[i] for i in ax.canonical_axes(axis, len(sizes), "size"))

@@ -26,21 +26,11 @@ from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
-from ftrace.trace.symbolic.bounds import (
-    dynamic_slice_bounds,
-    steps_between,
-    upper_bound,
-)
+from ftrace.trace.symbolic import bounds as sizing
 from ftrace.trace.symbolic.dim import Dim, any_dynamic, is_dynamic
 from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import tell_of_indices
-from ftrace.trace.tracing.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    concrete,
-    unbound_variable,
-)
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, concrete
 
 __all__ = [
     "getitem",
@@ -70,7 +60,7 @@ def signed(values: Any) -> Any:
 def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     """((start, stop), step) of a slice; the stop is next to the last element."""
     if any_dynamic((size, part.start, part.stop, part.step)):
-        return dynamic_slice_bounds(part, size)
+        return sizing.dynamic_slice_bounds(part, size)
     try:
         start, stop, step = part.indices(size)
     except errors.ConcretizationTypeError as error:
@@ -137,7 +127,7 @@ def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
 
 def widened(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
-    most = upper_bound(size)
+    most = sizing.upper_bound(size)
     limit = dtypes.limits(values.dtype)[1]
     if limit > most or (is_dynamic(size) and limit == most):
         return ax.cast(values, values.dtype)
@@ -145,11 +135,9 @@ def widened(values: Any, size: int) -> Any:
 
 
 def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
-    limits = np.iinfo(np.int32)
-    fits = values.size == 0 or (
-        values.min() >= limits.min and values.max() <= limits.max
-    )
-    return values.astype(np.int32) if fits and size < 2**31 else values.astype(np.int64)
+    short = values.astype(np.int32)
+    fits = size < 2**31 and bool((short == values).all())
+    return short if fits else values.astype(np.int64)
 
 
 #: How large an index without variables may be for its values to be computed at once.
@@ -273,7 +261,8 @@ def parse_index(
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
     place = _array_place(order, bool(batch))
     sizes = [
-        steps_between(lo, hi, abs(s)) for (lo, hi), s in zip(bounds, steps, strict=True)
+        sizing.steps_between(lo, hi, abs(s))
+        for (lo, hi), s in zip(bounds, steps, strict=True)
     ]
     axes_laid = [part for part in order if part is None or type(part) is int]
     laid = [1 if axis is None else sizes[axis] for axis in axes_laid]
@@ -311,7 +300,7 @@ def _plain(part: Any) -> Any:
             )
         if part.dtype != dtypes.bool_:
             return part
-        if unbound_variable(part.node) is None:
+        if not ax.is_unknown(part):
             return concrete(part)
         raise errors.NonConcreteBooleanIndexError(
             f"the shape of x[mask] depends on the values of the mask, a traced value "
@@ -439,9 +428,9 @@ _FIXED = frozenset((int, slice, type(None), type(...), *integer_classes))
 
 
 def _read_now(x: Array, found: Any, index: Any) -> Array:
-    if type(found) is tuple:
-        most, parts = x.size, cast_to(tuple[Any, ...], found)
-        for part in parts:
+    if found.__class__ is tuple:
+        most = x.size
+        for part in found:
             if is_known(part) and part.dtype != np.bool_:
                 most *= part.size
         if most >= ASKED and most > x.size:
@@ -457,7 +446,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
         one = type(index) is Array and index.dtype != dtypes.uint64
-        parts: Any = index if type(index) is tuple else (index,)
+        parts = cast_to(Any, index) if type(index) is tuple else (index,)
         if one or all(type(part) in _FIXED for part in parts):
             tape.note(read_place, [x, index], made)
     return made

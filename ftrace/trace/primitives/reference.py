@@ -251,17 +251,14 @@ def _shift(
 
 
 def shift_left(x: Array, n: Array) -> Array:
-    x, n = np.asarray(x), np.asarray(n)
     return _shift(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
 
 
 def shift_right_logical(x: Any, n: Any) -> Any:
-    x, n = np.asarray(x), np.asarray(n)
     return _shift(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
 
 
 def shift_right_arithmetic(x: Any, n: Any) -> Any:
-    x, n = np.asarray(x), np.asarray(n)
     beyond = np.where(x < 0, np.asarray(-1).astype(x.dtype), np.zeros((), x.dtype))
     return _shift(np.right_shift, x, n, beyond, x.dtype)
 
