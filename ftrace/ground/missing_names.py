@@ -59,7 +59,7 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         lib extend.backend.* interpreters.xla.Backend
         make_user_context""",
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
-        "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
+        "experimental.sparse.bcoo_gather"
     ),
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
         "experimental.hijax.*"

@@ -54,6 +54,7 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"sparsify_test.*(Sparse(Add|Mul\d|Subtract)$|SparsifyValue|Sparsify$)", PRIVATE),
     (r"sparsify_test.*TracerIsInstance", "the class of JAX's tracers"),
     (r"sparse_bcoo_bcsr_test.*bcoo_vmap_shape", PRIVATE),
+    (r"sparse_test.*(SparseUtilTest|bcoo_to_bcsr_round_trip|todense_ad)", PRIVATE),
     (r"sparse_bcoo_bcsr_test.*BCOOTest::test_repr", TEXT),
     (r"sparse_bcoo_bcsr_test.*bcoo_reshape_error", TAKEN),
     (r"checkify_test.*test_shard_map", ERRORS),

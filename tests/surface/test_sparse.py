@@ -145,6 +145,26 @@ def test_products_are_sampled_at_sparse_indices() -> None:
     assert isinstance(BCOO.fromdense(a[0]).sum(), ft.Array)
 
 
+def test_convolutions_of_sparse_signals_are_those_of_dense_ones() -> None:
+    x, y = dense(1, 1, 9), dense(1, 1, 4)
+    for padding in ("SAME", "VALID", [(3, 2)], [(0, -1)]):
+        wanted = lax.conv_general_dilated(x, y, (1,), padding)
+        for a, b in ((BCOO.fromdense(x), y), (x, BCOO.fromdense(y, n_batch=2))):
+            found = sparse.bcoo_conv_general_dilated(
+                a, b, window_strides=(1,), padding=padding
+            )
+            close(found, wanted)
+    with pytest.raises(errors.MissingRuleError, match="steps of 1"):
+        sparse.bcoo_conv_general_dilated(x, y, window_strides=(2,), padding="SAME")
+
+
+def test_a_tree_of_the_structure_of_a_sparse_array_holds_anything() -> None:
+    x = BCOO.fromdense(dense(2, 3, 4), n_batch=1)
+    named = ft.tree.map(lambda _: "name", x)
+    assert ft.tree.leaves(named) == ["name", "name"]
+    assert ft.tree.structure(named) == ft.tree.structure(x)
+
+
 def test_sparse_transposes_keep_their_parts() -> None:
     m = dense(2, 3, 4, 5)
     x = sparse_of(m, 1, 1)

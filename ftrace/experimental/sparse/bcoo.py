@@ -167,6 +167,7 @@ class BCOO(JAXSparse):
     """
 
     indices: Any
+    _lead = 2
 
     def __init__(
         self, args: tuple[Value, Value], *, shape: Sequence[int],
@@ -201,7 +202,8 @@ class BCOO(JAXSparse):
 
     @property
     def n_batch(self) -> int:
-        return self.indices.ndim - 2
+        # A tree may hold other things than arrays.
+        return getattr(self.indices, "ndim", self._lead) - 2
 
     @property
     def n_sparse(self) -> int:
@@ -290,7 +292,8 @@ class BCOO(JAXSparse):
         made = object.__new__(cls)
         made.data, made.indices = children
         made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
-        more = getattr(made.indices, "ndim", n_batch + 2) - 2 - n_batch
+        made._lead = n_batch + 2
+        more = made.n_batch - n_batch
         made.shape = batched_shape(made.shape, n_batch, more, children)
         return made
 

@@ -23,8 +23,8 @@ from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
 
 __all__ = [
-    "bcoo_dot_general", "bcoo_dot_general_sampled", "bcoo_multiply_dense",
-    "bcoo_multiply_sparse",
+    "bcoo_conv_general_dilated", "bcoo_dot_general", "bcoo_dot_general_sampled",
+    "bcoo_multiply_dense", "bcoo_multiply_sparse",
 ]  # fmt: skip
 
 Numbers = tuple[
@@ -196,6 +196,53 @@ def bcoo_dot_general_sampled(
 
 def _at_rows(x: Any, rows: Any) -> Any:
     return bcoo.gather(x, bcoo.columns(rows))
+
+
+# Convolutions.
+
+
+def bcoo_conv_general_dilated(
+    lhs: Any, rhs: Any, *, window_strides: Sequence[int], padding: Any,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None,
+    feature_group_count: int = 1, batch_group_count: int = 1, precision: Any = None,
+    preferred_element_type: Any = None, out_sharding: Any = None,
+) -> BCOO:  # fmt: skip
+    """`lax.conv_general_dilated` of two signals (1, 1, n), sparse or dense.
+
+    Each stored element meets each of the other signal.
+
+    Raises:
+      MissingRuleError: there are other axes, strides, dilations or groups.
+    """
+    counts = [feature_group_count], [batch_group_count], lhs_dilation, rhs_dilation
+    plain = all(x is None or list(x) == [1] for x in (*counts, window_strides))
+    shapes = np.shape(lhs), np.shape(rhs)
+    if not plain or any(s[:2] != (1, 1) or len(s) != 3 for s in shapes):
+        raise errors.MissingRuleError(
+            "bcoo_conv_general_dilated: for signals (1, 1, n) with steps of 1 alone, "
+            f"got the shapes {shapes[0]} and {shapes[1]}"
+        )
+    (n, m) = [s[2] for s in shapes]
+    if isinstance(padding, str):
+        padding = lax.padtype_to_pads((n,), (m,), (1,), padding)
+    ((low, high),) = padding
+    size = max(0, n + low + high - m + 1)
+    (x, at), (y, by) = map(_elements, (lhs, rhs))
+    places = fnp.ravel(at[:, None] + low - by)
+    keep = (places >= 0) & (places < size)
+    data = bcoo.masked(fnp.ravel(x[:, None] * y), keep)
+    indices = bcoo.joined([places], keep, (size,), at.dtype)
+    return BCOO((data[None, None], indices[None, None]), shape=(1, 1, size))
+
+
+def _elements(signal: Any) -> tuple[Any, Any]:
+    if not isinstance(signal, BCOO):
+        return fnp.asarray(signal)[0, 0], fnp.arange(signal.shape[2])
+    flat = bcoo.all_sparse(signal)
+    return bcoo.masked(flat.data, bcoo.inside(flat.indices, flat.shape)), flat.indices[
+        :, 2
+    ]
 
 
 # Elementwise.
