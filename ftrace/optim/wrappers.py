@@ -157,15 +157,13 @@ ZeroNansState = namedtuple("ZeroNansState", "found_nan")
 def zero_nans() -> GradientTransformation:
     """NaN in updates becomes 0; the state says where there was any."""
 
-    def init(params: Tree) -> Any:
-        return ZeroNansState(tree.map(lambda p: fnp.asarray(False), params))
+    def clean(g: Any, _: Any) -> tuple[Any, Any]:
+        lost = fnp.isnan(g)
+        return fnp.where(lost, 0, g), fnp.any(lost)
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        found = base.each(lambda g: fnp.any(fnp.isnan(g)), updates)
-        made = base.each(lambda g: fnp.where(fnp.isnan(g), 0, g), updates)
-        return made, ZeroNansState(found)
-
-    return GradientTransformation(init, update)
+    return base.running(
+        "zero_nans", ZeroNansState, clean, found_nan=lambda p: fnp.asarray(False)
+    )
 
 
 def keep_params_nonnegative() -> GradientTransformation:

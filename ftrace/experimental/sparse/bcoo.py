@@ -581,66 +581,41 @@ def bcoo_update_layout(
         if on_inefficient == "error":
             raise SparseEfficiencyError(f"bcoo_update_layout: {text}")
         warnings.warn(text, SparseEfficiencyWarning, stacklevel=3)
-    if dense < mat.n_dense:
-        mat = _dense_to_sparse(mat, mat.n_dense - dense)
-    if batch < mat.n_batch:
-        mat = _batch_to_sparse(mat, mat.n_batch - batch)
-    if dense > mat.n_dense:
-        mat = _sparse_to_dense(mat, dense - mat.n_dense)
-    if batch > mat.n_batch:
-        mat = _sparse_to_batch(mat, batch - mat.n_batch)
-    return mat
+    if batch < mat.n_batch or dense < mat.n_dense:
+        less = mat.n_batch - batch, mat.n_dense - dense
+        mat = _to_sparse(mat, *[max(n, 0) for n in less])
+    if (batch, dense) == (mat.n_batch, mat.n_dense):
+        return mat
+    return _from_sparse(mat, batch - mat.n_batch, dense - mat.n_dense)
 
 
-def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
-    k, sizes = mat.n_batch, mat.dense_shape[:count]
+def _to_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
+    """The last axes of the batch and the first dense ones become sparse."""
+    k, last, sizes = mat.n_batch - batch, mat.n_batch + 1, mat.dense_shape[:dense]
     data, indices = full_batch(mat)
-    indices = fnp.expand_dims(indices, tuple(range(k + 1, k + 1 + count)))
+    indices = fnp.expand_dims(indices, tuple(range(last, last + dense)))
     keep = inside(indices, mat.sparse_shape)
-    keep = fnp.broadcast_to(keep, (*keep.shape[: k + 1], *sizes))
-    rows = [*columns(indices), *np.indices(sizes, sparse=True)]
-    return _flattened(mat, k, data, keep, rows)
-
-
-def _batch_to_sparse(mat: BCOO, count: int) -> BCOO:
-    k = mat.n_batch - count
-    data, indices = full_batch(mat)
-    grid = np.indices(mat.batch_shape[k:], sparse=True)
-    rows = [*[row[..., None] for row in grid], *columns(indices)]
-    return _flattened(mat, k, data, inside(indices, mat.sparse_shape), rows)
-
-
-def _flattened(
-    mat: BCOO, n_batch: int, data: Any, keep: Any, rows: Sequence[Any]
-) -> BCOO:
-    """The axes of `keep` behind those of the batch as one, of stored elements."""
-    sizes = mat.shape[n_batch : n_batch + len(rows)]
-    indices = joined(rows, keep, sizes, mat.indices.dtype)
-    lead = (*keep.shape[:n_batch], math.prod(keep.shape[n_batch:]))
+    keep = fnp.broadcast_to(keep, (*keep.shape[:last], *sizes))
+    grid = np.indices((*mat.batch_shape[k:], 1, *sizes), sparse=True)
+    rows = [*grid[:batch], *columns(indices), *grid[batch + 1 :]]
+    indices = joined(rows, keep, mat.shape[k : k + len(rows)], mat.indices.dtype)
+    lead = (*keep.shape[:k], math.prod(keep.shape[k:]))
     data = data.reshape(*lead, *data.shape[keep.ndim :])
     return BCOO((data, indices.reshape(*lead, len(rows))), shape=mat.shape)
 
 
-def _sparse_to_dense(mat: BCOO, count: int) -> BCOO:
-    kept = mat.n_sparse - count
+def _from_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
+    """The first sparse axes become ones of the batch, the last ones dense."""
+    last = mat.n_sparse - dense
+    sizes = mat.sparse_shape[:batch]
 
     def spread(data: Any, indices: Any) -> Any:
-        places = (fnp.arange(mat.nse), *columns(indices[:, kept:]))
-        shape = (mat.nse, *mat.sparse_shape[kept:], *data.shape[1:])
-        return scatter(data, places, shape), indices[:, :kept]
-
-    return BCOO(each_batch(spread, mat), shape=mat.shape)
-
-
-def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
-    sizes = mat.sparse_shape[:count]
-
-    def spread(data: Any, indices: Any) -> Any:
-        places = (*columns(indices[:, :count]), fnp.arange(mat.nse))
-        rest = fnp.broadcast_to(
-            indices[:, count:], (*sizes, mat.nse, mat.n_sparse - count)
+        first, rest = indices[:, :batch], indices[:, batch:last]
+        places = (*columns(first), fnp.arange(mat.nse), *columns(indices[:, last:]))
+        shape = (*sizes, mat.nse, *mat.sparse_shape[last:], *data.shape[1:])
+        return scatter(data, places, shape), fnp.broadcast_to(
+            rest, (*sizes, *rest.shape)
         )
-        return scatter(data, places, (*sizes, mat.nse, *data.shape[1:])), rest
 
     return BCOO(each_batch(spread, mat), shape=mat.shape)
 

@@ -227,17 +227,23 @@ class _Compressed(Format):
         return {}
 
 
-@register_pytree_node_class
-class CSR(_Compressed):
-    """A sparse matrix of (data, indices, indptr), row by row: see the module."""
+class _Matrix(_Compressed):
+    """Of two axes: the transposed one is in the other format, of the same parts."""
 
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        parts = (self.data, self.indices, self.indptr)
-        return _turned("CSR", axes, CSC, parts, self.shape)
+        name, kind = type(self).__name__, CSC if isinstance(self, CSR) else CSR
+        if axes is not None:
+            raise ArgumentError(f"{name}.transpose takes no axes, got {axes!r}")
+        return kind((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
 
 @register_pytree_node_class
-class CSC(_Compressed):
+class CSR(_Matrix):
+    """A sparse matrix of (data, indices, indptr), row by row: see the module."""
+
+
+@register_pytree_node_class
+class CSC(_Matrix):
     """A sparse matrix of (data, indices, indptr), column by column: see the module."""
 
     def _fits(self) -> bool:
@@ -250,16 +256,6 @@ class CSC(_Compressed):
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> Any:
         return CSR.from_bcoo(arr.transpose()).transpose()
-
-    def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        parts = (self.data, self.indices, self.indptr)
-        return _turned("CSC", axes, CSR, parts, self.shape)
-
-
-def _turned(name: str, axes: Any, kind: Any, parts: Any, shape: Sequence[int]) -> Any:
-    if axes is not None:
-        raise ArgumentError(f"{name}.transpose takes no axes, got {axes!r}")
-    return kind(parts, shape=shape[::-1])
 
 
 @register_pytree_node_class
