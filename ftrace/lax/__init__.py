@@ -20,7 +20,7 @@ from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.sorting import *
 from ftrace.lax.special import *
-from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
+from ftrace.trace.eager.dispatch import publish as _publish
 
 _computing = ("convolution", "elementwise", "ragged", "reductions", "special")
 _publish(
@@ -33,13 +33,10 @@ _publish(
         "squeeze", "stop_gradient", "transpose", "unstack",
     ),
     calling=("associative_scan", "reduce", "reduce_window"),
-    **dict.fromkeys(
-        (
-            "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",
-            "dot", "dot_general", "eq", "ge", "gt", "le", "lt", "max", "min", "mul",
-            "ne", "pow", "rem", "select", "sub",
-        ),
-        _Lifting.BESIDE_TRACED,
+    lifting=(
+        "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",
+        "dot", "dot_general", "eq", "ge", "gt", "le", "lt", "max", "min", "mul",
+        "ne", "pow", "rem", "select", "sub",
     ),
 )  # fmt: skip
 _publish(linalg.__name__)

@@ -5,11 +5,11 @@
 from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
 from ftrace.nn.scaled import *
-from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
+from ftrace.trace.eager.dispatch import publish as _publish
 
 _publish(
     __name__,
     ("ftrace.nn.activations", "ftrace.numpy.reductions"),
-    dot_product_attention=_Lifting.BESIDE_TRACED,
-    one_hot=_Lifting.ALWAYS,
+    lifting=("dot_product_attention",),
+    always=("one_hot",),
 )

@@ -49,7 +49,6 @@ from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import (
     Eager as _Eager,
-    Lifting as _Lifting,
     publish as _publish,
 )
 
@@ -108,14 +107,11 @@ _publish(
     operands=_of_numbers,
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     objects=dict.fromkeys(_METHODS, _PublishedUfunc),
-    **dict.fromkeys(
-        (
-            "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
-            "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
-            "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
-            "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
-        ),
-        _Lifting.BESIDE_TRACED,
+    lifting=(
+        "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
+        "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
+        "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
+        "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
     ),
 )  # fmt: skip
 for _module in (fft, linalg):

@@ -20,11 +20,10 @@ from ftrace.errors import ShapeError
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
-from ftrace.numpy.indexing import Index
+from ftrace.numpy.indexing import Index, integer_classes
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
-from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p

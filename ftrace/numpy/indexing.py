@@ -21,7 +21,6 @@ from ftrace.numpy.creation import array
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
@@ -423,7 +422,10 @@ def numpy_index(index: Any) -> Any:
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
-#: Classes of the parts of an index that never change.
+#: Classes of NumPy's integers, and of the parts of an index that never change.
+integer_classes: list[type[Any]] = [
+    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+]  # fmt: skip
 _FIXED = frozenset((int, slice, type(None), type(...), *integer_classes))
 
 

@@ -19,7 +19,6 @@ disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
 from __future__ import annotations
 
 from ftrace import dtypes
-from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays import memory_limit
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
@@ -62,8 +61,8 @@ CALLS_BEFORE_RECORD = 8
 #: Kinds of calls of one function that are native, the latest; native code walks over
 #: them. And kinds that are counted, of all functions.
 RECORDS, KINDS_COUNTED = 32, 1 << 12
-#: Leaves of a call that is recorded at the most, and items of a sequence.
-LEAVES, ITEMS = 24, 16
+#: Leaves of a call that is recorded at the most.
+LEAVES = 24
 #: Bytes of an array that a record keeps to copy it, at the most.
 BYTES_KEPT = 1 << 16
 #: Elements, of any dtype, from which on it is asked whether there is memory for a
@@ -72,31 +71,10 @@ ASKED = memory_limit.LARGE // 16
 
 # Calls on large arrays, compiled.
 
-#: Calls with arrays of one shape by the kernel for all sizes, before they have one of
-#: their own.
-CALLS_OF_SHAPE = 64
-
-
-class Tier(NamedTuple):
-    """When calls of one kind are compiled.
-
-    Attributes:
-      rounds: µs of a call from which on one that rounds is compiled, at once.
-      exact: µs of a call from which on one that leaves no choice is, later:
-      spent: after so many µs in all.
-    """
-
-    rounds: int
-    exact: int
-    spent: int
-
-
-#: A public function, by a kernel for arrays of all sizes, or by one for this shape,
-#: which the next shape does not need.
-ANY_SIZE, ONE_SHAPE = Tier(32, 8, 128), Tier(1000, 8, 2000)
-#: µs from which on a call that leaves no choice takes the kernel for all sizes: to
-#: reach it costs as much. Cheaper ones wait for a kernel of their own.
-PAYS_ANY_SIZE = 100
+#: µs of NumPy from which on a call that rounds is compiled at once, for its shapes.
+ROUNDS = 500
+#: µs from which on a call that leaves no choice is compiled, and after how many in all.
+EXACT, EXACT_SPENT = 8, 2000
 #: Elements of an array from which on it is asked whether a call shall be compiled, and
 #: from which on it never is.
 LARGE, MOST = 1 << 10, 1 << 31
@@ -162,23 +140,16 @@ def _price(node: Node, largest: int) -> int:
     return numpy_time(size * times)
 
 
-def wait_for_function(price: int, exact: bool, any_size: bool) -> tuple[int, bool]:
-    """When a public function on large arrays is compiled.
+def wait_for_function(price: int, exact: bool) -> int:
+    """How many µs NumPy takes before a public function on large arrays is compiled.
 
     Args:
       price: see `numpy_price`.
       exact: it leaves no choice.
-      any_size: there may be a kernel for arrays of all sizes.
 
     Returns:
-      The µs that NumPy takes before, -1 where it is never compiled; and whether it is
-      by the kernel for all sizes first.
+      That; -1 where it is never compiled.
     """
-    tier = ANY_SIZE if any_size else ONE_SHAPE
-    if not price or price < (tier.exact if exact else tier.rounds):
-        return -1, False
-    if not exact:
-        return 0, any_size
-    if any_size and price < PAYS_ANY_SIZE:
-        return price * CALLS_OF_SHAPE, False
-    return tier.spent, any_size
+    if not price or price < (EXACT if exact else ROUNDS):
+        return -1
+    return EXACT_SPENT if exact else 0

@@ -15,8 +15,6 @@ from ftrace.errors import FtraceError
 from ftrace.scipy import special
 from ftrace.trace import tiering
 from ftrace.trace.symbolic.dim import any_dynamic
-from ftrace.trace.tiering import Tier
-from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.jit import Ready
 
 rng = np.random.default_rng(5)
@@ -92,12 +90,10 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.fixture
-def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of 2,000 elements are large."""
-    monkeypatch.setattr(tiering, "ANY_SIZE", Tier(1, 1, 12))
-    monkeypatch.setattr(tiering, "ONE_SHAPE", Tier(1, 1, 12))
-    monkeypatch.setattr(tiering, "PAYS_ANY_SIZE", 1)
-    monkeypatch.setattr(tiering, "CALLS_OF_SHAPE", 16)
+    for name, value in {"ROUNDS": 1, "EXACT": 1, "EXACT_SPENT": 12}.items():
+        monkeypatch.setattr(tiering, name, value)
 
 
 @pytest.fixture
@@ -130,30 +126,7 @@ def same_bits(got: Any, want: Any) -> bool:
     )
 
 
-@pytest.mark.usefixtures("any_size")
-@pytest.mark.parametrize("least", [1, 1000])
-def test_cheap_calls_wait_for_a_kernel_of_their_own(
-    least: int, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiering, "PAYS_ANY_SIZE", least)
-    made: list[Any] = []
-    make = eager_programs._any_size  # pyright: ignore[reportPrivateUsage]
-
-    def noted(call: Any) -> Any:
-        made.append(call)
-        return make(call)
-
-    monkeypatch.setattr(eager_programs, "_any_size", noted)
-    x, y = fnp.asarray(X), fnp.asarray(Y)
-    positive = fnp.asarray(P)
-    want = fnp.where(positive, x, y)
-    for _ in range(tiering.CALLS_OF_SHAPE * 40):
-        assert same_bits(fnp.where(positive, x, y), want)
-    assert bool(made) == (least == 1)
-    assert prepared
-
-
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
 def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
     f = (EXACT | ROUNDED)[name]
@@ -163,7 +136,7 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
     first = f(x, y)
     weak = [z.weak_type for z in ft.tree.leaves(want)]
     assert [z.weak_type for z in ft.tree.leaves(first)] == weak
-    for _ in range(tiering.CALLS_OF_SHAPE + 14):
+    for _ in range(30):
         assert same_bits(f(x, y), first)
     assert prepared
     if name in EXACT:
@@ -175,12 +148,12 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
 
 
 def test_the_size_decides(prepared: list[Any]) -> None:
-    few, many = fnp.ones(1000), fnp.ones(1 << 18)
-    for _ in range(2 * tiering.CALLS_OF_SHAPE):
+    few, many = fnp.ones(1000), fnp.ones(1 << 21)
+    for _ in range(100):
         fnp.exp(few)
         fnp.var(few)
     assert not prepared
-    for _ in range(2 * tiering.CALLS_OF_SHAPE):
+    for _ in range(100):
         fnp.exp(many)
     assert len(prepared) == 1
 
@@ -196,20 +169,7 @@ def test_lengths_that_change_are_not_compiled_one_by_one(prepared: list[Any]) ->
     assert ft.counters("cpu").kernels_compiled == before
 
 
-@pytest.mark.usefixtures("any_size")
-def test_one_kernel_serves_all_sizes_and_numbers() -> None:
-    x = fnp.arange(2000.0)
-    fnp.tanh(x) * 0.5  # pyright: ignore[reportUnusedExpression]
-    before = ft.counters("cpu").kernels_compiled
-    for size in (1024, 1025, 1999):
-        got = fnp.tanh(x[:size].reshape(1, -1)) * (size / 1000)
-        np.testing.assert_allclose(
-            got, np.tanh(np.arange(size, dtype="f"))[None] * (size / 1000), rtol=1e-6
-        )
-    assert ft.counters("cpu").kernels_compiled == before
-
-
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize(
     "f",
     [
@@ -229,7 +189,7 @@ def test_views_stay_views(f: Any, prepared: list[Any]) -> None:
     assert np.shares_memory(np.asarray(got), np.asarray(x))
 
 
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize(
     "f",
     [
@@ -251,7 +211,7 @@ def test_errors_are_those_of_small_arrays(f: Any) -> None:
         assert type(error.value) is type(plain.value)
 
 
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 def test_other_devices_and_disabled_jit_do_as_before(prepared: list[Any]) -> None:
     x = fnp.asarray(X)
     with ft.disable_jit():
@@ -265,7 +225,7 @@ def test_other_devices_and_disabled_jit_do_as_before(prepared: list[Any]) -> Non
     assert ft.counters("interpreter").kernels_run == before
 
 
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 def test_functions_that_look_at_values_are_left_alone() -> None:
     x = fnp.asarray(K)
     for _ in range(30):
@@ -274,7 +234,7 @@ def test_functions_that_look_at_values_are_left_alone() -> None:
         assert fnp.allclose(x, x)
 
 
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 def test_lists_may_change_between_calls() -> None:
     x, axes = fnp.asarray(X[1:]), [0]
     for k in range(60):
@@ -285,7 +245,7 @@ def test_lists_may_change_between_calls() -> None:
         np.testing.assert_array_equal(got, np.roll(X[1:], [k % 3, 1], axis=[0, 1]))
 
 
-@pytest.mark.usefixtures("any_size")
+@pytest.mark.usefixtures("small_is_large")
 def test_transforms_trace_as_before() -> None:
     x = fnp.asarray(X[1:])
     for _ in range(30):

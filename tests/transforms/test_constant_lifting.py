@@ -109,12 +109,6 @@ def test_a_number_that_is_a_result_may_be_given_away() -> None:
             assert float(double(slope)) == 0.0
 
 
-def test_a_number_that_stays_is_no_input(compiled: Any) -> None:
-    for c in (0.3, 0.7):
-        ft.grad(lambda x, c: fnp.sum(fnp.tanh(x * c) * 0.125))(X, c)
-    assert len(compiled[-1].inputs) == 2
-
-
 def test_a_number_seen_before_is_found_at_once(compiled: Any) -> None:
     first = [np.asarray(gradient(loss, c)) for c in NUMBERS]
     some = len(compiled)
@@ -203,7 +197,6 @@ def _values(f: Any) -> list[float]:
 def test_operands_of_arithmetic_are_numbers() -> None:
     assert _values(lambda x: (x * 0.5 + 3.0) / 7.0) == [0.5, 3.0, 7.0]
     assert _values(lambda x: fnp.where(x > 2.5, x, 4.5)) == [2.5, 4.5]
-    assert _values(lambda x: x**2.25) == [2.25]
 
 
 def test_results_and_what_is_moved_are_numbers() -> None:
@@ -213,7 +206,7 @@ def test_results_and_what_is_moved_are_numbers() -> None:
 
 
 def test_what_decides_code_is_no_number() -> None:
-    assert _values(lambda x: x**2.5) == []
+    assert _values(lambda x: x**2.25) == []
     assert _values(lambda x: fnp.exp(x)) == []
     assert _values(lambda x: x * 0.5 + fnp.arctan2(x, 0.5)) == []
     assert _values(lambda x: x * 0.5 + fnp.arctan2(x, fnp.full(3, 0.5))) == []

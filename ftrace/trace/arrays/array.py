@@ -8,6 +8,7 @@ knows no graph: each of them calls a function of the table `surface`, which
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
@@ -24,8 +25,8 @@ _FEW = 64
 surface: dict[str, Callable[..., Any]] = {}
 
 
-class Recording:
-    """What notes the steps of an eager call, if something does.
+class Recording(threading.local):
+    """What notes the steps of an eager call in this thread, if something does.
 
     Attributes:
       tape: see `trace/eager/composite.py`. It is told, too, when the values of an

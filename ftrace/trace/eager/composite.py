@@ -24,15 +24,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
-from threading import get_ident
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.trace.arrays.array import Array, recording
+from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.dispatch import calls, signature
@@ -88,7 +86,7 @@ class Number:
 
 
 class Tape:
-    """The steps of what happens in one thread.
+    """The steps of a call.
 
     Attributes:
       steps: in their order.
@@ -100,26 +98,22 @@ class Tape:
         self.steps: list[Step] = []
         self.constants: list[Array] = []
         self.refused = False
-        self._thread = get_ident()
 
     def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
-        """One step; those of other threads are not ours.
+        """One step.
 
         Where there might be no memory for the result, somebody must ask each time.
         """
-        if get_ident() == self._thread:
-            self.refused |= result.size >= ASKED
-            self.steps.append(Step(function, tuple(operands), result))
+        self.refused |= result.size >= ASKED
+        self.steps.append(Step(function, tuple(operands), result))
 
     def note_constant(self, array: Array) -> None:
         """An Array that depends on no other one."""
-        if get_ident() == self._thread:
-            self.constants.append(array)
+        self.constants.append(array)
 
     def refuse(self) -> None:
         """The values of an array decide what is done: there is nothing to repeat."""
-        if get_ident() == self._thread:
-            self.refused = True
+        self.refused = True
 
     def note_primitive(
         self,
@@ -132,8 +126,10 @@ class Tape:
         if op is cast_p:
             self._note_conversion(operands[0], aval.dtype, result)
             return
-        shape = operands[0].shape if op is reduce_sum_p else None
-        function, more = call_of(op, aval, arg, shape)
+        direct = op.direct and op.direct(aval, arg)
+        if op is reduce_sum_p:  # the shape says how sums are added up
+            direct = sum_call(operands[0].shape, aval, arg)
+        function, more = direct or (partial(op.numpy, aval, arg), ())
         self.note(function, [*operands, *more], result)
 
     def note_elementwise(
@@ -150,9 +146,9 @@ class Tape:
 
     def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in a dtype: the same, a number, or what a further step gives."""
-        if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
+        if type(x) in (int, float):
             return Number(x, dtype)
-        if type(x) in (bool, complex):
+        if not is_array(x):
             return convert(np.asarray(x), dtype)[()]
         if x.dtype == dtype:
             return x
@@ -171,12 +167,9 @@ class Tape:
         operands: Sequence[Any],
         results: Sequence[Array],
     ) -> None:
-        """The only result of what NumPy does, or all of them, taken from a tuple."""
-        if len(results) == 1:
-            self.note(only_result_of(op, avals, arg), operands, results[0])
-            return
+        """What NumPy does, which gives a tuple, and its results taken from that."""
         whole = Made(None, sum(x.size for x in results))
-        self.note(results_of(op, avals, arg), operands, whole)
+        self.note(partial(_results, op.numpy, (*avals,), arg), operands, whole)
         for place, result in enumerate(results):
             self.note(getitem, [whole, place], result)
 
@@ -209,43 +202,9 @@ def is_of_host(op: Any) -> bool:
     return type(op) is Compound and op.family in ("host", "barrier") and op.pure
 
 
-def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
-    """The meaning of a `Compound` of one result, as a function of arrays.
-
-    A record is silent as a whole: its steps need not be.
-    """
-    return partial(_only_result, op.numpy, tuple(avals), arg)
-
-
-def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
-    (result,) = function(avals, arg, *operands)
-    return result
-
-
-def results_of(op: Compound, avals: Any, arg: Any) -> Function:
-    """The meaning of a `Compound`, as a function of arrays that returns a tuple.
-
-    What is taken from it is given its dtype by the step that takes it.
-    """
-    return partial(_results, op.numpy, tuple(avals), arg)
-
-
 def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
+    """What a `Compound` gives, as a tuple; whoever takes them gives them dtypes."""
     return tuple(function(avals, arg, *operands))
-
-
-def call_of(
-    op: Primitive, aval: ShapedArray, arg: Any, shape: Any = None
-) -> tuple[Function, tuple[Any, ...]]:
-    """The meaning of a primitive as a function, and what it takes after the arrays.
-
-    Args:
-      shape: of the first operand; sums need it, for it says how they are added up.
-    """
-    if op is reduce_sum_p and shape is not None:
-        return sum_call(shape, aval, arg)
-    direct = None if op.direct is None else op.direct(aval, arg)
-    return direct or (partial(op.numpy, aval, arg), ())
 
 
 def run_fused(

@@ -6,7 +6,7 @@
       the same, on large arrays                   a program
       what is derived, a traced graph             its graph, its program
       a graph but for its numbers                 a program of the numbers
-    function, nodes, static values, in a trace    the nodes that it made      `recorded`
+    function, nodes, static values, in a trace    the node that it made       `recorded`
     types, static values: of a jitted function    graph, programs             `Jitted`
       of any function, in native code             native records              itself
 
@@ -54,26 +54,27 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
-    cast as cast_to,
     get_origin,
 )
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import checked
-from ftrace.trace.graph import Graph, Node, provenance
+from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.pytree.structure_cache import Leaf
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.trace import inline, lift_as
-from ftrace.trace.tracing.tracer import Tracer, Value, stack
+from ftrace.trace.tracing.tracer import Tracer, stack
 
 #: Classes of arguments that hold no memory of NumPy's.
 UNCHANGING = frozenset((Array, Tracer, int, float, complex, bool, str, NoneType, slice))
@@ -81,12 +82,10 @@ UNCHANGING = frozenset((Array, Tracer, int, float, complex, bool, str, NoneType,
 
 def own(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a call; copies stand for Arrays that show what NumPy may change."""
-    for x in (*args, *kwargs.values()) if kwargs else args:
-        if x.__class__ not in UNCHANGING:
-            break
-    else:
+    if UNCHANGING.issuperset(map(type, (*args, *kwargs.values()))):
         return result
-    given = _arrays_of_numpy([*args, *kwargs.values()])
+    leaves: list[Any] = tree.leaves((args, kwargs))
+    given: list[Any] = [x for x in leaves if isinstance(x, np.ndarray)]
     if not given:
         return result
     if type(result) is Array:
@@ -96,22 +95,6 @@ def own(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if all(x is y for x, y in zip(leaves, owned, strict=True)):
         return result
     return tree.unflatten(treedef, owned)
-
-
-def _arrays_of_numpy(pending: list[Any]) -> list[np.ndarray[Any, Any]]:
-    """Those among arguments, and in what these contain."""
-    found: list[np.ndarray[Any, Any]] = []
-    while pending:
-        x = pending.pop()
-        if x.__class__ in UNCHANGING:
-            continue
-        if isinstance(x, np.ndarray):
-            found.append(cast_to(Any, x))
-        elif isinstance(x, (list, tuple)):
-            pending.extend(cast_to("Sequence[Any]", x))
-        elif isinstance(x, dict):
-            pending.extend(cast_to("dict[Any, Any]", x).values())
-    return found
 
 
 def own_array(array: Array, given: Sequence[np.ndarray[Any, Any]]) -> Array:
@@ -151,38 +134,23 @@ def signature(*parts: Any) -> tuple[Any, ...]:
     return (*parts, settings.current().rules)
 
 
-#: References to the nodes of the results, by call in a trace; or by graph and what
-#: takes the place of its inputs: see `inline_again`.
-recorded: Table[tuple[Any, ...], tuple[weakref.ref[Node], ...]] = Table(1 << 14)
+#: References to the nodes of the results, by call in a trace.
+recorded: Table[tuple[Any, ...], weakref.ref[Node]] = Table(1 << 14)
 
 #: Arguments that are what they compare as, if their type is the same.
 _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
-_SEQUENCES = frozenset((tuple, list))
 _SCALAR_TYPES = frozenset((int, float, bool, complex))
 
 
-class Lifting(Enum):
-    """When a function makes inputs of the graph of concrete operands, as they are.
-
-    Such a function does not look at their values.
-    """
-
-    NEVER = 0  # or not always, or of something computed from them
-    BESIDE_TRACED = 1  # where another operand is traced
-    ALWAYS = 2  # in any trace
-
-
 def _has_large(args: Sequence[Any]) -> bool:
-    for x in args:
-        kind = x.__class__
-        if (kind is Array or kind is np.ndarray) and x.size >= tiering.LARGE:
-            return True
-    return False
+    sizes = [x.size for x in args if x.__class__ is Array or x.__class__ is np.ndarray]
+    return max(sizes, default=0) >= tiering.LARGE
 
 
 def recalling(
     function: Callable[..., Any],
-    lifting: Lifting = Lifting.NEVER,
+    lifts: bool = False,
+    always: bool = False,
     computes: bool = False,
     numbers: bool = False,
     shares: bool = False,
@@ -191,15 +159,14 @@ def recalling(
 
     Args:
       function: of arrays and static values; it calls no function of the user's.
-      lifting: what it does with concrete operands.
+      lifts: beside a traced operand it makes inputs of the graph of concrete ones, at
+        whose values it does not look; `always`: in any trace.
       computes: it does more than to move elements, and no integer among its arguments
         is an index that changes from call to call.
       numbers: Python's numbers are operands of it.
       shares: it shows its operand, and may share its memory; the results of others own
         their elements.
     """
-    always = lifting is Lifting.ALWAYS
-    beside_traced = lifting is Lifting.BESIDE_TRACED
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if settings.Config.any_checks_calls and settings.current().checks_calls:
@@ -215,14 +182,14 @@ def recalling(
         scope, origin = scopes[-1], user_origin()
         if not scope.recalls or origin is None:
             return run_at(function, args, kwargs, origin, shares)
-        lifts = always or (beside_traced and Tracer in map(type, args))
-        key = _key_of(function, args, kwargs, scope, lifts)
+        lifted = always or (lifts and Tracer in map(type, args))
+        key = _key_of(function, args, kwargs, scope, lifted)
         if key is None:
             return run_at(function, args, kwargs, origin, shares)
         found = recorded.get(key)
-        node = None if found is None else found[0]()
+        node = None if found is None else found()
         if node is None:
-            return _record(function, args, kwargs, key, lifts, origin, shares)
+            return _record(function, args, kwargs, key, lifted, origin, shares)
         line = node.origin
         if line is None or line.offset != origin.offset or line.code is not origin.code:
             line = origin
@@ -236,12 +203,8 @@ def _key_of(
     function: Callable[..., Any], args: Any, kwargs: Any, scope: Scope, lifts: bool
 ) -> tuple[Any, ...] | None:
     """What identifies a call; None if nothing does."""
-    key: list[Any] = [function, settings.current().rules]
-    for x in args:
-        if not describe(key, x, scope, lifts):
-            return None
-    for name, x in kwargs.items():
-        key.append(name)
+    key: list[Any] = [function, settings.current().rules, *kwargs]
+    for x in (*args, *kwargs.values()) if kwargs else args:
         if not describe(key, x, scope, lifts):
             return None
     return tuple(key)
@@ -287,7 +250,7 @@ def _record(
         and (len(scope.inputs), scope.tokens, stack.asked) == before
         and id(result) not in map(id, (*args, *kwargs.values()))
     ):
-        recorded.put(identity, (weakref.ref(result.node),))
+        recorded.put(identity, weakref.ref(result.node))
         result.node.origin = result.origin = origin
     return result
 
@@ -314,21 +277,15 @@ def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
         key += (kind, x)
     elif kind is float:
         key += (kind, x or str(x))  # 0.0 is not -0.0
-    elif kind in _SEQUENCES:
-        key += (kind, len(x))
-        return all(describe(key, part, scope, lifts) for part in x)
-    elif kind is slice:
-        parts = (x.start, x.stop, x.step)
-        key.append(kind)
+    elif kind is slice or issubclass(kind, (tuple, list)):
+        parts = (x.start, x.stop, x.step) if kind is slice else x
+        key += (kind, len(parts))
         return all(describe(key, part, scope, lifts) for part in parts)
     elif kind is Array or kind is np.ndarray:
         if not lifts or scope is None:
             return False
         key.append(scope.capture(x).serial)
-    elif issubclass(kind, tuple):  # with names
-        key += (kind, len(x))
-        return all(describe(key, part, scope, lifts) for part in x)
-    elif isinstance(x, (np.dtype, Enum)) or _is_scalar_type(x):
+    elif isinstance(x, (np.dtype, Enum, Eager)) or _is_scalar_type(x):
         key += (kind, x)
     elif isinstance(x, np.generic):
         key += (kind, x.tobytes())
@@ -339,50 +296,73 @@ def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
     return True
 
 
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Calls that differ by values alone.
+
+    Attributes:
+      treedef: the structure of (args, kwargs).
+      leaves: what decides what is done; in the place of a value a `Leaf`.
+      key: tells the kind from others, but for the types of its values.
+    """
+
+    treedef: tree.TreeDef
+    leaves: Sequence[Any]
+    key: Sequence[Any]
+
+    def arguments(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Those of a call with these values."""
+        given = [values[x.number] if type(x) is Leaf else x for x in self.leaves]
+        return tree.unflatten(self.treedef, given)
+
+
+def kind_of(
+    args: Any, kwargs: Any, operands: Collection[type[Any]]
+) -> tuple[Kind, list[Any]]:
+    """The kind of a call, and its values.
+
+    Args:
+      operands: the classes of values: of arrays, which are on the host, and of numbers;
+        of integers those that decide nothing beside the arrays before them.
+
+    Raises:
+      LookupError: an argument is nothing by which a call is known.
+    """
+    leaves, treedef = tree.flatten((args, kwargs))
+    values: list[Any] = []
+    key: list[Any] = [treedef, *kwargs]
+    for i, x in enumerate(leaves):
+        kind = x.__class__
+        if kind not in operands or (kind is int and not _fits(x, values)):
+            if not describe(key, x, None, False):
+                raise LookupError
+        elif kind is Array and not (x._buffer is None or x._buffer.device.host):
+            raise LookupError
+        else:
+            leaves[i] = Leaf(len(values))
+            values.append(x)
+    return Kind(treedef, leaves, key), values
+
+
+def _fits(x: int, values: Sequence[Any]) -> bool:
+    """Does an integer decide nothing? Beside narrow arrays it has to fit."""
+    types = [v.dtype for v in values if hasattr(v, "dtype")]
+    return -(2**31) <= x < 2**31 and all(
+        dtypes.is_inexact(t) or t in (dtypes.int32, dtypes.int64) for t in types
+    )
+
+
 def _is_scalar_type(x: Any) -> bool:
     return isinstance(x, type) and (x in _SCALAR_TYPES or issubclass(x, np.generic))
 
 
 def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
     """Makes a line of the user's the origin of what a call made."""
-    given: set[Node] = set()
-    pending = [*args, *kwargs.values()]
-    while pending:
-        x = pending.pop()
-        if type(x) is Tracer:
-            given.add(x.node)
-        elif type(x) in _SEQUENCES:
-            pending.extend(x)
-    nodes = [node]
-    while nodes:
-        made = nodes.pop()
-        if made not in given and not is_variable(made):
-            given.add(made)
+    leaves: list[Any] = tree.leaves((args, kwargs))
+    given = {x.node for x in leaves if type(x) is Tracer}
+    for made in toposort([node], given):
+        if not is_variable(made):
             made.origin = origin
-            nodes.extend(made.src)
-
-
-# Graphs within graphs.
-
-
-def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
-    """`inline`, which recognises a graph and operands that it has had before."""
-    if not scope.recalls or graph.effects:
-        return inline(graph, operands, scope)
-    values = zip([*operands, *graph.captured], graph.inputs, strict=True)
-    given = [lift_as(scope, value, node.aval).serial for value, node in values]
-    inputs, outputs = graph.inputs, graph.outputs
-    key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
-    found = recorded.get(key)
-    if found is not None:
-        nodes = [reference() for reference in found]
-        alive = [node for node in nodes if node is not None]
-        if len(alive) == len(nodes):
-            origin = provenance.caller or user_origin()
-            return [Tracer(node, scope, origin) for node in alive]
-    results = inline(graph, operands, scope)
-    recorded.put(key, tuple([weakref.ref(x.node) for x in results]))
-    return results
 
 
 # Functions as objects whose calls can become native.
@@ -390,11 +370,6 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
-
-#: Classes of NumPy's integers.
-integer_classes: list[type[Any]] = [
-    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
-]  # fmt: skip
 
 
 def named(function: F, name: str, doc: str | None) -> F:
@@ -517,7 +492,8 @@ def publish(
     operands: Collection[str] = (),
     calling: Collection[str] = (),
     objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
-    **lifting: Lifting,
+    lifting: Collection[str] = (),
+    always: Collection[str] = (),
 ) -> None:
     """Has the public functions of a module recognise their calls, and become native.
 
@@ -534,7 +510,7 @@ def publish(
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
-      lifting: by name, what functions do with concrete operands.
+      lifting, always: functions that lift operands: see `recalling`.
     """
     namespace = vars(sys.modules[module])
     public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
@@ -553,7 +529,8 @@ def publish(
             elif not _takes_functions(function):
                 behind = recalling(
                     function,
-                    lifting.get(name, Lifting.NEVER),
+                    name in lifting,
+                    name in always,
                     function.__module__ in computing or name in computing,
                     name in numbers,
                     name in shows,

@@ -10,13 +10,13 @@ keyed by identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace.backends import has_lowered, identity_of, lowering, size_of
+from ftrace.backends import identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError, TracingError
 from ftrace.ground import settings
@@ -29,12 +29,13 @@ from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.checked_calls import check_program
-from ftrace.trace.eager.dispatch import inline_again, own_array
+from ftrace.trace.eager.dispatch import own_array
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
-from ftrace.trace.tracing.scopes import as_input, scope_of
-from ftrace.trace.tracing.trace import has_free_variables, outer_scope
+from ftrace.trace.tiering import Tally
+from ftrace.trace.tracing.scopes import as_input
+from ftrace.trace.tracing.trace import inline, outer_scope
 from ftrace.trace.tracing.tracer import Value
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 #: Compiled graphs that are kept when nobody has them: a function that is made anew at
 #: each call finds its program.
 LATEST = 32
-#: Graphs of which it is known what a walk tells.
-WALKS_KEPT = 4096
 #: What a node of a graph takes with all that it becomes, and a kernel, in bytes of
 #: memory besides machine code. Measured: 13 KB for eight nodes in one kernel.
 NODE_BYTES, KERNEL_BYTES = 1500, 6000
@@ -74,7 +73,7 @@ class CompiledGraph:
 
     __slots__ = (
         "__weakref__", "_at", "_lower", "_lowered", "avals", "device", "executable",
-        "nbytes", "outputs", "overwritten", "shares_inputs",
+        "nbytes", "overwritten", "shares_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +106,6 @@ class CompiledGraph:
         self.overwritten = tuple(
             i for i, slot in enumerate(program.inputs) if slot in written
         )
-        self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
         self.avals = [n.aval for n in graph.outputs]
         # For sizes of dynamic dimensions.
         self._at: Table[Any, tuple[Executable, Any]] = Table(SIZES_KEPT, own=True)
@@ -133,7 +131,8 @@ class CompiledGraph:
         plain = not (chosen.debug or chosen.check_specs)
         if not plain or not device.keeps_programs:
             return None
-        if not _first_ones.next() and size_of(graph) < tiering.STORED_NODES:
+        few = size_of(graph) < tiering.STORED_NODES
+        if _first_ones.reaches(tiering.STORED_FIRST) and few:
             return None
         places = tuple(map(graph.inputs.index, given))
         disabled = tuple(sorted(chosen.disabled_rules))
@@ -163,7 +162,8 @@ class CompiledGraph:
             if buffer is None or buffer.device not in near:
                 buffer = self.to_device(array)
             buffers.append(buffer)
-        executable, outputs = self.executable, self.outputs
+        outputs: Any = ()
+        executable = self.executable
         if sizes is not None:
             executable, outputs = self.at(sizes)
         try:
@@ -212,7 +212,10 @@ class CompiledGraph:
         key = tuple(sizes.items())
         found = self._at.get(key)
         if found is None:
-            outputs = [(evaluate_shape(n, sizes), d, w) for n, d, w in self.outputs]
+            outputs = [
+                (evaluate_shape(a.shape, sizes), a.dtype, a.weak_type)
+                for a in self.avals
+            ]
             found = self._at.put(key, (self.executable.at(sizes), outputs))
         return found
 
@@ -224,23 +227,7 @@ class CompiledGraph:
         return self.device.copy_in(array.numpy())
 
 
-class _FirstOnes:
-    """Counts the first programs of a process that has not lowered any before them."""
-
-    def __init__(self) -> None:
-        self._left: int | None = None
-
-    def next(self) -> bool:
-        """Is the next program one of them?"""
-        left = self._left
-        if left is None:
-            left = 0 if has_lowered() else tiering.STORED_FIRST
-        self._left = max(left - 1, 0)
-        return left > 0
-
-
-_first_ones = _FirstOnes()
-
+_first_ones = Tally()
 
 _cache: Shared[Any, CompiledGraph] = Shared(LATEST)
 
@@ -315,7 +302,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
-    graph = ready(graph)
+    graph = ready_graph(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
@@ -343,40 +330,11 @@ def make_native() -> None:
         operations.spent = 0  # perhaps later
 
 
-#: A memo: what a walk over a graph tells follows from it alone. No node is kept alive.
-_walks: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
-
-
-def _tells(walk: Callable[[Graph], bool], graph: Graph) -> bool:
-    ends = graph.inputs, graph.outputs, graph.effects
-    key = (walk, *[tuple([node.serial for node in nodes]) for nodes in ends])
-    found = _walks.get(key) or _walks.put(key, (walk(graph),))
-    return found[0]
-
-
-def _is_closed(graph: Graph) -> bool:
-    """Does it use no tracers of transforms around it, and have no effects?"""
-    return not graph.effects and not has_free_variables(graph)
-
-
-def _is_ready(graph: Graph) -> bool:
-    """Is it compiled as it is? Most are."""
-    return ready_graph(graph) is graph
-
-
-def ready(graph: Graph) -> Graph:
-    """The graph as it is compiled."""
-    return graph if _tells(_is_ready, graph) else ready_graph(graph)
-
-
 def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     """The outputs of a graph: recorded where a tracer is involved, else computed."""
-    if _tells(_is_closed, graph):
-        scope = scope_of(operands)
-    else:
-        scope = outer_scope(graph, operands)
+    scope = outer_scope(graph, operands)
     if scope is not None:
-        return list(inline_again(graph, operands, scope))
+        return list(inline(graph, operands, scope))
     inputs = zip(operands, graph.inputs)  # noqa: B905
     arrays = [as_input(x, node.aval) for x, node in inputs]
     given = [

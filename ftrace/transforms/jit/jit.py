@@ -236,7 +236,7 @@ class Jitted(RecordedCallable, Travels):
         self._dynamic = dynamic
         self._latest: Any = None  # the signature that was traced last
         self._signature: inspect.Signature | None = None
-        self._with_refs: dict[Any, Any] | None = None  # kinds of calls, with functions
+        self._with_refs: dict[Any, Any] = {}  # kinds of calls, with functions
         self.known: OneTrace | None = None
 
     @property
@@ -266,8 +266,6 @@ class Jitted(RecordedCallable, Travels):
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         others = [x for x in leaves if type(x) is not Ref]
         key = treedef, static, tuple(places)
-        if self._with_refs is None:
-            self._with_refs = {}
         known = self._with_refs.get(key)
         if known is None:
 
@@ -300,19 +298,14 @@ class Jitted(RecordedCallable, Travels):
         config = settings.current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)
-        given, static = arguments.split(self._fun, self._static, args, kwargs)
-        values, treedef = tree.flatten(given)
-        types, sizes = self._types(values, args, kwargs), None
-        traced_call = any(type(x) is Tracer for x in values)
-        if self._dynamic is not None and not traced_call:
-            types, sizes = self._resolve(args, kwargs, treedef, given, types)
-        signature = (treedef, static, config.rules, stack.axes, types)
+        signature, values, given, sizes = self._signature_of(args, kwargs, aval_of)
+        treedef, static, *_ = signature
         traced = self._traced.get(signature) or self._trace(signature, values)
         reads = traced.output.reads
         if any(ref.read() is not held for ref, held in reads.items()):
             raise Written("jit", reads)
-        if traced_call or not traced.closed:
-            return self._apply(traced, values)
+        if not traced.closed or Tracer in map(type, values):
+            return traced.output.build(apply_graph(traced.graph, values))
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
@@ -351,30 +344,34 @@ class Jitted(RecordedCallable, Travels):
                 ready.unbound = Tally()
             self.add_record(made)
 
-    def _resolve(
-        self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
-    ) -> arguments.Resolved:
-        assert self._dynamic is not None
-        return self._dynamic.resolve(args, kwargs, treedef, given, self._static, types)
-
     def target(self, arrays: Sequence[Array]) -> Device:
         """The device that the function was given, else that of its arguments."""
         if self._device is not None:
             return get_device(self._device)
         return device_for(arrays)
 
-    def _apply(self, traced: OneTrace, values: Sequence[Value]) -> Any:
-        return traced.output.build(apply_graph(traced.graph, values))
+    def _signature_of(
+        self, args: Any, kwargs: Any, kind: Callable[[Any], ShapedArray]
+    ) -> tuple[Any, list[Any], Any, Sizes | None]:
+        """The signature of a call, its leaves, what is traced, and dynamic sizes.
 
-    def _types(
-        self, values: Sequence[Value], args: Any, kwargs: Any
-    ) -> tuple[ShapedArray, ...]:
+        Args:
+          kind: the type of a leaf.
+        """
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
+        leaves, treedef = tree.flatten(given)
         try:
-            return tuple(aval_of(x) for x in values)
+            types, sizes = tuple([kind(x) for x in leaves]), None
         except ArgumentError:
-            static = {*self._static.positions(len(args)), *self._static.names}
-            check_arguments(self._fun, args, kwargs, static)
+            fixed = {*self._static.positions(len(args)), *self._static.names}
+            check_arguments(self._fun, args, kwargs, fixed)
             raise
+        if self._dynamic is not None and Tracer not in map(type, leaves):
+            types, sizes = self._dynamic.resolve(
+                args, kwargs, treedef, given, self._static, types
+            )
+        rules = settings.current().rules
+        return (treedef, static, rules, stack.axes, types), leaves, given, sizes
 
     def _trace(self, signature: Any, values: Sequence[Value]) -> OneTrace:
         """The graph for a signature: from the cache, or traced now."""
@@ -442,13 +439,7 @@ class Jitted(RecordedCallable, Travels):
 
     def _traced_at(self, args: Any, kwargs: Any) -> tuple[OneTrace, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
-        given, static = arguments.split(self._fun, self._static, args, kwargs)
-        leaves, treedef = tree.flatten(given)
-        avals, sizes = tuple(type_of(x) for x in leaves), None
-        if self._dynamic is not None:
-            avals, sizes = self._resolve(args, kwargs, treedef, given, avals)
-        rules = settings.current().rules
-        signature = treedef, static, rules, stack.axes, avals
+        signature, leaves, _, sizes = self._signature_of(args, kwargs, type_of)
         return self._trace(signature, leaves), sizes or {}
 
     def lower(
@@ -474,7 +465,7 @@ class Jitted(RecordedCallable, Travels):
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
-        self._with_refs = None
+        self._with_refs = {}
         self.forget_records()
 
     def _cache_size(self) -> int:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ftrace.ground.settings import Config
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.eager.dispatch import Record
+from ftrace.trace.eager.dispatch import Record, own_array
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree
@@ -101,8 +101,6 @@ class Ready:
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
         """The leaves as the program takes them."""
-        if not self.exact:
-            return [x if type(x) is Array else asarray(x) for x in values]
         exact = dict(self.exact)
         return [
             as_input(x, exact[i]) if i in exact else asarray(x)
@@ -113,7 +111,11 @@ class Ready:
         """The function's result for the leaves; donated arrays are deleted."""
         given = self.arrays(values)
         if self.compiled.shares_inputs:  # NumPy may change what a result would share
-            given = [owned(x, a) for x, a in zip(values, given, strict=True)]
+            theirs: Any = np.ndarray
+            given = [
+                own_array(a, [x]) if isinstance(x, theirs) else a
+                for x, a in zip(values, given, strict=True)
+            ]
         for i in self.donated:  # one that is given twice is copied
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
@@ -146,10 +148,7 @@ class Ready:
         result, root = layout_of(self.output.treedef), layout_of(treedef)
         if result is None or not isinstance(root, Container) or self.hollow:
             return None
-        rest, others = root.children
-        assert isinstance(rest, Container)
-        assert isinstance(others, Container)
-        assert others.keys is not None
+        rest, others = cast(Any, root).children
         by_name: dict[str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
         if static is not None:
             count, fixed = static
@@ -182,13 +181,6 @@ def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
             f"Some donated buffers were not usable: {[*useless.elements()]}. No result "
             "of this shape and dtype is left to take them; do not donate them"
         )
-
-
-def owned(value: Any, array: Array) -> Array:
-    """The array; a copy where NumPy may change it."""
-    if not isinstance(value, np.ndarray):
-        return array
-    return Array.of(np.array(array.numpy(), order="C"))
 
 
 if TYPE_CHECKING:

@@ -222,7 +222,7 @@ def entered(function: Callable[..., Any], *args: Any) -> set[str]:
 
 NOT_NATIVE = (
     "softmax", "norm", "gelu", "cumsum", "zeros", "round", "item", "last", "rows",
-    "steps", "outer",
+    "steps", "outer", "transpose", "product",
 )  # fmt: skip
 
 

@@ -10,13 +10,11 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call import records as r
-from ftrace.backends.llvm.call.object_layout import NUMBER, template_of, word
+from ftrace.backends.llvm.call.object_layout import template_of
 from ftrace.backends.llvm.runtime.records import Block, Place
 from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import LargeInteger
-from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -28,24 +26,13 @@ if TYPE_CHECKING:
 MOST_LEAVES = 1024
 
 #: Static arguments that are what they were if they are the same object.
-_CONSTANT = frozenset((bool, str, bytes, type(None)))
-#: Those that are what they were if they have these words.
-_BY_BITS = {float: 1, complex: 2, np.float64: 1, np.int64: 1}
+_CONSTANT = frozenset((bool, str, bytes, float, complex, type(None)))
 
 _NUMBERS: dict[tuple[type[Any], Any], int] = {
     (float, dtypes.float32): r.FLOAT32,
     (float, dtypes.float64): r.FLOAT64,
     (int, dtypes.int32): r.INT32,
-    (bool, dtypes.bool_): r.BOOL,
 }
-
-#: Numbers of NumPy that are operands, as floats are. Those of int64 have to fit what
-#: is beside them: what they are decides.
-SCALARS: list[type[Any]] = [
-    np.float32, np.float64, np.float16, np.complex64, np.complex128,
-    *[kind for kind in integer_classes if kind is not np.int64],
-]  # fmt: skip
-_SCALARS = frozenset((*SCALARS, np.int64))
 
 
 class NotNative(Exception):
@@ -108,6 +95,9 @@ class BoundCall:
     def _list(self, words: Sequence[Any]) -> Place:
         return self._block.add(*words) if words else self._block.add(0)
 
+    def _counted(self, words: Sequence[Any]) -> tuple[int, Place]:
+        return len(words), self._list(words)
+
     def _record(self) -> r.Call:
         executable, signature = self._executable, self._signature
         leaves, captured, named = signature.leaves, signature.captured, signature.named
@@ -140,16 +130,13 @@ class BoundCall:
             entry,
             threads,
             len(signature.positional),
-            len(named),
-            self._list([self._refer(name) for name in named]),
+            *self._counted([self._refer(name) for name in named]),
             self._list(parts),
             len(captured),
             self._list(captures),
             inputs,
-            len(signature.donated),
-            self._list(signature.donated),
-            len(signature.overwritten),
-            self._list(signature.overwritten),
+            *self._counted(signature.donated),
+            *self._counted(signature.overwritten),
             count,
             self._list(rows),
             self._result(signature.result),
@@ -181,10 +168,6 @@ class BoundCall:
         kind: type[Any] = value.__class__
         if kind is int and abs(value) < 1 << 63:
             return r.ObjectPart(r.INTEGER, value)
-        if kind in _BY_BITS:
-            count = _BY_BITS[kind]
-            words = [word(id(value) + NUMBER + 8 * i) for i in range(count)]
-            return r.ValuePart(r.VALUE, id(kind), count, *words)
         if kind not in _CONSTANT and kind is not int and not fixed.constant:
             raise NotNative
         return r.ObjectPart(r.STATIC, self._refer(value))
@@ -206,10 +189,7 @@ class BoundCall:
             dtype = self._refer(aval.dtype)
             return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
-            return r.LeafPart(r.OBJECT, number, self._refer(kind))
-        if kind in _SCALARS and aval.dtype == np.dtype(kind):
-            is_small = kind is np.int64 and type(aval) is not LargeInteger
-            return r.LeafPart(r.OBJECT, number, self._refer(kind), int(is_small))
+            return r.LeafPart(r.FLOAT64, number, 0)
         if (kind, aval.dtype) not in _NUMBERS:
             raise NotNative
         return r.LeafPart(_NUMBERS[kind, aval.dtype], number, 0)

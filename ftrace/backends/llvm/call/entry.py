@@ -31,7 +31,6 @@ from ftrace.backends.llvm.call.object_ir import (
 from ftrace.backends.llvm.ir.function_builder import (
     Function,
     Routines,
-    View,
     module_text,
 )
 from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY
@@ -254,7 +253,11 @@ def attempt(f: ObjectFunction) -> None:
     result = f.variable("ptr", "null")
     with f.when(f.equal("i64", taken, objects)):
         status = run_counted(f, "%record", frame)
-        _conclude(f, record, held, status, result)
+        with f.when(f.equal("i32", status, GO_ON)):
+            f.store("ptr", build(f, record.pointer("result"), held), result)
+        with f.when(f.equal("i32", status, NO_MEMORY)):
+            function = f.state().pointer("no_memory")
+            f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
     _release(f, held, taken, owner)
     f.give(f.load("ptr", result))
 
@@ -265,17 +268,6 @@ def _release(f: ObjectFunction, held: str, count: str, owner: str = "") -> None:
         f.let_go(f.slot(held, i))
     if owner:
         f.let_go(owner)
-
-
-def _conclude(
-    f: ObjectFunction, record: View, held: str, status: str, result: str
-) -> None:
-    """Builds the result of a program that ran, or raises what it says."""
-    with f.when(f.equal("i32", status, GO_ON)):
-        f.store("ptr", build(f, record.pointer("result"), held), result)
-    with f.when(f.equal("i32", status, NO_MEMORY)):
-        function = f.state().pointer("no_memory")
-        f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
 
 
 # Eager calls.

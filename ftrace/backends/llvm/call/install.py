@@ -36,17 +36,6 @@ from ftrace.trace.tracing.tracer import open_in_all_threads
 FASTCALL, KEYWORDS = 0x80, 0x02
 
 
-class Method(ctypes.Structure):
-    """A `PyMethodDef`; it must outlive the functions that are made of it."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
     "call_eager",
@@ -56,46 +45,19 @@ _NOT_NATIVE = (
     "__contains__", "__delitem__", "__getitem__", "__iter__", "__len__", "__round__",
     "__setitem__",
 )  # fmt: skip
-#: Properties of arrays that are arrays.
-PROPERTIES = ("T", "mT", "real", "imag")
 
 
 def method_names() -> list[str]:
-    """The methods and properties of arrays whose calls may be native."""
-    methods = [
+    """The methods of arrays whose calls may be native."""
+    return [
         name
         for name, value in vars(ArrayLike).items()
         if type(value) is FunctionType and name not in _NOT_NATIVE
     ]
-    return [*methods, *PROPERTIES]
 
 
 _OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
 _DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
-
-
-class _Member(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("kind", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-class _Slot(ctypes.Structure):
-    _fields_ = (("number", ctypes.c_int), ("pointer", ctypes.c_void_p))
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("size", ctypes.c_int),
-        ("item_size", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-        ("slots", ctypes.POINTER(_Slot)),
-    )
 
 
 def _code(places: Offsets) -> bytes:
@@ -165,35 +127,40 @@ class Native:
         for kept in (self, self._code):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
+    def _words(self, *words: int) -> int:
+        """The address of words that stay: structures of C's, without gaps but zeros."""
+        kept = np.array(words, np.int64)
+        self._kept.append(kept)
+        return int(kept.ctypes.data)
+
+    def _text(self, text: str) -> int:
+        return self._words(*np.frombuffer(text.encode().ljust(96, b"\0"), np.int64))
+
     def _buffer_class(self) -> Any:
+        fields = list(enumerate(BufferObject.fields))[2:-1]
+        members: list[int] = []  # name, kind, offset, flags, docstring
+        for i, name in fields:
+            members += self._text(name), _OBJECT if i <= 4 else _SIZE, i * 8, 0, 0
+        slots = self._words(
+            _DEALLOC_SLOT, self._code.address("buffer_dies"),
+            _MEMBERS_SLOT, self._words(*members, *[0] * 5), 0, 0,
+        )  # fmt: skip
+        name = self._text("ftrace.trace.arrays.buffer.NativeBuffer")
         size = len(BufferObject.fields) * 8
-        members = [
-            (name.encode(), _OBJECT if 2 <= i <= 4 else _SIZE, i * 8, 0, None)
-            for i, name in enumerate(BufferObject.fields[:-1])
-            if i >= 2
-        ]
-        listed = (_Member * (len(members) + 1))(*members)
-        slots = (_Slot * 3)(
-            (_DEALLOC_SLOT, self._code.address("buffer_dies")),
-            (_MEMBERS_SLOT, ctypes.addressof(listed)),
-        )
-        name = b"ftrace.trace.arrays.buffer.NativeBuffer"
-        spec = _Spec(name, size, 0, 1 << 18, slots)
-        self._kept += [listed, slots, spec]
         make: Any = ctypes.pythonapi.PyType_FromSpec
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
-        return make(ctypes.addressof(spec))
+        return make(self._words(name, size, 1 << 18, slots))
 
-    def _method(self, name: str, flags: int) -> Method:
-        method = Method(name.encode(), self._code.address(name), flags, None)
-        self._kept.append(method)
-        return method
+    def _method(self, name: str, function: str, flags: int) -> int:
+        """The address of a `PyMethodDef`."""
+        address = self._code.address(function)
+        return self._words(self._text(name), address, flags, 0)
 
     def _function(self, name: str, flags: int) -> Any:
         make: Any = ctypes.pythonapi.PyCFunction_NewEx
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        return make(ctypes.addressof(self._method(name, flags)), None, None)
+        return make(self._method(name, name, flags), None, None)
 
     def refer(self, thing: Any) -> int:
         """The address of an object that stays."""
@@ -220,8 +187,8 @@ class Native:
             "ndarray": np.ndarray, "host": HOST, "device": self.device,
             "variable": variable, "settings": module, "default": "_default",
             "more": self.more, "no_memory": raise_no_memory, "plain": "plain_call",
-            "none": None, "dict": dict, "text": str, "float": float, "int": int,
-            "bool": bool, "true": True, "tuple_new": tuple_new, "exception": Exception,
+            "none": None, "dict": dict, "float": float, "int": int,
+            "tuple_new": tuple_new, "exception": Exception,
             "traces": open_in_all_threads, "host_of": Array.numpy,
         }  # fmt: skip
         for field, value in objects.items():
@@ -258,7 +225,8 @@ class Native:
             public: Any = Eager
             public.plain_call = plain_call
         for kind in kinds:
-            self._give_method(kind, "__call__", kind.entry)
+            given: Any = kind
+            given.__call__ = self._method_of(kind, "__call__", kind.entry)
         for name, method in methods.items():
             setattr(Array, name, method)
 
@@ -267,29 +235,19 @@ class Native:
         functions: list[Eager] = []
         methods: dict[str, Any] = {}
         for number, name in enumerate(method_names()):
-            known: Any = vars(ArrayLike)[name]
-            plain: Any = known.fget if isinstance(known, property) else known
+            plain: Any = vars(ArrayLike)[name]
             functions.append(Eager(plain, name.startswith("__"), plain.__module__))
-            method = self._method_of(Array, name, f"method_{number}")
-            if isinstance(known, property):
-                method = property(method, doc=known.__doc__)
-            methods[name] = method
+            methods[name] = self._method_of(Array, name, f"method_{number}")
         listed = (ctypes.py_object * len(functions))(*functions)
         self._kept.append(listed)
         self.put("methods", ctypes.addressof(listed))
         return methods
 
-    def _give_method(self, kind: Any, name: str, function: str) -> None:
-        """Gives a class a method of native code."""
-        setattr(kind, name, self._method_of(kind, name, function))
-
     def _method_of(self, kind: Any, name: str, function: str) -> Any:
         make: Any = ctypes.pythonapi.PyDescr_NewMethod
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.py_object, ctypes.c_void_p)
-        method = self._method(function, FASTCALL | KEYWORDS)
-        method.name = name.encode()
-        return make(kind, ctypes.addressof(method))
+        return make(kind, self._method(name, function, FASTCALL | KEYWORDS))
 
     # Buffers.
 
@@ -309,11 +267,8 @@ class Native:
         size = self.sizes[number]
         memory = self.device.memory.obtain(size)
         made = self.buffer()
-        made.memory, made.device, made.allocator = (
-            memory,
-            self.device,
-            self.device.memory,
-        )
+        made.memory, made.device = memory, self.device
+        made.allocator = self.device.memory
         made.nbytes, made.data, made.size_class = nbytes, memory.ctypes.data, number
         made.raw, made.size = id(memory.base), size
         self._admit(made)

@@ -33,10 +33,10 @@ arguments = Routines(ObjectFunction)
 
 #: What looks at an argument of a kind.
 _FINDERS = {
-    r.ARRAY: "array", r.HOSTED: "hosted", r.DONATED: "donated",
-    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.OBJECT: "object",
-    r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number", r.BOOL: "number",
-    r.STATIC: "same", r.VALUE: "value", r.INTEGER: "integer",
+    r.ARRAY: "array", r.HOSTED: "array", r.DONATED: "donated",
+    r.OVERWRITTEN: "donated", r.NUMPY: "numpy",
+    r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number",
+    r.STATIC: "same", r.INTEGER: "integer",
     r.TUPLE: "sequence", r.LIST: "sequence", r.DICT: "dict",
 }  # fmt: skip
 _LISTED = ", ".join([f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS))])
@@ -74,50 +74,36 @@ def _note_leaf(f: Function, data: str, holder: str) -> None:
     f.give(1)
 
 
-def _array_buffer(f: ObjectFunction, offsets: layout.Offsets) -> str:
-    """The buffer of an Array of the type that is expected."""
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("array")))
-    expected = f.view("%part", r.LeafPart).pointer("expected")
-    _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
+@arguments("i32", *_PARAMETERS)
+def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """An Array of the type that is expected, whose buffer is in the host's memory.
+
+    A HOSTED one is held itself, and may be an array of NumPy's in place of a buffer.
+    """
+    part, state = f.view("%part", r.LeafPart), f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
+    aval = f.at("%thing", offsets.aval)
+    _refuse_unless(f, f.equal("ptr", aval, part.pointer("expected")))
     buffer = f.at("%thing", offsets.buffer)
     _refuse_unless(f, f.differ("ptr", buffer, "null"))
-    return buffer
-
-
-def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: layout.Offsets) -> None:
-    """Goes on with a buffer of Python's that is in the host's memory."""
-    state = f.state()
+    hosted = f.equal("i64", part.number("kind"), r.HOSTED)
+    holder = f.let(f"select i1 {hosted}, ptr %thing, ptr {buffer}")
+    with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
+        _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), holder)
+    with f.when(f.equal("ptr", buffer, state.pointer("none"))):
+        host = f.at("%thing", offsets.host)
+        exists = f.differ("ptr", host, state.pointer("none"))
+        _refuse_unless(f, f.let(f"and i1 {hosted}, {exists}"))
+        _note_leaf(f, "null", holder)
     _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
     device = f.at(buffer, offsets.device)
     here = f.equal("ptr", device, state.pointer("device"))
     host = f.equal("ptr", device, state.pointer("host"))
     _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
-
-
-@arguments("i32", *_PARAMETERS)
-def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
-    """An Array whose buffer is in the host's memory."""
-    buffer, state = _array_buffer(f, offsets), f.state()
-    with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
-        _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), buffer)
-    _refuse_elsewhere(f, buffer, offsets)
     memory = f.at(buffer, offsets.memory)
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
-    _note_leaf(f, f.at(memory, layout.DATA), buffer)
-
-
-@arguments("i32", *_PARAMETERS)
-def find_hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
-    """An Array that NumPy can see: its buffer, or an array of NumPy's in its place."""
-    buffer, state = _array_buffer(f, offsets), f.state()
-    none = state.pointer("none")
-    with f.when(f.equal("ptr", buffer, none)):
-        _refuse_unless(f, f.differ("ptr", f.at("%thing", offsets.host), none))
-        _note_leaf(f, "null", "%thing")
-    with f.when(f.differ("ptr", f.type_of(buffer), state.pointer("buffer"))):
-        _refuse_elsewhere(f, buffer, offsets)
-    _note_leaf(f, "null", "%thing")
+    _note_leaf(f, f.at(memory, layout.DATA), holder)
 
 
 @arguments("i32", *_PARAMETERS)
@@ -186,26 +172,20 @@ def find_sequence(f: ObjectFunction) -> None:
 
 @arguments("i32", *_PARAMETERS)
 def find_dict(f: ObjectFunction) -> None:
-    """A dict with these keys in this order: the same objects, or the same text."""
+    """A dict with these very keys in this order."""
     part, state = f.view("%part", r.ContainerPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
     count, parts = part.number("length"), part.pointer("parts")
     size = f.load("i64", f.beyond("%thing", layout.SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
-    keys, text = part.pointer("keys"), state.pointer("text")
+    keys = part.pointer("keys")
     position = f.variable("i64", 0)
     key, value = f.place("ptr"), f.place("ptr")
     with f.repeat(count) as i:
         places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
         more = f.outside("i32 PyDict_Next", f"{places}")
         _refuse_unless(f, f.differ("i32", more, 0))
-        given, expected = f.load("ptr", key), f.slot(keys, i)
-        with f.when(f.differ("ptr", given, expected)):
-            for one in (given, expected):
-                _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
-            pair = f"ptr {given}, ptr {expected}"
-            order = f.outside("i32 PyUnicode_Compare", f"{pair}")
-            _refuse_unless(f, f.equal("i32", order, 0))
+        _refuse_unless(f, f.equal("ptr", f.load("ptr", key), f.slot(keys, i)))
         require(f, f.slot(parts, i), f.load("ptr", value))
     f.give(1)
 
@@ -228,30 +208,6 @@ def find_numpy(f: ObjectFunction) -> None:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
     _note_leaf(f, f.at("%thing", layout.DATA), "%thing")
-
-
-@arguments("i32", *_PARAMETERS)
-def find_object(f: ObjectFunction) -> None:
-    """An object of this class; a number of NumPy's is where its object has it."""
-    part = f.view("%part", r.LeafPart)
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
-    with f.when(f.differ("i64", part.number("ndim"), 0)):
-        value = f.load("i64", f.beyond("%thing", layout.NUMBER))
-        low = f.let(f"trunc i64 {value} to i32")
-        fits = f.let(f"sext i32 {low} to i64")
-        _refuse_unless(f, f.equal("i64", fits, value))
-    _note_leaf(f, f.beyond("%thing", layout.NUMBER), "%thing")
-
-
-@arguments("i32", *_PARAMETERS)
-def find_value(f: ObjectFunction) -> None:
-    """A number of this class and these bits."""
-    part = f.view("%part", r.ValuePart)
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
-    bits, given = part.at("first"), f.beyond("%thing", layout.NUMBER)
-    with f.repeat(part.number("words")) as i:
-        _refuse_unless(f, f.equal("ptr", f.slot(bits, i), f.slot(given, i)))
-    f.give(1)
 
 
 @arguments("i32", *_PARAMETERS)
@@ -293,17 +249,10 @@ def find_number(f: ObjectFunction) -> None:
         _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
         f.store("float", f.let(f"fptrunc double {value} to float"), cell)
         _note_leaf(f, cell, "%thing")
-    with f.when(f.equal("i64", kind, r.INT32)):
-        _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
-        value, small = _integer(f)
-        _refuse_unless(f, small)
-        low = f.let(f"trunc i64 {value} to i32")
-        fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
-        _refuse_unless(f, fits)
-        f.store("i32", low, cell)
-        _note_leaf(f, cell, "%thing")
-    _refuse_unless(f, f.equal("i64", kind, r.BOOL))
-    _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
-    true = f.equal("ptr", "%thing", state.pointer("true"))
-    f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
+    _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
+    value, small = _integer(f)
+    _refuse_unless(f, small)
+    low = f.let(f"trunc i64 {value} to i32")
+    _refuse_unless(f, f.equal("i64", f.let(f"sext i32 {low} to i64"), value))
+    f.store("i32", low, cell)
     _note_leaf(f, cell, "%thing")

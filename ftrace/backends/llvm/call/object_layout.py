@@ -26,7 +26,6 @@ TYPE = 8
 SIZE = 16  # of tuples, lists and dicts
 ITEMS = 24  # of a tuple; of a list a pointer to them
 KEYS = 32  # of a dict a pointer to the table of its entries
-NUMBER = 16  # of NumPy's scalars
 DATA, NDIM, SHAPE, DTYPE, FLAGS = 16, 24, 32, 56, 64  # of NumPy's arrays
 DEALLOC = 48  # of a class
 
@@ -125,7 +124,6 @@ def _numpy_is_known() -> bool:
         and word(start + DTYPE) == id(np.dtype(np.float32))
         and _half(start + FLAGS) == sample.flags.num
         and _half(start + FLAGS) & ORDERLY == ORDERLY
-        and word(id(np.int64(1 << 40)) + NUMBER) == 1 << 40
         and _half(id(turned) + FLAGS) & ORDERLY != ORDERLY
     )
 
@@ -140,10 +138,8 @@ def _offsets() -> Offsets | None:
         return None
     del reference
     get_slot: Any = ctypes.pythonapi.PyType_GetSlot
-    get_slot.restype, get_slot.argtypes = (
-        ctypes.c_void_p,
-        (ctypes.py_object, ctypes.c_int),
-    )
+    get_slot.restype = ctypes.c_void_p
+    get_slot.argtypes = (ctypes.py_object, ctypes.c_int)
     if get_slot(Array, _SLOT_OF_DEALLOC) != word(id(Array) + DEALLOC):
         return None
     if not Array.__flags__ & _HAS_CYCLES:

@@ -5,15 +5,14 @@ A call that has come often is made once more in Python with a tape on
 in which they were done, become a function of what NumPy has of its arguments: that is
 what its record does. If it is one step it is NumPy's function itself.
 
-    Arguments     what is expected of them; the leaves, for which steps are repeated
-    Steps         the steps of the tape that lead from these to the results
+    Steps         the steps of the tape that lead from values to the results
     EagerRecords  counts calls and makes records of them
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -21,7 +20,6 @@ import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call.bind_signature import (
-    SCALARS,
     BoundCall,
     NotNative,
     Plan,
@@ -30,9 +28,8 @@ from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.dispatch import Eager, Kind, kind_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -44,11 +41,10 @@ from ftrace.trace.pytree.structure_cache import (
 from ftrace.trace.tiering import (
     BYTES_KEPT,
     CALLS_BEFORE_RECORD,
-    ITEMS,
     KINDS_COUNTED,
     LEAVES,
 )
-from ftrace.trace.tracing.tracer import Tracer, aval_of
+from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
 
@@ -57,86 +53,26 @@ class NotRecordable(Exception):
     """Calls of this kind stay with Python's code."""
 
 
-#: Objects of these classes are told apart as what they are, as are all classes.
-_CONSTANT = (type(None), bool, str, type(...), type, np.dtype, Eager)
-#: Numbers that are told apart by their values.
-_BY_VALUE = frozenset((int, float, complex, np.int64, np.float64))
-
-
-class Arguments:
-    """The arguments of a call.
-
-    Args:
-      function: what is called.
-      args: its arguments, those by name last.
-
-    Attributes:
-      expected: what a call like this one is given.
-      given: the leaves: what the steps are done with.
-      words: tell calls of this kind from others.
-
-    Raises:
-      NotRecordable: one is of a kind of which no records are kept.
-    """
-
-    def __init__(self, function: Eager, args: Sequence[Any]) -> None:
-        self.given: list[Any] = []
-        self.words: list[Any] = []
-        self.expected = tuple([self._expect(x, function.numbers) for x in args])
-
-    def _leaf(self, x: Any, word: Any) -> Leaf:
-        if len(self.given) >= LEAVES:
-            raise NotRecordable
-        self.words.append(word)
-        self.given.append(x)
-        return Leaf(len(self.given) - 1)
-
-    def _expect(self, x: Any, numbers: bool) -> Expected:
-        """What is expected of an argument; `numbers`: those are operands."""
-        kind: type[Any] = x.__class__
-        if kind is Array:
-            if x.is_deleted() or not x.memory.host:
-                raise NotRecordable
-            return self._leaf(x, id(aval_of(x)))
-        if kind in (list, tuple):
-            if len(x) > ITEMS:
-                raise NotRecordable
-            self.words += kind, len(x)
-            children = tuple([self._expect(item, numbers) for item in x])
-            return Container(kind, None, children)
-        if numbers and (kind is float or kind in SCALARS):
-            return self._leaf(x, kind)
-        if numbers and kind is np.ndarray:
-            if not (x.flags.c_contiguous and x.flags.aligned):
-                raise NotRecordable
-            return self._leaf(x, (x.dtype, x.shape))
-        if kind not in _BY_VALUE and not isinstance(x, _CONSTANT):
-            raise NotRecordable
-        self.words += kind, x
-        return Fixed(x, kind not in _BY_VALUE)
-
-
-def _renew(expected: Expected, x: Any, fresh: Iterator[Any]) -> Any:
-    """An argument with other objects in the places of its leaves."""
-    if isinstance(expected, Leaf):
-        return next(fresh)
-    if isinstance(expected, Container):
-        pairs = zip(expected.children, x, strict=True)
-        return expected.kind([_renew(part, item, fresh) for part, item in pairs])
-    return x
+#: Classes of the values of a call: numbers where they are operands.
+_ARRAYS, _OPERANDS = (Array,), (Array, float)
 
 
 def _another(x: Any) -> Any:
-    """Another object of the same values, where they are looked at."""
-    kind: type[Any] = x.__class__
-    if kind is Array:
-        values = x.numpy()  # all of them see it
-        return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
-    if kind is np.ndarray:
-        return x.view()
-    if kind is float:
+    """Another object of the same value, as which it is noted."""
+    if type(x) is float:
         return x * 1.0
-    return kind(x) if kind in SCALARS else x
+    values = x.numpy()  # all of them see it
+    return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
+
+
+def _expected(part: Part, leaves: Sequence[Expected]) -> Any:
+    """A layout with what is expected in the place of each leaf."""
+    if isinstance(part, Leaf):
+        return leaves[part.number]
+    if isinstance(part, Container):
+        children = tuple([_expected(child, leaves) for child in part.children])
+        return Container(part.kind, part.keys, children)
+    return part
 
 
 # Steps.
@@ -212,7 +148,8 @@ class Steps:
         return name
 
     def _call(self, function: Any, operands: Sequence[str], dtype: Any = None) -> str:
-        value = function(*[self._values[name] for name in operands])
+        with np.errstate(all="ignore"):
+            value = function(*[self._values[name] for name in operands])
         text = f"{self._constant(function)}({', '.join(operands)})"
         if dtype is not None and (type(value), value.dtype) != (np.ndarray, dtype):
             value = np.asarray(value, dtype)
@@ -224,8 +161,10 @@ class Steps:
 
     def _returned(self, result: Any) -> str:
         """The name of a result's value; of an argument that of the leaf."""
-        if type(result) is not Array:
+        if isinstance(result, np.dtype):  # no value decides it
             return self._constant(result)
+        if type(result) is not Array:
+            raise NotRecordable
         name = self._names.get(id(result))
         if name is not None:
             return name
@@ -284,14 +223,15 @@ class EagerRecords:
         native = config.native_calls and not config.checks_calls
         if recording.tape is not None or not native:
             return function.behind(*args, **kwargs)
-        if Tracer in map(type, args):  # it is traced: nothing is computed
-            return function.behind(*args, **kwargs)
-        given = [*args, *kwargs.values()]
         try:
-            arguments = Arguments(function, given)
-        except (NotRecordable, RecursionError):  # or nested too deep
+            operands = _OPERANDS if function.numbers else _ARRAYS
+            kind, values = kind_of(args, kwargs, operands)
+        except (LookupError, RecursionError):  # or nested too deep
             return function.behind(*args, **kwargs)
-        key = (function, id(config), *kwargs, *arguments.words)
+        if len(kind.leaves) > LEAVES:
+            return function.behind(*args, **kwargs)
+        types = [aval_of(x) if type(x) is Array else float for x in values]
+        key = (function, id(config), *kind.key, *types)
         counter = self._counts.get(key) or self._counts.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
         often, rest = divmod(next(counter), CALLS_BEFORE_RECORD)
@@ -301,84 +241,51 @@ class EagerRecords:
         if not self._lock.acquire(blocking=False):
             return function.behind(*args, **kwargs)
         try:
-            return self._record(function, given, tuple(kwargs), arguments, config)
+            return self._record(function, kind, values, (*kwargs,), config)
         finally:
             self._lock.release()
 
     def _record(
         self,
         function: Eager,
-        args: Sequence[Any],
+        kind: Kind,
+        values: Sequence[Any],
         names: Sequence[str],
-        arguments: Arguments,
         config: settings.Config,
     ) -> Any:
-        fresh = [_another(x) for x in arguments.given]
-        substitutes = iter(fresh)
-        pairs = zip(arguments.expected, args, strict=True)
-        renewed = [_renew(part, x, substitutes) for part, x in pairs]
-        count = len(args) - len(names)
-        tape = Tape()
-        recording.tape = tape
+        fresh = list(map(_another, values))
+        args, kwargs = kind.arguments(fresh)
+        tape = recording.tape = Tape()
         self._recording[0] = 1
         try:
-            named = dict(zip(names, renewed[count:], strict=True))
-            result = function.behind(*renewed[:count], **named)
+            result = function.behind(*args, **kwargs)
         finally:
             recording.tape = None
             self._recording[0] = 0
-        kinds: list[tuple[type[Any], Any]]
-        kinds = [(type(x), _type_of(x)) for x in arguments.given]
-        expected = arguments.expected
-        named = dict(zip(names, expected[count:], strict=True))
-        own = {id(x): given for x, given in zip(fresh, arguments.given, strict=True)}
-        leaves, treedef = tree.flatten(result)
-        layout = layout_of(treedef)
+        own = {id(x): value for x, value in zip(fresh, values, strict=True)}
+        results, treedef = tree.flatten(result)
+        root = layout_of(kind.treedef)
+        if root is not None:
+            leaves = [x if type(x) is Leaf else Fixed(x, True) for x in kind.leaves]
+            positional, named = _expected(root, leaves).children
+            types: list[Any] = [(type(x), aval_of(x)) for x in values]
+            by_name = dict(zip(named.keys, named.children, strict=True))
+            asked = {name: by_name[name] for name in names}
+            avals = tuple([aval_of(x) if type(x) is Array else None for x in results])
+            if not values:  # what decides is fixed
+                tape.constants += [x for x in results if type(x) is Array]
 
-        avals = tuple([aval_of(x) if type(x) is Array else None for x in leaves])
+            def bound(plan: Plan | None, part: Part) -> BoundCall:
+                facts: Any = asked, tuple(types), (), (), (), part, avals
+                signature = Signature(config, positional.children, *facts)
+                return BoundCall(self._native, signature, plan=plan)
 
-        def bound(plan: Plan | None, part: Part) -> BoundCall:
-            signature = Signature(
-                config, expected[:count], named, tuple(kinds), (), (), (), part, avals
-            )
-            return BoundCall(self._native, signature, plan=plan)
-
-        try:
-            if layout is None or not leaves:
-                raise NotRecordable
-            found = bound(_steps(tape, arguments, fresh, leaves), layout)
-        except (NotRecordable, NotNative, TypeError):  # a step may want an array
-            found = bound(None, Nothing())  # such calls are left to Python
-        function.add_record(found)
-        return tree.unflatten(treedef, [own.get(id(x), x) for x in leaves])
-
-
-def _type_of(x: Any) -> Any:
-    """The type of an array; None of what only its class tells apart."""
-    if type(x) is np.ndarray:
-        return ShapedArray.of(x.shape, x.dtype)
-    return aval_of(x) if type(x) is Array else None
-
-
-def _steps(
-    tape: Tape, arguments: Arguments, fresh: Sequence[Any], leaves: Sequence[Any]
-) -> Plan:
-    """What leads to the leaves of a result.
-
-    Raises:
-      NotRecordable: that hangs on more than the types of the arguments.
-    """
-    if tape.refused:
-        raise NotRecordable
-    if not arguments.given:  # what decides is fixed
-        tape.constants += [x for x in leaves if type(x) is Array and x.memory.host]
-    for x in leaves:  # no value decides a dtype
-        always = type(x) in _PLAIN and not arguments.given
-        if type(x) is not Array and not isinstance(x, np.dtype) and not always:
-            raise NotRecordable
-    with np.errstate(all="ignore"):
-        return Steps(tape, arguments.given, fresh, leaves).plan
-
-
-#: Results that are what they are: no two of them are told apart.
-_PLAIN = frozenset((bool, int, float, str))
+            try:
+                layout = layout_of(treedef)
+                if layout is None or not results or tape.refused:
+                    raise NotRecordable
+                found = bound(Steps(tape, values, fresh, results).plan, layout)
+            except (NotRecordable, NotNative, TypeError):  # a step may want an array
+                found = bound(None, Nothing())  # such calls are left to Python
+            function.add_record(found)
+        return tree.unflatten(treedef, [own.get(id(x), x) for x in results])

@@ -10,9 +10,9 @@ CLASSES = 512
 #: Kinds of arguments: leaves, of which HOSTED ones are Arrays of eager calls; what
 #: decides what is done; containers of these.
 (
-    ARRAY, DONATED, OVERWRITTEN, NUMPY, OBJECT, FLOAT32, FLOAT64, INT32, BOOL, HOSTED,
-    STATIC, VALUE, INTEGER, TUPLE, LIST, DICT,
-) = range(16)  # fmt: skip
+    ARRAY, DONATED, OVERWRITTEN, NUMPY, FLOAT32, FLOAT64, INT32, HOSTED,
+    STATIC, INTEGER, TUPLE, LIST, DICT,
+) = range(13)  # fmt: skip
 
 #: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
@@ -34,7 +34,7 @@ class State(Record):
       in_use, kept, peak, limit: bytes of buffers.
       free: the first free buffer of each size class.
       kernels, operations, bytes, nanoseconds: what has run: see `base.Counters`.
-      none, dict, text, float, int, bool, true: objects of the interpreter.
+      none, dict, float, int: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       exception: a class.
       behind: where a public function has what it stands before.
@@ -49,7 +49,7 @@ class State(Record):
         "array", "buffer", "host_buffer", "ndarray", "host", "device", "variable",
         "settings", "default", "more", "no_memory", "plain", "links", "spare", "spares",
         "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
-        "nanoseconds", "none", "dict", "text", "float", "int", "bool", "true",
+        "nanoseconds", "none", "dict", "float", "int",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
         "hush_variable", "silence",
     )  # fmt: skip
@@ -104,9 +104,8 @@ class LeafPart(Record):
 
     Attributes:
       number: its place among the leaves.
-      expected: of an Array its type as traces know it, of NumPy's its dtype; of an
-        object its class.
-      ndim, sizes: of NumPy's array, its shape; of a number 1 if it has to fit int32.
+      expected: of an Array its type as traces know it, of NumPy's its dtype.
+      ndim, sizes: of NumPy's array, its shape.
     """
 
     fields = ("kind", "number", "expected", "ndim", "sizes")
@@ -124,13 +123,6 @@ class ObjectPart(Record):
     """This object; an INTEGER of this value."""
 
     fields = ("kind", "object")
-
-
-class ValuePart(Record):
-    """A number of a class, by its bits: so many words."""
-
-    fields = ("kind", "type", "words", "first", "second")
-    defaults = (0,)
 
 
 # Parts of results.
