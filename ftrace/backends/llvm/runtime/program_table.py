@@ -272,12 +272,17 @@ class _Writer:
         return self.block.add(*r.HostStep(self.handlers["run_host"], id(call)))
 
     def _kernel(
-        self, address: int, slots: Sequence[int], units: int, grain: int, breath: int
+        self,
+        address: int,
+        slots: Sequence[int],
+        units: int,
+        grain: int,
+        quantum: int,
     ) -> r.Place:
         count, listed = len(slots), self.block.add(*slots)
         handler = self.handlers["run_kernel"]
-        breath = max(breath, grain)
-        record = r.KernelStep(handler, address, count, listed, units, grain, breath)
+        quantum = max(quantum, grain)
+        record = r.KernelStep(handler, address, count, listed, units, grain, quantum)
         return self.block.add(*record)
 
     def _copy(self, source: int, target: int, nbytes: int) -> r.Place:

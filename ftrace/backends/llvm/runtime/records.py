@@ -93,10 +93,10 @@ class KernelStep(Record):
     Attributes:
       buffers, slots: how many, and the array of their slots.
       grain: the least number of units that are worth a thread's while.
-      breath: the most of them between two looks for signals.
+      quantum: the most of them between two checks for signals.
     """
 
-    fields = ("handler", "kernel", "buffers", "slots", "units", "grain", "breath")
+    fields = ("handler", "kernel", "buffers", "slots", "units", "grain", "quantum")
 
 
 class HostStep(Record):

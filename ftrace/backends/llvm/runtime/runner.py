@@ -20,14 +20,14 @@ frame and an arena of its own, on one thread.
 
 A call that takes long looks from time to time whether Python has a signal:
 
-    look(context) -> status          at most every `BREATH` nanoseconds, by the clock
-    breathe(context) -> status       the same, and begins a new budget
-    ftrace_poll(buffers) -> i1       the same for kernels: shall this one stop?
-    ftrace_stop(buffers)             a kernel found no memory to work in
+    check_signals(context) -> status    at most every `POLL_INTERVAL` nanoseconds
+    renew_budget(context) -> status     the same, and begins a new budget
+    ftrace_poll(buffers) -> i1          the same for kernels: shall this one stop?
+    ftrace_stop(buffers)                a kernel found no memory to work in
 
 Only the thread that called can handle signals, and only if it gave the GIL away. What
 a handler raises, as KeyboardInterrupt for Ctrl-C, stays with that thread: `run` raises
-it. The context of the call is marked, and whoever works for it stops at his next look:
+it. The context of the call is marked, and whoever works for it stops at its next check:
 a lane at its next iteration, a worker before its next piece of a kernel, a kernel that
 is itself long at its next poll.
 """
@@ -41,9 +41,9 @@ from ftrace.backends.llvm.runtime import records
 from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY, RAISED, Context
 from ftrace.backends.llvm.runtime.stacks import cell, empty_stacks, free_stacks
 
-#: Nanoseconds between two looks.
-BREATH = 50_000_000
-#: Operations between two looks at the clock.
+#: Nanoseconds between two checks.
+POLL_INTERVAL = 50_000_000
+#: Operations between two readings of the clock.
 BUDGET = 1 << 16
 #: What kernels take at least of the budget of a call: those that are too little to
 #: share, and the others.
@@ -86,7 +86,7 @@ def new_lane(f: Function, outer: str) -> str:
 
 
 @handlers("i32", "ptr %record")
-def look(f: Function) -> None:
+def check_signals(f: Function) -> None:
     call = f.view(f.view("%record", Context).pointer("call"), Context)
     mark = call.at("stopped")
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
@@ -108,7 +108,7 @@ def look(f: Function) -> None:
         call.set("checked", now)
         f.give(GO_ON)
     passed = f.let(f"sub i64 {now}, {before}")
-    f.give_if(f.let(f"icmp ult i64 {passed}, {BREATH}"), GO_ON)
+    f.give_if(f.let(f"icmp ult i64 {passed}, {POLL_INTERVAL}"), GO_ON)
     call.set("checked", now)
     f.outside("void PyEval_RestoreThread", f"ptr {state}")
     found = f.outside("i32 PyErr_CheckSignals")
@@ -120,16 +120,16 @@ def look(f: Function) -> None:
 
 
 @handlers("i32", "ptr %record")
-def breathe(f: Function) -> None:
+def renew_budget(f: Function) -> None:
     f.view("%record", Context).set("budget", BUDGET)
-    f.give(look(f, "%record"))
+    f.give(check_signals(f, "%record"))
 
 
 @handlers("i1", "ptr %buffers", visible=True, name=POLL)
 def poll(f: Function) -> None:
     context = f.slot("%buffers", -1)
     f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
-    status = look(f, context)
+    status = check_signals(f, context)
     f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
 
 
@@ -253,8 +253,8 @@ def run_kernel(f: Function) -> None:
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
         _give_stopped(f, stopped(f, "%context"))
         f.give(_spend(f, context, _LITTLE))
-    threads, breath = context.number("threads"), step.number("breath")
-    job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {breath}"
+    threads, quantum = context.number("threads"), step.number("quantum")
+    job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {quantum}"
     f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
     _give_stopped(f, stopped(f, "%context"))
     f.give(_spend(f, context, _MUCH))
@@ -269,7 +269,7 @@ def _spend(f: Function, context: View, cost: int) -> str:
     left = f.let(f"sub i64 {context.number('budget')}, {cost}")
     context.set("budget", left)
     with f.when(f.let(f"icmp slt i64 {left}, 0")):
-        f.give(breathe(f, "%context"))
+        f.give(renew_budget(f, "%context"))
     return str(GO_ON)
 
 
@@ -423,7 +423,7 @@ def iterate(f: Function) -> None:
         left = f.let(f"sub i64 {context.number('budget')}, {cost}")
         context.set("budget", left)
         with f.when(f.let(f"icmp slt i64 {left}, 0")):
-            f.store("i32", breathe(f, "%context"), status)
+            f.store("i32", renew_budget(f, "%context"), status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
     _end_in_turn(f, step, inner)
     f.give(f.load("i32", status))

@@ -1,6 +1,6 @@
 """The thread pool of the CPU: LLVM IR that is compiled once per process.
 
-    share(kernel, buffers, units, grain, breath, threads, context) -> status
+    share(kernel, buffers, units, grain, quantum, threads, context) -> status
 
 calls `kernel(buffers, begin, end)` on pieces of [0, units) until all are done. A job
 is one 64-bit ticket {threads:12, pieces:18, next:18}: whoever adds one to it owns
@@ -8,8 +8,8 @@ piece `next`. The caller works too and waits only for pieces that others have cl
 so a worker that the system does not schedule delays nobody. Units are independent:
 who computes which does not change a bit of the result.
 
-Pieces are of `grain` units at least. A job of more than `breath` units is long: it has
-pieces of no more than these, between two of which the caller looks for signals. When
+Pieces are of `grain` units at least. A job of more than `quantum` units is long: it has
+pieces of no more than these, between two of which the caller checks for signals. When
 one has raised an exception, the pieces that are left are claimed and not computed.
 
 Workers start when the first job needs them, spin for a while between jobs, then sleep.
@@ -29,7 +29,7 @@ from ftrace.backends.llvm import target
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
 from ftrace.backends.llvm.runtime import runner, stacks
 from ftrace.backends.llvm.runtime.records import GO_ON, Record
-from ftrace.backends.llvm.runtime.runner import look, stopped
+from ftrace.backends.llvm.runtime.runner import check_signals, stopped
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
 
 #: The most pieces: a ticket has room for twice as many.
@@ -37,7 +37,7 @@ MOST_PIECES = 1 << 17
 #: Pauses before a worker sleeps: about 0.3 ms, longer than a program's serial steps.
 SPINS_BEFORE_SLEEP = 20_000
 #: Pauses before a worker looks whether its caller's core is under it.
-SPINS_BEFORE_GLANCE = 32
+SPINS_BEFORE_CORE_CHECK = 32
 #: Pauses before a waiting caller lets others use its core.
 SPINS_BEFORE_YIELD = 2_000
 #: A worker's stack: what a kernel may use for its scratch rows.
@@ -47,7 +47,7 @@ STACK_BYTES = 8 << 20
 class Job(Record):
     """What workers read after they have claimed a piece."""
 
-    fields = ("kernel", "buffers", "units", "size", "context", "seat")
+    fields = ("kernel", "buffers", "units", "size", "context", "core")
 
 
 # Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
@@ -61,14 +61,14 @@ _VARIABLES = f"""
 @sleepers = internal global i64 0, align 128
 @wakes = internal global i64 0, align 128
 @mutex = internal global [128 x i8] zeroinitializer, align 128
-@bell = internal global [128 x i8] zeroinitializer, align 128
+@wake_up = internal global [128 x i8] zeroinitializer, align 128
 
 """
 _SHARED = (
-    "ptr %kernel", "ptr %buffers", "i64 %units", "i64 %grain", "i64 %breath",
+    "ptr %kernel", "ptr %buffers", "i64 %units", "i64 %grain", "i64 %quantum",
     "i64 %threads", "ptr %context",
 )  # fmt: skip
-_ALONE = ("%kernel", "%buffers", "%units", "%breath", "%context")
+_ALONE = ("%kernel", "%buffers", "%units", "%quantum", "%context")
 #: Bits of a ticket for the next piece, and for all pieces.
 _BITS = 18
 
@@ -112,19 +112,19 @@ def _pause(f: Function) -> None:
         f.outside("void llvm.aarch64.hint", "i32 1")
 
 
-@plain("i32", *_SHARED[:3], "i64 %breath", _SHARED[-1])
+@plain("i32", *_SHARED[:3], "i64 %quantum", _SHARED[-1])
 def alone(f: Function) -> None:
     """The whole job by the caller; looks for signals where it is long."""
-    brief = f.let("icmp ule i64 %units, %breath")
-    deaf = f.let("icmp eq ptr %context, null")
-    with f.when(f.let(f"or i1 {brief}, {deaf}")):
+    short = f.let("icmp ule i64 %units, %quantum")
+    unpolled = f.let("icmp eq ptr %context, null")
+    with f.when(f.let(f"or i1 {short}, {unpolled}")):
         f.do("call void %kernel(ptr %buffers, i64 0, i64 %units)")
         f.give(GO_ON)
     with f.fold(-1, [("i64", "0")]) as fold:
         begin = fold.values[0]
-        end = f.sum(begin, f.least(f.let(f"sub i64 %units, {begin}"), "%breath"))
+        end = f.sum(begin, f.least(f.let(f"sub i64 %units, {begin}"), "%quantum"))
         f.do(f"call void %kernel(ptr %buffers, i64 {begin}, i64 {end})")
-        status = look(f, "%context")
+        status = check_signals(f, "%context")
         ended = f.let(f"icmp eq i64 {end}, %units")
         stops = f.let(f"icmp ne i32 {status}, {GO_ON}")
         f.give_if(f.let(f"or i1 {ended}, {stops}"), status)
@@ -192,7 +192,7 @@ def work(f: Function) -> None:
             f.do(f"call void {kernel}(ptr {buffers}, i64 {begin}, i64 {end})")
         f.let("atomicrmw add ptr @done, i64 1 release")
         with f.when(calls):
-            look(f, "%context")
+            check_signals(f, "%context")
     f.give()
 
 
@@ -212,36 +212,36 @@ def worker(f: Function) -> None:
         # one who is not invited to the job of the day need not watch for the next
         lingers = f.let(f"and i1 {invited}, {patient}")
         with f.when(f.let(f"and i1 {lingers}, {_not(f, helps)}")):
-            with f.when(f.let(f"icmp eq i64 {spun}, {SPINS_BEFORE_GLANCE}")):
-                leave_the_caller_alone(f)
+            with f.when(f.let(f"icmp eq i64 {spun}, {SPINS_BEFORE_CORE_CHECK}")):
+                leave_callers_core(f)
             _pause(f)
             f.store("i64", f.sum(spun, 1), spins)
         active = f.let(f"or i1 {lingers}, {helps}")
         with f.when(_not(f, active)):
-            nap(f, number)
+            park(f, number)
             f.store("i64", 0, spins)
     f.give("null")
 
 
 @pool("void", "i64 %number")
-def nap(f: Function) -> None:
-    """Sleeps until the bell has rung."""
+def park(f: Function) -> None:
+    """Sleeps until it is woken."""
     f.outside("i32 pthread_mutex_lock", "ptr @mutex")
-    heard = f.load("i64", "@wakes")
+    before = f.load("i64", "@wakes")
     f.let("atomicrmw add ptr @sleepers, i64 1 seq_cst")
-    # a job posted before its caller saw us asleep has not rung the bell
+    # a job posted before its caller saw us asleep has not woken us
     ticket = _ticket(f, "seq_cst")
     uninvited = _not(f, _is_invited(f, ticket, "%number"))
     with f.when(f.let(f"or i1 {_is_used_up(f, ticket)}, {uninvited}")), f.repeat(-1):
-        f.outside("i32 pthread_cond_wait", "ptr @bell, ptr @mutex")
-        f.stop_if(f.let(f"icmp ne i64 {f.load('i64', '@wakes')}, {heard}"))
+        f.outside("i32 pthread_cond_wait", "ptr @wake_up, ptr @mutex")
+        f.stop_if(f.let(f"icmp ne i64 {f.load('i64', '@wakes')}, {before}"))
     f.let("atomicrmw sub ptr @sleepers, i64 1 seq_cst")
     f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
     f.give()
 
 
 @pool("i64")
-def seat(f: Function) -> None:
+def current_core(f: Function) -> None:
     """The core of this thread; elsewhere than on Linux that is not asked."""
     if sys.platform.startswith("linux"):
         f.give(f.let(f"sext i32 {f.outside('i32 sched_getcpu')} to i64"))
@@ -250,7 +250,7 @@ def seat(f: Function) -> None:
 
 
 @pool("void")
-def leave_the_caller_alone(f: Function) -> None:
+def leave_callers_core(f: Function) -> None:
     """To another core, on Linux.
 
     Two threads that spin on one core take turns of milliseconds. The system moves one
@@ -260,7 +260,7 @@ def leave_the_caller_alone(f: Function) -> None:
     if not sys.platform.startswith("linux"):
         f.give()
         return
-    mine, noted = seat(f), f.view("@job", Job).at("seat")
+    mine, noted = current_core(f), f.view("@job", Job).at("core")
     callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
     same = f.let(f"icmp eq i64 {mine}, {callers}")
     listed = f.let(f"icmp ult i64 {mine}, 1024")
@@ -290,7 +290,7 @@ def start_workers(f: Function) -> None:
     first = f.load("i64", "@workers")
     with f.when(f.let(f"icmp eq i64 {first}, 0")):
         f.outside("i32 pthread_mutex_init", "ptr @mutex, ptr null")
-        f.outside("i32 pthread_cond_init", "ptr @bell, ptr null")
+        f.outside("i32 pthread_cond_init", "ptr @wake_up, ptr null")
     f.outside("i32 pthread_attr_init", f"ptr {attributes}")
     f.outside("i32 pthread_attr_setstacksize", f"ptr {attributes}, i64 {STACK_BYTES}")
     f.outside("i32 sigfillset", f"ptr {all_}")
@@ -311,7 +311,7 @@ def start_workers(f: Function) -> None:
 
 
 @pool("void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
-def ring(f: Function) -> None:
+def unpark_workers(f: Function) -> None:
     """Wakes as many as there are pieces for, or all where some might not be invited."""
     f.outside("i32 pthread_mutex_lock", "ptr @mutex")
     f.store("i64", f.sum(f.load("i64", "@wakes"), 1), "@wakes")
@@ -320,9 +320,9 @@ def ring(f: Function) -> None:
     few = f.let("icmp ult i64 %helpers, %sleepers")
     with f.when(f.let(f"and i1 {all_invited}, {few}")):
         with f.repeat("%helpers"):
-            f.outside("i32 pthread_cond_signal", "ptr @bell")
+            f.outside("i32 pthread_cond_signal", "ptr @wake_up")
         f.give()
-    f.outside("i32 pthread_cond_broadcast", "ptr @bell")
+    f.outside("i32 pthread_cond_broadcast", "ptr @wake_up")
     f.give()
 
 
@@ -341,8 +341,8 @@ def share(f: Function) -> None:
         return over(f.sum(f.sum("%units", size), -1), size)
 
     alone_if(f.let("icmp ule i64 %threads, 1"))
-    breaths = over("%units", f.most("%breath", 1))
-    many = f.most(f.let(f"mul i64 %threads, {PIECES_PER_THREAD}"), breaths)
+    polls = over("%units", f.most("%quantum", 1))
+    many = f.most(f.let(f"mul i64 %threads, {PIECES_PER_THREAD}"), polls)
     fitting = over("%units", f.most("%grain", 1))
     wished = f.least(fitting, f.least(many, MOST_PIECES))
     alone_if(f.let(f"icmp ule i64 {wished}, 1"))
@@ -360,8 +360,8 @@ def share(f: Function) -> None:
         job.set(name, f"%{name}", "ptr")
     job.set("units", "%units")
     job.set("size", size)
-    core = seat(f)
-    f.do(f"store atomic i64 {core}, ptr {job.at('seat')} monotonic, align 8")
+    core = current_core(f)
+    f.do(f"store atomic i64 {core}, ptr {job.at('core')} monotonic, align 8")
     f.do("store atomic i64 0, ptr @done monotonic, align 8")
     high = f.let(f"shl i64 %threads, {2 * _BITS}")
     ticket = f.let(f"or i64 {high}, {f.let(f'shl i64 {pieces}, {_BITS}')}")
@@ -369,8 +369,8 @@ def share(f: Function) -> None:
     sleepers = f.let("load atomic i64, ptr @sleepers seq_cst, align 8")
     with f.when(f.let(f"icmp ne i64 {sleepers}, 0")):
         others = f.sum(pieces, -1)
-        ring(f, others, "%threads", sleepers)
-    listens = f.let("icmp ugt i64 %units, %breath")
+        unpark_workers(f, others, "%threads", sleepers)
+    listens = f.let("icmp ugt i64 %units, %quantum")
     listener = f.let(f"select i1 {listens}, ptr %context, ptr null")
     work(f, listener)
     hears = f.let("icmp ne ptr %context, null")
@@ -383,7 +383,7 @@ def share(f: Function) -> None:
         with f.when(long):
             f.outside("i32 sched_yield")
             with f.when(hears):
-                look(f, "%context")
+                check_signals(f, "%context")
     f.do("store atomic i32 0, ptr @taken release, align 4")
     f.give(status_of(f, "%context"))
 
