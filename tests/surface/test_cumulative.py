@@ -171,7 +171,7 @@ def test_running_sums_and_products_are_those_of_wide_numbers(
         wanted = ufunc.accumulate(exact, axis, dtype=exact.dtype)
         for reverse in (False, True):
             y = np.flip(x, axis) if reverse else x
-            found = scan.accumulate(name, y, axis, reverse)
+            found = scan.accumulate(scan.Running(name, axis, reverse), y)
             assert found.dtype == kind
             found = np.flip(found, axis) if reverse else found
             ordered_effects.close(found, wanted)
@@ -203,7 +203,7 @@ def test_extrema_without_ties_have_the_derivative_of_their_places(
     y = y[::-1] if reverse else y
     matrix = (y[:, None] == x[None]).astype(float)
     wanted = np.einsum("ijl,il->jl" if transposed else "ijl,jl->il", matrix, t)
-    found = scan.extremum_tangent(kind, x, t, 0, reverse, transposed)
+    found = scan.extremum_tangent(scan.Share(kind, 0, reverse, transposed), x, t)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 

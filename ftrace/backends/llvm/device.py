@@ -212,7 +212,7 @@ class CPU(Device):
         missing = {k: users[k] for k, code in known.items() if code is None}
         codes = self._compile_missing(missing, way, tuned) if missing else []
         for kernel, code in zip(missing, codes, strict=True):
-            weight = _weight(kernel, code)
+            weight = KERNEL_BYTES + NODE_BYTES * len(kernel.nodes) + code.code.nbytes
             known[kernel] = self._kernels.put((kernel, way), code, weight)
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
@@ -446,10 +446,6 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
 
 def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
     return code if numbers is None else replace(code, numbers=numbers, like=code)
-
-
-def _weight(kernel: Kernel, compiled: CompiledKernel) -> int:
-    return KERNEL_BYTES + NODE_BYTES * len(kernel.nodes) + compiled.code.nbytes
 
 
 def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:

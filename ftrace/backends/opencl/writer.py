@@ -87,7 +87,8 @@ def choose_launch(
     if depth is not None:
         return _launch_rows(kernel, depth, traits)
     points = sample(prod(kernel.shape))
-    longest = max((_count(loop) for _, loop in loops), default=0)
+    sizes = [prod(axis_of(r).size for r in loop.ranges) for _, loop in loops]
+    longest = max(map(sample, sizes), default=0)
     along = any(_runs_along_memory(loop, axes, forms) for _, loop in loops)
     if longest >= SHORT_ROW and (points < traits.units * ENOUGH or along):
         return Launch(dict.fromkeys(axes, "group"), _lanes(longest, traits))
@@ -121,10 +122,6 @@ def reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:
             return found
         block = inner[0].body
         depth += 1
-
-
-def _count(loop: ReduceLoop) -> int:
-    return sample(prod(axis_of(r).size for r in loop.ranges))
 
 
 def _runs_along_memory(

@@ -61,9 +61,8 @@ def _moved(node: Node) -> Steps:
     if node.op is movement.reshape_p:
         return same_axes(x.shape, node.shape)
     if node.op is expand_p:
-        return tuple(
-            a if same_size(n, m) else None for a, n, m in _pairs(x.shape, node.shape)
-        )
+        pairs = enumerate(zip(x.shape, node.shape, strict=True))
+        return tuple(a if same_size(n, m) else None for a, (n, m) in pairs)
     if node.op is movement.pad_p:
         return tuple(None if any(p) else a for a, p in enumerate(arg))
     if node.op is movement.shrink_p:
@@ -77,10 +76,6 @@ def _moved(node: Node) -> Steps:
         # Where an element goes depends on its place in the window, too.
         return tuple(None if a in (arg.axis, arg.window) else a for a in range(x.ndim))
     return (None,) * x.ndim
-
-
-def _pairs(old: Shape, new: Shape) -> list[tuple[int, int, int]]:
-    return [(a, n, m) for a, (n, m) in enumerate(zip(old, new, strict=True))]
 
 
 @memo(RECENT)

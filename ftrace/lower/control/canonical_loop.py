@@ -282,10 +282,6 @@ def loop_of_while(arg: While, src: Sequence[Node]) -> Node:
     return loop_p(first, *src, arg=loop)
 
 
-def _loop_of_while(node: Node, read: Collection[int]) -> Node:
-    return loop_of_while(node.arg, node.src)
-
-
 def runs_on_host(body: Body) -> bool:
     """Does anything in the body, or in bodies within it, run on the host in order?"""
     for node in toposort(body.outputs):
@@ -297,4 +293,7 @@ def runs_on_host(body: Body) -> bool:
 
 
 #: What makes loops of the operations that have bodies to be repeated.
-LOOPS: dict[Any, Rule] = {scan_p: _loop_of_scan, while_p: _loop_of_while}
+LOOPS: dict[Any, Rule] = {
+    scan_p: _loop_of_scan,
+    while_p: lambda node, read: loop_of_while(node.arg, node.src),
+}

@@ -91,10 +91,6 @@ def _remake(
     return replace(arg, body=body, consts=counts[0], carry=counts[1])
 
 
-def _most_stored(arg: Scan, src: Sequence[Node]) -> int:
-    return _MOST_STORED * sum(s.size for s in _parts(arg, src)[2]) + _ALLOWANCE
-
-
 # Before the scan.
 
 
@@ -179,7 +175,8 @@ def _sums(arg: Scan, src: Sequence[Node]) -> list[_Sum]:
     assert arg.length is not None
     stored = {f for s in found for f in s.factors if not is_variable(f)}
     size = sum(f.size for f in stored) * arg.length
-    return found if size <= _most_stored(arg, src) else []
+    limit = _MOST_STORED * sum(s.size for s in _parts(arg, src)[2]) + _ALLOWANCE
+    return found if size <= limit else []
 
 
 def _factors(product: Node) -> tuple[Node, ...]:

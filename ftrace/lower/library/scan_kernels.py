@@ -205,13 +205,9 @@ def _cumulate(node: Node) -> Operator | None:
         return Operator(combine, as_it_is)
     inexact = dtypes.is_inexact(node.src[0].dtype)
     if kind == "sum" and inexact:
-        return Operator(combine, finish=_from_zero)
+        # It begins with +0: that of nothing but -0 is +0.
+        return Operator(combine, finish=lambda x: p.add(x, sources.const_like(x, 0)))
     return Operator(combine)
-
-
-def _from_zero(total: Node) -> Node:
-    """A sum begins with +0: that of nothing but -0 is +0."""
-    return p.add(total, sources.const_like(total, 0))
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -241,13 +237,9 @@ def _two_steps(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
     return [p.mul(a, c), p.add(p.mul(c, b), d)]
 
 
-def _recurrence(node: Node) -> Operator | None:
-    return Operator(_two_steps)
-
-
 OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
     scan.cumulate_p: _cumulate,
-    scan.recurrence_p: _recurrence,
+    scan.recurrence_p: lambda node: Operator(_two_steps),
 }
 
 

@@ -50,10 +50,6 @@ from ftrace.trace.symbolic.dim import same_size
 MOVEMENTS: Final = (*MOVEMENT, expand_p)
 
 
-def _has_elements(node: Node) -> bool:
-    return node.size > 0 and node.src[0].size > 0
-
-
 def pair(
     name: str,
     upper: Primitive,
@@ -61,7 +57,7 @@ def pair(
     function: Callable[[Node, Node], Node | None],
 ) -> Rule:
     """A rule on x = upper(y) and y = lower(…), both with elements."""
-    y = Pat(lower, name="y", where=_has_elements)
+    y = Pat(lower, name="y", where=lambda n: n.size > 0 and n.src[0].size > 0)
     return Rule(name, Pat(upper, y, name="x", aval=lambda n: n.size > 0), function)
 
 
@@ -101,25 +97,12 @@ class _Axis(NamedTuple):
         pads = at - low, high - 1 - last, self.gap
         return _Axis(self.source, self.size, first, self.step, count, *pads)
 
-    def stride(self, size: int, step: int) -> _Axis | None:
-        """Backward, or every n-th where that is elements or zeros only."""
-        source, _, first, every, count, before, after, gap = self
+    def stride(self, size: int, step: int) -> _Axis:
+        """Every n-th, or backward; there are no zeros."""
+        first, count = self.first, -(-size // abs(step))
         if step < 0:
-            first, every, step = first + (count - 1) * every, -every, -step
-            before, after = after, before
-        skip = -before % step
-        if ((gap + 1) % step and gap) or (gap and skip):
-            return None
-        if gap:
-            gap = (gap + 1) // step - 1
-        elif step > 1:
-            first, every = first + skip * every, every * step
-            count = -(-(count - skip) // step)
-            if same_size(count, 0):
-                raise _ZeroError
-        before = (before + skip) // step
-        after = -(-size // step) - before - count - (count - 1) * gap
-        return _Axis(source, self.size, first, every, count, before, after, gap)
+            first += (size - 1) * self.step
+        return self._replace(first=first, step=self.step * step, length=count)
 
     def pad(self, size: int, pads: tuple[int, int, int]) -> _Axis | None:
         """Zeros that it puts between zeros are zeros, too."""

@@ -473,17 +473,13 @@ def _possible_lanes(arg: Loop) -> Iterator[tuple[int, int]]:
     arrays = [s for s in shapes if s]
     scalars_first = True
     found: list[tuple[int, int]] = []
+    differ = any(len(s) > 1 for s in arrays)  # the first axis and the last one
     for axis in (0, -1):
         sizes = {s[axis] for s in arrays}
-        if len(sizes) == 1 and max(sizes) > 1 and (axis == 0 or _differ(arrays)):
+        if len(sizes) == 1 and max(sizes) > 1 and (axis == 0 or differ):
             found.append((max(sizes), axis))
             scalars_first = scalars_first and max(sizes) < _FEW_LANES
     yield from [(1, 0), *found] if scalars_first else [*found, (1, 0)]
-
-
-def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Is the last axis another one than the first?"""
-    return any(len(s) > 1 for s in shapes)
 
 
 def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:

@@ -68,10 +68,6 @@ def _exponents(dtype: np.dtype[Any]) -> tuple[int, int]:
     return math.frexp(least)[1], math.frexp(greatest)[1]
 
 
-def _multiply_by_inverse(x: Node, c: Node) -> Node:
-    return p.mul(x, const_like(c, 1 / float(constant_value(c))))
-
-
 _SUMS: Final = (
     # x + 0 -> x, for integers
     to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
@@ -109,7 +105,7 @@ _PRODUCTS: Final = (
     Rule(
         "fold_div_power_of_two",
         Pat(p.div, X, Pat(const_p, name="c", where=_is_power_of_two)),
-        _multiply_by_inverse,
+        lambda x, c: p.mul(x, const_like(c, 1 / float(constant_value(c)))),
     ),
     # x⁰ -> 1
     Rule(
@@ -133,10 +129,6 @@ def _is_finite_nonzero(c: Node) -> bool:
     return bool(np.isfinite(value) and value != 0)
 
 
-def _select_by_mask(x: Node, mask: Node) -> Node:
-    return p.select(mask, x, zeros_like(x))
-
-
 _MASK: Final = Pat(name="mask", aval=has_kind("b"))
 _ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
 _FINITE: Final = Pat(const_p, name="y", where=_is_finite_nonzero)
@@ -152,7 +144,7 @@ _MUL_ZERO: Final = (
     Rule(
         "fold_mul_zero_by_mask",
         Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
-        _select_by_mask,
+        lambda x, mask: p.select(mask, x, zeros_like(x)),
     ),
     # mul_zero(x, x) -> x·x
     Rule(
@@ -163,10 +155,6 @@ _MUL_ZERO: Final = (
     # mul_zero(x, y) -> x·y, for integers
     to_binary("fold_mul_zero_of_integers", p.mul, Pat(p.mul_zero, X, Y, aval=is_exact)),
 )
-
-
-def _merge_constants(x: Node, c: Node, d: Node, outer: Node) -> Node:
-    return outer.op(x, const_like(c, evaluate_scalar(outer.op(c, d))))
 
 
 def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
@@ -181,6 +169,8 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
         return c if low else positions
     return None
 
+
+_MERGED = (p.add, p.mul, p.bit_and, p.bit_or, p.bit_xor, p.maximum, p.minimum)
 
 _EXTREMA: Final = (
     # max(x, x), min(x, x) -> x
@@ -209,17 +199,11 @@ _EXTREMA: Final = (
                 name="outer",
                 aval=None if op in (p.maximum, p.minimum) else is_exact,
             )
-            for op in (
-                p.add,
-                p.mul,
-                p.bit_and,
-                p.bit_or,
-                p.bit_xor,
-                p.maximum,
-                p.minimum,
-            )
+            for op in _MERGED
         ),
-        _merge_constants,
+        lambda x, c, d, outer: outer.op(
+            x, const_like(c, evaluate_scalar(outer.op(c, d)))
+        ),
     ),
 )
 
@@ -272,13 +256,9 @@ _SELECTS: Final = (
 # Bits.
 
 
-@cache
-def _ones(dtype: np.dtype[Any]) -> bytes:
-    return b"\x01" if dtype == dtypes.bool_ else b"\xff" * dtype.itemsize
-
-
-def _is_ones(node: Node) -> bool:
-    return node.op is const_p and node.arg == _ones(node.dtype)
+def _is_ones(c: Node) -> bool:
+    truth = c.dtype == dtypes.bool_
+    return c.arg == (b"\x01" if truth else b"\xff" * c.dtype.itemsize)
 
 
 _ONES: Final = Pat(const_p, where=_is_ones)
@@ -291,10 +271,6 @@ _BITS: Final = (
 # Comparisons.
 
 
-def _truth(x: Node, value: bool) -> Node:
-    return const(value, dtypes.bool_, x.shape)
-
-
 def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
     """Where the first and the last position compare alike, all between do."""
     last, bound = last_position(x), constant_value(c)
@@ -302,7 +278,7 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
         return None
     ends = [const(end, x.dtype) for end in (0, last)]
     first, end = (bool(evaluate_scalar(node.op(e, const_like(e, bound)))) for e in ends)
-    return _truth(x, first) if first == end else None
+    return const(first, dtypes.bool_, x.shape) if first == end else None
 
 
 _COMPARISONS: Final = (

@@ -148,14 +148,11 @@ def candidates_of(kernel: Kernel, ways: Ways) -> Iterator[Candidate]:
         if code in seen or order != first:
             continue
         seen.add(code)
-        (made,) = compile_kernels([kernel], partial(_as_it_is, rendered), 1, way=number)
+        own = {kernel: rendered}.__getitem__
+        (made,) = compile_kernels([kernel], own, 1, way=number)
         yield Candidate(number, "\n".join(map(str, rendered.schedules)), made)
         if len(seen) == MOST:
             return
-
-
-def _as_it_is(rendered: Rendered, _: Kernel) -> Rendered:
-    return rendered
 
 
 def _fill(spec: BufferSpec, allocate: Allocate) -> Memory:

@@ -373,9 +373,6 @@ class Columns(Lines):
         first = scan.inner * (scan.size - 1) if scan.reverse else 0
         return self.access.sum_terms(terms, first)
 
-    def _row_place(self, start: str, row: str) -> str:
-        return self.access.sum_terms([(1, start), (self._row_step(), row)])
-
     def _row_step(self) -> int:
         return -self.scan.inner if self.scan.reverse else self.scan.inner
 
@@ -427,7 +424,8 @@ class Columns(Lines):
         for begin, end, count in ((done, groups, together), (groups, size, 1)):
             if begin < end:
                 loop = writer.open_loop(str(begin), str(end), count)
-                pass_over(self._row_place(start, loop.index), count)
+                step = self._row_step(), loop.index
+                pass_over(self.access.sum_terms([(1, start), step]), count)
                 writer.close_loop(loop)
 
 

@@ -65,27 +65,24 @@ def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 BLOCK = 1 << 15
 
 
-def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
-    """Each element combined with all before it (behind it) along `axis`."""
+def accumulate(arg: Running, x: Array) -> Array:
+    """Each element combined with all before it (behind it) along an axis."""
+    kind, axis, reverse = arg
     if reverse:
-        return np.flip(accumulate(kind, np.flip(x, axis), axis, False), axis)
+        return np.flip(accumulate(Running(kind, axis), np.flip(x, axis)), axis)
     ordered = kind in ("max", "min")
     if ordered and x.dtype != dtypes.bfloat16:
         return _UFUNC[kind].accumulate(x, axis, dtype=x.dtype)
     wide: np.dtype[Any] = dtypes.float32 if ordered else wide_dtype(x.dtype)
     if kind == "logsumexp" and dtypes.is_complex(x.dtype):
         moved = np.moveaxis(x.astype(wide), axis, 0)
-        (result,) = combine_along([moved], _complex_log_sum)
+        (result,) = combine_along([moved], lambda x, y: [_log_sum(*x, *y)])
         return np.moveaxis(result, 0, axis).astype(x.dtype)
     whole = x.astype(wide, copy=False)
     result = _UFUNC[kind].accumulate(whole, axis).astype(x.dtype, copy=False)
     if kind == "sum" and dtypes.is_inexact(x.dtype) and x.shape[axis] > 1:
         result += result.dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
     return result
-
-
-def _complex_log_sum(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-    return [_log_sum(*left, *right)]
 
 
 def _log_sum(a: Array, b: Array) -> Array:
@@ -126,8 +123,9 @@ def _interleave(first: Array, even: Array, odd: Array) -> Array:
 # Linear recurrences.
 
 
-def recur(a: Array, b: Array, axis: int, reverse: bool) -> Array:
-    """y[i] = a[i]·y[i-1] + b[i] along `axis`; backwards if `reverse`; y[-1] = 0."""
+def recur(arg: Along, a: Array, b: Array) -> Array:
+    """y[i] = a[i]·y[i-1] + b[i] along an axis; y[-1] = 0."""
+    axis, reverse = arg
     dtype = b.dtype
     wide = wide_dtype(dtype)
     a, b = (np.moveaxis(x, axis, 0) for x in (a, b))
@@ -165,18 +163,12 @@ def _shares(kind: str, left: Array, right: Array) -> tuple[Array, Array]:
     return beyond(left, right) + tied, beyond(right, left) + tied
 
 
-def extremum_tangent(
-    kind: str, x: Array, t: Array, axis: int, reverse: bool, transposed: bool
-) -> Array:
+def extremum_tangent(arg: Share, x: Array, t: Array) -> Array:
     """The derivative of the running maximum (minimum) of `x`, times a tangent.
 
-    Args:
-      kind: "max" or "min".
-      x: where.
-      t: the tangent, or the cotangent if `transposed`.
-      axis: along which it runs, backwards if `reverse`.
-      transposed: multiply by the transposed derivative.
+    It is transposed, and the tangent a cotangent, if the argument says so.
     """
+    kind, axis, reverse, transposed, _ = arg
     x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     t = t.astype(wide_dtype(t.dtype), copy=False)
     x, t = (np.moveaxis(v, axis, 0) for v in (x, t))
@@ -253,10 +245,6 @@ def _infer(arg: Running, x: ShapedArray) -> ShapedArray:
     return x
 
 
-def _value(arg: Running, x: Array) -> Array:
-    return accumulate(arg.kind, x, arg.axis, arg.reverse)
-
-
 def _tangent(node: Node, tangents: Results) -> Results:
     arg: Running = node.arg
     (x,), (t,) = node.src, tangents
@@ -294,7 +282,7 @@ def _sum_transposed(node: Node) -> tuple[Sequence[Node], Running]:
 
 
 cumulate_p = along(
-    "cumulate", _infer, _value, slow=25,
+    "cumulate", _infer, accumulate, slow=25,
     jvp=_tangent, transpose=transpose_last("a cumulative sum", _sum_transposed),
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip
@@ -314,10 +302,6 @@ def _infer_recurrence(arg: Along, a: ShapedArray, b: ShapedArray) -> ShapedArray
     if not same_size(a.shape, b.shape) or a.dtype != b.dtype:
         raise ShapeError(f"recurrence: factors {a!r} and terms {b!r} differ in type")
     return b
-
-
-def _recurrence_value(arg: Along, a: Array, b: Array) -> Array:
-    return recur(a, b, arg.axis, arg.reverse)
 
 
 def _recurrence_tangent(node: Node, tangents: Results) -> Results:
@@ -340,8 +324,7 @@ def _recurrence_transposed(node: Node) -> tuple[Sequence[Node], Along]:
 
 
 recurrence_p = along(
-    "recurrence", _infer_recurrence,
-    _recurrence_value,
+    "recurrence", _infer_recurrence, recur,
     jvp=_recurrence_tangent, dtypes="fc",
     transpose=transpose_last("a recurrence", _recurrence_transposed),
     doc="y[i] = a[i]·y[i-1] + b[i] along an axis",
@@ -372,11 +355,6 @@ def _infer_extremum(arg: Share, x: ShapedArray, t: ShapedArray) -> ShapedArray:
     return t
 
 
-def _extremum_value(arg: Share, x: Array, t: Array) -> Array:
-    kind, axis, reverse, transposed, _ = arg
-    return extremum_tangent(kind, x, t, axis, reverse, transposed)
-
-
 def _extremum_tangent_tangent(node: Node, tangents: Results) -> Results:
     t = tangents[1]
     if t is None:
@@ -389,7 +367,7 @@ def _extremum_transposed(node: Node) -> tuple[Sequence[Node], Share]:
 
 
 extremum_tangent_p = along(
-    "extremum_tangent", _infer_extremum, _extremum_value,
+    "extremum_tangent", _infer_extremum, extremum_tangent,
     jvp=_extremum_tangent_tangent, dtypes="fc",
     transpose=transpose_last("a running extremum", _extremum_transposed),
     doc="the derivative of a running maximum or minimum times a tangent",

@@ -151,13 +151,6 @@ class Routines(LibraryFunction):
         self.declare(f"declare {t} {full}({t})")
         return self.let(f"call {t} {full}({t} {a})")
 
-    def is_no_pivot(self, a: str) -> str:
-        """Has a matrix with this under a root of its diagonal no factor?
-
-        NaN tells nothing of that: it spreads to what is computed from it.
-        """
-        return self.let(f"fcmp ole {self.real} {a}, {self.real.constant(0)}")
-
     # Calls.
 
     def char(self, letter: str) -> str:
@@ -281,7 +274,9 @@ def _cholesky(f: Routines, unit: str) -> None:
             with f.when(on_diagonal):
                 under = f.get(total)
                 f.put(f.intrinsic("sqrt", under), at)
-                worse = f.let(f"or i1 {f.load('i1', bad)}, {f.is_no_pivot(under)}")
+                # NaN tells nothing: it spreads to what is computed from it.
+                none = f.let(f"fcmp ole {f.real} {under}, {f.real.constant(0)}")
+                worse = f.let(f"or i1 {f.load('i1', bad)}, {none}")
                 f.store("i1", worse, bad)
             with f.when(f.let(f"xor i1 {on_diagonal}, true")):
                 pivot = f.get(f.address(other, (j, 1)))
