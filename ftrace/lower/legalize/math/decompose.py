@@ -209,42 +209,20 @@ def _by_tables(has: Collection[str]) -> dict[str, Callable[..., Term]]:
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     """The roots with every operation decomposed that is not in `has`.
 
-    Operations in neither `has` nor `DECOMPOSITIONS` stay. Linear in the number of
-    nodes that result.
+    Operations in neither `has` nor `DECOMPOSITIONS` stay. What they are decomposed to
+    is decomposed in its turn.
     """
     better = {name: _formula(function) for name, function in _by_tables(has).items()}
     known = DECOMPOSITIONS | better
-    if not any(n.op.name in known and n.op.name not in has for n in toposort(roots)):
-        return list(roots)
-    finished: dict[Node, Node] = {}
-    expansion: dict[Node, Node] = {}
-    pending = list(roots)
-    with inherited_origin() as take:
-        while pending:
-            node = pending[-1]
-            if node in finished:
-                pending.pop()
-                continue
-            expanded = expansion.get(node)
-            if expanded is not None:
-                if expanded in finished:
-                    finished[node] = finished[expanded]
-                    pending.pop()
-                else:
-                    pending.append(expanded)
-                continue
-            missing = [s for s in node.src if s not in finished]
-            if missing:
-                pending.extend(missing)
-                continue
-            take(node)
-            new = rebuild(node, tuple(finished[s] for s in node.src))
-            name = new.op.name
-            if name in has or name not in known:
-                finished[node] = finished[new] = new
-                pending.pop()
-                continue
-            for source in new.src:
-                finished[source] = source
-            expansion[node] = known[name](new)
-    return [finished[root] for root in roots]
+    found = list(roots)
+    while any(n.op.name in known and n.op.name not in has for n in toposort(found)):
+        new: dict[Node, Node] = {}
+        with inherited_origin() as take:
+            for node in toposort(found):
+                take(node)
+                made = rebuild(node, tuple([new[s] for s in node.src]))
+                name = made.op.name
+                lacks = name in known and name not in has
+                new[node] = known[name](made) if lacks else made
+        found = [new[root] for root in found]
+    return found

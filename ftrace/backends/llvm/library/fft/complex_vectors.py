@@ -11,6 +11,7 @@ lanes of a vector. Some sides stand before others:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.module import LibraryFunction
@@ -161,13 +162,25 @@ class Side:
 
     With a mask only numbers of some lanes are there: zeros stand for the others, and
     nothing is put.
+
+    Args:
+      take: (place, mask) -> numbers.
+      put: (numbers, place, mask).
     """
 
+    def __init__(
+        self,
+        take: Callable[[str, str], Pair] | None = None,
+        put: Callable[[Pair, str, str], None] | None = None,
+    ) -> None:
+        self._take: Any = take
+        self._put: Any = put
+
     def take(self, at: str, mask: str = "") -> Pair:
-        raise NotImplementedError
+        return self._take(at, mask)
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
-        raise NotImplementedError
+        self._put(x, at, mask)
 
 
 class Place(Side):
@@ -235,34 +248,9 @@ class Buffer(Side):
 # What stands before another side.
 
 
-class Before(Side):
-    """A side that stands before another.
-
-    Args:
-      take: (place, mask) -> numbers.
-      put: (numbers, place, mask).
-    """
-
-    def __init__(
-        self,
-        take: Callable[[str, str], Pair] | None = None,
-        put: Callable[[Pair, str, str], None] | None = None,
-    ) -> None:
-        self._take = take
-        self._put = put
-
-    def take(self, at: str, mask: str = "") -> Pair:
-        assert self._take is not None
-        return self._take(at, mask)
-
-    def put(self, x: Pair, at: str, mask: str = "") -> None:
-        assert self._put is not None
-        self._put(x, at, mask)
-
-
 def exchange(side: Side) -> Side:
     """The parts of numbers in the other order."""
-    return Before(
+    return Side(
         lambda at, mask: exchanged(side.take(at, mask)),
         lambda x, at, mask: side.put(exchanged(x), at, mask),
     )
@@ -270,7 +258,7 @@ def exchange(side: Side) -> Side:
 
 def scale(f: Waves, side: Side, factor: float) -> Side:
     """Numbers that are multiplied by a constant when they are put."""
-    return Before(put=lambda x, at, mask: side.put(f.scaled(x, factor), at, mask))
+    return Side(put=lambda x, at, mask: side.put(f.scaled(x, factor), at, mask))
 
 
 def twist(
@@ -299,7 +287,7 @@ def twist(
         x = f.times(x, (f.splat(table, turn), f.splat(table, behind)))
         side.put(x, at, mask)
 
-    return Before(put=put)
+    return Side(put=put)
 
 
 @dataclass(frozen=True)
@@ -345,7 +333,7 @@ def convolve(side: Side, sizes: tuple[int, int, int], numbers: Numbers) -> Side:
         root = numbers.roots(table, sizes[1] * sizes[2], numbers.find(at))
         return exchanged(f.times(side.take(at), root))
 
-    return Before(take)
+    return Side(take)
 
 
 def chirp(side: Side, numbers: Numbers) -> Side:
@@ -386,7 +374,7 @@ def chirp(side: Side, numbers: Numbers) -> Side:
             root = numbers.roots(table, size, number)
             side.put(f.times(x, root, conjugate=True), at)
 
-    return Before(take, put)
+    return Side(take, put)
 
 
 def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None:
