@@ -68,7 +68,33 @@ def _exponents(dtype: np.dtype[Any]) -> tuple[int, int]:
     return math.frexp(least)[1], math.frexp(greatest)[1]
 
 
-_SUMS: Final = (
+def _is_finite_nonzero(c: Node) -> bool:
+    value = constant_value(c)
+    return bool(np.isfinite(value) and value != 0)
+
+
+_MASK: Final = Pat(name="mask", aval=has_kind("b"))
+_ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
+_FINITE: Final = Pat(const_p, name="y", where=_is_finite_nonzero)
+
+
+def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
+    """max, min with a bound that no position reaches, or all do."""
+    last, bound = last_position(positions), constant_value(c)
+    if last is None:
+        return None
+    low = y.op is p.maximum
+    if bound <= 0:
+        return positions if low else c
+    if bound >= last:
+        return c if low else positions
+    return None
+
+
+_MERGED = (p.add, p.mul, p.bit_and, p.bit_or, p.bit_xor, p.maximum, p.minimum)
+
+
+ALGEBRA: Final = (
     # x + 0 -> x, for integers
     to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
     # x - c -> x + (-c), for integers
@@ -79,9 +105,6 @@ _SUMS: Final = (
     ),
     # x + (-y) -> x - y
     to_binary("fold_add_neg", p.sub, Pat(p.add, X, Pat(p.neg, Y), commutes=True)),
-)
-
-_PRODUCTS: Final = (
     # x·1 -> x
     to_x(
         "fold_mul_one", Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf"))
@@ -121,19 +144,6 @@ _PRODUCTS: Final = (
         Pat(p.power, X, constant(2), aval=has_kind("f")),
         lambda x: p.mul(x, x),
     ),
-)
-
-
-def _is_finite_nonzero(c: Node) -> bool:
-    value = constant_value(c)
-    return bool(np.isfinite(value) and value != 0)
-
-
-_MASK: Final = Pat(name="mask", aval=has_kind("b"))
-_ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
-_FINITE: Final = Pat(const_p, name="y", where=_is_finite_nonzero)
-
-_MUL_ZERO: Final = (
     # mul_zero(x, 0) -> 0
     to_zero("fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True)),
     # mul_zero(x, c) -> x·c, for c finite and not 0
@@ -154,25 +164,6 @@ _MUL_ZERO: Final = (
     ),
     # mul_zero(x, y) -> x·y, for integers
     to_binary("fold_mul_zero_of_integers", p.mul, Pat(p.mul_zero, X, Y, aval=is_exact)),
-)
-
-
-def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
-    """max, min with a bound that no position reaches, or all do."""
-    last, bound = last_position(positions), constant_value(c)
-    if last is None:
-        return None
-    low = y.op is p.maximum
-    if bound <= 0:
-        return positions if low else c
-    if bound >= last:
-        return c if low else positions
-    return None
-
-
-_MERGED = (p.add, p.mul, p.bit_and, p.bit_or, p.bit_xor, p.maximum, p.minimum)
-
-_EXTREMA: Final = (
     # max(x, x), min(x, x) -> x
     to_x("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X)),
     # max(iota, 0), min(iota, n) -> iota
@@ -208,13 +199,7 @@ _EXTREMA: Final = (
 )
 
 
-ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA)
-
-
 M: Final = Pat(name="m")
-
-
-# Selects.
 
 
 def _select_of_bools(m: Node, x: Node, y: Node) -> Node | None:
@@ -224,51 +209,12 @@ def _select_of_bools(m: Node, x: Node, y: Node) -> Node | None:
     return m if true else p.bit_not(m)
 
 
-_SELECTS: Final = (
-    # select(true, x, y) -> x; select(false, x, y) -> y
-    Rule(
-        "fold_select_of_constant",
-        Pat(p.select, C, X, Y),
-        lambda c, x, y: x if constant_value(c) else y,
-    ),
-    # select(m, x, x) -> x
-    to_x("fold_select_of_equals", Pat(p.select, Pat(), X, X)),
-    # select(not m, x, y) -> select(m, y, x)
-    Rule(
-        "fold_select_of_not",
-        Pat(p.select, Pat(p.bit_not, M), X, Y),
-        lambda m, x, y: p.select(m, y, x),
-    ),
-    # select(m, true, false) -> m; select(m, false, true) -> not m
-    Rule(
-        "fold_select_of_bools",
-        Pat(
-            p.select,
-            M,
-            Pat(const_p, name="x"),
-            Pat(const_p, name="y"),
-            aval=has_kind("b"),
-        ),
-        _select_of_bools,
-    ),
-)
-
-# Bits.
-
-
 def _is_ones(c: Node) -> bool:
     truth = c.dtype == dtypes.bool_
     return c.arg == (b"\x01" if truth else b"\xff" * c.dtype.itemsize)
 
 
 _ONES: Final = Pat(const_p, where=_is_ones)
-
-_BITS: Final = (
-    # x & ~0 -> x
-    to_x("fold_and_ones", Pat(p.bit_and, X, _ONES, commutes=True)),
-)
-
-# Comparisons.
 
 
 def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
@@ -280,31 +226,6 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
     first, end = (bool(evaluate_scalar(node.op(e, const_like(e, bound)))) for e in ends)
     return const(first, dtypes.bool_, x.shape) if first == end else None
 
-
-_COMPARISONS: Final = (
-    # iota < n -> true, iota >= 0 -> true, …
-    Rule(
-        "fold_compare_of_iota",
-        Pat(p.COMPARES, Pat(iota_p, name="x"), C, name="node"),
-        _compare_of_iota,
-    ),
-    # x == true, x != false -> x; x == false, x != true -> not x
-    Rule(
-        "fold_compare_of_bool",
-        Pat(
-            (p.eq, p.ne),
-            Pat(name="x", aval=has_kind("b")),
-            C,
-            commutes=True,
-            name="node",
-        ),
-        lambda x, c, node: (
-            x if bool(constant_value(c)) is (node.op is p.eq) else p.bit_not(x)
-        ),
-    ),
-)
-
-# Casts.
 
 _DIGITS = {
     dtypes.float16: 11,
@@ -341,7 +262,55 @@ def _merge_casts(node: Node, inner: Node) -> Node | None:
     return p.cast(inner.src[0], last, node.aval.weak_type)
 
 
-_CASTS: Final = (
+LOGIC: Final = (
+    # select(true, x, y) -> x; select(false, x, y) -> y
+    Rule(
+        "fold_select_of_constant",
+        Pat(p.select, C, X, Y),
+        lambda c, x, y: x if constant_value(c) else y,
+    ),
+    # select(m, x, x) -> x
+    to_x("fold_select_of_equals", Pat(p.select, Pat(), X, X)),
+    # select(not m, x, y) -> select(m, y, x)
+    Rule(
+        "fold_select_of_not",
+        Pat(p.select, Pat(p.bit_not, M), X, Y),
+        lambda m, x, y: p.select(m, y, x),
+    ),
+    # select(m, true, false) -> m; select(m, false, true) -> not m
+    Rule(
+        "fold_select_of_bools",
+        Pat(
+            p.select,
+            M,
+            Pat(const_p, name="x"),
+            Pat(const_p, name="y"),
+            aval=has_kind("b"),
+        ),
+        _select_of_bools,
+    ),
+    # x & ~0 -> x
+    to_x("fold_and_ones", Pat(p.bit_and, X, _ONES, commutes=True)),
+    # iota < n -> true, iota >= 0 -> true, …
+    Rule(
+        "fold_compare_of_iota",
+        Pat(p.COMPARES, Pat(iota_p, name="x"), C, name="node"),
+        _compare_of_iota,
+    ),
+    # x == true, x != false -> x; x == false, x != true -> not x
+    Rule(
+        "fold_compare_of_bool",
+        Pat(
+            (p.eq, p.ne),
+            Pat(name="x", aval=has_kind("b")),
+            C,
+            commutes=True,
+            name="node",
+        ),
+        lambda x, c, node: (
+            x if bool(constant_value(c)) is (node.op is p.eq) else p.bit_not(x)
+        ),
+    ),
     # cast[t](x of t) -> x
     Rule(
         "fold_cast_to_itself",
@@ -355,5 +324,3 @@ _CASTS: Final = (
         _merge_casts,
     ),
 )
-
-LOGIC: Final = (*_SELECTS, *_BITS, *_COMPARISONS, *_CASTS)
