@@ -76,10 +76,6 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     return _renderer()(kernel, target or host_target())
 
 
-def _render_for(target: Target, kernel: Kernel) -> Rendered:
-    return render_kernel(kernel, target)
-
-
 class Way(NamedTuple):
     """What the settings say about the code of kernels.
 
@@ -233,7 +229,7 @@ class CPU(Device):
             from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
 
             target = way.target()
-            render = render_kernel if target is None else partial(_render_for, target)
+            render = partial(render_kernel, target=target)
             codes = compile_kernels(list(missing), render, self.threads, target)
         if settings.current().debug >= 1:
             each = (time.perf_counter() - start) / len(missing)

@@ -160,13 +160,9 @@ def _own_files() -> Iterator[tuple[str, os.stat_result]]:
 
 def _python_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as found:
-        entries = sorted(found, key=_name_of)
+        entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
         if entry.name.endswith(".py"):
             yield entry.path, entry.stat()
         elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
             yield from _python_files(entry.path)
-
-
-def _name_of(entry: os.DirEntry[str]) -> str:
-    return entry.name

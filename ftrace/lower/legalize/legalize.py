@@ -118,10 +118,6 @@ def _split_const(node: Node, src: list[Any]) -> Complex:
     return Complex(Term(re), Term(im))
 
 
-def _split_param(node: Node, src: list[Any]) -> Node:
-    return ir.param(cast(int, node.arg), dtypes.real_dtype(node.dtype), 2 * node.size)
-
-
 def _split_load(node: Node, src: list[Any]) -> Complex:
     buffer, index, *valid = src
     parts = (ir.load(buffer, _part_index(index, part), *valid) for part in (0, 1))
@@ -167,10 +163,6 @@ def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
     return Complex(signed * cosine, signed * sine)
 
 
-def _split_select(node: Node, src: list[Any]) -> Complex:
-    return choose(Term(src[0]), src[1], src[2])
-
-
 def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
     (x,), target = src, node.dtype
     if dtypes.is_complex(target):
@@ -206,8 +198,12 @@ def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
 
 
 _STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
-    "const": _split_const, "param": _split_param, "load": _split_load,
-    "reduce": _split_reduce, "select": _split_select, "cast": _split_cast,
+    "const": _split_const, "load": _split_load,
+    "reduce": _split_reduce, "cast": _split_cast,
+    "param": lambda node, src: ir.param(
+        node.arg, dtypes.real_dtype(node.dtype), 2 * node.size
+    ),
+    "select": lambda node, src: choose(Term(src[0]), src[1], src[2]),
     "complex": _make_pair, "bitcast": _split_bitcast,
     "copy": lambda node, src: src[0], "stop_gradient": lambda node, src: src[0],
 }  # fmt: skip

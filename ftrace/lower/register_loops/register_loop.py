@@ -147,13 +147,10 @@ class Recurrence(GraphKernel):
     @property
     def bounded(self) -> bool:
         blocks = [self.block]
-        while blocks:
-            for statement in blocks.pop():
-                if isinstance(statement, Repeat):
-                    if statement.times is None:
-                        return False
-                    blocks.append(statement.block)
-        return True
+        for block in blocks:
+            blocks += [s.block for s in block if isinstance(s, Repeat)]
+        repeats = [s for block in blocks for s in block if isinstance(s, Repeat)]
+        return all(repeat.times is not None for repeat in repeats)
 
     def __str__(self) -> str:
         head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
@@ -257,16 +254,13 @@ class Step:
         return self.info.name
 
 
-def _infer(arg: Step, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    return arg.results
-
-
 def _not_evaluated(*_: Any) -> Any:
     raise AssertionError("a recurrence exists in lowered programs only")
 
 
 register_loop_p = Compound(
-    "register_loop", "loop", _infer, _not_evaluated, _not_evaluated,
+    "register_loop", "loop", lambda arg, *_: arg.results, _not_evaluated,
+    _not_evaluated,
     no_derivative="it exists in lowered programs only", show=str,
     doc="a loop that keeps its carry in registers",
 )  # fmt: skip

@@ -64,25 +64,29 @@ def _intrinsic(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) 
     return o.pure(call, *[text for kind, text in operands if kind == t.text])
 
 
-def _scale(o: Instructions, t: Type, a: str, n: str) -> str:
+@_in_registers
+def scale(o: Instructions, t: Type, a: str, n: str) -> str:
     return _intrinsic(o, t, "scalef", (t.text, a), (t.text, n), (t.text, a))
 
 
-def _mantissa(o: Instructions, t: Type, a: str) -> str:
+@_in_registers
+def mantissa(o: Instructions, t: Type, a: str) -> str:
     choice = ("i32", str(_THREE_QUARTERS_OR_NAN))
     return _intrinsic(o, t, "getmant", (t.text, a), choice, (t.text, a))
 
 
-def _exponent(o: Instructions, t: Type, a: str) -> str:
+@_in_registers
+def exponent(o: Instructions, t: Type, a: str) -> str:
     """That of `a`, which is one too small where the mantissa is below 1."""
 
     def of(x: str) -> str:
         return _intrinsic(o, t, "getexp", (t.text, x), (t.text, x))
 
-    return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
+    return o.binary("fsub", t, of(a), of(mantissa(o, t, a)))
 
 
-def _add_pairs(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
+@_in_registers
+def add_pairs(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
     pair = f"<{2 * t.lanes} x bfloat>"
     name = f"@llvm.x86.avx512bf16.dpbf16ps.{t.lanes * t.bits}"
     x, y = (o.pure(f"bitcast {t} {text} to {pair}", text) for text in (a, b))
@@ -97,12 +101,8 @@ def _add_integers(word: str) -> Row:
     return _in_registers(add)
 
 
-add_pairs: Row = _in_registers(_add_pairs)
 add_word_pairs = _add_integers("vpdpwssd")
 add_byte_quads = _add_integers("vpdpbusd")
-scale: Row = _in_registers(_scale)
-mantissa: Row = _in_registers(_mantissa)
-exponent: Row = _in_registers(_exponent)
 
 
 def range_of(o: Instructions, t: Type, a: str, b: str, choice: int) -> str:

@@ -254,8 +254,6 @@ svd_p = library_op.host(
 # Hermitian matrices.
 
 
-def _real_values(a: ShapedArray) -> ShapedArray:
-    return library_op.real_of(a, a.shape[:-1])
 
 
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
@@ -288,7 +286,9 @@ def _over_gaps(inner: Node, values: Node) -> Node:
 
 
 eigh_p = library_op.host(
-    "eigh", library_op.of_square("eigh", library_op.same, _real_values),
+    "eigh", library_op.of_square(
+        "eigh", library_op.same, lambda a: library_op.real_of(a, a.shape[:-1])
+    ),
     _eigh, _eigh_tangent, compiled_from=library_op.SIGNS,
     doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
 )  # fmt: skip

@@ -8,11 +8,9 @@ that is not batched once it is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
-from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, DtypeError, ShapeError
@@ -75,22 +73,11 @@ def no_tangents(node: Node, tangents: Results) -> Results:
 SIGNS = CompiledFrom(1)
 
 
-class _Facts(TypedDict, total=False):
-    no_derivative: str
-    jvp: Callable[[Node, Results], Results]
-    transpose: Callable[[Node, Results, tuple[bool, ...]], Results]
-    batch: Callable[..., Batched]
-    dtypes: str
-    doc: str
-    slow: int
-    compiled_from: CompiledFrom
-
-
 def along(
     name: str,
     infer: Callable[..., ShapedArray],
     numpy: Callable[..., Array],
-    **facts: Unpack[_Facts],
+    **facts: Any,
 ) -> Compound:
     """The record of an operation along an axis, with one result.
 
@@ -101,13 +88,12 @@ def along(
     """
     facts = {"jvp": no_tangents, "batch": batch_along, "dtypes": "biufc", **facts}
 
-    def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return (infer(arg, *avals),)
-
-    def compute(avals: Any, arg: Any, *arrays: Array) -> Sequence[Array]:
-        return [numpy(arg, *arrays)]
-
-    return host(name, infer_one, compute, **facts)
+    return host(
+        name,
+        lambda arg, *avals: (infer(arg, *avals),),
+        lambda avals, arg, *arrays: [numpy(arg, *arrays)],
+        **facts,
+    )
 
 
 def host(
@@ -115,7 +101,7 @@ def host(
     infer: Callable[..., tuple[ShapedArray, ...]],
     numpy: Callable[..., Sequence[Any]],
     tangent: Callable[[Node, Node, Node], Results] | None = None,
-    **facts: Unpack[_Facts],
+    **facts: Any,
 ) -> Compound:
     """The record of an operation of the host.
 
@@ -128,7 +114,7 @@ def host(
     """
     facts = {"batch": batch_leading, "dtypes": "fc", **facts}
     if tangent is not None:
-        facts["jvp"] = partial(_tangents_of_one, tangent)
+        facts["jvp"] = lambda node, tangents: tangent(node, *node.src, *tangents)
 
     def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
         """In a program, too, NaN and infinity are values and no warnings."""
@@ -139,14 +125,6 @@ def host(
             restore_errors(token)
 
     return Compound(name, "host", infer, quiet, **facts)
-
-
-def _tangents_of_one(
-    tangent: Callable[[Node, Node, Node], Results], node: Node, tangents: Results
-) -> Results:
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    return tangent(node, a, t)
 
 
 # Operations that are linear in their last operand.
@@ -193,7 +171,7 @@ def solver(
     transposed: Callable[[Node], tuple[Sequence[Node], Any]],
     *,
     called: str,
-    **facts: Unpack[_Facts],
+    **facts: Any,
 ) -> Compound:
     """The record of X of A(X) = b, for a linear A; b is the last operand.
 

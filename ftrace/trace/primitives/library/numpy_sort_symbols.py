@@ -33,7 +33,7 @@ def sorter(dtype: np.dtype[Any]) -> int | None:
     functions = _functions(dtype)
     if functions is None:
         return None
-    short = dtype.itemsize == 2 and any(_has(name) for name in _SHORT_VECTORS)
+    short = dtype.itemsize == 2 and any(map(_features().get, _SHORT_VECTORS))
     fastest = short or dtype.itemsize > 2
     place = _FASTEST if fastest else _STABLE
     entry = ctypes.sizeof(ctypes.c_void_p)
@@ -51,8 +51,8 @@ def _module() -> Any:
     return import_module("numpy._core._multiarray_umath")
 
 
-def _has(feature: str) -> bool:
-    return bool(getattr(_module(), "__cpu_features__", {}).get(feature))
+def _features() -> dict[str, bool]:
+    return getattr(_module(), "__cpu_features__", {})
 
 
 @cache
