@@ -123,7 +123,7 @@ _SIMPLE: Final = (
     Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
     Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
     Pat(REDUCTIONS, where=_all(_has_elements, _reduces_something)),
-    Pat(copy, where=_all(_has_elements, _varies)),
+    Pat(copy, where=_has_elements),
     Pat(where=_all(_is_users, _has_elements)),
 )
 

@@ -183,10 +183,12 @@ def test_recurrences_are_the_same_in_blocks(
 ) -> None:
     rng = np.random.default_rng(size)
     a, b = rng.standard_normal((2, size, 3))
-    wanted = scan.recur(a, b, 0, reverse)
+    wanted = scan.recur(Along(0, reverse), a, b)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "BLOCK", block)
-        np.testing.assert_allclose(scan.recur(a, b, 0, reverse), wanted, rtol=1e-9)
+        np.testing.assert_allclose(
+            scan.recur(Along(0, reverse), a, b), wanted, rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -231,7 +233,7 @@ def test_recurrences_are_loops(size: int, width: int, reverse: bool) -> None:
     y, wanted = np.zeros(width), np.zeros((size, width))
     for i in reversed(range(size)) if reverse else range(size):
         y = wanted[i] = a[i] * y + b[i]
-    np.testing.assert_allclose(scan.recur(a, b, 0, reverse), wanted, rtol=1e-9)
+    np.testing.assert_allclose(scan.recur(Along(0, reverse), a, b), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

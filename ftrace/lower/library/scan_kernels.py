@@ -205,9 +205,13 @@ def _cumulate(node: Node) -> Operator | None:
         return Operator(combine, as_it_is)
     inexact = dtypes.is_inexact(node.src[0].dtype)
     if kind == "sum" and inexact:
-        # It begins with +0: that of nothing but -0 is +0.
-        return Operator(combine, finish=lambda x: p.add(x, sources.const_like(x, 0)))
+        return Operator(combine, finish=_from_zero)
     return Operator(combine)
+
+
+def _from_zero(total: Node) -> Node:
+    """A sum begins with +0: that of nothing but -0 is +0."""
+    return p.add(total, sources.const_like(total, 0))
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:

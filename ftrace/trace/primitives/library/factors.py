@@ -254,8 +254,6 @@ svd_p = library_op.host(
 # Hermitian matrices.
 
 
-
-
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     decomposed = partial(np.linalg.eigh, UPLO="L" if lower else "U")
     values, vectors = lapack_numpy.or_nan(decomposed, avals[::-1], a)
