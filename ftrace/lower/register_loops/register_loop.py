@@ -254,12 +254,16 @@ class Step:
         return self.info.name
 
 
+def _infer(arg: Step, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return arg.results
+
+
 def _not_evaluated(*_: Any) -> Any:
     raise AssertionError("a recurrence exists in lowered programs only")
 
 
 register_loop_p = Compound(
-    "register_loop", "loop", lambda arg, *_: arg.results, _not_evaluated,
+    "register_loop", "loop", _infer, _not_evaluated,
     _not_evaluated,
     no_derivative="it exists in lowered programs only", show=str,
     doc="a loop that keeps its carry in registers",

@@ -37,6 +37,18 @@ class Complex(NamedTuple):
     im: Term
 
 
+def real(z: Complex) -> Term:
+    return z.re
+
+
+def imag(z: Complex) -> Term:
+    return z.im
+
+
+def conj(z: Complex) -> Complex:
+    return Complex(z.re, -z.im)
+
+
 def neg(z: Complex) -> Complex:
     return Complex(-z.re, -z.im)
 
@@ -418,13 +430,12 @@ Value = Term | Complex
 #: For each elementwise primitive what it is on complex operands.
 COMPLEX: Final[dict[str, Callable[..., Value]]] = {
     "abs": absolute, "acos": acos, "acosh": acosh, "add": add, "asin": asin,
-    "asinh": _rotate(asin), "atan": _rotate(atanh), "atanh": atanh,
-    "conj": lambda z: Complex(z.re, -z.im),
+    "asinh": _rotate(asin), "atan": _rotate(atanh), "atanh": atanh, "conj": conj,
     "cos": cos, "cosh": cosh, "div": div, "eq": equal, "exp": exp, "exp2": exp2,
-    "expm1": expm1, "imag": lambda z: z.im, "is_finite": is_finite, "log": log,
+    "expm1": expm1, "imag": imag, "is_finite": is_finite, "log": log,
     "log1p": log1p, "log2": log2, "logistic": logistic, "mul": mul,
     "mul_zero": mul_zero, "ne": not_equal, "neg": neg, "pow": power,
-    "real": lambda z: z.re, "rsqrt": rsqrt, "sign": sign, "sin": sin,
+    "real": real, "rsqrt": rsqrt, "sign": sign, "sin": sin,
     "sinh": sinh, "sqrt": square_root, "square": square, "sub": sub,
     "tan": _rotate(tanh), "tanh": tanh,
 }  # fmt: skip

@@ -110,6 +110,18 @@ def far_angle(x: Term) -> Reduced:
     return _payne_hanek_single(x) if x.single else _payne_hanek_double(x)
 
 
+def far_quadrant(x: Term) -> Term:
+    return far_angle(x).quadrant
+
+
+def far_remainder(x: Term) -> Term:
+    return far_angle(x).r
+
+
+def far_rest(x: Term) -> Term:
+    return far_angle(x).rest
+
+
 def _significand(x: Term, layout: term.Format) -> tuple[Term, Term]:
     """(m, e): |x| = m·2ᵉ."""
     bits = term.bits_of(abs(x))

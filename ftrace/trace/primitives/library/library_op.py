@@ -8,6 +8,7 @@ that is not batched once it is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,12 +89,13 @@ def along(
     """
     facts = {"jvp": no_tangents, "batch": batch_along, "dtypes": "biufc", **facts}
 
-    return host(
-        name,
-        lambda arg, *avals: (infer(arg, *avals),),
-        lambda avals, arg, *arrays: [numpy(arg, *arrays)],
-        **facts,
-    )
+    def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return (infer(arg, *avals),)
+
+    def compute(avals: Any, arg: Any, *arrays: Array) -> Sequence[Array]:
+        return [numpy(arg, *arrays)]
+
+    return host(name, infer_one, compute, **facts)
 
 
 def host(
@@ -114,7 +116,7 @@ def host(
     """
     facts = {"batch": batch_leading, "dtypes": "fc", **facts}
     if tangent is not None:
-        facts["jvp"] = lambda node, tangents: tangent(node, *node.src, *tangents)
+        facts["jvp"] = partial(_tangents_of_one, tangent)
 
     def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
         """In a program, too, NaN and infinity are values and no warnings."""
@@ -125,6 +127,10 @@ def host(
             restore_errors(token)
 
     return Compound(name, "host", infer, quiet, **facts)
+
+
+def _tangents_of_one(tangent: Any, node: Node, tangents: Results) -> Results:
+    return tangent(node, *node.src, *tangents)
 
 
 # Operations that are linear in their last operand.

@@ -321,10 +321,13 @@ def _places(count: int, mask: Array) -> Array:
     return result
 
 
+def _batch_places(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> tuple[list[Node], list[bool]]:
+    return places_p.results(*src, arg=node.arg), [batched[0]]
+
+
 places_p = along(
-    "places", _infer_places, _places, dtypes="b",
-    batch=lambda node, src, batched, size: (
-        places_p.results(*src, arg=node.arg), [batched[0]]
-    ),
+    "places", _infer_places, _places, batch=_batch_places, dtypes="b",
     doc="positions of what is true along the last axis, in order",
 )  # fmt: skip

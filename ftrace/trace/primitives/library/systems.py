@@ -42,6 +42,10 @@ _MANY_MATRICES = CompiledFrom(1 << 9, core=2)
 # Cholesky.
 
 
+def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return (lapack_numpy.cholesky(a),)
+
+
 def _cholesky_tangent(node: Node, a: Node, t: Node) -> Results:
     """L' = L·Φ(L⁻¹ A' L⁻ᴴ), where Φ is the lower triangle with half the diagonal.
 
@@ -59,7 +63,7 @@ def _cholesky_tangent(node: Node, a: Node, t: Node) -> Results:
 
 cholesky_p = library_op.host(
     "cholesky", library_op.of_square("cholesky", library_op.same),
-    lambda avals, arg, a: (lapack_numpy.cholesky(a),), _cholesky_tangent,
+    _cholesky, _cholesky_tangent,
     doc="the lower triangular L of a = L·Lᴴ; NaN where there is none",
 )  # fmt: skip
 
@@ -203,11 +207,13 @@ def _infer_permutation(size: int, pivots: ShapedArray) -> tuple[ShapedArray, ...
     return (library_op.integers((*pivots.shape[:-1], size)),)
 
 
+def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
+    return (lapack_numpy.permutation(np.clip(pivots, 0, max(size - 1, 0)), size),)
+
+
 permutation_p = library_op.host(
     "permutation", _infer_permutation,
-    lambda avals, size, pivots: (
-        lapack_numpy.permutation(np.clip(pivots, 0, max(size - 1, 0)), size),
-    ),
+    _permutation,
     no_derivative="it is a function of integers", dtypes="i",
     doc="the order of rows that a sequence of exchanges gives",
 )  # fmt: skip
@@ -278,6 +284,10 @@ def _size(a: ShapedArray) -> ShapedArray:
     return library_op.real_of(a, a.shape[:-2]).strong()
 
 
+def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return lapack_numpy.or_nan(np.linalg.slogdet, avals, a)
+
+
 def _slogdet_tangent(node: Node, a: Node, t: Node) -> Results:
     """tr(a⁻¹a') is log|det|' in its real part, and turns the sign by its imaginary."""
     change = mat.trace(solve(a, t))
@@ -288,8 +298,7 @@ def _slogdet_tangent(node: Node, a: Node, t: Node) -> Results:
 
 slogdet_p = library_op.host(
     "slogdet", library_op.of_square("slogdet", determinant_type, _size),
-    lambda avals, arg, a: lapack_numpy.or_nan(np.linalg.slogdet, avals, a),
-    _slogdet_tangent,
+    _slogdet, _slogdet_tangent,
     doc="the sign of the determinant, and the logarithm of its size",
 )  # fmt: skip
 
