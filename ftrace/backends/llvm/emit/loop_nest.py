@@ -105,6 +105,7 @@ class Nest:
         values.prefetch_steps(tiling.prefetch)
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
+            values.prefetch_squares(first, ats)
             rows = [r for r, steps in tiling.steps.items() if not steps.lanes]
             values.store_squares(first, ats, rows)
             return

@@ -40,6 +40,15 @@ def transposed(rows: int, columns: int) -> Kernel:
     return Kernel((i, j), (Store(1, place, value),), specs)
 
 
+def test_rows_are_asked_for_where_the_operand_does_not_fit_in_a_cache() -> None:
+    target = host_target()
+    side = 64
+    while side * side * 4 <= target.l2:
+        side *= 2
+    assert "@llvm.prefetch" in render(transposed(side, side), target, "k").text
+    assert "@llvm.prefetch" not in render(transposed(64, 64), target, "k").text
+
+
 def pitches(text: str) -> bool:
     """Does a kernel put squares aside, in a panel?"""
     return "alloca [" in text
