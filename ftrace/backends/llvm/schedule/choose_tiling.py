@@ -42,9 +42,12 @@ _LONG_ROW = 8
 _MANY_ELEMENTS = 1 << 14
 _STRETCH = 8 << 10
 _ROWS_AT_ONCE = 8
-#: Rows that are read at once where they share the other factor, of so many at least.
+#: Rows that are read at once where they share the other factor, of so many at least
+#: that have so many bytes. Of 12 million elements by a vector, 6000 in a row are 1.4
+#: times as fast, 4096 are 1.2 times; 3000 would be 0.7 and 300 0.4 (AMD EPYC).
 _ABREAST = 4
 _MANY_ROWS = 64
+_ROW_BYTES = 16 << 10
 #: The work in a call is so many times what each call has to repeat.
 _REPEATED = 16
 
@@ -303,6 +306,8 @@ class Chooser:
             return None
         rows = self._row_axis(vector)
         if rows is None or tiling.size_of(rows) < _MANY_ROWS:
+            return None
+        if tiling.size_of(vector) * loop.reduces[0].dtype.itemsize < _ROW_BYTES:
             return None
         if ir.bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
             return None  # a cache is as quick with one

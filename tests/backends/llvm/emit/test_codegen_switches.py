@@ -166,3 +166,14 @@ def test_code_is_kept_apart_by_what_is_switched_off() -> None:
     f(x)
     (usual,) = f.lower(x).sources
     assert without != usual
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(8192, "4"), (512, "")])
+def test_several_rows_are_read_at_once_where_they_are_long(
+    columns: int, rows: str
+) -> None:
+    shapes = ((1 << 22) // columns, columns), (columns,)
+    arrays = [ft.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    (kernel,) = ft.jit(fnp.matmul).lower(*arrays).kernels
+    (tiling,) = render_kernel(kernel, WIDE).schedules
+    assert (f"for each i0 by {rows}\n" in f"{tiling}\n") == bool(rows)
