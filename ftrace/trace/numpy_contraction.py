@@ -13,8 +13,10 @@ BLAS adds 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -91,77 +93,53 @@ class PreparedProduct(ABC):
             return self.stored(x, y)
         half = out.dtype.itemsize == 2 and dtypes.is_float(out.dtype)
         wide = np.dtype(np.float32) if half else None
-        right = Views.of(y, recipe.right, wide)
-        left = Views.of(x, recipe.left, wide)
-        a, b = left(x), right(y)
+        left, right = _seen_as(x, recipe.left, wide), _seen_as(y, recipe.right, wide)
+        a, b = _see(x, left), _see(y, right)
         many = dtypes.is_integer(out.dtype) and a.size * b.shape[-1] > _FEW
         multiply = _integer_product if many else product_of(a, b)
         made = (*recipe.left.shape[:-1], recipe.right.shape[-1])
         in_order = recipe.order == tuple(range(len(recipe.order)))
-        last = _NO_VIEWS._replace(
-            split=None if in_order else recipe.permuted,
-            order=None if in_order else recipe.order,
-            shape=None if in_order and made == recipe.kept else recipe.kept,
-        )
+        last: list[_View] = []
+        if not in_order:
+            last += [_reshaped(recipe.permuted), _permuted(recipe.order)]
+        if not in_order or made != recipe.kept:
+            last.append(_reshaped(recipe.kept))
         if recipe.kept != out.shape:  # both operands repeat along an axis
-            shown = out.shape
-            return lambda x, y: np.broadcast_to(
-                last(multiply(left(x), right(y))), shown
-            )
-        if left.are_none and right.are_none:
-            return multiply if last.are_none else lambda x, y: last(multiply(x, y))
-        return lambda x, y: last(multiply(left(x), right(y)))
+            last.append(partial(np.broadcast_to, shape=out.shape))
+        if not (left or right):
+            return (lambda x, y: _see(multiply(x, y), last)) if last else multiply
+        return lambda x, y: _see(multiply(_see(x, left), _see(y, right)), last)
 
 
-class Views(NamedTuple):
-    """How an array is looked at, step by step; None for a step that changes nothing."""
+# How an array is looked at, step by step.
 
-    take: tuple[Any, ...] | None = None
-    split: tuple[int, ...] | None = None
-    order: tuple[int, ...] | None = None
-    dtype: np.dtype[Any] | None = None
-    shape: tuple[int, ...] | None = None
-    copies: bool = False
-
-    @staticmethod
-    def arranging(layout: _Layout, dtype: np.dtype[Any] | None) -> Views:
-        """The axes in the order of the layout, still one by one."""
-        taken = any(part != slice(None) for part in layout.take)
-        ordered = layout.order == tuple(range(len(layout.order)))
-        take, order = layout.take if taken else None, layout.order
-        return Views(take, None, None if ordered else order, dtype)
-
-    @staticmethod
-    def of(x: Array, layout: _Layout, dtype: np.dtype[Any] | None) -> Views:
-        found = Views.arranging(layout, dtype)
-        arranged = found(x)
-        shaped = arranged.reshape(layout.shape)
-        return found._replace(
-            shape=None if arranged.shape == layout.shape else layout.shape,
-            copies=blas_ready(shaped) is not shaped,
-        )
-
-    @property
-    def are_none(self) -> bool:
-        """Is an array looked at as it is?"""
-        return self == _NO_VIEWS
-
-    def __call__(self, x: Array) -> Array:
-        take, split, order, dtype, shape, copies = self
-        if take is not None:
-            x = x[take]
-        if split is not None:
-            x = x.reshape(split)
-        if order is not None:
-            x = x.transpose(order)
-        if dtype is not None:
-            x = x.astype(dtype)
-        if shape is not None:
-            x = x.reshape(shape)
-        return np.ascontiguousarray(x) if copies else x
+_View = Callable[[Array], Array]
+_permuted: Callable[[tuple[int, ...]], _View] = partial(methodcaller, "transpose")
+_reshaped: Callable[[tuple[int, ...]], _View] = partial(methodcaller, "reshape")
 
 
-_NO_VIEWS = Views()
+def _see(x: Array, views: Sequence[_View]) -> Array:
+    for view in views:
+        x = view(x)
+    return x
+
+
+def _seen_as(x: Array, layout: _Layout, dtype: np.dtype[Any] | None) -> list[_View]:
+    """The steps from an array to the matrices of a layout, in memory as BLAS wants."""
+    views: list[_View] = []
+    if any(part != slice(None) for part in layout.take):
+        views.append(itemgetter(layout.take))
+    if layout.order != tuple(range(len(layout.order))):
+        views.append(_permuted(layout.order))
+    if dtype is not None:
+        views.append(methodcaller("astype", dtype))
+    arranged = _see(x, views)
+    if arranged.shape != layout.shape:
+        views.append(_reshaped(layout.shape))
+    shaped = arranged.reshape(layout.shape)
+    if blas_ready(shaped) is not shaped:
+        views.append(np.ascontiguousarray)
+    return views
 
 
 def _repeats(

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ftrace.errors import ArgumentError, TreeError
+from ftrace.errors import ArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
@@ -323,14 +323,8 @@ class _VmapRule:
     def _flags(self, out_batched: Any) -> list[bool]:
         """A bool per leaf of the result."""
         name, expected = self.call.name, self.call.output.structure
-        leaves, treedef = tree.flatten(out_batched)
-        if treedef != expected:
-            raise TreeError(
-                f"the vmap rule of {name}: out_batched must have the structure of the "
-                f"results of {name}, {tree.readable(expected)}, got "
-                f"{tree.readable(treedef)}",
-                place_of(self.rule),
-            )
+        what, like = f"the vmap rule of {name}: out_batched", f"the results of {name}"
+        leaves = Promise(what, like, self.rule, expected, ()).structure(out_batched)
         for leaf in leaves:
             if not isinstance(leaf, bool):
                 raise ArgumentError(
