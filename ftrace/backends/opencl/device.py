@@ -296,7 +296,7 @@ class BuiltKernel(NamedTuple):
 
     function: Any
     global_size: tuple[Any, ...]
-    local_size: tuple[int, ...] | None
+    local_size: tuple[int, ...]
     source: str
     dims: tuple[Any, ...] = ()
     sizes: Buffer | None = None

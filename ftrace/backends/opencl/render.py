@@ -309,8 +309,7 @@ class Rendered:
       name: of the C function: made of a hash of its text.
       function: its text.
       helpers: names of the functions that it calls.
-      global_size, local_size: work-items in all, and in a group; None leaves the
-        groups to the driver.
+      global_size, local_size: work-items in all, and in a group.
       dims: sizes that are known at calls only, which the function takes as the
         elements of its last parameter. `global_size` may hold such sizes, too.
     """
@@ -319,7 +318,7 @@ class Rendered:
     function: str
     helpers: frozenset[str]
     global_size: tuple[Any, ...]
-    local_size: tuple[int, ...] | None
+    local_size: tuple[int, ...]
     dims: tuple[Any, ...] = ()
 
 
@@ -356,7 +355,7 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
 
 
 def _finish(
-    writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...] | None
+    writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...]
 ) -> Rendered:
     listed: list[str] = []
     for number, spec in enumerate(writer.kernel.buffers):

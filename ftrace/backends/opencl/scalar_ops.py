@@ -207,18 +207,22 @@ def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
     return _ROWS[op](dtype, [x, y], used)
 
 
-def expression(node: Node, operands: Sequence[str], used: set[str]) -> str:
+def expression(
+    node: Node, operands: Sequence[str], used: set[str], index: Dtype | None = None
+) -> str:
     """The C expression of an elementwise node; helpers that it calls join `used`.
 
-    Operands are names or literals: they may be written more than once.
+    Args:
+      operands: names or literals: they may be written more than once.
+      index: the dtype of index arithmetic of which all values fit into it.
     """
     x = list(operands)
-    source = node.src[0].dtype
+    source = index or node.src[0].dtype
     name = node.op.name
     if name == "select":
         return f"{x[0]} ? {x[1]} : {x[2]}"
     if name == "cast":
-        return convert(x[0], source, node.dtype, used)
+        return convert(x[0], source, index or node.dtype, used)
     if name == "bitcast":
         return _bitcast(x[0], source, node.dtype)
     if name in ("copy", "stop_gradient"):
@@ -227,9 +231,9 @@ def expression(node: Node, operands: Sequence[str], used: set[str]) -> str:
         wide = [f"({widen(operand, source, used)})" for operand in x]
         text = _arithmetic(node, dtypes.float32, wide, used)
         return narrow(text, node.dtype, used) if node.dtype == source else text
-    if _divides_plainly(node):
+    if _divides_plainly(node, index):
         symbol = "/" if name == "div" else "%"
-        return f"({C_TYPES[node.dtype]})({x[0]} {symbol} {x[1]})"
+        return f"({C_TYPES[index or node.dtype]})({x[0]} {symbol} {x[1]})"
     return _arithmetic(node, source, x, used)
 
 
@@ -242,10 +246,12 @@ def _arithmetic(node: Node, dtype: Dtype, x: list[str], used: set[str]) -> str:
     return row(dtype, x, used)
 
 
-def _divides_plainly(node: Node) -> bool:
-    """An integer division by a constant that needs no care."""
+def _divides_plainly(node: Node, index: Dtype | None) -> bool:
+    """An integer division that needs no care: by a constant, or of an index."""
     if node.op.name not in ("div", "rem") or dtypes.kind(node.dtype) not in "iu":
         return False
+    if index is not None:
+        return True
     divisor = node.src[1]
     return is_constant(divisor) and int(constant_value(divisor)) not in (0, -1)
 

@@ -140,7 +140,7 @@ def _runs_along_memory(
 
 _INT_LIMIT = 1 << 31
 #: Work-items in all and in a group, for each dimension.
-Sizes = tuple[tuple[Any, ...], tuple[int, ...] | None]
+Sizes = tuple[tuple[Any, ...], tuple[int, ...]]
 
 
 class Writer:
@@ -235,9 +235,8 @@ class Writer:
             name = self.names[source]
             widened = source in self.ints and not plain
             operands.append(f"(long){name}" if widened else name)
-        if node in self.ints:
-            return _int_expression(node, operands)
-        return expression(node, operands, self.used)
+        as_int = dtypes.int32 if node in self.ints else None
+        return expression(node, operands, self.used, as_int)
 
     def load(self, node: Node) -> str:
         number = node.src[0].arg
@@ -309,18 +308,3 @@ class Writer:
         if store.valid is not None:
             text = f"if ({self.names[store.valid]}) {text}"
         self.line(text)
-
-
-def _int_expression(node: Node, x: list[str]) -> str:
-    """Index arithmetic whose values all fit an int."""
-    name = node.op.name
-    if name == "select":
-        return f"{x[0]} ? {x[1]} : {x[2]}"
-    if name in ("cast", "copy", "stop_gradient"):
-        return x[0]
-    if name == "neg":
-        return f"-{x[0]}"
-    if name in ("max", "min"):
-        return f"{x[0]} {'>' if name == 'max' else '<'} {x[1]} ? {x[0]} : {x[1]}"
-    symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}[name]
-    return f"{x[0]} {symbol} {x[1]}"

@@ -231,19 +231,9 @@ def _contiguous_root(x: Node) -> Node | None:
     return None if found is None else reshape(found, x.shape)
 
 
-_REMOVALS: Final = (
+CHAINS: Final = (
     # permute that moves only axes of size 1 -> reshape
     Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
-)
-
-_CONTIGUOUS: Final = Rule(
-    # movements(x) that keep all elements in their order -> reshape(x)
-    "contiguous_chain_is_its_root",
-    Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
-    _contiguous_root,
-)
-
-_MERGES: Final = (
     # y(y(x)) -> y(x)
     pair(
         "merge_reshapes", reshape_p, reshape_p, lambda x, y: reshape(y.src[0], x.shape)
@@ -256,9 +246,13 @@ _MERGES: Final = (
     pair("merge_strides", stride_p, stride_p, _compose),
     # shrink(pad(x)) -> pad(shrink(x)), or zero where only zeros are left
     pair("merge_shrink_of_pad", shrink_p, pad_p, _compose),
+    # movements(x) that keep all elements in their order -> reshape(x)
+    Rule(
+        "contiguous_chain_is_its_root",
+        Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
+        _contiguous_root,
+    ),
 )
-
-CHAINS: Final = (*_REMOVALS, *_MERGES, _CONTIGUOUS)
 
 
 def _groups(reshaped: Node) -> list[tuple[list[int], list[int]]]:
