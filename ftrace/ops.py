@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes, errors
-from ftrace.lax import reductions
-from ftrace.lax.reductions import Monoid
 from ftrace.numpy.axes import as_value, broadcast_to, check_count, full
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.primitives.reduction import identity
+from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
-def _segments(name: str, kind: str, monoid: Monoid):
+def _segments(name: str, kind: str):
     def segments(
         data: Value,
         segment_ids: Value,
@@ -45,13 +43,13 @@ def _segments(name: str, kind: str, monoid: Monoid):
         if check_mode(name, mode) == "clip" and count:
             ids = clip(widened(ids, count), 0, count - 1)
         shape = (count, *values.shape[ids.ndim :])
-        start = full(shape, identity(monoid.reduction, values.dtype), values.dtype)
+        start = full(shape, identity_of(kind, values.dtype), values.dtype)
         return bind(scatter_p, start, values, ids, arg=((0,), kind))
 
     return segments
 
 
-@member(_segments, "add", reductions.SUM)
+@member(_segments, "add")
 def segment_sum():
     """The sums of the rows of each segment.
 
@@ -76,17 +74,17 @@ def segment_sum():
     """
 
 
-@member(_segments, "mul", reductions.PRODUCT)
+@member(_segments, "mul")
 def segment_prod():
     """The products of the rows of each segment; arguments as in `segment_sum`."""
 
 
-@member(_segments, "max", reductions.MAXIMUM)
+@member(_segments, "max")
 def segment_max():
     """The greatest of the rows of each segment; arguments as in `segment_sum`."""
 
 
-@member(_segments, "min", reductions.MINIMUM)
+@member(_segments, "min")
 def segment_min():
     """The least of the rows of each segment; arguments as in `segment_sum`."""
 

@@ -14,7 +14,6 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
-from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -42,32 +41,22 @@ __all__ = [
 # Which reduction a function of two values stands for.
 
 
-class Monoid(NamedTuple):
-    """A reduction and the operation of two values that it repeats."""
-
-    reduction: Primitive
-    combine: Primitive
-
-
-SUM = Monoid(reduce_sum_p, p.add)
-PRODUCT = Monoid(reducers.reduce_prod_p, p.mul)
-MAXIMUM = Monoid(reducers.reduce_max_p, p.maximum)
-MINIMUM = Monoid(reducers.reduce_min_p, p.minimum)
-
-_BY_OPERATION: dict[Op, Monoid] = {
-    m.combine: m for m in (SUM, PRODUCT, MAXIMUM, MINIMUM)
-}
-_OF_BOOLS: dict[Op, Monoid] = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
+Function = Callable[..., Any]
+#: Reductions by what combines two elements.
+_BY_OPERATION: dict[Op, Any] = {c: r for r, c in reducers.COMBINES.items()}
+_OF_BOOLS: dict[Op, Primitive] = {
+    p.bit_and: reducers.reduce_min_p, p.bit_or: reducers.reduce_max_p,
+}  # fmt: skip
 
 
-def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
+def recognise(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     """The reduction of this dtype that repeats the function; None if it is another."""
     if isinstance(computation, Eager):  # a public one, which is always the same
         return _recognised(computation, dtype)
     return _traced(computation, dtype)
 
 
-def _traced(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
+def _traced(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     scalar = ShapedArray.of((), dtype)
 
     def combined(a: Any, b: Any) -> list[Any]:
@@ -91,40 +80,40 @@ _recognised = memo(256)(_traced)
 # Of one kind.
 
 
-def _reduction(name: str, monoid: Monoid):
+def _reduction(name: str, monoid: Primitive):
     def reduction(operand: Value, axes: Sequence[int]) -> Any:
         return _reduce(name, monoid, operand, axes)
 
     return reduction
 
 
-def _reduce(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
+def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -> Any:
     x = ax.as_value(operand)
     places = ax.canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
-    return reduced(monoid.reduction, x, places, False)
+    return reduced(monoid, x, places, False)
 
 
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The sum along these axes, in the dtype of the operand."""
-    return _reduce("reduce_sum", SUM, operand, axes)
+    return _reduce("reduce_sum", reduce_sum_p, operand, axes)
 
 
-@member(_reduction, PRODUCT)
+@member(_reduction, reducers.reduce_prod_p)
 def reduce_prod():
     """The product along these axes, in the dtype of the operand."""
 
 
-@member(_reduction, MAXIMUM)
+@member(_reduction, reducers.reduce_max_p)
 def reduce_max():
     """The greatest along these axes; NaN wins."""
 
 
-@member(_reduction, MINIMUM)
+@member(_reduction, reducers.reduce_min_p)
 def reduce_min():
     """The least along these axes; NaN wins."""
 
 
-def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None):
+def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | None):
     def bit_reduction(operand: Value, axes: Sequence[int]) -> Any:
         x = ax.as_value(operand)
         if dtypes.is_inexact(x.dtype):
@@ -138,12 +127,12 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None
     return bit_reduction
 
 
-@member(_bit_reduction, p.bit_and, -1, MINIMUM)
+@member(_bit_reduction, p.bit_and, -1, reducers.reduce_min_p)
 def reduce_and():
     """All of bools, or the bits that all integers have, along these axes."""
 
 
-@member(_bit_reduction, p.bit_or, 0, MAXIMUM)
+@member(_bit_reduction, p.bit_or, 0, reducers.reduce_max_p)
 def reduce_or():
     """Any of bools, or the bits that some integer has, along these axes."""
 
@@ -189,11 +178,11 @@ def reduce(
     if len(values) == 1 and treedef == tree.structure(0):
         monoid = recognise(computation, values[0].dtype)
         if monoid is not None:
-            result = reduced(monoid.reduction, values[0], axes, False)
+            result = reduced(monoid, values[0], axes, False)
             if is_identity(monoid, starts[0], result.dtype):
                 return result
             check_dtypes("reduce", values[0], starts[0])
-            return elementwise(monoid.combine, starts[0], result)
+            return elementwise(reducers.COMBINES[monoid], starts[0], result)
     for value, start in zip(values, starts, strict=True):
         check_dtypes("reduce", value, start)
 
@@ -210,13 +199,13 @@ def reduce(
     return tree.unflatten(treedef, combine([ax.as_value(s) for s in starts], totals))
 
 
-def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
+def is_identity(monoid: Primitive, start: Value, dtype: np.dtype[Any]) -> bool:
     """Is it a known number that the reduction begins with anyway?"""
     if not isinstance(start, (bool, int, float, np.generic)):
         return False
     # That of its own dtype too: -inf for a maximum of integers.
     both = (dtype, aval_of(start).dtype)
-    return any(bool(start == reducers.identity(monoid.reduction, d)) for d in both)
+    return any(bool(start == reducers.identity(monoid, d)) for d in both)
 
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
@@ -285,30 +274,30 @@ def argmin():
 # Running reductions.
 
 
-def _cumulative(name: str, monoid: Monoid):
+def _cumulative(name: str, monoid: Primitive):
     def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
         x, place = ax.along(operand, axis, f"lax.{name}")
-        return scan_fused(x, monoid.reduction, place, bool(reverse))
+        return scan_fused(x, monoid, place, bool(reverse))
 
     return cumulative
 
 
-@member(_cumulative, SUM)
+@member(_cumulative, reduce_sum_p)
 def cumsum():
     """The running sum along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, PRODUCT)
+@member(_cumulative, reducers.reduce_prod_p)
 def cumprod():
     """The running product along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, MAXIMUM)
+@member(_cumulative, reducers.reduce_max_p)
 def cummax():
     """The running maximum along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, MINIMUM)
+@member(_cumulative, reducers.reduce_min_p)
 def cummin():
     """The running minimum along `axis`, from the end if `reverse`."""
 
@@ -537,18 +526,16 @@ def reduce_window(
 
 
 def _reduce_windows(
-    x: Any, *init: Any, monoid: Monoid, windows: tuple[ax.Window, ...]
+    x: Any, *init: Any, monoid: Primitive, windows: tuple[ax.Window, ...]
 ) -> Any:
-    fill = init[0] if init else reducers.identity(monoid.reduction, x.dtype)
+    fill = init[0] if init else reducers.identity(monoid, x.dtype)
     shape = [w.outputs(n) for w, n in zip(windows, x.shape, strict=True)]
     if 0 in shape:
         return ax.as_value(np.zeros(shape, x.dtype))
     seen = ax.slide_all(x, windows, fill)
     axes = tuple(range(seen.ndim - x.ndim))
-    result = (
-        ax.drop_axes(bind(monoid.reduction, seen, arg=axes), axes) if axes else seen
-    )
-    return elementwise(monoid.combine, init[0], result) if init else result
+    result = ax.drop_axes(bind(monoid, seen, arg=axes), axes) if axes else seen
+    return elementwise(reducers.COMBINES[monoid], init[0], result) if init else result
 
 
 def reduce_window_shape_tuple(

@@ -21,7 +21,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p, reduction
+from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,
@@ -43,13 +43,9 @@ Dtype = Any
 #: Axes that are no longer are reduced over windows.
 SHORT = 8
 
-_KIND = {
-    reduce_sum_p: "sum",
-    reduction.reduce_prod_p: "prod",
-    reduction.reduce_max_p: "max",
-    reduction.reduce_min_p: "min",
-}
-_PAIRWISE = {reduction.reduce_max_p: p.maximum, reduction.reduce_min_p: p.minimum}
+
+def _kind(primitive: Primitive) -> str:
+    return primitive.name.removeprefix("reduce_")
 
 
 def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
@@ -61,15 +57,14 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
       axis: counted from the front.
       reverse: from the last element to the first.
     """
-    kind = _KIND[primitive]
+    kind = _kind(primitive)
     check_running(kind, x.dtype)
     if _is_long(x.shape[axis]) or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
         return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
     if x.shape[axis] < 2:
         return x
-    pair = _PAIRWISE.get(primitive)
-    if pair is not None:
-        return _scan_pairwise(x, pair, axis, reverse)
+    if kind in EXTREMA:
+        return _scan_pairwise(x, reduction.COMBINES[primitive], axis, reverse)
     fill = reduction.identity(primitive, x.dtype)
     seen = _windows(x, axis, fill, reverse)
     return ax.drop_axes(bind(primitive, seen, arg=(0,)), (0,))
@@ -78,8 +73,8 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
 def scan_fused(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     """`scan_with` as one graph; the host does it at once for an array of its own."""
     if type(x) is Array and x.memory.host and x.shape[axis] > 1:
-        check_running(_KIND[primitive], x.dtype)
-        arg = Running(_KIND[primitive], axis, reverse)
+        check_running(_kind(primitive), x.dtype)
+        arg = Running(_kind(primitive), axis, reverse)
         return bind_compound(cumulate_p, x, arg=arg)[0]
     return run_fused(scan_with, [x], primitive=primitive, axis=axis, reverse=reverse)
 

@@ -30,19 +30,12 @@ __all__ = ["pad", "roll"]
 
 Pairs = list[tuple[Any, Any]]
 
-_OPTIONS = {
-    "constant": {"constant_values"},
-    "edge": set[str](),
-    "empty": set[str](),
-    "linear_ramp": {"end_values"},
-    "maximum": {"stat_length"},
-    "mean": {"stat_length"},
-    "median": {"stat_length"},
-    "minimum": {"stat_length"},
-    "reflect": {"reflect_type"},
-    "symmetric": {"reflect_type"},
-    "wrap": set[str](),
-}
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "constant": ("constant_values",), "linear_ramp": ("end_values",),
+    **dict.fromkeys(("edge", "empty", "wrap"), ()),
+    **dict.fromkeys(("maximum", "mean", "median", "minimum"), ("stat_length",)),
+    **dict.fromkeys(("reflect", "symmetric"), ("reflect_type",)),
+}  # fmt: skip
 
 
 def pad(

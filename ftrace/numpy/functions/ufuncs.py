@@ -62,21 +62,10 @@ class Methods(NamedTuple):
     nout: int = 1
 
 
-def _total(total: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(
-        a: Value, axis: Any, dtype: Dtype, keep: bool, start: Any, where: Any
-    ) -> Any:
-        return total(a, axis, dtype, None, keep, start, where)
-
-    return reduce
-
-
 def _extreme(extreme: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(
-        a: Value, axis: Any, dtype: Dtype, keep: bool, start: Any, where: Any
-    ) -> Any:
+    def reduce(a: Value, axis: Any, dtype: Dtype, out: None, *options: Any) -> Any:
         x = a if dtype is None else ax.cast(a, dtypes.as_dtype(dtype))
-        return extreme(x, axis, None, keep, start, where)
+        return extreme(x, axis, out, *options)
 
     return reduce
 
@@ -91,8 +80,8 @@ def _running(primitive: Primitive) -> Callable[..., Any]:
 
 
 METHODS = {
-    "add": Methods(2, 0, _total(reductions.sum), cumulative.cumsum, "add"),
-    "multiply": Methods(2, 1, _total(reductions.prod), cumulative.cumprod, "multiply"),
+    "add": Methods(2, 0, reductions.sum, cumulative.cumsum, "add"),
+    "multiply": Methods(2, 1, reductions.prod, cumulative.cumprod, "multiply"),
     "subtract": Methods(update="subtract"),
     "maximum": Methods(
         2, None, _extreme(reductions.max), _running(reduce_max_p), "max"
@@ -216,7 +205,7 @@ class ufunc:
             )
         known = self._methods.reduce
         if known is not None:
-            return known(a, axis, dtype, keepdims, initial, where)
+            return known(a, axis, dtype, out, keepdims, initial, where)
         x = ax.as_value(a)
         axes = ax.canonical_axes(axis, x.ndim, name)
         rest = [i for i in range(x.ndim) if i not in axes]
