@@ -56,16 +56,10 @@ class ResizeMethod(enum.Enum):
         return found
 
 
-_NAMES = {
-    "nearest": ResizeMethod.NEAREST,
-    **dict.fromkeys(
-        ("linear", "bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR
-    ),
-    "lanczos3": ResizeMethod.LANCZOS3,
-    "lanczos5": ResizeMethod.LANCZOS5,
-    **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC),
-    **dict.fromkeys(("cubic-pytorch", "bicubic-pytorch"), ResizeMethod.CUBIC_PYTORCH),
-    "area": ResizeMethod.AREA,
+_NAMES = {m.name.lower().replace("_", "-"): m for m in ResizeMethod} | {
+    **dict.fromkeys(("bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR),
+    **dict.fromkeys(("bicubic", "tricubic"), ResizeMethod.CUBIC),
+    "bicubic-pytorch": ResizeMethod.CUBIC_PYTORCH,
 }
 
 

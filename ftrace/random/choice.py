@@ -14,7 +14,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
-from ftrace.random.distributions import GUMBEL_MODES, extreme, offset_between, unit
+from ftrace.random.distributions import GUMBEL_MODES, extreme, randint, unit
 from ftrace.random.draw import as_shape, check_key, draw
 from ftrace.random.keys import Key, random_bits, split_in_two
 from ftrace.trace.avals import Shape
@@ -201,7 +201,7 @@ def choice(
     if not replace:
         sample = _draw_once(key, count, shape, p, mode)
     elif p is None:
-        sample = draw(_positions, key, shape=shape, count=count)
+        sample = randint(key, shape, 0, count)
     else:
         steps = fnp.cumsum(_probabilities(p, count))
         sample = draw(_weighted_positions, key, steps, shape=shape)
@@ -234,12 +234,6 @@ def _probabilities(p: Any, count: int) -> Any:
     if dtypes.is_float(aval_of(p).dtype):
         return p
     return fnp.asarray(p).astype(dtypes.default_dtype("f"))
-
-
-def _positions(key: Key, shape: Shape, count: int) -> Any:
-    dtype = dtypes.default_dtype("i")
-    bounds = ax.full((), 0, dtype), ax.full((), count, dtype)
-    return offset_between(key, *bounds, shape, dtype)
 
 
 def _weighted_positions(key: Key, steps: Tracer, shape: Shape) -> Any:

@@ -174,13 +174,10 @@ class Rotation(NamedTuple):
 
     def as_matrix(self) -> Any:
         """(…, 3, 3)."""
-        x, y, z, w = _parts(self.quat)
-        rows = [
-            [x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), -x * x + y * y - z * z + w * w, 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), -x * x - y * y + z * z + w * w],
-        ]
-        return fnp.stack([fnp.stack(row, -1) for row in rows], -2)
+        v, w = self.quat[..., None, :3], self.quat[..., None, 3:]
+        one = fnp.eye(3, dtype=v.dtype)
+        across = fnp.cross(v, one).mT
+        return (w * w - _dot(v, v)) * one + 2 * (v.mT * v + w * across)
 
     def as_mrp(self) -> Any:
         """Modified Rodrigues parameters (…, 3)."""
