@@ -6,7 +6,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.primitives import elementwise as e, movement as m
-from ftrace.trace.primitives.indexing import gather, scatter
+from ftrace.trace.primitives.indexing import scatter
 from ftrace.trace.primitives.sources import iota
 from tests.support.rule_sample import (
     SIGNLESS,
@@ -72,10 +72,6 @@ CONSTANTS = {
             stride(C(2, 4, 6), -2, 3),
         ],
         lambda: pad(C(2, 4), (1, 0, 0)),
-    ),
-    "fold_gather_of_constant": Row(
-        lambda: gather(C(2, 4), [e.rem(V(3, dtype=u8), C(4, 3, dtype=u8))], (0,)),
-        lambda: gather(V(4), [C(1, 3, dtype=i32)], (0,)),
     ),
     "fold_padding_of_zero": Row(
         lambda: [
@@ -161,13 +157,6 @@ ARITHMETIC = {
         lambda: e.mul_zero(cast(p, f32), x),
         lambda: e.mul_zero(x, cast(i, f32)),
         SIGNLESS,
-    ),
-    "fold_mul_zero_by_itself": Row(
-        lambda: [e.mul_zero(x, x), e.mul_zero(i, i)],
-        lambda: [e.mul_zero(x, y), e.mul_zero(w, w)],
-    ),
-    "fold_mul_zero_of_integers": Row(
-        lambda: e.mul_zero(i, j), lambda: e.mul_zero(x, y)
     ),
     "fold_extremum_of_itself": Row(
         lambda: [e.maximum(x, x), e.minimum(i, i)], lambda: e.maximum(x, e.neg(x))

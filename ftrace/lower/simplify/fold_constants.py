@@ -21,7 +21,7 @@ from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives import elementwise as p, movement, movement as mv
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import stop_gradient
-from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
@@ -203,12 +203,6 @@ CONSTANTS: Final = (
         "fold_movement_of_constant",
         Pat(_EVERYWHERE, Pat(const_p, name="c"), name="x"),
         lambda x, c: move_constant(c, x.shape),
-    ),
-    # gather(c, …) -> c
-    Rule(
-        "fold_gather_of_constant",
-        Pat(gather_p, name="x", where=lambda n: n.src[0].op is const_p),
-        lambda x: move_constant(x.src[0], x.shape),
     ),
     # pad(0) -> 0; shear(0) -> 0
     to_zero(

@@ -156,14 +156,6 @@ ALGEBRA: Final = (
         Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
         lambda x, mask: p.select(mask, x, zeros_like(x)),
     ),
-    # mul_zero(x, x) -> x·x
-    Rule(
-        "fold_mul_zero_by_itself",
-        Pat(p.mul_zero, X, X, aval=has_kind("iuf")),
-        lambda x: p.mul(x, x),
-    ),
-    # mul_zero(x, y) -> x·y, for integers
-    to_binary("fold_mul_zero_of_integers", p.mul, Pat(p.mul_zero, X, Y, aval=is_exact)),
     # max(x, x), min(x, x) -> x
     to_x("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X)),
     # max(iota, 0), min(iota, n) -> iota
