@@ -103,19 +103,18 @@ class Routines(LibraryFunction):
 
     def fill_nan(self, target: str, count: str | int) -> None:
         """Sets so many numbers to NaN; the imaginary part to zero."""
-        t, parts = self.real, self.size // self.real.bytes
+        t = self.real
         with self.repeat(count) as i:
             at = self.address(target, (i, 1))
-            self.store(t.text, t.constant(np.nan), at)
-            if parts > 1:
-                self.store(t.text, t.constant(0), self.beyond(at, t.bytes))
+            self.put(t.constant(np.nan), at)
+            if self.is_complex:
+                self.put(t.constant(0), self.beyond(at, t.bytes))
 
     def fill_nan_reals(self, target: str, count: int) -> None:
         """Sets so many real numbers to NaN."""
-        t = self.real
         with self.repeat(count) as i:
-            at = self.item(t.text, target, i)
-            self.store(t.text, t.constant(np.nan), at)
+            at = self.item(self.real.text, target, i)
+            self.put(self.real.constant(np.nan), at)
 
     def any_not_finite(self, x: str, count: int, step: int = 1) -> str:
         """Is one of so many real numbers, `step` apart, infinite or NaN?"""
