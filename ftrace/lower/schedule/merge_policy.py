@@ -318,11 +318,14 @@ class Candidate(NamedTuple):
     widens: bool = False
 
 
-#: In this order; a value for which there is none has a kernel of its own.
+#: In this order; a value for which there is none has a kernel of its own. The figures
+#: are those of one core of an AMD EPYC.
 CANDIDATES = (
     Candidate("store_beside", _that_have_it),
+    # x², its row sums and maxima 8192×1000: 1.7 times as fast.
     Candidate("store_rows", _that_reduce_it, widens=True),
     Candidate("share_loops", _alike),
+    # x + 1 beside the row sums of x 4096×2048: 1.6 times as fast; logsumexp: 1.3.
     Candidate("store_rows", _over_rows, widens=True),
 )
 
