@@ -20,7 +20,7 @@ from ftrace.numpy.floats import finfo
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.eager.dispatch import owning
 from ftrace.trace.primitives.library import factors
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.grad import jvp
 
 __all__ = [
@@ -429,8 +429,13 @@ def expm(
         twice = y @ y
         return done + 1, twice if a.ndim == 2 else fnp.where(count > done, twice, y)
 
-    found = while_loop(is_left, squared, (fnp.zeros_like(last), start))[1]
-    return fnp.where(good, found, fnp.nan)
+    state = fnp.zeros_like(last), start
+    if isinstance(last, Tracer):
+        state = while_loop(is_left, squared, state)
+    else:
+        for _ in range(int(last)):
+            state = squared(state)
+    return fnp.where(good, state[1], fnp.nan)
 
 
 def expm_frechet(
