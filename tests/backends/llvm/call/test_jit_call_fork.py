@@ -43,23 +43,24 @@ def test_a_forked_child_calls_natively() -> None:
 
 
 def test_other_threads_call_while_calls_become_native() -> None:
-    # What another thread may do at any moment is done after each class that is given
-    # its native method: it calls, and traces.
+    # What another thread may do at any moment is done before each class is given a
+    # native method: it calls, and traces.
     run("""
 import ftrace as ft, ftrace.numpy as fnp
 from ftrace.backends.llvm.call import install
 x = fnp.ones(3)
-given, give = [], install.Native._give_method
-def give_and_call(self, kind, name, function):
-    give(self, kind, name, function)
+given, make = [], install.Native._method_of
+def check_and_make(self, kind, name, function):
+    method = make(self, kind, name, function)
     given.append(kind.__name__)
     assert float(fnp.sum(x)) == float(x.sum()) == 3
     assert "sin" in str(ft.make_graph(lambda x: fnp.sin(x) + x.sum())(x))
-install.Native._give_method = give_and_call
+    return method
+install.Native._method_of = check_and_make
 step = ft.jit(lambda x: x + 1)
 while not given:
     step(x), fnp.sin(x)
-assert set(given) >= {"Jitted", "Eager"}, given
+assert set(given) >= {"Jitted", "Eager", "Array"}, given
 """)
 
 
