@@ -47,10 +47,7 @@ from ftrace.numpy.statistics import *
 from ftrace.numpy.text_and_files import *
 from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
-from ftrace.trace.eager.dispatch import (
-    Eager as _Eager,
-    publish as _publish,
-)
+from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
 
 #: What arrays and tracers are instances of.
 ndarray = _Array

@@ -47,15 +47,7 @@ from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
 from types import EllipsisType, FunctionType, MappingProxyType, NoneType
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    get_origin,
-)
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, get_origin
 
 import numpy as np
 

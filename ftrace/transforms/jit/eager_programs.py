@@ -21,7 +21,7 @@ for these, code that reads a number makes the bits that code for that number mak
 Calls on large arrays are compiled, as those inside of jit are:
 
     fnp.tanh(x)    64 numbers      NumPy, step by step: a compiler would take longer
-                   1,000,000       one kernel for all steps, on all threads
+                   4,000,000       one kernel for all steps, on all threads
 
 What such a call does follows from the types of its arrays, so that it is traced once:
 each function for each of them.

@@ -28,11 +28,7 @@ from ftrace.backends.llvm.call.object_ir import (
     objects,
     take,
 )
-from ftrace.backends.llvm.ir.function_builder import (
-    Function,
-    Routines,
-    module_text,
-)
+from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
 from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY
 
 #: Something is not as the record expects; Python's code shall do this call.

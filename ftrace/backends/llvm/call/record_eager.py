@@ -19,11 +19,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
-from ftrace.backends.llvm.call.bind_signature import (
-    BoundCall,
-    NotNative,
-    Plan,
-)
+from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, memo
@@ -38,19 +34,10 @@ from ftrace.trace.pytree.structure_cache import (
     Part,
     layout_of,
 )
-from ftrace.trace.tiering import (
-    BYTES_KEPT,
-    CALLS_BEFORE_RECORD,
-    KINDS_COUNTED,
-    LEAVES,
-)
+from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, KINDS_COUNTED, LEAVES
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
-
-
-class NotRecordable(Exception):
-    """Calls of this kind stay with Python's code."""
 
 
 #: Classes of the values of a call: numbers where they are operands.
@@ -97,7 +84,7 @@ class Steps:
       plan: what a record does.
 
     Raises:
-      NotRecordable: something in between is not on the tape.
+      NotNative: something in between is not on the tape.
     """
 
     def __init__(
@@ -132,7 +119,7 @@ class Steps:
             if id(x) in self._constants:
                 x = self._constants[id(x)]
             if type(x) in (Array, Made):
-                raise NotRecordable
+                raise NotNative
             if type(x) is Number:
                 kind: Any = x.dtype.type
                 leaf = self._names.get(id(x.value))
@@ -164,13 +151,13 @@ class Steps:
         if isinstance(result, np.dtype):  # no value decides it
             return self._constant(result)
         if type(result) is not Array:
-            raise NotRecordable
+            raise NotNative
         name = self._names.get(id(result))
         if name is not None:
             return name
         values = self._constants.get(id(result))
         if values is None or values.nbytes > BYTES_KEPT:
-            raise NotRecordable
+            raise NotNative
         # Each call has elements of its own.
         return self._call(_copied, [self._constant(values)])
 
@@ -283,9 +270,9 @@ class EagerRecords:
             try:
                 layout = layout_of(treedef)
                 if layout is None or not results or tape.refused:
-                    raise NotRecordable
+                    raise NotNative
                 found = bound(Steps(tape, values, fresh, results).plan, layout)
-            except (NotRecordable, NotNative, TypeError):  # a step may want an array
+            except (NotNative, TypeError):  # a step may want an array
                 found = bound(None, Nothing())  # such calls are left to Python
             function.add_record(found)
         return tree.unflatten(treedef, [own.get(id(x), x) for x in results])
