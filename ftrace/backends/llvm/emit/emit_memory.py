@@ -402,20 +402,14 @@ class Values(Expressions):
         others = form.only(lambda atom: atom is not along)
         return others.common_divisor() % t.lanes == 0
 
-    def prefetch_steps(self, asked: Prefetch | None) -> None:
+    def prefetch_steps(self, asked: Prefetch) -> None:
         """What is read some steps later."""
-        vector = self.vector
-        if asked is None or vector is None or not self.is_open(asked.along):
-            return
         for node in asked.loads:
             base = self.buffer(int(node.src[0].arg))
             form, size = self.facts.affine[index_of(node)], node.dtype.itemsize
             later = asked.steps * form.terms.get(asked.along, 0)
-            step = abs(form.terms.get(vector.node, 0))
-            if not later:
-                continue
-            for at in self.assignments([node]):
-                for part in range(0, vector.lanes * step * size, 64):
+            for at in self.assignments([node]) if later else ():
+                for part in range(0, self.lanes * size, 64):
                     line = form + (later + part // size)
                     self.access.prefetch(self.address(base, line, at, size))
 

@@ -102,7 +102,6 @@ class Nest:
     def _store(self, group: Sequence[Store]) -> None:
         """Stores that together fill what lies side by side: mostly one."""
         values, tiling, first = self.values, self.tiling, group[0]
-        values.prefetch_steps(tiling.prefetch)
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
             values.prefetch_squares(first, ats)
@@ -403,7 +402,8 @@ class Nest:
                 parts = [values.plain(total.node.src[0], lanes, at) for at in ats]
                 part = total.combine_pairwise(self.values, parts)
                 state[number] = total.combine(values, state[number], part)
-        values.prefetch_steps(self.tiling.prefetch)
+        if self.tiling.prefetch is not None:
+            values.prefetch_steps(self.tiling.prefetch)
         return state
 
     # Columns, row by row.

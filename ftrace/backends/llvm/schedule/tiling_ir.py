@@ -102,13 +102,13 @@ class Prefetch:
     They go to the second cache: rows far apart often share a set of the first.
 
     Attributes:
-      along: the range of the steps; where it is not open nothing is asked for.
+      along: the range of the steps, over which sums run.
       steps: how many of them.
     """
 
     loads: Sequence[Node]
     along: Node
-    steps: int = 1
+    steps: int
 
     @staticmethod
     def of(
