@@ -318,14 +318,25 @@ def run_function(f: ObjectFunction) -> None:
         f.set_slot(operands, i, host)
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        variable = state.pointer("hush_variable")
+        variable, context = state.pointer("hush_variable"), state.pointer("hushed")
         pair = f"ptr {variable}, ptr {state.pointer('silence')}"
-        token = f.outside("ptr PyContextVar_Set", pair)
+        entered, token = f.variable("i32", -1), f.variable("ptr", "null")
+        with f.when(f.equal("ptr", f.type_of(function), state.pointer("ufunc"))):
+            # It runs no code of Python's, which would miss what its context holds.
+            f.store("i32", f.outside("i32 PyContext_Enter", f"ptr {context}"), entered)
+        inside = f.equal("i32", f.load("i32", entered), 0)
+        with f.when(f.let(f"xor i1 {inside}, true")):
+            f.outside("void PyErr_Clear")  # another thread is in that context
+            f.store("ptr", f.outside("ptr PyContextVar_Set", pair), token)
         given = f.let(f"or i64 {leaves}, {_OFFSET}")
         call = f"ptr {function}, ptr {operands}, i64 {given}, ptr null"
         f.store("ptr", f.outside("ptr PyObject_VectorcallDict", call), made)
-        f.outside("i32 PyContextVar_Reset", f"ptr {variable}, ptr {token}")
-        f.let_go(token)
+        with f.when(inside):
+            f.outside("i32 PyContext_Exit", f"ptr {context}")
+        with f.when(f.let(f"xor i1 {inside}, true")):
+            pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
+            f.outside("i32 PyContextVar_Reset", pair)
+            f.let_go(f.load("ptr", token))
     whole = f.load("ptr", made)
     with f.when(f.differ("ptr", whole, "null")):
         f.set_slot("%held", leaves, whole)

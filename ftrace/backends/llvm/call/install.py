@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -214,7 +215,10 @@ class Native:
         if silence is None:
             kinds.discard(Eager)
         else:
-            for field, value in zip(("hush_variable", "silence"), silence, strict=True):
+            hushed = Context()
+            hushed.run(silence[0].set, silence[1])
+            fields = ("hush_variable", "silence", "hushed", "ufunc")
+            for field, value in zip(fields, (*silence, hushed, np.ufunc), strict=True):
                 self.put(field, self.refer(value))
             self.put("behind", offset_of(object.__new__(Eager), "behind"))
             methods = self._methods_of_arrays()

@@ -42,7 +42,8 @@ class State(Record):
       traces: the list of all open scopes.
       methods: the public functions that methods of arrays are.
       host_of: a function, see `entry`.
-      hush_variable, silence: what silences NumPy.
+      hush_variable, silence: what silences NumPy; hushed: a context that has it.
+      ufunc: a class.
     """
 
     fields = (
@@ -51,7 +52,7 @@ class State(Record):
         "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
         "nanoseconds", "none", "dict", "float", "int",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
-        "hush_variable", "silence",
+        "hush_variable", "silence", "hushed", "ufunc",
     )  # fmt: skip
 
 
