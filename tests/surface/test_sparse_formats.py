@@ -92,6 +92,10 @@ def test_batches_and_dense_axes_of_bcsr() -> None:
     _equal(found, lanes @ ones)
     mat = sparse.BCSR.fromdense(M)
     _equal(sparse.bcsr_concatenate([mat, mat], dimension=1), np.concatenate([M, M], 1))
+    other = sparse.BCSR.fromdense(np.ascontiguousarray(M.T))
+    both = sparse.bcsr_dot_general(mat, other, dimension_numbers=(([1], [0]), ([], [])))
+    assert isinstance(both, sparse.BCSR)
+    _equal(both, M @ M.T)
     wide = sparse.bcsr_broadcast_in_dim(
         mat, shape=(2, 3, 4), broadcast_dimensions=(1, 2)
     )
