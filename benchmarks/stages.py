@@ -23,7 +23,7 @@ from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.kernels.compile_kernels import group_kernels, in_one_module
 from ftrace.backends.llvm.kernels.lift_constants import without_numbers
 from ftrace.lower import simplify_graph
-from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.assemble import assemble
 from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts
 from ftrace.lower.build.build_kernel import build_kernels

@@ -56,7 +56,5 @@ settings.name_checks["disabled_rules"] = _check_rules
 register_device(
     "cpu", lambda: importing(partial(_load, "backends.llvm.device", "CPU"))()
 )
-register_device(
-    "interpreter", lambda: _load("backends.interpreter.device", "Interpreter")()
-)
+register_device("interpreter", lambda: _load("backends.interpreter", "Interpreter")())
 register_device("opencl", lambda: _load("backends.opencl.device", "OpenCL")())

@@ -2,7 +2,8 @@
 
 From the ground up:
 
-    analysis/        Facts about graphs that several stages ask for
+    analysis         Facts about graphs that several stages ask for: costs, and axes
+                     that run in step
     control/         Loops and branches before they become steps of programs
     blocking/        Large values between small ones, a block at a time; reductions in
                      parts

@@ -20,7 +20,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import buffer_reuse
 from ftrace.lower.assembly.assemble import assemble
 from ftrace.lower.blocking import split_reductions, tile_regions

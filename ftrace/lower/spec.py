@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ftrace.errors import FtraceError
 from ftrace.ground import settings
-from ftrace.lower.analysis.cost import is_step
+from ftrace.lower.analysis import is_step
 from ftrace.lower.movement.reorder import MOVEMENTS
 from ftrace.lower.simplify.fold_constants import ELEMENTWISE, arg_of
 from ftrace.trace.graph import Node

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.backends.interpreter.device import Interpreter
-from ftrace.backends.interpreter.kernel import KernelPlan
+from ftrace.backends.interpreter import Interpreter, KernelPlan
 from ftrace.errors import GraphError
 from ftrace.lower.kernel.ir import (
     BufferSpec,

@@ -13,7 +13,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.backends.opencl.pocl_workaround import name_processor
+from ftrace.backends.opencl.device import name_processor
 from ftrace.backends.opencl.render import program_source, render
 from ftrace.backends.opencl.scalar_ops import SUPPORTED, literal
 from ftrace.backends.opencl.writer import Traits

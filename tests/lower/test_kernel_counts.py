@@ -11,7 +11,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.lower.analysis.cost import is_contraction
+from ftrace.lower.analysis import is_contraction
 
 X = np.linspace(-2, 2, 64 * 100, dtype=np.float32).reshape(64, 100)
 P = tuple[Any, ...]

@@ -14,7 +14,7 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.backends.interpreter.device import Interpreter
+from ftrace.backends.interpreter import Interpreter
 from ftrace.errors import GraphError
 from ftrace.lower.kernel.ir import (
     INDEX,

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from ftrace.errors import GraphError
 from ftrace.ground import settings
-from ftrace.lower.analysis.cost import is_contraction
+from ftrace.lower.analysis import is_contraction
 from ftrace.lower.blocking.split_reductions import LARGE
 from ftrace.lower.lowering import MOVEMENT, SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after

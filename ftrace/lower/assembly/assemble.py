@@ -11,7 +11,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.buffer_reuse import Sharing
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host

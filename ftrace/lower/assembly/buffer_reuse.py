@@ -24,7 +24,7 @@ from math import prod
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.analysis import root_of
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.kernel import ir
 from ftrace.lower.schedule.drafts import Draft, Schedule

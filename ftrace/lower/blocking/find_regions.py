@@ -10,7 +10,7 @@ thing (a gradient comes back through the rest of the network), the values are co
 again in a second region. What is large but made of no peak (a mask of positions, noise)
 is computed in each region that needs it.
 
-Axes run in step through all operations of a region (`analysis/axis_alignment.py`). Such
+Axes run in step through all operations of a region (`analysis.py`). Such
 a class of axes can be cut where no operation inside needs more than its own slice, and
 where it is no two axes of one value: `Region` knows them. `find_regions` says what may
 run slice by slice, and along which axes; `tile_regions.py` makes loops of it.
@@ -23,8 +23,7 @@ from dataclasses import field
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.axis_alignment import axes_in_step, is_followed
-from ftrace.lower.analysis.cost import ELEMENTWISE, is_contraction
+from ftrace.lower.analysis import ELEMENTWISE, axes_in_step, is_contraction, is_followed
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p

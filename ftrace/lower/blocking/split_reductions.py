@@ -26,7 +26,7 @@ from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
-from ftrace.lower.analysis import cost
+from ftrace.lower import analysis as cost
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, rebuild, toposort
 from ftrace.trace.graph_map import exchange

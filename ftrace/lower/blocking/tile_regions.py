@@ -24,7 +24,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.limits import Limits
-from ftrace.lower.analysis.axis_alignment import positions_by_axes, sliced
+from ftrace.lower.analysis import positions_by_axes, sliced
 from ftrace.lower.blocking.find_regions import Classes, Input, Region, find_regions
 from ftrace.lower.control.canonical_loop import Loop, loop_p
 from ftrace.trace.avals import Shape

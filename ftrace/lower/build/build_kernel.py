@@ -19,7 +19,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import root_of, weight
+from ftrace.lower.analysis import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir

@@ -20,7 +20,7 @@ from math import prod
 
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import reduced_axes
+from ftrace.lower.analysis import reduced_axes
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import never_meeting, targets_of
 from ftrace.lower.kernel.ir import axis_of, range_p

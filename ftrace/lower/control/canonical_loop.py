@@ -26,7 +26,7 @@ from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.analysis.cost import ELEMENTWISE, weight
+from ftrace.lower.analysis import ELEMENTWISE, weight
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
 from ftrace.trace.control.conditional import While, while_p

@@ -30,7 +30,7 @@ from functools import partial
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.limits import Limits
-from ftrace.lower.analysis.cost import is_contraction, weight
+from ftrace.lower.analysis import is_contraction, weight
 from ftrace.trace.avals import Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, depends_on

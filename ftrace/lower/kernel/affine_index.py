@@ -27,7 +27,7 @@ from typing import Any
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis.axis_alignment import reshape_groups
+from ftrace.lower.analysis import reshape_groups
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.integer_bounds import Interval
 from ftrace.trace.avals import Shape

@@ -20,7 +20,7 @@ import numpy as np
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis.axis_alignment import reshape_groups, same_axes
+from ftrace.lower.analysis import reshape_groups, same_axes
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.simplify import fold_constants as fold
 from ftrace.trace.avals import Shape, ShapedArray

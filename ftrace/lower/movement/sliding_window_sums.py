@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ftrace.lower.analysis.axis_alignment import same_axes
+from ftrace.lower.analysis import same_axes
 from ftrace.lower.simplify.fold_constants import arg_of, is_bits
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node

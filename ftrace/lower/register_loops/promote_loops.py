@@ -17,7 +17,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import weight
+from ftrace.lower.analysis import weight
 from ftrace.lower.build.build_kernel import origins_of
 from ftrace.lower.control.canonical_loop import Loop, lanes_of, loop_of_while, loop_p
 from ftrace.lower.kernel import affine_index as ix

@@ -33,7 +33,7 @@ from typing import Any
 
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.lower.analysis.cost import weight
+from ftrace.lower.analysis import weight
 from ftrace.lower.build.build_kernel import BuiltKernel
 from ftrace.lower.kernel import ir
 from ftrace.lower.legalize.legalize import legalize

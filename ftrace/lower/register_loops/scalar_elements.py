@@ -26,7 +26,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import CHEAP, ELEMENTWISE
+from ftrace.lower.analysis import CHEAP, ELEMENTWISE
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder, Indices, through
 from ftrace.lower.legalize.math.term import RELAXED

@@ -31,8 +31,8 @@ from typing import Any
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis import cost
-from ftrace.lower.analysis.cost import weight
+from ftrace.lower import analysis as cost
+from ftrace.lower.analysis import weight
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape

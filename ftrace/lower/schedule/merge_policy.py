@@ -24,7 +24,7 @@ from math import prod
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.analysis import cost as costs
+from ftrace.lower import analysis as costs
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.lower.schedule.drafts import (

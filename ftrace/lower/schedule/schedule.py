@@ -13,7 +13,7 @@ anew where that is cheap and stored where it is not:
 
 The walk, and what follows from each decision, are here. Where the decisions are:
 
-    analysis/cost.py  what a value is made of, and what it costs
+    analysis.py       what a value is made of, and what it costs
     drafts.py         kernels and contexts, what is known and decided so far
     merge_policy.py   is a value computed where it is needed; if not, who stores it?
 """
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ftrace.lower.analysis.cost import is_contraction, is_step, root_of, squeeze, weight
+from ftrace.lower.analysis import is_contraction, is_step, root_of, squeeze, weight
 from ftrace.lower.kernel.affine_index import ZERO
 from ftrace.lower.kernel.iota_indices import targets_of
 from ftrace.lower.kernel.ir import axis_of

@@ -16,7 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis.cost import is_contraction
+from ftrace.lower.analysis import is_contraction
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives import elementwise as p, movement, movement as mv
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p

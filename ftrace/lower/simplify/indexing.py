@@ -30,13 +30,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ftrace import dtypes
-from ftrace.lower.analysis.axis_alignment import (
+from ftrace.lower.analysis import (
     KEEPING,
     axis_below,
     counted_axis,
+    nodes_near,
     sliced,
 )
-from ftrace.lower.analysis.cost import nodes_near
 from ftrace.lower.simplify import fold_constants
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
