@@ -128,7 +128,7 @@ if TYPE_CHECKING:
         tree_util,
         typing,
     )
-    from ftrace.compat.staging import make_jaxpr
+    from ftrace.compat.view import make_jaxpr
     from ftrace.transforms.save_load import load, save
 
 __version__ = VERSION
@@ -151,7 +151,7 @@ __all__ = [
 #: What is loaded when it is first named, and is no module: most programs need little.
 _HOMES = {
     **dict.fromkeys(("load", "save"), "transforms.save_load"),
-    "make_jaxpr": "compat.staging",
+    "make_jaxpr": "compat.view",
     **dict.fromkeys(_CONTEXTS, "transforms.contexts"),
     **dict.fromkeys(
         ("checking_leaks", "ensure_compile_time_eval"), "transforms.contexts"

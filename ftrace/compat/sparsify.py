@@ -14,7 +14,7 @@ from typing import Any
 
 from ftrace import lax, numpy as fnp
 from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from ftrace.compat.staging import make_jaxpr
+from ftrace.compat.view import make_jaxpr
 from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced

@@ -1,5 +1,8 @@
 """A graph as the equations of a jaxpr, under JAX's names where it has counterparts.
 
+    make_jaxpr      the jaxpr of what a function does for arguments of some types
+    trace_to_jaxpr  the same, of a function of flat values
+
 Each node is described by steps: the first takes other nodes as operands, each of the
 others what is before it. Movements are told apart (squeeze, broadcast_in_dim, reshape),
 a sum that keeps its axes and the reshape behind it are one `reduce_sum`, and a sum of
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.compat import jaxpr, lax_primitives as jax
+from ftrace.compat.api_util import debug_info as info_of
 from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
@@ -25,6 +29,7 @@ from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
+from ftrace.trace.flatten_arguments import Output, read_argnums, type_of, wraps
 from ftrace.trace.graph import (
     Body,
     Graph,
@@ -37,6 +42,10 @@ from ftrace.trace.graph import (
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
+from ftrace.trace.pytree import tree
+from ftrace.trace.references import Ref
+from ftrace.trace.tracing.tracer import Value
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: The effect of what has to happen in its turn, and of nothing else.
 ORDERED = "ordered"
@@ -82,6 +91,72 @@ def jaxpr_of_graph(graph: Graph, debug_info: Any = None) -> jaxpr.ClosedJaxpr:
     """A graph as a jaxpr; the arrays that it captured are constants."""
     count = len(graph.inputs) - len(graph.captured)
     return jaxpr.ClosedJaxpr(TracedJaxpr(graph, count, debug_info), [*graph.captured])
+
+
+def trace_to_jaxpr(
+    function: Callable[..., Sequence[Value]],
+    avals: Sequence[ShapedArray],
+    debug_info: Any = None,
+) -> jaxpr.ClosedJaxpr:
+    """The jaxpr of a function from flat values to flat values.
+
+    What it uses beside its arguments, arrays and traced values, are constants.
+    """
+    draft = trace_body("make_jaxpr", function, avals)
+    before, after = draft.effects[:1], draft.effects[1:]
+    inputs = [*draft.arguments, *draft.free, *before]
+    body = close(inputs, [*draft.outputs, *after])
+    count, results = len(inputs) - len(before), len(draft.outputs)
+    effects = (*body.inputs[count:], *body.outputs[results:])
+    graph = Graph(body.inputs[:count], body.outputs[:results], (), effects)
+    return jaxpr.ClosedJaxpr(
+        TracedJaxpr(graph, len(draft.arguments), debug_info), [*draft.values]
+    )
+
+
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the jaxpr of `fun` for its arguments.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums: arguments that are Python values.
+      axis_env: accepted for JAX's sake.
+      return_shape: also return the shapes and dtypes of the result.
+
+    Returns:
+      f(*args, **kwargs) -> a `ClosedJaxpr`, or with `return_shape` a pair; arguments
+      may be `ShapeDtypeStruct`s.
+    """
+    tree.check_callable(fun, "make_jaxpr")
+    numbers = read_argnums("make_jaxpr", "static_argnums", static_argnums)
+
+    @wraps(fun)
+    def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
+        static = {i % len(args) for i in numbers}
+        given = tuple([x for i, x in enumerate(args) if i not in static])
+        leaves, treedef = tree.flatten((given, kwargs))
+
+        def call(*tracers: Value) -> Any:
+            pairs = zip(leaves, tracers, strict=True)
+            own = [Ref(x) if isinstance(leaf, Ref) else x for leaf, x in pairs]
+            moving, named = tree.unflatten(treedef, own)
+            rest = iter(moving)
+            full = [x if i in static else next(rest) for i, x in enumerate(args)]
+            return fun(*full, **named)
+
+        output = Output(call, "make_jaxpr", False)
+        info = info_of("jit", fun, args, kwargs, static_argnums=tuple(static))
+        closed = trace_to_jaxpr(output, [type_of(x) for x in leaves], info)
+        if not return_shape:
+            return closed
+        return closed, output.build(list(map(ShapeDtypeStruct.of, closed.out_avals)))
+
+    return jaxpr_of
 
 
 class Step(NamedTuple):

@@ -14,7 +14,8 @@ From the ground up:
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
     custom/            Rules of users: derivatives, and calls back into Python
-    save_load          Arrays on disk and back: `ft.save` and `ft.load`
+    save_load          Arrays on disk and back: `.safetensors` and `.npz`, mapped when
+                       they are read
     tangents           Tangents and cotangents that users give, held against the values
                        they belong to
     trace_body         From users' functions to the operands and argument of a control-

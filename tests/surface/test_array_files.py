@@ -16,8 +16,8 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
-from ftrace.trace.arrays import array_files
-from ftrace.trace.arrays.array_files import load, save
+from ftrace.transforms import save_load
+from ftrace.transforms.save_load import read as load, write as save
 from tests.support.refusals import refuses
 
 SUFFIXES = (".safetensors", ".npz")
@@ -109,7 +109,7 @@ def test_save_that_fails_leaves_the_old_file_and_nothing_else(
     def fail(*args: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(array_files, "_bytes", fail)
+    monkeypatch.setattr(save_load, "_bytes", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         save(path, [np.arange(4)])
     assert os.listdir(tmp_path) == [path.name]

@@ -8,8 +8,7 @@ from typing import Any
 from ftrace.compat.jaxpr import Jaxpr, needed
 from ftrace.compat.linear_util import WrappedFun
 from ftrace.compat.primitive import Primitive
-from ftrace.compat.staging import trace_to_jaxpr
-from ftrace.compat.view import TracedJaxpr
+from ftrace.compat.view import TracedJaxpr, trace_to_jaxpr
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, dependents
 from ftrace.trace.tracing.tracer import Tracer
