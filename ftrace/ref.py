@@ -18,7 +18,8 @@ from typing import Any
 
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import array, empty
+from ftrace.numpy.creation import array
+from ftrace.numpy.new_arrays import empty
 from ftrace.trace.references import AbstractRef as AbstractRef, Ref as Ref
 from ftrace.trace.tracing.tracer import Value
 

@@ -13,8 +13,9 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import asarray, filled, type_like
+from ftrace.numpy.creation import asarray, type_like
 from ftrace.numpy.elementwise import values_together
+from ftrace.numpy.new_arrays import filled
 from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.flatten_arguments import flatten_values

@@ -21,30 +21,28 @@ from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
 from ftrace.numpy.creation import NARROW as _NARROW
 from ftrace.numpy.cumulative import *
+from ftrace.numpy.curves import *
 from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
 from ftrace.numpy.floats import *
 from ftrace.numpy.floats import byteswap as _byteswap
-from ftrace.numpy.functions.curves import *
-from ftrace.numpy.functions.functional import *
-from ftrace.numpy.functions.ufuncs import *
-from ftrace.numpy.functions.ufuncs import (
+from ftrace.numpy.functions import *
+from ftrace.numpy.functions import (
     METHODS as _METHODS,
     PublishedUfunc as _PublishedUfunc,
 )
 from ftrace.numpy.indexing import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
+from ftrace.numpy.new_arrays import *
 from ftrace.numpy.padding import *
-from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *
 from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.numpy.text_and_files import *
 from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
@@ -55,6 +53,14 @@ ndarray = _Array
 globals().update(_NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
 ComplexWarning = _np.exceptions.ComplexWarning
 object_ = _np.object_
+
+# How arrays are printed is a setting of NumPy's, for its arrays and ours.
+array_repr = _np.array_repr
+array_str = _np.array_str
+get_printoptions = _np.get_printoptions
+iterable = _np.iterable
+printoptions = _np.printoptions
+set_printoptions = _np.set_printoptions
 
 # What makes this a namespace of the array API standard.
 __array_api_version__ = _array_api.VERSION

@@ -1,14 +1,11 @@
-"""Arrays from numbers, from sequences and from other arrays; their dtypes.
-
-Inside a traced function zeros, ones and numbers are constants of the graph, so that
-they are folded into what uses them.
-"""
+"""Arrays from numbers, sequences, other arrays and files; their dtypes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, cast as cast_to
+from typing import IO, Any, cast as cast_to
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +17,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
@@ -30,13 +27,12 @@ from ftrace.trace.tracing.scopes import asarray as shared
 __all__ = [
     "array", "asarray", "astype", "bfloat16", "bool_", "can_cast", "cdouble",
     "character", "complex128", "complex64", "complexfloating", "copy", "csingle",
-    "double", "dtype", "empty", "empty_like", "finfo", "flexible", "float16", "float32",
-    "float64", "floating", "from_dlpack", "frombuffer", "full", "full_like", "generic",
+    "double", "dtype", "finfo", "flexible", "float16", "float32", "float64", "floating",
+    "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "generic",
     "iinfo", "inexact", "int16", "int32", "int64", "int8", "integer", "iscomplexobj",
-    "isdtype", "isrealobj", "isscalar", "issubdtype", "ndim", "number", "ones",
-    "ones_like", "promote_types", "result_type", "shape", "signedinteger", "single",
-    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger", "zeros",
-    "zeros_like",
+    "isdtype", "isrealobj", "isscalar", "issubdtype", "load", "ndim", "number",
+    "promote_types", "result_type", "save", "savez", "shape", "signedinteger", "single",
+    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger",
 ]  # fmt: skip
 
 Dtype = Any
@@ -349,111 +345,51 @@ def frombuffer(
     return Array.of(found)
 
 
-# One value everywhere.
+# Files, and text, as NumPy writes and reads them.
+
+save = np.save
+savez = np.savez
+
+File = IO[bytes] | str | os.PathLike[Any]
 
 
-def _of_one_value(name: str, value: int):
-    def filled(
-        shape: Any, dtype: Dtype = None, *, device: Any = None, out_sharding: Any = None
-    ) -> Any:
-        target = dtype_or(dtype, dtypes.default_dtype("f"))
-        return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
+def load(file: File, *args: Any, **kwargs: Any) -> Any:
+    """What `save` or `savez` wrote: an array, or NumPy's dictionary of arrays.
 
-    return filled
+    NumPy has no name for bfloat16, and so writes two bytes without a meaning: they are
+    read as bfloat16.
 
-
-@member(_of_one_value, 0)
-def zeros():
-    """Zeros of a shape, float32 by default."""
-
-
-@member(_of_one_value, 1)
-def ones():
-    """Ones of a shape, float32 by default."""
+    Args:
+      file: a file, or its name.
+      args, kwargs: those of `numpy.load`.
+    """
+    found: Any = np.load(file, *args, **kwargs)
+    if not hasattr(found, "dtype"):
+        return found
+    return asarray(found.view(dtypes.bfloat16) if found.dtype == "V2" else found)
 
 
-@member(_of_one_value, 0)
-def empty():
-    """Zeros of a shape, float32 by default: memory is never left as it was found."""
-
-
-def full(
-    shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
+def fromfile(
+    file: File, dtype: Dtype = float, count: int = -1, sep: str = "", offset: int = 0
 ) -> Any:
-    """`fill_value`, a number or an array, broadcast to a shape."""
-    sizes = ax.check_sizes(shape, "full")
-    return placed(filled("full", sizes, fill_value, dtype), device)
+    """The numbers in a file, as bytes or, with a separator, as text.
+
+    It is read now: in a traced function once, when that is traced.
+    """
+    return asarray(np.fromfile(file, dtypes.as_dtype(dtype), count, sep, offset))
 
 
-def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
-    fill_value = dtypes.as_number(fill_value)
-    if not isinstance(fill_value, (bool, int, float, complex)):
-        value = array(fill_value, dtype, copy=False)
-        return ax.broadcast_to(value, target, name)
-    if dtype is None:
-        aval = tracer.aval_of(fill_value)
-        return ax.full(target, fill_value, aval.dtype, aval.weak_type)
-    chosen = dtypes.as_dtype(dtype)
-    number = number_for(tracer.wrapped(fill_value, chosen), chosen)
-    return ax.full(target, number, chosen)
+def fromiter(iter: Iterable[Any], dtype: Dtype = float, count: int = -1) -> Any:
+    """A vector of what an iterator gives, all of it or `count` elements.
+
+    It is asked now: in a traced function once, when that is traced.
+    """
+    return asarray(np.fromiter(iter, dtypes.as_dtype(dtype), count))
 
 
-def _like(name: str, value: int):
-    def like(
-        a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-    ) -> Any:
-        return _fill_like(name, a, value, dtype, shape, device)
-
-    return like
-
-
-def type_like(a: Any) -> ShapedArray:
-    """The type of an array, of what has a shape and a dtype, of what makes an array."""
-    told = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
-    return type_of(a if told else array(a))
-
-
-def _fill_like(
-    name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
-) -> Any:
-    aval = type_like(a)
-    target = aval.shape if shape is None else ax.check_sizes(shape, name)
-    weak = aval.weak_type and dtype is None
-    made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
-    return placed(made, device)
-
-
-@member(_like, 0)
-def zeros_like():
-    """Zeros of the shape and dtype of `a`, or as given."""
-
-
-@member(_like, 1)
-def ones_like():
-    """Ones of the shape and dtype of `a`, or as given."""
-
-
-def empty_like(
-    prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-) -> Any:
-    """Zeros of the shape and dtype of `prototype`, or as given."""
-    return _fill_like("empty_like", prototype, 0, dtype, shape, device)
-
-
-def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Dtype = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
-    """`fill_value` in the shape and dtype of `a`, or as given."""
-    aval = type_like(dtypes.as_number(a))
-    target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
-    natural = dtypes.settled(aval.dtype, aval.weak_type)
-    made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
-    return placed(made, device)
+def fromstring(string: str, dtype: Dtype = float, count: int = -1, *, sep: str) -> Any:
+    """The numbers in a text, which a separator divides."""
+    return asarray(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
 
 
 # The dtypes by name: `float32` is a dtype, and `float32(x)` makes an array of it.
@@ -618,6 +554,12 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         return letter in _CATEGORIES[one]
 
     return True in [fits(one) for one in (kind if ax.is_sequence(kind) else (kind,))]
+
+
+def type_like(a: Any) -> ShapedArray:
+    """The type of an array, of what has a shape and a dtype, of what makes an array."""
+    told = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
+    return type_of(a if told else array(a))
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:

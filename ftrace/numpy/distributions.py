@@ -24,8 +24,8 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
-from ftrace.numpy.functions.curves import diff
-from ftrace.numpy.ranges import linspace
+from ftrace.numpy.curves import diff
+from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along

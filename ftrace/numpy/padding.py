@@ -19,8 +19,8 @@ from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
-from ftrace.numpy.functions.functional import apply_along_axis
-from ftrace.numpy.ranges import linspace
+from ftrace.numpy.functions import apply_along_axis
+from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.symbolic.dim import is_dynamic

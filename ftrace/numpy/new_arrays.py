@@ -1,4 +1,8 @@
-"""Evenly spaced numbers, and the grids and windows made of them."""
+"""New arrays: of one value, of evenly spaced numbers, and their grids and windows.
+
+Inside a traced function zeros and ones are constants of the graph, so that they are
+folded into what uses them.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,137 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
-from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
+from ftrace.numpy.creation import (
+    Dtype,
+    array,
+    astype,
+    dtype_or,
+    number_for,
+    placed,
+    type_like,
+)
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
 from ftrace.trace.arrays.array import Array, surface
+from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member, own
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, wrapped
 
 __all__ = [
-    "arange", "bartlett", "blackman", "c_", "fromfunction", "geomspace", "hamming",
-    "hanning", "index_exp", "indices", "kaiser", "linspace", "logspace", "meshgrid",
-    "mgrid", "ogrid", "r_", "s_",
+    "arange", "bartlett", "blackman", "c_", "empty", "empty_like", "fromfunction",
+    "full", "full_like", "geomspace", "hamming", "hanning", "index_exp", "indices",
+    "kaiser", "linspace", "logspace", "meshgrid", "mgrid", "ogrid", "ones", "ones_like",
+    "r_", "s_", "zeros", "zeros_like",
 ]  # fmt: skip
+
+# One value everywhere.
+
+
+def _of_one_value(name: str, value: int):
+    def filled(
+        shape: Any, dtype: Dtype = None, *, device: Any = None, out_sharding: Any = None
+    ) -> Any:
+        target = dtype_or(dtype, dtypes.default_dtype("f"))
+        return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
+
+    return filled
+
+
+@member(_of_one_value, 0)
+def zeros():
+    """Zeros of a shape, float32 by default."""
+
+
+@member(_of_one_value, 1)
+def ones():
+    """Ones of a shape, float32 by default."""
+
+
+@member(_of_one_value, 0)
+def empty():
+    """Zeros of a shape, float32 by default: memory is never left as it was found."""
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
+) -> Any:
+    """`fill_value`, a number or an array, broadcast to a shape."""
+    sizes = ax.check_sizes(shape, "full")
+    return placed(filled("full", sizes, fill_value, dtype), device)
+
+
+def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
+    fill_value = dtypes.as_number(fill_value)
+    if not isinstance(fill_value, (bool, int, float, complex)):
+        value = array(fill_value, dtype, copy=False)
+        return ax.broadcast_to(value, target, name)
+    if dtype is None:
+        aval = aval_of(fill_value)
+        return ax.full(target, fill_value, aval.dtype, aval.weak_type)
+    chosen = dtypes.as_dtype(dtype)
+    number = number_for(wrapped(fill_value, chosen), chosen)
+    return ax.full(target, number, chosen)
+
+
+def _like(name: str, value: int):
+    def like(
+        a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+    ) -> Any:
+        return _fill_like(name, a, value, dtype, shape, device)
+
+    return like
+
+
+def _fill_like(
+    name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
+) -> Any:
+    aval = type_like(a)
+    target = aval.shape if shape is None else ax.check_sizes(shape, name)
+    weak = aval.weak_type and dtype is None
+    made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
+    return placed(made, device)
+
+
+@member(_like, 0)
+def zeros_like():
+    """Zeros of the shape and dtype of `a`, or as given."""
+
+
+@member(_like, 1)
+def ones_like():
+    """Ones of the shape and dtype of `a`, or as given."""
+
+
+def empty_like(
+    prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Zeros of the shape and dtype of `prototype`, or as given."""
+    return _fill_like("empty_like", prototype, 0, dtype, shape, device)
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Dtype = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """`fill_value` in the shape and dtype of `a`, or as given."""
+    aval = type_like(dtypes.as_number(a))
+    target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
+    natural = dtypes.settled(aval.dtype, aval.weak_type)
+    made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
+    return placed(made, device)
+
+
+# Evenly spaced numbers.
 
 
 #: NumPy without its stubs, which leave too much unknown.
