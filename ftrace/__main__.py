@@ -10,8 +10,7 @@ import numpy as np
 from ftrace.backends.base import device_names, get_device
 from ftrace.backends.llvm.call.install import native_for
 from ftrace.backends.llvm.call.object_layout import VERSIONS, offsets
-from ftrace.ground import settings
-from ftrace.ground.version import VERSION
+from ftrace.ground import VERSION, settings
 
 
 def native_calls() -> str:

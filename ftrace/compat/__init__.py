@@ -3,7 +3,6 @@
 primitive, linear_util, api_util          what libraries bring, and what they wrap
 jaxpr, lax_primitives                     jaxprs, and JAX's primitives by their names
 view         the jaxpr of a graph; of a function
-callbacks    exceptions of callbacks in compiled programs
 alias        `install_as_jax`: `import jax` is ftrace from then on; so for autograd
 autograd/    programs written for autograd
 private      of JAX's private modules what its libraries import

@@ -11,7 +11,6 @@ From the ground up:
                       defaults
     settings          One frozen configuration, read from the environment once
     missing_names     JAX's names that are not there: what is said of them
-    version           The version of the package, as in pyproject.toml
     weak_tables       What is known while anyone has it, without Python's code where it
                       dies
     fork_safe         Locks that a forked child finds free, and what a process makes
@@ -19,3 +18,8 @@ From the ground up:
     tables            What is kept so that it need not be made again, all of it within
                       one limit of bytes
 """
+
+from typing import Final
+
+#: The version of the package, as in pyproject.toml.
+VERSION: Final = "0.1.0"

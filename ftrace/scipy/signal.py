@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors, numpy as fnp
-from ftrace.errors import ShapeError, ValueRangeError, one_of
-from ftrace.errors.user_line import warn_user
+from ftrace.errors import ShapeError, ValueRangeError, one_of, warn_user
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax, fft

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ConcretizationTypeError, DerivativeError
-from ftrace.errors.user_line import Origin, user_origin
+from ftrace.errors import ConcretizationTypeError, DerivativeError, Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property

@@ -19,8 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ftrace.errors import GraphError
-from ftrace.errors.user_line import Origin, user_origin
+from ftrace.errors import GraphError, Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.ground.weak_tables import Reference, WeakValues
 from ftrace.trace.avals import Shape, ShapedArray

@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.ground.version import VERSION
+from ftrace.ground import VERSION
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of

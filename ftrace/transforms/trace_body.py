@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, TreeError
-from ftrace.errors.user_line import Origin
+from ftrace.errors import DtypeError, Origin, ShapeError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, trace_body

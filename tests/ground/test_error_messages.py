@@ -18,7 +18,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax, nn
-from ftrace.errors.user_line import called_function
+from ftrace.errors import called_function
 
 #: Functions of a size, and the name that they have.
 SIZED: list[tuple[str, Callable[[Any], Any]]] = [

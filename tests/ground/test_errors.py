@@ -348,7 +348,7 @@ def test_frames_of_libraries_are_not_the_line_of_the_user() -> None:
 
 def test_generated_code_with_no_other_caller_is_the_users() -> None:
     """`python -c` runs as <string>, like the methods of a dataclass."""
-    from ftrace.errors.user_line import user_origin
+    from ftrace.errors import user_origin
 
     scope: dict[str, Any] = {"user_origin": user_origin, "found": []}
     code = compile("found.append(user_origin())", "<string>", "exec")

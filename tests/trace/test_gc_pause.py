@@ -18,7 +18,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors.user_line import user_origin
+from ftrace.errors import user_origin
 from ftrace.trace import python_limits
 from ftrace.trace.graph import making_nodes_of, provenance
 from ftrace.trace.python_limits import importing, without_collection

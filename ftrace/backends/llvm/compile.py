@@ -25,8 +25,8 @@ from ftrace.backends.llvm.fingerprint import machine, sources
 from ftrace.backends.llvm.object_cache import ObjectCache
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
+from ftrace.ground import VERSION
 from ftrace.ground.fork_safe import Once, cached_property, fresh_after_fork
-from ftrace.ground.version import VERSION
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
 CODEGEN_LEVEL = 1

@@ -19,13 +19,13 @@ from typing import Any
 
 from ftrace.backends.llvm.compile_threads import apart
 from ftrace.backends.llvm.object_cache import ObjectCache, digest_of
+from ftrace.ground import VERSION
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import Once
-from ftrace.ground.version import VERSION
 
 #: What decides of which kernels a program is made, and how they are written: all that
 #: the device of LLVM imports.
-SOURCES = "backends", "lower", "trace", "errors", "dtypes.py", "ground"
+SOURCES = "backends", "lower", "trace", "errors.py", "dtypes.py", "ground"
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
 #: Lines of `/proc/cpuinfo` that change from one moment to the next.
 _FLEETING = (b"cpu MHz", b"bogomips", b"BogoMIPS", b"apicid", b"initial apicid")

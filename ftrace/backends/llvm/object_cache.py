@@ -28,8 +28,7 @@ from contextlib import suppress
 from io import FileIO
 
 from ftrace.backends.llvm.compile_threads import apart, is_main
-from ftrace.errors import CacheWarning
-from ftrace.errors.user_line import user_origin, warn_user
+from ftrace.errors import CacheWarning, user_origin, warn_user
 from ftrace.ground import settings
 
 try:  # that of hashlib brings OpenSSL with it, 4 ms of a warm start

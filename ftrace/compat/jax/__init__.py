@@ -7,18 +7,40 @@ lib         the version of jaxlib
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
 import ftrace
 from ftrace.backends.base import Device as Device
 from ftrace.compat.alias import home_of
-from ftrace.compat.callbacks import pure_callback as pure_callback
 from ftrace.compat.jax.version import (
     __version__ as __version__,
     __version_info__ as __version_info__,
 )
 from ftrace.compat.private import MODULES
+from ftrace.errors import FtraceError, JaxRuntimeError
+
+
+# What its function raises is a JaxRuntimeError.
+@wraps(ftrace.pure_callback)
+def pure_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    known = _reported(callback) if callable(callback) else callback
+    return ftrace.pure_callback(known, *args, **kwargs)
+
+
+def _reported(callback: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(callback)
+    def reported(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return callback(*args, **kwargs)
+        except (FtraceError, JaxRuntimeError):
+            raise
+        except Exception as error:
+            raise JaxRuntimeError(f"{type(error).__name__}: {error}") from error
+
+    return reported
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors.user_line import Origin
+from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view

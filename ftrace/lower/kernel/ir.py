@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors.user_line import Origin
+from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors.user_line import Origin
+from ftrace.errors import Origin
 from ftrace.trace import flatten_arguments
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray

@@ -18,12 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import (
-    DerivativeError,
-    GraphError,
-    UnexpectedTracerError,
-)
-from ftrace.errors.user_line import Origin
+from ftrace.errors import DerivativeError, GraphError, Origin, UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import (

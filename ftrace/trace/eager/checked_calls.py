@@ -20,8 +20,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError
-from ftrace.errors.user_line import warn_user
+from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError, warn_user
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import Shape

@@ -52,7 +52,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, get
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors.user_line import Origin, user_origin
+from ftrace.errors import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing

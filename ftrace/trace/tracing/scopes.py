@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import UnexpectedTracerError
-from ftrace.errors.user_line import Origin, user_origin
+from ftrace.errors import Origin, UnexpectedTracerError, user_origin
 from ftrace.ground import settings
 from ftrace.trace import python_limits
 from ftrace.trace.arrays.array import Array, is_array, surface

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ConcretizationTypeError
-from ftrace.errors.user_line import Origin, called_function, user_origin
+from ftrace.errors import ConcretizationTypeError, Origin, called_function, user_origin
 from ftrace.ground.fast_dataclasses import Immutable
 from ftrace.trace.arrays.array import ArrayLike, surface
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray

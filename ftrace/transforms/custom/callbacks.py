@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ftrace.errors import ArgumentError
-from ftrace.errors.user_line import warn_user
+from ftrace.errors import ArgumentError, warn_user
 from ftrace.trace.effects import METHODS, call_back
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from ftrace import monitoring
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import ArgumentError, TracingError
-from ftrace.errors.user_line import names
+from ftrace.errors import ArgumentError, TracingError, block_names
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, emptied
@@ -551,12 +550,12 @@ def disable_jit(disable: bool = True) -> Generator[None, None, None]:
 @contextmanager
 def named_scope(name: str) -> Generator[None, None, None]:
     """A block with a name, which equations of jaxprs have in their `source_info`."""
-    before = names.joined
-    names.joined = f"{before}/{name}" if before else name
+    before = block_names.joined
+    block_names.joined = f"{before}/{name}" if before else name
     try:
         yield
     finally:
-        names.joined = before
+        block_names.joined = before
 
 
 def named_call(

@@ -17,8 +17,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, Expected, Fixed, Signature
-from ftrace.errors import DeviceError, DtypeError, TreeError, ValueRangeError
-from ftrace.errors.user_line import warn_user
+from ftrace.errors import DeviceError, DtypeError, TreeError, ValueRangeError, warn_user
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
