@@ -20,7 +20,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.lax.options import Precision, PrecisionLike
+from ftrace.lax.products import Precision, PrecisionLike
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.linear import contract

@@ -6,26 +6,35 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from ftrace.ground.missing_names import no_attribute as _no_attribute
-from ftrace.lax import linalg as linalg
-from ftrace.lax.bits import *
+from ftrace.lax import (
+    convolution as _convolution,
+    elementwise as _elementwise,
+    linalg as linalg,
+    products as _products,
+    reductions as _reductions,
+    special as _special,
+)
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.elementwise import *
 from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
-from ftrace.lax.options import *
-from ftrace.lax.ragged import *
+from ftrace.lax.products import *
 from ftrace.lax.reductions import *
-from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
-from ftrace.lax.sorting import *
 from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
-_computing = ("convolution", "elementwise", "ragged", "reductions", "special")
+# Calls of these are not compiled: what has a kernel of its own, and what draws anew.
+_not_computing = {
+    "approx_max_k", "approx_min_k", "fft", "reduce_precision", "rng_bit_generator",
+    "rng_uniform", "sort", "sort_key_val", "top_k",
+}  # fmt: skip
+_modules = _convolution, _elementwise, _products, _reductions, _special
+_computing = {name for module in _modules for name in module.__all__} - _not_computing
 _publish(
     __name__,
-    computing=tuple(f"{__name__}.{module}" for module in _computing),
+    computing=_computing,
     shows=(  # of an operand's elements they are another view: see `ftrace.numpy`
         "bitcast_convert_type", "broadcast", "broadcast_in_dim", "broadcast_to_rank",
         "collapse", "conj", "convert_element_type", "expand_dims", "imag",

@@ -1,4 +1,6 @@
-"""Convolutions: a window that slides, a product, a sum.
+"""Convolutions and Fourier transforms.
+
+A convolution is a window that slides, a product, a sum.
 
     out[n, o, p…] = sum over i, k… of  in[n, i, p·stride + k·dilation …] · w[o, i, k…]
 
@@ -9,152 +11,54 @@ Groups are one more axis.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.lax import options
-from ftrace.lax.elementwise import check_dtypes
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lax.products import PrecisionLike, dot_general
 from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
-from ftrace.numpy.linear import contract, dot_axes, finished, promoted
+from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
+from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
-    "batch_matmul", "conv", "conv_dimension_numbers", "conv_general_dilated",
-    "conv_general_dilated_local", "conv_general_dilated_patches",
-    "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple",
-    "conv_transpose", "conv_transpose_shape_tuple", "conv_with_general_padding", "dot",
-    "dot_general",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "FftType", "conv",
+    "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local",
+    "conv_general_dilated_patches", "conv_general_permutations",
+    "conv_general_shape_tuple", "conv_shape_tuple", "conv_transpose",
+    "conv_transpose_shape_tuple", "conv_with_general_padding", "fft",
 ]  # fmt: skip
 
 
-# Products of arrays under JAX's `lax` names: dot, dot_general, batch_matmul.
-
-
-def dot_general(
-    lhs: Value,
-    rhs: Value,
-    dimension_numbers: options.DotDimensionNumbers,
-    precision: options.PrecisionLike = None,
-    preferred_element_type: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Any:
-    """The product over pairs of axes, with further pairs as batch.
-
-    Args:
-      lhs, rhs: the arrays.
-      dimension_numbers: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes
-        of rhs) of the batch).
-      precision: accepted, without effect.
-      preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: accepted, without effect.
-
-    Returns:
-      The axes of the batch, then those left of lhs, then those left of rhs.
-
-    Raises:
-      ShapeError: the axes of a pair differ in size, or are not given in pairs.
-    """
-    x, y = ax.as_value(lhs), ax.as_value(rhs)
-    try:
-        (of_x, of_y), (batch_x, batch_y) = dimension_numbers
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            "lax.dot_general: dimension_numbers must be ((lhs axes, rhs axes), (lhs "
-            f"batch, rhs batch)), got {dimension_numbers!r}"
-        ) from None
-    name = "lax.dot_general"
-    x_axes, x_batch = _axes(name, x, of_x, batch_x)
-    y_axes, y_batch = _axes(name, y, of_y, batch_y)
-    summed, batch = (x_axes, y_axes), (x_batch, y_batch)
-    for what, (left, right) in (("contracting", summed), ("batch", batch)):
-        if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
-            raise ShapeError(
-                f"{name}: the {what} axes {left} of {x.shape} and {right} of {y.shape} "
-                "must pair up, with one size each"
-            )
-    if x.dtype != y.dtype:  # the one that holds more, where `promoted` may take a third
-        most = max(x.dtype, y.dtype, key=_capacity)
-        preferred_element_type = preferred_element_type or most
-        x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
-    (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
-    return finished(dot_axes(name, x, y, summed, batch), final)
-
-
-def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """By what XLA's HigherPrecisionType compares: range, then digits, then signs."""
-    real, kind = dtypes.real_dtype(dtype), dtypes.kind(dtype)
-    info = dtypes.finfo(real) if kind in "fc" else None
-    most, digits = (info.maxexp, info.nmant) if info else (-1, -1)
-    return kind == "c", most, digits, dtypes.bits_of(real), "bui".find(kind)
-
-
-def _axes(
-    name: str, x: Any, axes: Sequence[int], batch: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those to sum over and those of the batch, all different."""
-    summed = tuple(axes)
-    found = ax.canonical_axes((*summed, *batch), x.ndim, name)
-    return found[: len(summed)], found[len(summed) :]
-
-
-def dot(
-    lhs: Value,
-    rhs: Value,
-    *,
-    dimension_numbers: options.DotDimensionNumbers | None = None,
-    precision: options.PrecisionLike = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
-    """The product of vectors and matrices; `dot_general` where axes are given.
-
-    Raises:
-      ShapeError: an operand has not one axis or two, or the sizes differ.
-    """
-    x, y = aval_of(lhs), aval_of(rhs)
-    if dimension_numbers is None:
-        if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2) or x.shape[-1] != y.shape[0]:
-            raise ShapeError(
-                f"lax.dot: the shapes {x.shape} and {y.shape} do not fit: vectors and "
-                "matrices are required, the last axis of one the first of the other"
-            )
-        dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
-    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
-
-
-def batch_matmul(
-    lhs: Value, rhs: Value, precision: options.PrecisionLike = None
-) -> Any:
-    """Stacks of matrices multiplied pair by pair.
-
-    Raises:
-      ShapeError: they have not the same leading axes, or fewer than two axes.
-      DtypeError: the dtypes differ.
-    """
-    x, y = aval_of(lhs), aval_of(rhs)
-    check_dtypes("batch_matmul", lhs, rhs)
-    if min(x.ndim, y.ndim) < 2 or x.shape[:-2] != y.shape[:-2]:
-        raise ShapeError(
-            f"lax.batch_matmul: the shapes {x.shape} and {y.shape} must agree in all "
-            "axes but the last two"
-        )
-    batch = tuple(range(x.ndim - 2))
-    axes = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
-    return dot_general(lhs, rhs, axes, precision)
-
-
-# Convolution.
-
-
 # Which axis is what.
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Where the operands of a convolution hold what.
+
+    Attributes:
+      lhs_spec: the axes of batch, feature and space of the input.
+      rhs_spec: the axes of output feature, input feature and space of the kernel.
+      out_spec: the axes of batch, feature and space of the result.
+    """
+
+    lhs_spec: Sequence[int]
+    rhs_spec: Sequence[int]
+    out_spec: Sequence[int]
+
+
+ConvGeneralDilatedDimensionNumbers = (
+    None | ConvDimensionNumbers | tuple[str | None, str | None, str | None]
+)
 
 
 def conv_general_permutations(
@@ -193,15 +97,15 @@ def conv_general_permutations(
 def conv_dimension_numbers(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
-    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers,
-) -> options.ConvDimensionNumbers:
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers,
+) -> ConvDimensionNumbers:
     """The axes of a convolution; None stands for "NC…", "OI…", "NC…".
 
     Raises:
       ShapeError: the operands differ in their number of axes, or from the strings.
       ArgumentError: `dimension_numbers` is neither three strings nor axes.
     """
-    if isinstance(dimension_numbers, options.ConvDimensionNumbers):
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
     ndim = len(lhs_shape)
     if ndim != len(rhs_shape):
@@ -211,7 +115,7 @@ def conv_dimension_numbers(
         )
     if dimension_numbers is None:
         order = tuple(range(ndim))
-        return options.ConvDimensionNumbers(order, order, order)
+        return ConvDimensionNumbers(order, order, order)
     specs: tuple[Any, ...] = tuple(dimension_numbers)
     if len(specs) != 3 or not all(isinstance(spec, str) for spec in specs):
         raise ArgumentError(
@@ -223,7 +127,7 @@ def conv_dimension_numbers(
             f"convolution: each of {specs} must have a letter for each axis of "
             f"{tuple(lhs_shape)}"
         )
-    return options.ConvDimensionNumbers(*conv_general_permutations(specs))
+    return ConvDimensionNumbers(*conv_general_permutations(specs))
 
 
 # Convolution.
@@ -236,10 +140,10 @@ def conv_general_dilated(
     padding: Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: options.PrecisionLike = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
@@ -337,7 +241,7 @@ def conv(
     rhs: Value,
     window_strides: Sequence[int],
     padding: str,
-    precision: options.PrecisionLike = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """`conv_general_dilated` of (batch, feature, space…) and (out, in, space…)."""
@@ -354,7 +258,7 @@ def conv_with_general_padding(
     padding: Padding,
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    precision: options.PrecisionLike = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """`conv_general_dilated` with the default axes and without groups."""
@@ -378,9 +282,9 @@ def conv_transpose(
     strides: Sequence[int],
     padding: Padding,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     transpose_kernel: bool = False,
-    precision: options.PrecisionLike = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
@@ -458,8 +362,8 @@ def conv_general_dilated_patches(
     padding: Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
-    precision: options.PrecisionLike = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """The patches that a convolution sees, as features: input feature, then space.
@@ -490,8 +394,8 @@ def conv_general_dilated_local(
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
-    precision: options.PrecisionLike = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
 ) -> Any:
     """A convolution with another kernel at each place.
 
@@ -584,3 +488,44 @@ def conv_transpose_shape_tuple(
     ]
     shape = (batch, features, *found)
     return tuple(shape[i] for i in ax.inverse(out))
+
+
+# Fourier transforms over the last axes.
+
+
+class FftType(enum.Enum):
+    """The kinds of transform."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
+    """The Fourier transform over as many last axes as there are lengths.
+
+    Args:
+      x: real for RFFT, else complex; a real operand is converted.
+      fft_type: "fft", "ifft", "rfft" or "irfft", or the member of `FftType`.
+      fft_lengths: the sizes of the axes: on its real side, of a transform that has one,
+        whose other side holds n//2 + 1 elements.
+
+    Raises:
+      ValueRangeError: the kind is unknown.
+      ShapeError: the axes do not have these lengths.
+      DtypeError: RFFT of complex numbers, or a dtype of 16 bits.
+    """
+    name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
+    kind = name.lower()
+    one_of("fft: fft_type", kind, KINDS)
+    lengths = tuple(ax.static_int(n, "fft: fft_lengths") for n in fft_lengths)
+    operand = ax.as_value(x)
+    if not dtypes.is_inexact(operand.dtype):
+        operand = ax.cast(operand, dtypes.to_inexact(operand.dtype))
+    wide = operand.dtype in (dtypes.float32, dtypes.float64)
+    if kind != "rfft" and wide:
+        operand = ax.cast(operand, dtypes.complex_dtype(operand.dtype))
+    if not lengths:
+        return operand
+    return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

@@ -9,6 +9,7 @@ y       = scatter_p(operand, updates, indices);  windows out of bounds get index
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +20,6 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.options import GatherScatterMode
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import apply_repeatedly
@@ -33,10 +33,41 @@ from ftrace.trace.symbolic.bounds import surely_less
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "GatherDimensionNumbers", "ScatterDimensionNumbers", "gather", "index_take",
-    "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min",
-    "scatter_mul", "scatter_sub",
+    "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather",
+    "index_take", "scatter", "scatter_add", "scatter_apply", "scatter_max",
+    "scatter_min", "scatter_mul", "scatter_sub",
 ]  # fmt: skip
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens at indices out of bounds."""
+
+    CLIP = 0
+    FILL_OR_DROP = 1
+    PROMISE_IN_BOUNDS = 2
+    ONE_HOT = 3
+
+    @staticmethod
+    def from_any(mode: str | GatherScatterMode | None) -> GatherScatterMode:
+        """The mode of a name: "clip", "fill", "drop" or "promise_in_bounds".
+
+        Raises:
+          ValueRangeError: there is no such mode.
+        """
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        found = _MODES.get(mode)
+        if found is None:
+            names = ", ".join(repr(name) for name in _MODES if name)
+            raise ValueRangeError(f"mode must be one of {names}, got {mode!r}")
+        return found
+
+
+_DROPS = GatherScatterMode.FILL_OR_DROP
+_MODES: dict[str | None, GatherScatterMode] = {
+    None: _DROPS, "fill": _DROPS, "drop": _DROPS,
+    **{m.name.lower(): m for m in GatherScatterMode if m is not _DROPS},
+}  # fmt: skip
 
 
 class GatherDimensionNumbers(NamedTuple):

@@ -19,7 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, lax
 from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lax.options import DotDimensionNumbers
+from ftrace.lax.products import DotDimensionNumbers
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract
 from ftrace.trace.tracing.tracer import Value

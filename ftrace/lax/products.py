@@ -1,0 +1,419 @@
+"""Products under JAX's `lax` names: dot, dot_general, and products of groups.
+
+Groups are rows that belong together and meet a matrix of their own. The divided axis of
+the left operand holds them one after the other; of what lies beyond the last of them
+nothing is used.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ShapeError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lax.elementwise import check_dtypes
+from ftrace.numpy import axes as ax
+from ftrace.numpy.creation import astype
+from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.linear import dot_axes, finished, promoted
+from ftrace.trace.tracing.tracer import Value, aval_of
+
+__all__ = [
+    "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision",
+    "PrecisionLike", "RaggedDotDimensionNumbers", "batch_matmul", "dot", "dot_general",
+    "ragged_dot", "ragged_dot_general", "scaled_dot",
+]  # fmt: skip
+
+# How products are asked for. All are as exact as their dtype: an algorithm changes only
+# the dtype of a result.
+
+
+class Precision(enum.Enum):
+    """How exactly products are computed. All of them are computed in full precision."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+PrecisionLike = Precision | str | tuple[Any, Any] | None
+
+
+#: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes of rhs) of the batch)
+DotDimensionNumbers = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+
+
+class RaggedDotDimensionNumbers(NamedTuple):
+    """The axes of a product whose groups have sizes of their own.
+
+    Attributes:
+      dot_dimension_numbers: as `dot_general` takes them.
+      lhs_ragged_dimensions: the one axis of the left operand that is divided in groups.
+      rhs_group_dimensions: the axis of the right operand that numbers the groups, if
+        the divided axis is neither summed over nor of the batch; else none.
+    """
+
+    dot_dimension_numbers: DotDimensionNumbers
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
+
+
+class DotAlgorithm(NamedTuple):
+    """In which types a product is to be computed.
+
+    Attributes:
+      lhs_precision_type, rhs_precision_type: to which the operands are rounded.
+      accumulation_type: in which the terms are added.
+      lhs_component_count, rhs_component_count: into how many parts each is split.
+      num_primitive_operations: how many products of parts are added.
+      allow_imprecise_accumulation: may the sum have less digits than its type?
+    """
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class _Preset(enum.Enum):
+    """Algorithms of products by name: the operands' types, and that of the sum."""
+
+    @property
+    def accumulation_type(self) -> Any:
+        """The type of the sum; None where the operands decide."""
+        parts = self.name.split("_")
+        return _TYPES.get(parts[2]) if len(parts) > 2 else None
+
+
+DotAlgorithmPreset = _Preset(
+    "DotAlgorithmPreset",
+    """DEFAULT ANY_F8_ANY_F8_F32 ANY_F8_ANY_F8_F32_FAST_ACCUM ANY_F8_ANY_F8_ANY
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM F16_F16_F16 F16_F16_F32 BF16_BF16_BF16 BF16_BF16_F32
+    BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3
+    F32_F32_F32 F64_F64_F64""",
+    module=__name__,
+)
+
+
+_TYPES = {
+    "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
+    "F64": dtypes.float64,
+}  # fmt: skip
+
+
+# Of pairs of axes.
+
+
+def dot_general(
+    lhs: Value,
+    rhs: Value,
+    dimension_numbers: DotDimensionNumbers,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """The product over pairs of axes, with further pairs as batch.
+
+    Args:
+      lhs, rhs: the arrays.
+      dimension_numbers: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes
+        of rhs) of the batch).
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      out_sharding: accepted, without effect.
+
+    Returns:
+      The axes of the batch, then those left of lhs, then those left of rhs.
+
+    Raises:
+      ShapeError: the axes of a pair differ in size, or are not given in pairs.
+    """
+    x, y = ax.as_value(lhs), ax.as_value(rhs)
+    try:
+        (of_x, of_y), (batch_x, batch_y) = dimension_numbers
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            "lax.dot_general: dimension_numbers must be ((lhs axes, rhs axes), (lhs "
+            f"batch, rhs batch)), got {dimension_numbers!r}"
+        ) from None
+    name = "lax.dot_general"
+    x_axes, x_batch = _axes(name, x, of_x, batch_x)
+    y_axes, y_batch = _axes(name, y, of_y, batch_y)
+    summed, batch = (x_axes, y_axes), (x_batch, y_batch)
+    for what, (left, right) in (("contracting", summed), ("batch", batch)):
+        if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
+            raise ShapeError(
+                f"{name}: the {what} axes {left} of {x.shape} and {right} of {y.shape} "
+                "must pair up, with one size each"
+            )
+    if x.dtype != y.dtype:  # the one that holds more, where `promoted` may take a third
+        most = max(x.dtype, y.dtype, key=_capacity)
+        preferred_element_type = preferred_element_type or most
+        x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
+    (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
+    return finished(dot_axes(name, x, y, summed, batch), final)
+
+
+def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """By what XLA's HigherPrecisionType compares: range, then digits, then signs."""
+    real, kind = dtypes.real_dtype(dtype), dtypes.kind(dtype)
+    info = dtypes.finfo(real) if kind in "fc" else None
+    most, digits = (info.maxexp, info.nmant) if info else (-1, -1)
+    return kind == "c", most, digits, dtypes.bits_of(real), "bui".find(kind)
+
+
+def _axes(
+    name: str, x: Any, axes: Sequence[int], batch: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those to sum over and those of the batch, all different."""
+    summed = tuple(axes)
+    found = ax.canonical_axes((*summed, *batch), x.ndim, name)
+    return found[: len(summed)], found[len(summed) :]
+
+
+def dot(
+    lhs: Value,
+    rhs: Value,
+    *,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The product of vectors and matrices; `dot_general` where axes are given.
+
+    Raises:
+      ShapeError: an operand has not one axis or two, or the sizes differ.
+    """
+    x, y = aval_of(lhs), aval_of(rhs)
+    if dimension_numbers is None:
+        if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2) or x.shape[-1] != y.shape[0]:
+            raise ShapeError(
+                f"lax.dot: the shapes {x.shape} and {y.shape} do not fit: vectors and "
+                "matrices are required, the last axis of one the first of the other"
+            )
+        dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+
+
+def batch_matmul(lhs: Value, rhs: Value, precision: PrecisionLike = None) -> Any:
+    """Stacks of matrices multiplied pair by pair.
+
+    Raises:
+      ShapeError: they have not the same leading axes, or fewer than two axes.
+      DtypeError: the dtypes differ.
+    """
+    x, y = aval_of(lhs), aval_of(rhs)
+    check_dtypes("batch_matmul", lhs, rhs)
+    if min(x.ndim, y.ndim) < 2 or x.shape[:-2] != y.shape[:-2]:
+        raise ShapeError(
+            f"lax.batch_matmul: the shapes {x.shape} and {y.shape} must agree in all "
+            "axes but the last two"
+        )
+    batch = tuple(range(x.ndim - 2))
+    axes = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
+    return dot_general(lhs, rhs, axes, precision)
+
+
+# Of groups.
+
+_ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+
+
+def ragged_dot(
+    lhs: Value,
+    rhs: Value,
+    group_sizes: Value,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Row r of the left matrix times the matrix of the group to which r belongs.
+
+    Args:
+      lhs: (m, k).
+      rhs: (groups, k, n).
+      group_sizes: (groups,) integers, how many rows each has; rows after them are 0.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      group_offset: not supported.
+      out_sharding: accepted, without effect.
+
+    Returns:
+      (m, n).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the sizes are not integers.
+    """
+    return ragged_dot_general(
+        lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset
+    )
+
+
+def ragged_dot_general(
+    lhs: Value,
+    rhs: Value,
+    group_sizes: Value,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`dot_general`, one axis of which is divided into groups.
+
+    Args:
+      lhs, rhs: the arrays.
+      group_sizes: (groups,) integers, or with the axes before it that the divided axis
+        has of its kind: those of the batch, then others.
+      ragged_dot_dimension_numbers: the axes. Where the divided axis is kept, each group
+        meets its own part of `rhs`; where it is summed over, the result has a leading
+        axis of groups; where it is of the batch, the sizes change nothing.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      group_offset: not supported.
+      out_sharding: accepted, without effect.
+
+    Raises:
+      ShapeError: the shapes or the axes do not fit.
+      DtypeError: the sizes are not integers.
+    """
+    name = "lax.ragged_dot_general"
+    if group_offset is not None:
+        raise ArgumentError(f"{name}: group_offset is not supported")
+    x, y, sizes = (ax.as_value(v) for v in (lhs, rhs, group_sizes))
+    if not dtypes.is_integer(sizes.dtype) or not sizes.ndim:
+        raise DtypeError(
+            f"{name}: group_sizes must be integers along an axis, got "
+            f"{sizes.dtype.name} of shape {sizes.shape}"
+        )
+    numbers, ragged, of_groups = ragged_dot_dimension_numbers
+    (of_x, of_y), (batch_x, batch_y) = [[[*side] for side in pair] for pair in numbers]
+    if len(ragged) != 1:
+        raise ShapeError(f"{name}: one axis of lhs is divided, got {tuple(ragged)}")
+    (divided,) = ax.canonical_axes(tuple(ragged), x.ndim, name)
+    kept = [i for i in range(x.ndim) if i not in (*of_x, *batch_x)]
+    wanted = 1 if divided in kept else 0
+    if len(of_groups) != wanted:
+        raise ShapeError(
+            f"{name}: rhs must have {wanted} axes of groups where the divided axis of "
+            f"lhs is {'kept' if wanted else 'summed over or of the batch'}, got "
+            f"{tuple(of_groups)}"
+        )
+    if divided in batch_x:
+        summed, batch = (of_x, of_y), (batch_x, batch_y)
+    elif divided in kept:
+        if y.shape[of_groups[0]] != sizes.shape[-1]:
+            raise ShapeError(
+                f"{name}: {sizes.shape[-1]} group_sizes, but {y.shape[of_groups[0]]} "
+                "groups in rhs"
+            )
+        before = [*batch_x, *kept[: kept.index(divided)]]
+        x = _spread(name, x, divided, before, sizes)
+        summed = [0, *_after(of_x)], [*of_groups, *of_y]
+        batch = _after(batch_x), batch_y
+    else:
+        at = of_x.index(divided)
+        x = _spread(name, x, divided, [*batch_x, *of_x[:at]], sizes)
+        y = _spread(name, y, of_y[at], [*batch_y, *of_y[:at]], sizes)
+        summed = _after(of_x), _after(of_y)
+        batch = [0, *_after(batch_x)], [0, *_after(batch_y)]
+    return dot_general(x, y, (summed, batch), precision, preferred_element_type)
+
+
+def _after(axes: Sequence[int]) -> list[int]:
+    """The axes, when a new one stands before all."""
+    return [axis + 1 for axis in axes]
+
+
+def _spread(name: str, x: Any, axis: int, before: Sequence[int], sizes: Any) -> Any:
+    """(groups, …): for each group x where it holds that group, and 0 elsewhere."""
+    count, given = sizes.shape[-1], tuple(x.shape[i] for i in before)
+    if sizes.ndim > 1 and sizes.shape[:-1] != given:
+        raise ShapeError(
+            f"{name}: group_sizes must have the shape ({count},) or {(*given, count)}, "
+            f"got {sizes.shape}"
+        )
+    ends = cumsum(sizes, -1)
+    shape = [1] * x.ndim
+    if sizes.ndim > 1:
+        for i in before:
+            shape[i] = x.shape[i]
+        # The sizes have their axes in the order of `before`.
+        order = sorted(range(len(before)), key=before.__getitem__)
+        places = (len(before), *order)
+        ends, sizes = ax.permute(ends, places), ax.permute(sizes, places)
+    ends, sizes = (ax.reshape(v, (count, *shape)) for v in (ends, sizes))
+    position = astype(ax.iota(dtypes.int32, x.shape, axis), sizes.dtype)
+    mine = (position >= ends - sizes) & (position < ends)
+    return ax.choose(mine, x, ax.full((), 0, x.dtype, x.weak_type))
+
+
+def scaled_dot(
+    lhs: Value,
+    rhs: Value,
+    *,
+    lhs_scale: Value | None = None,
+    rhs_scale: Value | None = None,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The product of arrays whose blocks have scales, rounded to bfloat16 before.
+
+    Args:
+      lhs, rhs: the arrays.
+      lhs_scale, rhs_scale: a factor for each block of elements that are summed over:
+        the shape of the operand, whose summed axes are divided.
+      dimension_numbers: as in `dot_general`; by default the last axis of `lhs` with the
+        last but one of `rhs`, and all before them as batch.
+      preferred_element_type: dtype of the result, by default bfloat16.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    x, y = ax.as_value(lhs), ax.as_value(rhs)
+    if dimension_numbers is None:
+        if min(x.ndim, y.ndim) < 2:
+            raise ShapeError("lax.scaled_dot: the operands must have two axes at least")
+        batch = tuple(range(x.ndim - 2))
+        dimension_numbers = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
+    of_x, of_y = dimension_numbers[0]
+    pairs = ((x, lhs_scale, of_x), (y, rhs_scale, of_y))
+    x, y = (_scaled(operand, scale, axes) for operand, scale, axes in pairs)
+    kind = preferred_element_type or dtypes.bfloat16
+    return dot_general(x, y, dimension_numbers, preferred_element_type=kind)
+
+
+def _scaled(x: Any, scale: Any, axes: Sequence[int]) -> Any:
+    x = astype(x, dtypes.bfloat16)
+    if scale is None:
+        return x
+    factors = astype(ax.as_value(scale), dtypes.bfloat16)
+    blocks: list[int] = []
+    wide: list[int] = []
+    for axis, (n, m) in enumerate(zip(x.shape, factors.shape, strict=False)):
+        if n != m and (axis not in axes or m == 0 or n % m):
+            break
+        blocks += [m, n // m] if n != m else [m]
+        wide += [m, 1] if n != m else [m]
+    else:
+        if x.ndim == factors.ndim:
+            scaled = ax.reshape(x, tuple(blocks)) * ax.reshape(factors, tuple(wide))
+            return ax.reshape(scaled, x.shape)
+    raise ShapeError(
+        f"lax.scaled_dot: a scale of shape {factors.shape} does not divide the axes "
+        f"{tuple(axes)} of an operand of shape {x.shape} into blocks"
+    )
