@@ -24,12 +24,16 @@ try:  # as `_importing` does
     from ftrace import errors, numpy
     from ftrace.dtypes import float0
     from ftrace.ground import VERSION
-    from ftrace.ground.jax_settings import CONTEXTS as _CONTEXTS
     from ftrace.ground.missing_names import (
         no_attribute as _no_attribute,
         tell_missing as _tell_missing,
     )
-    from ftrace.ground.settings import Config, config, set_threads
+    from ftrace.ground.settings import (
+        CONTEXTS as _CONTEXTS,
+        Config,
+        config,
+        set_threads,
+    )
     from ftrace.trace.arrays.array import Array, surface as _surface
     from ftrace.trace.backend import register as _register
     from ftrace.trace.calls.checkpoint import (

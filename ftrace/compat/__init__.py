@@ -1,6 +1,6 @@
 """Programs and libraries that were written for others run on ftrace as they are.
 
-primitive, linear_util, api_util          what libraries bring, and what they wrap
+primitive, linear_util                    what libraries bring, and what they wrap
 jaxpr, lax_primitives                     jaxprs, and JAX's primitives by their names
 view         the jaxpr of a graph; of a function
 alias        `install_as_jax`: `import jax` is ftrace from then on; so for autograd

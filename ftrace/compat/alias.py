@@ -35,10 +35,12 @@ OWN = "ftrace.compat"
 #: Modules whose names all stand in one that has another place.
 HOMES = {
     "jax.ad": "ftrace.transforms.tangents",
-    "jax.api_util": f"{OWN}.api_util",
+    "jax.api_util": f"{OWN}.linear_util",
     "jax.extend.linear_util": f"{OWN}.linear_util",
     "jax.extend.source_info_util": f"{OWN}.private",
     "jax.lib": f"{OWN}.jaxlib",
+    "jaxlib.version": f"{OWN}.jax.version",
+    "jaxlib.xla_client": "ftrace.backends.base",
 }
 
 #: Libraries, and the versions whose own tests were run on ftrace: see tests/foreign.

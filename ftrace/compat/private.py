@@ -16,7 +16,7 @@ import numpy as np
 import optree
 
 from ftrace.backends.base import get_device
-from ftrace.compat.api_util import infer_argnums_and_argnames, safe_map, safe_zip
+from ftrace.compat.linear_util import infer_argnums_and_argnames, safe_map, safe_zip
 from ftrace.trace.pytree.tree import NAMESPACE, is_registered
 from ftrace.trace.references import AbstractRef
 from ftrace.transforms.custom.callbacks import effects_barrier

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.compat import jaxpr, lax_primitives as jax
-from ftrace.compat.api_util import debug_info as info_of
+from ftrace.compat.linear_util import debug_info as info_of
 from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray

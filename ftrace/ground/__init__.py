@@ -7,8 +7,6 @@ From the ground up:
     fast_dataclasses  `dataclass` and `NamedTuple`, as those of the standard library,
                       made in less time
     limits            What a device can do, as far as lowering asks
-    jax_settings      The settings of JAX that have no counterpart here: their names and
-                      defaults
     settings          One frozen configuration, read from the environment once
     missing_names     JAX's names that are not there: what is said of them
     weak_tables       What is known while anyone has it, without Python's code where it

@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ftrace.errors import ArgumentError
-from ftrace.ground.jax_settings import CONTEXTS
 from ftrace.ground.missing_names import no_attribute
-from ftrace.ground.settings import config
+from ftrace.ground.settings import CONTEXTS, config
 from ftrace.trace.flatten_arguments import NOT_GIVEN
 from ftrace.trace.tracing.scopes import outside_scopes
 
