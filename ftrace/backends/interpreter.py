@@ -37,11 +37,10 @@ from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.buffer import Buffer, HostAllocator
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.numpy_contraction import PreparedProduct
-from ftrace.trace.primitives import minmax
-from ftrace.trace.primitives.blocked_sums import sum_along
+from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity_of
+from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic.bounds import Sizes, evaluate
 
@@ -237,8 +236,8 @@ class KernelPlan:
 _COMBINE: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
-    "max": minmax.maximum,
-    "min": minmax.minimum,
+    "max": maximum,
+    "min": minimum,
 }
 
 

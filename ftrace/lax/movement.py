@@ -28,8 +28,8 @@ from ftrace.trace.bind import (
 )
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.bounds import surely_at_most
 from ftrace.trace.symbolic.dim import is_dynamic

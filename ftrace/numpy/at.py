@@ -25,9 +25,8 @@ from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.evaluate import require_room
-from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
-from ftrace.trace.primitives.reference import convert
+from ftrace.trace.primitives.reference import convert, maximum, minimum
 from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.weak_constants import counts_bits
@@ -354,7 +353,7 @@ def at(x: tracer.Value) -> At:
 
 _BASIC = frozenset((int, slice, type(Ellipsis), *integer_classes))
 _UFUNCS: dict[str, Any] = {
-    "add": np.add, "mul": np.multiply, "min": minmax.minimum, "max": minmax.maximum,
+    "add": np.add, "mul": np.multiply, "min": minimum, "max": maximum,
 }  # fmt: skip
 
 

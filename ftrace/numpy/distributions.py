@@ -34,9 +34,9 @@ from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.tracing.tracer import Value, aval_of, concrete
 
 __all__ = [

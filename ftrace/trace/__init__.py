@@ -14,18 +14,12 @@ From the ground up:
                          when it seeks cycles
     primitives/          The primitives, by family. Each file is one family and one idea
     autodiff             Derivatives: two walks over a graph
-    batching             Batching: a walk over a graph that gives every node one more
-                         leading axis
-    graph_map            One walk over a graph in which some nodes become others: what
-                         many passes are
-    numpy_contraction    Sums of products in NumPy: as matrix products, so that the
-                         product is never stored
+    graph_map            Walks over a graph in which some nodes become others: what many
+                         passes are; batching
     rewrite              The one engine for rewrites: named rules, patterns, a walk to
                          the fixed point
     tiering              When the next tier of a call pays: one policy, all thresholds
-                         in one place
-    backend              What stands above and is used from below: it runs graphs as
-                         programs of a device
+                         in one place; what stands above and compiles
     evaluate             NumPy evaluation of a graph, node by node: the reference, and
                          eager operations
     tracing/             From a run of a user's function to its graph: scopes, tracers,

@@ -2,7 +2,7 @@
 
 A `NumpyPlan` is made once from nodes and may be run often: the steps in order, the
 places of their operands, and what is let go after each. The product that a sum over
-expanded operands would add up is never made (`numpy_contraction.py`).
+expanded operands would add up is never made (`primitives/numpy_sums.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.memory_limit import has_room
 from ftrace.trace.avals import Shape, ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
-from ftrace.trace.numpy_contraction import PreparedProduct, product_of_parts
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
+from ftrace.trace.primitives.numpy_sums import PreparedProduct, product_of_parts
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.reference import multiplication
 from ftrace.trace.primitives.sources import const_p

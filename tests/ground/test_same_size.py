@@ -33,9 +33,8 @@ NUMBERS = (
     "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
     "backends/llvm/library/sort/", "backends/llvm/register_loops/",
     "backends/llvm/runtime/", "lower/library/fft_radices.py",
-    "trace/arrays/", "trace/numpy_contraction.py", "trace/primitives/blocked_sums.py",
+    "trace/arrays/", "trace/primitives/numpy_sums.py",
     "trace/primitives/library/lapack_numpy.py",
-    "trace/primitives/minmax.py",
     "trace/primitives/reference.py",
 )  # fmt: skip
 

@@ -35,9 +35,16 @@ from ftrace.trace.calls.contraction import Contraction, contraction_of
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
+from ftrace.trace.primitives.primitive import (
+    IN_LOOPS,
+    Batched,
+    Primitive,
+    Results,
+    Where,
+    barrier,
+    item_p,
+)
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, Written

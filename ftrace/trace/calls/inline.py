@@ -38,8 +38,7 @@ from ftrace.trace.graph import (
     with_bodies,
 )
 from ftrace.trace.graph_map import exchange
-from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
-from ftrace.trace.primitives.primitive import item_p
+from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
 from ftrace.trace.primitives.sources import is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened

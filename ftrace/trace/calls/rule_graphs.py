@@ -25,8 +25,7 @@ from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents, substitute
 from ftrace.trace.primitives import sources
-from ftrace.trace.primitives.barrier import barrier
-from ftrace.trace.primitives.primitive import Batched, Compound
+from ftrace.trace.primitives.primitive import Batched, Compound, barrier
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing import axes, scopes
 from ftrace.trace.tracing.scopes import Scope

@@ -2,10 +2,9 @@
 
 From the ground up:
 
-    scan            scan: a body for each element along the leading axis, with a carry
-    conditional     cond: one of several bodies; while: a body as long as a predicate
-                    of its carry holds
-    merge_branches  Loops and branches that do the same thing become one
+    scan         scan: a body for each element along the leading axis, with a carry
+    conditional  cond: one of several bodies; while: a body as long as a predicate of
+                 its carry holds; loops and branches that do the same become one
 
 The derivative of each is two nodes: the operation itself, which also gives what its
 derivative must remember, and a linear one of the same kind over these residuals.

@@ -2,13 +2,9 @@
 
 From the ground up:
 
-    blocked_sums  Sums along axes in NumPy, whose rounding errors do not grow with the
-                  terms
-    minmax        The greater and the lesser of two numbers in NumPy, as IEEE 754-2019
-                  has them
+    numpy_sums    Sums in NumPy: along axes, and of products, as products of matrices
     primitive     One record per primitive: everything the system knows about an
-                  operation
-    barrier       barrier: values that exist only once all of them do
+                  operation; barriers
     reference     What elementwise primitives mean in NumPy, where no function of it
                   says just that
     sources       Primitives without operands: constants, iota, and the variables of a

@@ -17,8 +17,8 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, make_node
-from ftrace.trace.primitives.blocked_sums import sum_along, sum_of
 from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.numpy_sums import sum_along, sum_of
 from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.symbolic.dim import same_size

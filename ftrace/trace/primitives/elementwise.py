@@ -20,7 +20,7 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value
-from ftrace.trace.primitives import minmax, reference
+from ftrace.trace.primitives import reference
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
@@ -291,12 +291,12 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 
 maximum = _binary(
-    "max", "biuf", minmax.maximum, _ties, lambda x, y, z: _ties(y, x, z),
+    "max", "biuf", reference.maximum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
     doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
-    "min", "biuf", minmax.minimum, _ties, lambda x, y, z: _ties(y, x, z),
+    "min", "biuf", reference.minimum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
     doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip

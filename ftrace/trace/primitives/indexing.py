@@ -20,11 +20,12 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
-from ftrace.trace.primitives import elementwise as p, minmax
-from ftrace.trace.primitives.blocked_sums import add_at
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import move_axis, reshape
+from ftrace.trace.primitives.numpy_sums import add_at
 from ftrace.trace.primitives.primitive import Array, Primitive
+from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
@@ -136,8 +137,8 @@ def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
 COMBINE_AT: dict[str, Callable[[Array, Any, Array], None]] = {
     "add": add_at,
     "mul": np.multiply.at,
-    "min": minmax.minimum.at,
-    "max": minmax.maximum.at,
+    "min": minimum.at,
+    "max": maximum.at,
 }
 
 

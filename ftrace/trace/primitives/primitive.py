@@ -12,7 +12,8 @@
 
 A record that lacks a rule is refused when it is made. Rules build nodes by calling
 primitives on nodes. Operations with several results, and those that are steps of a
-program by themselves, have a record of their own kind: `Compound`.
+program by themselves, have a record of their own kind: `Compound`. The one that no
+family has stands here, the barrier, which does nothing to its operands.
 """
 
 from __future__ import annotations
@@ -296,3 +297,49 @@ class Facts(TypedDict, total=False):
     jumps: bool
     reads_width: bool
     takes_numbers: bool
+
+
+# Barriers.
+#
+#     barrier_p(*operands, arg) -> *operands
+#
+# What needs one of the results is not computed before every operand has been, and is
+# not merged with what needs the operands themselves. It costs nothing: the results are
+# the memory of the operands. `lax.optimization_barrier` is this; `checkpoint` puts it
+# around what it computes again, so that the second pass cannot become the first one.
+#
+# Where `arg` is `IN_LOOPS` it stands in the bodies of loops only, and vanishes
+# elsewhere: what does not depend on the iteration before it would be computed for all
+# at once.
+
+
+IN_LOOPS = "in loops"
+Where = str | None
+
+
+def _infer(arg: Where, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return avals
+
+
+def _value(avals: Sequence[ShapedArray], arg: Where, *operands: Any) -> Sequence[Any]:
+    return operands
+
+
+def _through(node: Node, values: Results) -> Results:
+    """Of what is known, tangents or cotangents: a barrier of their own."""
+    known = barrier([v for v in values if v is not None], node.arg)
+    rest = iter(known)
+    return [None if v is None else next(rest) for v in values]
+
+
+barrier_p = Compound(
+    "barrier", "barrier", _infer, _value,
+    lambda node, src, batched, size: (barrier(src, node.arg), list(batched)),
+    jvp=_through, transpose=lambda node, cotangents, linear: _through(node, cotangents),
+    doc="its operands, once all of them exist",
+)  # fmt: skip
+
+
+def barrier(nodes: Sequence[Node], where: Where = None) -> list[Node]:
+    """The nodes, none of which exists before all of them do."""
+    return barrier_p.results(*nodes, arg=where) if nodes else []

@@ -28,12 +28,12 @@ from ftrace.errors import DtypeError, GraphError, ShapeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Body, Flags, Node, Nodes, Op, bodies_of, dependents
-from ftrace.trace.primitives import broadcast, elementwise as p, minmax, primitive
+from ftrace.trace.primitives import broadcast, elementwise as p, primitive
 from ftrace.trace.primitives.broadcast import Axes, broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.indexing import clamp, gather, trailing
-from ftrace.trace.primitives.minmax import Extremum
 from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
 from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
+from ftrace.trace.primitives.reference import Extremum, maximum, minimum
 from ftrace.trace.primitives.sources import const, const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
@@ -117,11 +117,11 @@ reduce_prod_p = _reduction(
     "reduce_prod", "iufc", np.multiply, _product_tangent, "the product along axes"
 )
 reduce_max_p = _reduction(
-    "reduce_max", "biuf", minmax.maximum, _extremum_tangent,
+    "reduce_max", "biuf", maximum, _extremum_tangent,
     "the greatest along axes; NaN wins",
 )  # fmt: skip
 reduce_min_p = _reduction(
-    "reduce_min", "biuf", minmax.minimum, _extremum_tangent,
+    "reduce_min", "biuf", minimum, _extremum_tangent,
     "the least along axes; NaN wins",
 )  # fmt: skip
 

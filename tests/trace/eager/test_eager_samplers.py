@@ -13,7 +13,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import random
-from ftrace.trace import backend, tiering
+from ftrace.trace import tiering
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.exact_subgraph import exact_part, is_exact
 from ftrace.trace.tracing.trace import trace
@@ -59,7 +59,7 @@ class Prepared:
 
     def __init__(self) -> None:
         self.count = 0
-        self.plain = backend.backend()
+        self.plain = tiering.backend()
 
     def __call__(self, graph: Any) -> Any:
         self.count += self.plain.compiles()
@@ -70,13 +70,13 @@ class Prepared:
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     """Nothing is known yet, and nothing compiled that need not be."""
     counted = Prepared()
-    backend.register(replace(counted.plain, program_of=counted))
+    tiering.register(replace(counted.plain, program_of=counted))
     monkeypatch.setattr(tiering, "DRAWS_SPENT", 1 << 60)
     monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
     with ft.config(native_calls=False):
         ft.clear_caches()
         yield counted
-    backend.register(counted.plain)
+    tiering.register(counted.plain)
     ft.clear_caches()
 
 

@@ -28,11 +28,11 @@ from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
 from ftrace.trace.primitives.library.library_op import along, not_linear, transpose_last
 from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
@@ -43,8 +43,8 @@ _where: Any = np.where  # the stubs know nothing of Any
 _UFUNC: dict[str, Any] = {
     "sum": np.add,
     "prod": np.multiply,
-    "max": minmax.maximum,
-    "min": minmax.minimum,
+    "max": maximum,
+    "min": minimum,
     "logsumexp": np.logaddexp,
 }
 _WIDE = {
