@@ -20,8 +20,11 @@ from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
 from ftrace.backends.llvm.compile import generate
 from ftrace.backends.llvm.device import render_kernel
-from ftrace.backends.llvm.kernels.compile_kernels import group_kernels, in_one_module
-from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.kernels.compile_kernels import (
+    group_kernels,
+    in_one_module,
+    without_numbers,
+)
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.assemble import assemble

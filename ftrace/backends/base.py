@@ -30,7 +30,7 @@ from ftrace.trace.pytree.structure_cache import Part
 from ftrace.trace.symbolic.bounds import Sizes
 
 if TYPE_CHECKING:
-    from ftrace.lower.program.ir import Program
+    from ftrace.lower.program import Program
 
 
 def _of_runs(place: int, unit: float = 1) -> Any:

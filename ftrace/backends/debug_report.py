@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ftrace.ground import settings
-from ftrace.lower.program.ir import RunKernel, Step, describe
+from ftrace.lower.program import RunKernel, Step, describe
 
 #: Those who record a profile: they get what happened, its name and its seconds.
 listeners: Final[list[Callable[..., None]]] = []

@@ -22,7 +22,7 @@ from ftrace.backends.debug_report import report_run
 from ftrace.backends.out_of_memory import require_memory
 from ftrace.errors import GraphError
 from ftrace.ground import settings
-from ftrace.lower.program import ir
+from ftrace.lower import program as ir
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle

@@ -32,7 +32,7 @@ from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.buffer import Buffer, HostAllocator
 from ftrace.trace.avals import ShapedArray

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ftrace.errors import OutOfMemoryError
-from ftrace.lower.program import ir
+from ftrace.lower import program as ir
 from ftrace.trace.arrays.buffer import Allocator
 from ftrace.trace.arrays.memory_limit import LARGE, free_memory
 

@@ -20,6 +20,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.tables import memo
+from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import buffer_reuse
 from ftrace.lower.assembly.assemble import assemble
@@ -31,7 +32,6 @@ from ftrace.lower.kernel import codegen_options
 from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
 from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
 from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
-from ftrace.lower.program import ir
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling

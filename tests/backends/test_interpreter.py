@@ -21,7 +21,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import Program, RunKernel, Slot
+from ftrace.lower.program import Program, RunKernel, Slot
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
 from tests.support import kernel_samples as samples

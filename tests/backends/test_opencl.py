@@ -19,7 +19,7 @@ from ftrace.backends.opencl.scalar_ops import SUPPORTED, literal
 from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel.ir import Kernel, KernelInfo, Store, load, param
-from ftrace.lower.program.ir import Program, RunKernel, Slot
+from ftrace.lower.program import Program, RunKernel, Slot
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from tests.support import kernel_samples as samples

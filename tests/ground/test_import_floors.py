@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import ftrace
-from ftrace.backends.llvm.fingerprint import SOURCES
+from ftrace.backends.llvm.object_cache import SOURCES
 
 PACKAGE = Path(__file__).parents[2] / "ftrace"
 

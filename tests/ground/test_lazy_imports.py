@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ftrace.backends.llvm.compile import emit_own, generate
-from ftrace.backends.llvm.fingerprint import sources
+from ftrace.backends.llvm.object_cache import sources
 from ftrace.backends.llvm.runtime import runtime as runtime_module
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import Once

@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import IndexBoundsError
-from ftrace.lower.program.ir import RunBranch, RunKernel, RunLoop
+from ftrace.lower.program import RunBranch, RunKernel, RunLoop
 
 DEVICES = ("cpu", "interpreter", "opencl")
 ROWS, COLUMNS = 6, 4

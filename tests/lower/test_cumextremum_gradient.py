@@ -9,7 +9,7 @@ import numpy as np
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.program.ir import RunBranch
+from ftrace.lower.program import RunBranch
 from tests.support.covering import covering
 
 RULE = "extremum_tangent_in_kernels"

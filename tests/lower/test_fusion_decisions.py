@@ -28,7 +28,7 @@ from ftrace.lower.kernel.affine_index import (
     remainder,
     unflatten_index,
 )
-from ftrace.lower.program.ir import ALIGNMENT, Lifetime, plan_memory
+from ftrace.lower.program import ALIGNMENT, Lifetime, plan_memory
 from ftrace.lower.schedule.drafts import Draft, Precedence, Schedule
 from ftrace.lower.schedule.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph

@@ -38,7 +38,7 @@ from benchmarks.rows import (
 )
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.emit.module import Rendered
-from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower

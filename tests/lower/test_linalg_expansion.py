@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.lower.library.lapack_kernels import PARTS
-from ftrace.lower.program.ir import CallHost
+from ftrace.lower.program import CallHost
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import toposort
 from ftrace.trace.graph_map import convert

@@ -25,7 +25,7 @@ from ftrace.lower.assembly.serialize import (
     program_text,
     size_of_graph,
 )
-from ftrace.lower.program.ir import Program, RunKernel, describe, programs_of
+from ftrace.lower.program import Program, RunKernel, describe, programs_of
 from ftrace.trace import tiering
 from ftrace.transforms.jit import compiled_graph
 from ftrace.transforms.jit.compiled_graph import CompiledGraph

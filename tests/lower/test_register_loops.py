@@ -25,7 +25,7 @@ from ftrace.backends.llvm.register_loops.render import (
 )
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.program.ir import RunLoop
+from ftrace.lower.program import RunLoop
 from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
 from tests.support.covering import covering
 

@@ -16,7 +16,7 @@ from ftrace.backends.llvm.compile import emit_object, link
 from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target, host_target
-from ftrace.lower.program.ir import CallHost, RunKernel
+from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library.scan import Along, recurrence_p

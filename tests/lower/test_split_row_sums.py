@@ -15,7 +15,7 @@ from ftrace import lax
 from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.program.ir import Program
+from ftrace.lower.program import Program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 

@@ -16,7 +16,7 @@ from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.analysis import axes_in_step, counted_by_axes, sliced
-from ftrace.lower.program.ir import Program, RunLoop, programs_of
+from ftrace.lower.program import Program, RunLoop, programs_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate, evaluate_graph
 from ftrace.trace.graph import Graph, Node

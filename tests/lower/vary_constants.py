@@ -28,7 +28,7 @@ import ftrace as ft
 from ftrace import lower as lowering
 from ftrace.backends import llvm
 from ftrace.backends.llvm.device import render_kernel
-from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 from ftrace.backends.llvm.target import Costs, Target
 from ftrace.ground.limits import Limits
 from ftrace.ground.tables import clear_tables

@@ -10,7 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.device import CPU
 from ftrace.lower import lower
-from ftrace.lower.program.ir import (
+from ftrace.lower.program import (
     ALIGNMENT,
     CallHost,
     Carry,

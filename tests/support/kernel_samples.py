@@ -21,7 +21,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import Program, RunKernel, Slot
+from ftrace.lower.program import Program, RunKernel, Slot
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive

@@ -18,7 +18,7 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
-from ftrace.lower.program.ir import CallHost
+from ftrace.lower.program import CallHost
 from ftrace.numpy.distributions import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph

@@ -16,7 +16,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from ftrace.lower.program.ir import RunLoop
+from ftrace.lower.program import RunLoop
 from ftrace.test_util import check_grads
 from tests.data.control_cases import CASES, XS, W, X
 from tests.support.control_programs import Compiled, Program, Unrolled, programs

@@ -5,8 +5,6 @@ From the ground up:
     compile_threads  Threads that compile: no signal arrives in them
     ir/              LLVM IR while it is written: types, functions, lines
     object_cache     Object code on disk, so that the next process need not compile
-    fingerprint      What decides the code besides its text: this machine, its LLVM, our
-                     own sources
     target           What is known of a processor: vectors, features, caches, and the
                      cores to use
     elf_loader       Object code into memory, without LLVM: for x86-64 on Linux

@@ -21,8 +21,7 @@ from typing import Any
 
 from ftrace.backends.llvm.compile_threads import apart
 from ftrace.backends.llvm.elf_loader import load
-from ftrace.backends.llvm.fingerprint import machine, sources
-from ftrace.backends.llvm.object_cache import ObjectCache
+from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
 from ftrace.ground import VERSION

@@ -43,7 +43,7 @@ from ftrace.ground.limits import Limits
 from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.arrays.memory_limit import LARGE
@@ -194,7 +194,7 @@ class CPU(Device):
 
         Those that differ in numbers alone share it, but for those that are tuned.
         """
-        from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+        from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
         way = Way.chosen()
         tuned = way.tune and not way.without
@@ -433,7 +433,7 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
     target = Way.chosen().target()
 
     def source() -> str:
-        from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+        from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
         return render_kernel(without_numbers(step.kernel)[0], target).text
 

@@ -11,7 +11,7 @@ import math
 import os
 from functools import lru_cache
 
-from ftrace.backends.llvm.fingerprint import machine
+from ftrace.backends.llvm.object_cache import machine
 from ftrace.errors import DeviceError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass

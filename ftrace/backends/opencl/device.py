@@ -36,7 +36,7 @@ from ftrace.ground.limits import Limits
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
-from ftrace.lower.program.ir import ALIGNMENT, Program, RunKernel
+from ftrace.lower.program import ALIGNMENT, Program, RunKernel
 from ftrace.trace.arrays.buffer import Allocator, Buffer
 from ftrace.trace.arrays.memory_limit import LARGE, free_memory
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape

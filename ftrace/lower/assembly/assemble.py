@@ -11,11 +11,11 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.buffer_reuse import Sharing
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
-from ftrace.lower.program import ir
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.sources import is_variable

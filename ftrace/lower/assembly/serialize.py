@@ -38,7 +38,7 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel import ir
-from ftrace.lower.program.ir import CallHost, Program, RunKernel
+from ftrace.lower.program import CallHost, Program, RunKernel
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.inline import HOLDERS, inline_calls
 from ftrace.trace.graph import (
@@ -62,7 +62,7 @@ _HOMES = {
     "ftrace.lower.library.fft_kernels": "Form Transform",
     "ftrace.lower.kernel.ir": "Axis BufferSpec Kernel KernelInfo Store",
     "ftrace.lower.library.sort_kernels": "Ordering",
-    "ftrace.lower.program.ir": "Carry Lifetime Program RunBranch RunLoop Slot",
+    "ftrace.lower.program": "Carry Lifetime Program RunBranch RunLoop Slot",
     "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat Scan",
 }
 _HOST_HOMES = {

@@ -39,7 +39,7 @@ from ftrace.trace.tracing.tracer import Value
 
 if TYPE_CHECKING:
     from ftrace.ground.limits import Limits
-    from ftrace.lower.program.ir import Program
+    from ftrace.lower.program import Program
 
 #: Compiled graphs that are kept when nobody has them: a function that is made anew at
 #: each call finds its program.

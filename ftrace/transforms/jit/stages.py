@@ -184,7 +184,7 @@ def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
 
 if TYPE_CHECKING:
     from ftrace.backends.base import Device
-    from ftrace.lower.program.ir import Program
+    from ftrace.lower.program import Program
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm import device as device_module
 from ftrace.backends.llvm.device import CPU, render_kernel
-from ftrace.backends.llvm.kernels.lift_constants import MOST, without_numbers
+from ftrace.backends.llvm.kernels.compile_kernels import MOST, without_numbers
 from ftrace.lower import lower
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.primitives.sources import const_p

@@ -18,7 +18,7 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm import (
     compile as compile_module,
-    fingerprint as machine_module,
+    object_cache as machine_module,
 )
 from ftrace.backends.llvm.compile import generate, link
 from ftrace.backends.llvm.elf_loader import load

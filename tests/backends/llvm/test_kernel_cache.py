@@ -21,9 +21,9 @@ from ftrace.backends.llvm import compile as compile_module, device as device_mod
 from ftrace.backends.llvm.compile import object_cache
 from ftrace.backends.llvm.device import CPU, render_kernel
 from ftrace.backends.llvm.emit import called_functions
-from ftrace.backends.llvm.fingerprint import digest_of_sources
 from ftrace.backends.llvm.kernels.cached_kernel import Made
 from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
+from ftrace.backends.llvm.object_cache import digest_of_sources
 from ftrace.backends.llvm.scalar.ops import CALLED
 from ftrace.backends.llvm.target import Target
 from ftrace.errors import GraphError

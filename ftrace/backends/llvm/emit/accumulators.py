@@ -12,7 +12,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At
-from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Row
 from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling

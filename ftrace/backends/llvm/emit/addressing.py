@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ftrace.backends.llvm.ir.types import Type, byte_type, mask_type
-from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer, byte_type, mask_type
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.trace.symbolic.dim import is_dynamic
 

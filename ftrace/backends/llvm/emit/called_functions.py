@@ -14,8 +14,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.module import Module, module_for
 from ftrace.backends.llvm.ir.symbols import Formula
-from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer
 from ftrace.backends.llvm.scalar.ops import CALLED, operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.addressing import Access, memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Expressions
-from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type, mask_type
+from ftrace.backends.llvm.ir.writer import Type, first_lanes, index_type, mask_type
 from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import Condition, index_of

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
-from ftrace.backends.llvm.ir.types import Type, index_type, mask_type
-from ftrace.backends.llvm.ir.writer import Level, Writer
+from ftrace.backends.llvm.ir.writer import Level, Type, Writer, index_type, mask_type
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target

@@ -26,8 +26,14 @@ from typing import Any
 from ftrace.backends.llvm.emit.accumulators import Lines, Sum, block_size
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
-from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type
-from ftrace.backends.llvm.ir.writer import digits, highest, lowest
+from ftrace.backends.llvm.ir.writer import (
+    Type,
+    digits,
+    first_lanes,
+    highest,
+    index_type,
+    lowest,
+)
 from ftrace.backends.llvm.schedule.tiling_ir import (
     BLOCK,
     RangeTiling,

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
-from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, cut
 from ftrace.ground.fast_dataclasses import dataclass

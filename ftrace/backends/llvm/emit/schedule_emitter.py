@@ -16,7 +16,7 @@ from typing import Any
 from ftrace.backends.llvm.emit import blocked_ranges, microkernel
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
-from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
 from ftrace.lower.kernel.affine_index import sum_of_terms

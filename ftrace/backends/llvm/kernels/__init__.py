@@ -6,8 +6,7 @@ From the ground up:
                       in the kernel
     cached_kernel     Kernels and programs whose machine code is there: on disk, and in
                       memory
-    compile_kernels   Kernels to machine code, by way of the disk cache
+    compile_kernels   Kernels to machine code, by way of the disk cache, their numbers
+                      as data
     autotune          Schedules tried on the machine itself: `ft.config(tune=True)`
-    lift_constants    Numbers in a kernel that do not decide how it is written become
-                      data
 """

@@ -27,9 +27,9 @@ from ftrace import dtypes
 from ftrace.backends.llvm.compile import Code, cache_key, kept, link, object_cache
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
-from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.lower.program import Program, RunKernel
 
-#: Numbers of a kernel as data: see `lift_constants.py`.
+#: Numbers of a kernel as data: see `compile_kernels.py`.
 Numbers = np.ndarray[Any, Any]
 
 
@@ -89,7 +89,7 @@ class CompiledKernel:
       address: of the function.
       source: gives the LLVM IR.
       numbers: a buffer behind the kernel's own, if the function takes one; see
-        `lift_constants.py`.
+        `compile_kernels.py`.
       like: one with other numbers, of which this one has the code.
     """
 

@@ -3,6 +3,21 @@
     kernel -> identity -> its function, object code          (it is on disk)
     kernel -> text -> object code, which is kept on disk     (it is not)
 
+What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
+programs that are on disk find the object code without their kernels:
+`cached_kernel.py`.
+
+Numbers that do not decide how a kernel is written become data first:
+
+    Before: buffer0[i] = load(buffer1, i) * 0.3 + 1.7
+    After:  buffer0[i] = load(buffer1, i) * load(buffer2, 0) + load(buffer2, 1)
+            and the numbers 0.3, 1.7
+
+Kernels that differ in such numbers alone are one: it is compiled once, and another
+learning rate compiles nothing. What a compiler makes something special of stays: zero,
+powers of two, infinities. So do the numbers of kernels that have many, which would take
+up the registers.
+
 Short kernels of a program are compiled together, several in one module of LLVM IR:
 
     define void @kernel(…)       define void @kernel(…)
@@ -10,19 +25,20 @@ Short kernels of a program are compiled together, several in one module of LLVM 
 
 LLVM takes as long to begin with a module as to compile a short kernel, so that a
 module for each would cost a program of many kernels a sixth of its time.
-
-What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
-programs that are on disk find the object code without their kernels:
-`cached_kernel.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from ftrace import dtypes
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.compile_threads import run_all
 from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, join
@@ -36,7 +52,63 @@ from ftrace.backends.llvm.kernels.function_library import compile_module, prepar
 from ftrace.backends.llvm.object_cache import digest_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import kernel_identity
-from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.ir import INDEX, BufferSpec, Kernel, load, param, reduce_p
+from ftrace.trace.graph import Node, constant_value, substitute
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.sources import const, const_p
+
+# Numbers become data.
+
+#: Kernels with more numbers keep them.
+MOST = 8
+
+
+def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None]:
+    """The kernel that loads its numbers from one more buffer, and that buffer.
+
+    None where it has none to load. Reduces keep theirs: what is known of constants
+    decides how products are blocked.
+    """
+    if type(kernel) is not Kernel or kernel.is_dynamic:
+        return kernel, None
+    nodes = kernel.nodes
+    if any(node.op is reduce_p for node in nodes):
+        return kernel, None
+    found = _numbers(kernel, nodes)
+    if not 0 < len(found) <= MOST:
+        return kernel, None
+    dtype, number = found[0].dtype, len(kernel.buffers)
+    buffer = param(number, dtype, len(found))
+    loads = {n: load(buffer, const(k, INDEX)) for k, n in enumerate(found)}
+    values = substitute([store.value for store in kernel.stores], loads)
+    stores = tuple(
+        replace(store, value=value)
+        for store, value in zip(kernel.stores, values, strict=True)
+    )
+    specs = (*kernel.buffers, BufferSpec(dtype, len(found), False))
+    general = replace(kernel, stores=stores, buffers=specs)
+    return general, np.array([constant_value(n) for n in found], dtype)
+
+
+def _numbers(kernel: Kernel, nodes: list[Node]) -> list[Node]:
+    """The constants that may be loaded, all of one dtype, in the order of the nodes."""
+    kept = set(kernel.roots)
+    for node in nodes:
+        if not (isinstance(node.op, Primitive) and node.op.takes_numbers):
+            kept.update(node.src)
+    found = [n for n in nodes if n.op is const_p and n not in kept and _is_plain(n)]
+    return [n for n in found if n.dtype == found[0].dtype]
+
+
+def _is_plain(node: Node) -> bool:
+    """Is it a number like any other?"""
+    if node.dtype not in (dtypes.float32, dtypes.float64) or node.shape:
+        return False
+    value = float(constant_value(node))
+    return math.isfinite(value) and abs(math.frexp(value)[0]) not in (0.0, 0.5)
+
+
+# Kernels to machine code.
 
 Render = Callable[[Kernel], Rendered]
 

@@ -2,7 +2,6 @@
 
 From the ground up:
 
-    vectors  Instructions of scalars and vectors in functions that are written by hand
     fft/     Fourier transforms of any length, in vectors of complex numbers
     lapack/  Factorisations of matrices: calls of LAPACK, and loops for small ones
     sort/    Sorting, and the positions of what is true

@@ -17,8 +17,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.emit.interrupt_polls import LONG, lasting, may_be_long, poll
 from ftrace.backends.llvm.emit.module import Rendered, write_function
-from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import Writer, lowest
+from ftrace.backends.llvm.ir.writer import Type, Writer, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p

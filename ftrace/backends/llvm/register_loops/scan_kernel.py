@@ -25,8 +25,14 @@ from ftrace.backends.llvm.emit.addressing import memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.emit.interrupt_polls import writer_for
 from ftrace.backends.llvm.emit.module import Rendered, large_results, write_function
-from ftrace.backends.llvm.ir.types import Type, first_lanes, mask_type
-from ftrace.backends.llvm.ir.writer import Writer, digits, lowest
+from ftrace.backends.llvm.ir.writer import (
+    Type,
+    Writer,
+    digits,
+    first_lanes,
+    lowest,
+    mask_type,
+)
 from ftrace.backends.llvm.register_loops.render import (
     Register,
     Registers,

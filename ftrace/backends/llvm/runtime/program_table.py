@@ -22,8 +22,8 @@ from ftrace.backends.llvm.runtime.work_estimate import (
 )
 from ftrace.errors import ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.program import ir
-from ftrace.lower.program.ir import ALIGNMENT
+from ftrace.lower import program as ir
+from ftrace.lower.program import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ftrace.backends.llvm.ir.function_builder import Function, Routines
 from ftrace.backends.llvm.runtime.records import Record
-from ftrace.lower.program.ir import STACK_HEADER
+from ftrace.lower.program import STACK_HEADER
 
 #: Cells are aligned like every buffer.
 CELL_ALIGNMENT = 64

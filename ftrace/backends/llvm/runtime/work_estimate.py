@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.program import ir
+from ftrace.lower import program as ir
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond.
 BRIEF_BYTES = 16 << 10

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 
 _MOST = 512

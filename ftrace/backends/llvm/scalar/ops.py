@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ftrace import dtypes
-from ftrace.backends.llvm.ir.types import Type, hardware_half
+from ftrace.backends.llvm.ir.writer import Type, hardware_half
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target

@@ -9,8 +9,7 @@ import pytest
 
 from ftrace.backends.llvm.compile import generate
 from ftrace.backends.llvm.emit.module import module_for
-from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.target import host_target
 

@@ -11,8 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.known_positions import (

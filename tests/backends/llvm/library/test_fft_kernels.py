@@ -30,7 +30,7 @@ from ftrace.lower.library.fft_radices import (
     smooth_from,
     stages_of,
 )
-from ftrace.lower.program.ir import CallHost, RunKernel
+from ftrace.lower.program import CallHost, RunKernel
 from tests.support.covering import covering
 
 Array = Any  # of NumPy

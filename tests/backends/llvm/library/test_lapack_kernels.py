@@ -21,7 +21,7 @@ from ftrace.backends.llvm.library.lapack import symbols
 from ftrace.backends.llvm.library.lapack.render import render_factor
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.lapack_kernels import SMALL, Factor
-from ftrace.lower.program.ir import CallHost, RunKernel
+from ftrace.lower.program import CallHost, RunKernel
 from ftrace.trace.primitives.library import lapack_numpy
 from tests.support.covering import covering
 

@@ -13,7 +13,7 @@ import ftrace.numpy as fnp
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering
-from ftrace.lower.program.ir import CallHost, RunKernel
+from ftrace.lower.program import CallHost, RunKernel
 from tests.conftest import DEVICES
 from tests.support.covering import covering
 

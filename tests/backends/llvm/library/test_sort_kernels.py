@@ -20,7 +20,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import sort_kernels
 from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering
-from ftrace.lower.program.ir import CallHost, RunKernel
+from ftrace.lower.program import CallHost, RunKernel
 from ftrace.trace.primitives.library import numpy_sort_symbols
 from ftrace.trace.primitives.library.sorting import sort_p
 from tests.support.covering import covering

@@ -25,7 +25,7 @@ from ftrace.backends.llvm.runtime import program_table
 from ftrace.backends.llvm.runtime.runtime import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.ground import settings
-from ftrace.lower.program.ir import Program
+from ftrace.lower.program import Program
 from ftrace.trace.primitives.elementwise import add, lt
 from ftrace.trace.primitives.sources import const_like
 from tests.support.assembly import (

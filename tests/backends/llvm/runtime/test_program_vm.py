@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.device import CPU
 from ftrace.backends.llvm.runtime import program_table
 from ftrace.ground import settings
-from ftrace.lower.program.ir import Program
+from ftrace.lower.program import Program
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading

@@ -24,8 +24,7 @@ from ftrace.backends.llvm import device as device_module, target
 from ftrace.backends.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.backends.llvm.device import CPU, CPUExecutable
 from ftrace.backends.llvm.emit.module import NAME, Module, Rendered
-from ftrace.backends.llvm.fingerprint import machine, sources
-from ftrace.backends.llvm.object_cache import ObjectCache
+from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.runtime import thread_pool
 from ftrace.backends.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
@@ -43,7 +42,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import Program, RunKernel, Slot
+from ftrace.lower.program import Program, RunKernel, Slot
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives import elementwise

@@ -15,9 +15,9 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.module import LibraryFunction
-from ftrace.backends.llvm.ir.types import Type, mask_type
+from ftrace.backends.llvm.ir.writer import Type, mask_type
 from ftrace.backends.llvm.library.fft.twiddles import roots_symbol
-from ftrace.backends.llvm.library.vectors import Vectors
+from ftrace.backends.llvm.scalar.instructions import Vectors
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.library.fft_kernels import Form, Transform

@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.module import LibraryFunction
 from ftrace.backends.llvm.ir.function_builder import Function
-from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.library.lapack.symbols import ALONE, ROUTINE, TOGETHER
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple

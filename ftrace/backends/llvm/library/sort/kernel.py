@@ -22,7 +22,7 @@ from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.library.sort import keys
 from ftrace.backends.llvm.library.sort.sorting_networks import NETWORKS, lanes_of
-from ftrace.backends.llvm.library.vectors import Vectors
+from ftrace.backends.llvm.scalar.instructions import Vectors
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering, key_dtype
 

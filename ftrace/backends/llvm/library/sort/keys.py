@@ -23,7 +23,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import SORT
-from ftrace.backends.llvm.library.vectors import Vectors
+from ftrace.backends.llvm.scalar.instructions import Vectors
 from ftrace.ground.fast_dataclasses import dataclass
 
 #: Elements that a loop treats at once.

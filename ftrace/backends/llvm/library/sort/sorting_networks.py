@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ftrace.backends.llvm.ir.function_builder import Function
-from ftrace.backends.llvm.ir.types import first_lanes
+from ftrace.backends.llvm.ir.writer import first_lanes
 from ftrace.backends.llvm.library.sort.keys import Keys
-from ftrace.backends.llvm.library.vectors import Vectors
+from ftrace.backends.llvm.scalar.instructions import Vectors
 
 #: The least lanes of a vector, and the most.
 _FEWEST, _MOST = 4, 16
