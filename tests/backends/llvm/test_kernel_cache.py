@@ -235,10 +235,10 @@ def test_sources_are_rendered_when_asked_for(
         first = CPU().compile(program).sources
         count = 0
 
-        def counted(kernel: Kernel) -> Any:
+        def counted(kernel: Kernel, target: Target | None = None) -> Any:
             nonlocal count
             count += 1
-            return render_kernel(kernel)
+            return render_kernel(kernel, target)
 
         monkeypatch.setattr(device_module, "render_kernel", counted)
         executable = CPU().compile(program)
