@@ -13,6 +13,7 @@ import ftrace.numpy as fnp
 from ftrace.backends.llvm import device as device_module
 from ftrace.backends.llvm.device import CPU, render_kernel
 from ftrace.backends.llvm.kernels.compile_kernels import MOST, without_numbers
+from ftrace.backends.llvm.target import Target
 from ftrace.lower import lower
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.primitives.sources import const_p
@@ -128,10 +129,10 @@ def test_results_in_loops_branches_and_turned_kernels() -> None:
 def test_another_number_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     device, count = CPU(), 0
 
-    def counted(kernel: Kernel) -> Any:
+    def counted(kernel: Kernel, target: Target | None = None) -> Any:
         nonlocal count
         count += 1
-        return render_kernel(kernel)
+        return render_kernel(kernel, target)
 
     monkeypatch.setattr(device_module, "render_kernel", counted)
     results: list[Any] = []

@@ -277,12 +277,12 @@ def test_interrupted_compilation_leaves_nothing_half_done(
         want, _ = compiled()
     render, count = device_module.render_kernel, 0
 
-    def interrupted(kernel: Any) -> Any:
+    def interrupted(kernel: Any, target: Any = None) -> Any:
         nonlocal count
         count += 1
         if count == at + 1:
             signal.raise_signal(signal.SIGINT)
-        return render(kernel)
+        return render(kernel, target)
 
     program, device = ft.jit(several).lower(X).program, CPU()
     with monkeypatch.context() as patch, ft.config(threads=threads):

@@ -28,7 +28,7 @@ from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.runtime import thread_pool
 from ftrace.backends.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
-from ftrace.backends.llvm.target import host_target
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.errors import CacheWarning, DeviceError
 from ftrace.ground import settings
 from ftrace.lower import lower
@@ -111,7 +111,7 @@ def rendered() -> str:
     return "".join(render(k, host_target(), "kernel").text for k in kernels)
 
 
-def plain_render(kernel: Kernel) -> Rendered:
+def plain_render(kernel: Kernel, target: Target | None = None) -> Rendered:
     """Stands in for the renderer: these tests are about what runs its code."""
     (store,) = kernel.stores
     plus = [n for n in store.value.src if n.op.name == "const"]
