@@ -34,10 +34,14 @@ OWN = "ftrace.compat"
 
 #: Modules whose names all stand in one that has another place.
 HOMES = {
+    "autograd.extend": f"{OWN}.autograd.core",
+    "autograd.tracer": f"{OWN}.autograd.core",
+    "autograd.util": f"{OWN}.autograd.wrap_util",
     "jax.ad": "ftrace.transforms.tangents",
     "jax.api_util": f"{OWN}.linear_util",
     "jax.extend.linear_util": f"{OWN}.linear_util",
     "jax.extend.source_info_util": f"{OWN}.private",
+    "jax.interpreters.xla": f"{OWN}.jax.interpreters.mlir",
     "jax.lib": f"{OWN}.jaxlib",
     "jaxlib.version": f"{OWN}.jax.version",
     "jaxlib.xla_client": "ftrace.backends.base",

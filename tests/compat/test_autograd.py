@@ -14,11 +14,10 @@ from scipy import special as scipy_special
 from ftrace.compat import autograd
 from ftrace.compat.autograd import grad, numpy as np, scipy
 from ftrace.compat.autograd.builtins import isinstance as isinstance_of
-from ftrace.compat.autograd.extend import defjvp, defvjp, primitive, vspace
+from ftrace.compat.autograd.core import defjvp, defvjp, getval, isbox, primitive, vspace
 from ftrace.compat.autograd.misc import flatten, optimizers
 from ftrace.compat.autograd.misc.fixed_points import fixed_point
 from ftrace.compat.autograd.test_util import check_grads
-from ftrace.compat.autograd.tracer import getval, isbox
 
 X = onp.array([1.0, 2.0, 0.5])
 

@@ -1,13 +1,27 @@
-"""Names for derived functions; operators on functions of several arguments."""
+"""Names for derived functions; operators on functions of several arguments.
+
+It is `autograd.util` as well: tuples with other values in some places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ftrace.compat.autograd.util import subvals
-
 Function = Callable[..., Any]
+
+
+def subvals(x: Sequence[Any], ivs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
+    """`x` with other values in some places."""
+    found = list(x)
+    for place, value in ivs:
+        found[place] = value
+    return tuple(found)
+
+
+def subval(x: Sequence[Any], i: int, v: Any) -> tuple[Any, ...]:
+    """`x` with another value in one place."""
+    return subvals(x, [(i, v)])
 
 
 def get_name(fun: Any) -> str:

@@ -11,5 +11,6 @@ from ftrace.compat.jax.interpreters import (
     batching as batching,
     mlir as mlir,
     partial_eval as partial_eval,
-    xla as xla,
 )
+
+xla = mlir

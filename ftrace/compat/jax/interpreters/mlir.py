@@ -1,7 +1,8 @@
 """`jax.interpreters.mlir`: what a library's primitive is on devices.
 
 A lowering here is a function of arrays: `lower_fun(f)` is `f`. Rules that write MLIR
-find no MLIR: where there is one, the primitive is computed by its `impl`.
+find no MLIR: where there is one, the primitive is computed by its `impl`. It is
+`jax.interpreters.xla` as well, of which little is left in JAX.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ftrace.compat.primitive import Primitive, lowerings
+from ftrace.trace.tracing.tracer import arrays_of
 
 Function = Callable[..., Any]
 #: What a rule that writes MLIR is given: for annotations, since none is called.
 LoweringRuleContext = Any
+#: By the type of operands what gives arrays of them: a library's type becomes one.
+canonicalize_dtype_handlers = arrays_of
+
+
+def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """What a primitive computes of arrays."""
+    return prim.bind(*args, **params)
 
 
 class _OfArrays:
