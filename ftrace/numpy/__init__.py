@@ -19,7 +19,11 @@ from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as lina
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
-from ftrace.numpy.creation import NARROW as _NARROW
+from ftrace.numpy.creation import (
+    API_VERSIONS as _API_VERSIONS,
+    NARROW as _NARROW,
+    NamespaceInfo as _NamespaceInfo,
+)
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.curves import *
 from ftrace.numpy.distributions import *
@@ -43,7 +47,6 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
 
@@ -63,8 +66,8 @@ printoptions = _np.printoptions
 set_printoptions = _np.set_printoptions
 
 # What makes this a namespace of the array API standard.
-__array_api_version__ = _array_api.VERSION
-__array_namespace_info__ = _array_api.NamespaceInfo
+__array_api_version__ = _API_VERSIONS[-1]
+__array_namespace_info__ = _NamespaceInfo
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64

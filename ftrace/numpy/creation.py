@@ -1,10 +1,10 @@
-"""Arrays from numbers, sequences, other arrays and files; their dtypes."""
+"""Arrays from numbers, sequences, other arrays and files; what dtypes there are."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
-from math import prod
 from typing import IO, Any, cast as cast_to
 
 import ml_dtypes
@@ -14,7 +14,7 @@ from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
-from ftrace.numpy.shape import concatenate, stack
+from ftrace.numpy.shape import concatenate, shape, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.eager.dispatch import Eager
@@ -30,9 +30,9 @@ __all__ = [
     "double", "dtype", "finfo", "flexible", "float16", "float32", "float64", "floating",
     "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "generic",
     "iinfo", "inexact", "int16", "int32", "int64", "int8", "integer", "iscomplexobj",
-    "isdtype", "isrealobj", "isscalar", "issubdtype", "load", "ndim", "number",
-    "promote_types", "result_type", "save", "savez", "shape", "signedinteger", "single",
-    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger",
+    "isdtype", "isrealobj", "isscalar", "issubdtype", "load", "number", "promote_types",
+    "result_type", "save", "savez", "signedinteger", "single", "uint16", "uint32",
+    "uint64", "uint8", "unsignedinteger",
 ]  # fmt: skip
 
 Dtype = Any
@@ -623,19 +623,78 @@ def isscalar(element: Any) -> bool:
     return bool(np.isscalar(element))
 
 
-def shape(a: tracer.Value) -> tuple[int, ...]:
-    """The sizes of the axes."""
-    if tracer.is_value(a):
-        return tracer.aval_of(a).shape
-    return tuple(a.shape) if hasattr(a, "shape") else np.asarray(a).shape
+# What the array API standard asks of a namespace beside its functions.
+#
+#     xp = x.__array_namespace__()
+#     xp.__array_namespace_info__().default_dtypes()
+#
+# Source: data-apis.org/array-api, version 2024.12. Differences: docs/array-api.md.
+
+#: The versions that a program may ask for; the last one contains the others.
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+#: The dtypes of the standard; there are others, such as bfloat16.
+_STANDARD = {
+    dtypes.name_of(dtype): dtype
+    for dtype in dtypes.ALL
+    if dtype not in (dtypes.float16, dtypes.bfloat16)
+}
 
 
-def ndim(a: tracer.Value) -> int:
-    """The number of axes."""
-    return len(shape(a))
+class NamespaceInfo:
+    """What this namespace can do; its methods answer.
+
+    In JAX's modes, with `jax_enable_x64` on or off, the answers are those of the mode.
+    """
+
+    def capabilities(self) -> dict[str, Any]:
+        """Masks index arrays, sizes may depend on values; both outside of `jit`."""
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": 64,  # as of NumPy's arrays
+        }
+
+    def devices(self) -> list[Any]:
+        """The devices that arrays can be made on: those of `ftrace.devices()`."""
+        return surface["devices"]()
+
+    def default_device(self) -> Any:
+        """The device of arrays that are made without one."""
+        return self.devices()[0]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
+        """The dtypes of arrays that are made without one, by kind."""
+        integer = dtypes.default_dtype("i")
+        return {
+            "real floating": dtypes.default_dtype("f"),
+            "complex floating": dtypes.default_dtype("c"),
+            "integral": integer,
+            "indexing": integer,
+        }
+
+    def dtypes(
+        self, *, device: Any = None, kind: Any = None
+    ) -> dict[str, np.dtype[Any]]:
+        """The standard's dtypes, of one kind or of several: see `isdtype`."""
+        narrow = settings.current().enable_x64 is False
+        return {
+            name: dtype
+            for name, dtype in _STANDARD.items()
+            if not (narrow and dtypes.canonicalize(dtype) != dtype)
+            and (kind is None or surface["isdtype"](dtype, kind))
+        }
 
 
-def size(a: tracer.Value, axis: int | tuple[int, ...] | None = None) -> int:
-    """The number of elements, or the size of an axis or the product of several."""
-    sizes = shape(a)
-    return prod(sizes[i] for i in ax.canonical_axes(axis, len(sizes), "size"))
+def array_namespace(*, api_version: str | None = None) -> Any:
+    """`ftrace.numpy`, which `x.__array_namespace__()` gives.
+
+    Raises:
+      ValueRangeError: it does not follow that version of the standard.
+    """
+    if api_version is not None:
+        errors.one_of("__array_namespace__: api_version", api_version, API_VERSIONS)
+    return sys.modules["ftrace.numpy"]
+
+
+surface["array_namespace"] = array_namespace

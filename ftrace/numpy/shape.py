@@ -26,16 +26,34 @@ from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, symbols_of
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "column_stack", "concat",
     "concatenate", "dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud",
-    "hsplit", "hstack", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
-    "rot90", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "unstack",
-    "vsplit", "vstack",
+    "hsplit", "hstack", "moveaxis", "ndim", "permute_dims", "ravel", "reshape",
+    "rollaxis", "rot90", "shape", "size", "split", "squeeze", "stack", "swapaxes",
+    "tile", "transpose", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
+
+
+def shape(a: Value) -> tuple[int, ...]:
+    """The sizes of the axes."""
+    if is_value(a):
+        return aval_of(a).shape
+    return tuple(a.shape) if hasattr(a, "shape") else np.asarray(a).shape
+
+
+def ndim(a: Value) -> int:
+    """The number of axes."""
+    return len(shape(a))
+
+
+def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or the size of an axis or the product of several."""
+    sizes = shape(a)
+    return prod(sizes[i] for i in ax.canonical_axes(axis, len(sizes), "size"))
 
 
 def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:

@@ -7,5 +7,4 @@ From the ground up:
     buffer        Memory, wherever it is: buffers, and the allocators that keep them for
                   reuse
     array         Array: the immutable concrete value that users hold
-    array_api     What the array API standard asks of a namespace beside its functions
 """
