@@ -80,7 +80,7 @@ ASKED = memory_limit.LARGE // 16
 # Calls on large arrays, compiled.
 
 #: µs of NumPy from which on a call that rounds is compiled at once, for its shapes.
-ROUNDS = 500
+ROUNDS = 100
 #: µs from which on a call that leaves no choice is compiled, and after how many in all.
 EXACT, EXACT_SPENT = 8, 2000
 #: Elements of an array from which on it is asked whether a call shall be compiled, and

@@ -297,14 +297,14 @@ EXTREMA = {"__call__", "_has_no_zero", "_with_signs"}
 @pytest.mark.skipif(offsets() is None, reason="no native calls")
 def test_their_calls_are_native_as_those_of_pythons_numbers_are() -> None:
     x = fnp.asarray(np.linspace(0, 1, 10, dtype=np.float32))
-    mask = x > 0.5
+    mask, product = x > 0.5, ft.jit(lambda x, s: x * s)
     get_device("cpu").make_native()
     for scalar in (np.float64, np.int64):
         for call in (
             lambda s: x * s, lambda s: s - x, lambda s: fnp.maximum(x, s),
             lambda s: fnp.where(mask, x, s), lambda s: fnp.clip(x, 0, s),
             lambda s: fnp.asarray(s),
-            lambda s: fnp.full((3,), s),
+            lambda s: fnp.full((3,), s), lambda s: product(x, s),
         ):  # fmt: skip
             calls: list[list[str]] = []
             for number in (scalar(2), scalar(2).item()):
@@ -317,6 +317,16 @@ def test_their_calls_are_native_as_those_of_pythons_numbers_are() -> None:
                 for _ in range(CALLS):
                     got = call(other)
                 np.testing.assert_array_equal(got, call(other.item()))
+
+
+@pytest.mark.skipif(offsets() is None, reason="no native calls")
+def test_calls_with_equal_keys_are_native() -> None:
+    get_device("cpu").make_native()
+    step, x = ft.jit(lambda tree: tree["layer 0"] * 2), fnp.ones(3)
+    for number in [0] * CALLS:
+        step({f"layer {number}": x})
+    again = {f"layer {len([])}": x}
+    assert _pythons_calls(partial(step, again)) == []
 
 
 @pytest.mark.skipif(offsets() is None, reason="no native calls")

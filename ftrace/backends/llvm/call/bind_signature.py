@@ -15,6 +15,7 @@ from ftrace.backends.llvm.runtime.records import Block, Place
 from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
+from ftrace.trace.avals import LargeInteger
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -27,6 +28,11 @@ MOST_LEAVES = 1024
 
 #: Static arguments that are what they were if they are the same object.
 _CONSTANT = frozenset((bool, str, bytes, float, complex, type(None)))
+
+#: Scalars of NumPy that are operands. Those of int64 have to fit what is beside them:
+#: what they are decides.
+_KINDS = "i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16"
+SCALARS = frozenset(np.dtype(kind).type for kind in _KINDS.split())
 
 _NUMBERS: dict[tuple[type[Any], Any], int] = {
     (float, dtypes.float32): r.FLOAT32,
@@ -190,6 +196,9 @@ class BoundCall:
             return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
             return r.LeafPart(r.FLOAT64, number, 0)
+        if kind in SCALARS and aval.dtype == np.dtype(kind):
+            small = kind is np.int64 and type(aval) is not LargeInteger
+            return r.LeafPart(r.SCALAR, number, self._refer(kind), int(small))
         if (kind, aval.dtype) not in _NUMBERS:
             raise NotNative
         return r.LeafPart(_NUMBERS[kind, aval.dtype], number, 0)

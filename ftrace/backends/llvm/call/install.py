@@ -188,7 +188,7 @@ class Native:
             "ndarray": np.ndarray, "host": HOST, "device": self.device,
             "variable": variable, "settings": module, "default": "_default",
             "more": self.more, "no_memory": raise_no_memory, "plain": "plain_call",
-            "none": None, "dict": dict, "float": float, "int": int,
+            "none": None, "dict": dict, "text": str, "float": float, "int": int,
             "tuple_new": tuple_new, "exception": Exception,
             "traces": open_in_all_threads, "host_of": Array.numpy,
         }  # fmt: skip

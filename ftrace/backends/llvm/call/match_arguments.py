@@ -34,7 +34,7 @@ arguments = Routines(ObjectFunction)
 #: What looks at an argument of a kind.
 _FINDERS = {
     r.ARRAY: "array", r.HOSTED: "array", r.DONATED: "donated",
-    r.OVERWRITTEN: "donated", r.NUMPY: "numpy",
+    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.SCALAR: "scalar",
     r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number",
     r.STATIC: "same", r.INTEGER: "integer",
     r.TUPLE: "sequence", r.LIST: "sequence", r.DICT: "dict",
@@ -172,20 +172,25 @@ def find_sequence(f: ObjectFunction) -> None:
 
 @arguments("i32", *_PARAMETERS)
 def find_dict(f: ObjectFunction) -> None:
-    """A dict with these very keys in this order."""
+    """A dict with these keys in this order: the same objects, or the same text."""
     part, state = f.view("%part", r.ContainerPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
     count, parts = part.number("length"), part.pointer("parts")
     size = f.load("i64", f.beyond("%thing", layout.SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
-    keys = part.pointer("keys")
+    keys, text = part.pointer("keys"), state.pointer("text")
     position = f.variable("i64", 0)
     key, value = f.place("ptr"), f.place("ptr")
     with f.repeat(count) as i:
         places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
         more = f.outside("i32 PyDict_Next", f"{places}")
         _refuse_unless(f, f.differ("i32", more, 0))
-        _refuse_unless(f, f.equal("ptr", f.load("ptr", key), f.slot(keys, i)))
+        given, expected = f.load("ptr", key), f.slot(keys, i)
+        with f.when(f.differ("ptr", given, expected)):
+            for one in (given, expected):
+                _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
+            order = f.outside("i32 PyUnicode_Compare", f"ptr {given}, ptr {expected}")
+            _refuse_unless(f, f.equal("i32", order, 0))
         require(f, f.slot(parts, i), f.load("ptr", value))
     f.give(1)
 
@@ -208,6 +213,18 @@ def find_numpy(f: ObjectFunction) -> None:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
     _note_leaf(f, f.at("%thing", layout.DATA), "%thing")
+
+
+@arguments("i32", *_PARAMETERS)
+def find_scalar(f: ObjectFunction) -> None:
+    """A scalar of NumPy's, of this class: it is where its object has it."""
+    part = f.view("%part", r.LeafPart)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
+    with f.when(f.differ("i64", part.number("ndim"), 0)):
+        value = f.load("i64", f.beyond("%thing", layout.NUMBER))
+        low = f.let(f"trunc i64 {value} to i32")
+        _refuse_unless(f, f.equal("i64", f.let(f"sext i32 {low} to i64"), value))
+    _note_leaf(f, f.beyond("%thing", layout.NUMBER), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)

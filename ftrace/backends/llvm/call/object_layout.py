@@ -27,6 +27,7 @@ SIZE = 16  # of tuples, lists and dicts
 ITEMS = 24  # of a tuple; of a list a pointer to them
 KEYS = 32  # of a dict a pointer to the table of its entries
 DATA, NDIM, SHAPE, DTYPE, FLAGS = 16, 24, 32, 56, 64  # of NumPy's arrays
+NUMBER = 16  # of NumPy's scalars
 DEALLOC = 48  # of a class
 
 _SLOT_OF_DEALLOC = 52  # in CPython's `typeslots.h`
@@ -124,6 +125,7 @@ def _numpy_is_known() -> bool:
         and word(start + DTYPE) == id(np.dtype(np.float32))
         and _half(start + FLAGS) == sample.flags.num
         and _half(start + FLAGS) & ORDERLY == ORDERLY
+        and word(id(np.int64(1 << 40)) + NUMBER) == 1 << 40
         and _half(id(turned) + FLAGS) & ORDERLY != ORDERLY
     )
 

@@ -10,9 +10,9 @@ CLASSES = 512
 #: Kinds of arguments: leaves, of which HOSTED ones are Arrays of eager calls; what
 #: decides what is done; containers of these.
 (
-    ARRAY, DONATED, OVERWRITTEN, NUMPY, FLOAT32, FLOAT64, INT32, HOSTED,
+    ARRAY, DONATED, OVERWRITTEN, NUMPY, SCALAR, FLOAT32, FLOAT64, INT32, HOSTED,
     STATIC, INTEGER, TUPLE, LIST, DICT,
-) = range(13)  # fmt: skip
+) = range(14)  # fmt: skip
 
 #: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
@@ -34,7 +34,7 @@ class State(Record):
       in_use, kept, peak, limit: bytes of buffers.
       free: the first free buffer of each size class.
       kernels, operations, bytes, nanoseconds: what has run: see `base.Counters`.
-      none, dict, float, int: objects of the interpreter.
+      none, dict, text, float, int: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       exception: a class.
       behind: where a public function has what it stands before.
@@ -50,7 +50,7 @@ class State(Record):
         "array", "buffer", "host_buffer", "ndarray", "host", "device", "variable",
         "settings", "default", "more", "no_memory", "plain", "links", "spare", "spares",
         "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
-        "nanoseconds", "none", "dict", "float", "int",
+        "nanoseconds", "none", "dict", "text", "float", "int",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
         "hush_variable", "silence", "hushed", "ufunc",
     )  # fmt: skip
@@ -105,8 +105,9 @@ class LeafPart(Record):
 
     Attributes:
       number: its place among the leaves.
-      expected: of an Array its type as traces know it, of NumPy's its dtype.
-      ndim, sizes: of NumPy's array, its shape.
+      expected: of an Array its type as traces know it, of NumPy's its dtype; of a
+        scalar of NumPy's its class.
+      ndim, sizes: of NumPy's array, its shape; of a scalar 1 if it has to fit int32.
     """
 
     fields = ("kind", "number", "expected", "ndim", "sizes")
