@@ -79,8 +79,9 @@ ASKED = memory_limit.LARGE // 16
 
 # Calls on large arrays, compiled.
 
-#: µs of NumPy from which on a call that rounds is compiled at once, for its shapes.
-ROUNDS = 100
+#: µs of NumPy from which on a call that rounds is compiled at once, for its shapes; and
+#: one of elements alone, for which NumPy asks for fresh pages and takes 5 times as long.
+ROUNDS, ELEMENTS_ROUND = 500, 60
 #: µs from which on a call that leaves no choice is compiled, and after how many in all.
 EXACT, EXACT_SPENT = 8, 2000
 #: Elements of an array from which on it is asked whether a call shall be compiled, and
@@ -148,17 +149,19 @@ def _price(node: Node, largest: int) -> int:
     return numpy_time(size * times)
 
 
-def wait_for_function(price: int, exact: bool) -> int:
+def wait_for_function(graph: Graph, price: int, exact: bool) -> int:
     """How many µs NumPy takes before a public function on large arrays is compiled.
 
     Args:
-      price: see `numpy_price`.
+      graph, price: of the function: see `numpy_price`.
       exact: it leaves no choice.
 
     Returns:
       That; -1 where it is never compiled.
     """
-    if not price or price < (EXACT if exact else ROUNDS):
+    grows = all(x.size <= node.size for node in graph.nodes for x in node.src)
+    rounds = ELEMENTS_ROUND if grows else ROUNDS
+    if not price or price < (EXACT if exact else rounds):
         return -1
     return EXACT_SPENT if exact else 0
 

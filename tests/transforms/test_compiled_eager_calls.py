@@ -89,10 +89,13 @@ def fresh() -> Iterator[None]:
     ft.clear_caches()
 
 
+_ALL_COMPILE = {"ROUNDS": 1, "ELEMENTS_ROUND": 1, "EXACT": 1, "EXACT_SPENT": 12}
+
+
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of 2,000 elements are large."""
-    for name, value in {"ROUNDS": 1, "EXACT": 1, "EXACT_SPENT": 12}.items():
+    for name, value in _ALL_COMPILE.items():
         monkeypatch.setattr(tiering, name, value)
 
 

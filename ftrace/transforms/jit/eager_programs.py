@@ -21,7 +21,7 @@ for these, code that reads a number makes the bits that code for that number mak
 Calls on large arrays are compiled, as those inside of jit are:
 
     fnp.tanh(x)    64 numbers      NumPy, step by step: a compiler would take longer
-                   4,000,000       one kernel for all steps, on all threads
+                   1,000,000       one kernel for all steps, on all threads
 
 What such a call does follows from the types of its arrays, so that it is traced once:
 each function for each of them.
@@ -275,7 +275,7 @@ def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
     price = tiering.numpy_price(graph)
-    wait = tiering.wait_for_function(price, exact_part(graph)[1])
+    wait = tiering.wait_for_function(graph, price, exact_part(graph)[1])
     return _leave_to_numpy if wait < 0 else _Call(run, price, wait)
 
 
