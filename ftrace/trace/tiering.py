@@ -80,7 +80,7 @@ ASKED = memory_limit.LARGE // 16
 # Calls on large arrays, compiled.
 
 #: µs of NumPy from which on a call that rounds is compiled at once, for its shapes; and
-#: one of elements alone, for which NumPy asks for fresh pages and takes 5 times as long.
+#: one of elements alone, for which NumPy asks for pages and takes 5 times as long.
 ROUNDS, ELEMENTS_ROUND = 500, 60
 #: µs from which on a call that leaves no choice is compiled, and after how many in all.
 EXACT, EXACT_SPENT = 8, 2000
