@@ -22,8 +22,8 @@ from ftrace.errors import (
 )
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import OF_USERS
-from ftrace.lower.legalize.math import DECOMPOSITIONS
-from ftrace.lower.legalize.math.term import Term, eq, fma, ne, number, select
+from ftrace.lower.legalize.legalize import DECOMPOSITIONS
+from ftrace.lower.legalize.term import Term, eq, fma, ne, number, select
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind_compound, elementwise as bind_elementwise
 from ftrace.trace.body import apply_body

@@ -1,4 +1,4 @@
-"""Records what mpmath gives for the functions of `lower/legalize/math` in float64.
+"""Records what mpmath gives for the functions of `lower/legalize` in float64.
 
     python tests/data/record_math.py
 

@@ -11,8 +11,7 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.backends.llvm.target import host_target
-from ftrace.lower.legalize.legalize import PLAIN
-from ftrace.lower.legalize.math import ACCURACY, DECOMPOSITIONS, decompose
+from ftrace.lower.legalize.legalize import ACCURACY, DECOMPOSITIONS, PLAIN, decompose
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as ew

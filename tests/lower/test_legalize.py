@@ -25,9 +25,14 @@ from ftrace.lower.kernel.ir import (
     reduce,
     reduce_p,
 )
-from ftrace.lower.legalize.legalize import PLAIN, legalize, split_complex, widen_half
-from ftrace.lower.legalize.math import DECOMPOSITIONS
-from ftrace.lower.legalize.math.complex import COMPLEX
+from ftrace.lower.legalize.complex import COMPLEX
+from ftrace.lower.legalize.legalize import (
+    DECOMPOSITIONS,
+    PLAIN,
+    legalize,
+    split_complex,
+    widen_half,
+)
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from ftrace.trace.primitives.sources import const

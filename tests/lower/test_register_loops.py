@@ -19,7 +19,7 @@ import ftrace.numpy as jnp
 from ftrace import lax
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.compile import emit_object
-from ftrace.backends.llvm.register_loops.render import (
+from ftrace.backends.llvm.register_loops import (
     render_recurrence,
     write_recurrence,
 )

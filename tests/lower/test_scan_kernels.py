@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.compile import emit_object, link
-from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
+from ftrace.backends.llvm.library.scan_kernel import render_scan
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.program import CallHost, RunKernel

@@ -21,7 +21,7 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.extend import elementwise, kernel_functions, primitive
-from ftrace.lower.legalize.math import DECOMPOSITIONS
+from ftrace.lower.legalize.legalize import DECOMPOSITIONS
 from ftrace.test_util import check_grads
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 

@@ -47,9 +47,9 @@ from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
+from ftrace.backends.llvm.library.scan_kernel import render_scan
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
-from ftrace.backends.llvm.register_loops.render import render_recurrence
-from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
+from ftrace.backends.llvm.register_loops import render_recurrence
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions

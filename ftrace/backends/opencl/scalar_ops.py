@@ -19,7 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.lower.kernel.ir import fma_p
-from ftrace.lower.legalize.math.term import RELAXED
+from ftrace.lower.legalize.term import RELAXED
 from ftrace.trace.graph import Node, constant_value, is_constant
 
 Dtype = np.dtype[Any]

@@ -68,7 +68,7 @@ param_p = KernelOp("param")
 range_p = KernelOp("range")
 load_p = KernelOp("load")
 reduce_p = KernelOp("reduce")
-#: a·b + c, rounded once; made by `lower/legalize/math/term.py` for devices that have
+#: a·b + c, rounded once; made by `lower/legalize/term.py` for devices that have
 #: it.
 fma_p = KernelOp("fma")
 #: Two products of bfloat16, whose factors are the halves of two float32; in a sum only.

@@ -29,7 +29,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import CHEAP, ELEMENTWISE
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder, Indices, through
-from ftrace.lower.legalize.math.term import RELAXED
+from ftrace.lower.legalize.term import RELAXED
 from ftrace.lower.register_loops import register_loop
 from ftrace.lower.simplify.fold_constants import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack

@@ -18,7 +18,7 @@ from ftrace.backends.llvm.scalar.instructions import Row
 from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import byte_quads_p, pairs_p, word_pairs_p
-from ftrace.lower.legalize.math.term import RELAXED
+from ftrace.lower.legalize.term import RELAXED
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic.bounds import upper_bound

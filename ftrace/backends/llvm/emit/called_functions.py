@@ -19,9 +19,9 @@ from ftrace.backends.llvm.scalar.ops import CALLED, operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel, KernelOp, axis_of, make_range, range_p
-from ftrace.lower.legalize.math.decompose import decompose, formula
-from ftrace.lower.legalize.math.term import Term
-from ftrace.lower.legalize.math.trigonometry import far_angle
+from ftrace.lower.legalize.legalize import decompose, formula
+from ftrace.lower.legalize.term import Term
+from ftrace.lower.legalize.trigonometry import far_angle
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 from ftrace.trace.symbolic.bounds import upper_bound

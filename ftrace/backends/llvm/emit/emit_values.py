@@ -23,7 +23,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, load_p, range_p
-from ftrace.lower.legalize.math.term import RARE, RELAXED
+from ftrace.lower.legalize.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.sources import const_p, dim_p
 from ftrace.trace.symbolic.dim import is_dynamic

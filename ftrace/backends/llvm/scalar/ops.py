@@ -21,7 +21,7 @@ from ftrace.backends.llvm.ir.writer import Type, hardware_half
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.legalize.math.special import TABLES_OF_32
+from ftrace.lower.legalize.special import TABLES_OF_32
 from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.primitive import PRIMITIVES
 

@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import affine_index, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
-from ftrace.lower.legalize.math.term import RARE
+from ftrace.lower.legalize.term import RARE
 from ftrace.trace.graph import Node, constant_value, substitute, toposort
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.sources import const, const_p

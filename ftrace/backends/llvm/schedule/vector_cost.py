@@ -20,7 +20,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
-from ftrace.lower.legalize.math.term import RARE
+from ftrace.lower.legalize.term import RARE
 from ftrace.trace.graph import Node
 
 Vector = tuple[Node, int]  # the vector range and its lanes

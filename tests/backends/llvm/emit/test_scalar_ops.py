@@ -10,8 +10,8 @@ import pytest
 from ftrace import dtypes
 from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import KernelOp, Store, load
-from ftrace.lower.legalize.math.special import TABLES_OF_32
-from ftrace.lower.legalize.math.term import RARE, exponent_p, ldexp_p, mantissa_p
+from ftrace.lower.legalize.special import TABLES_OF_32
+from ftrace.lower.legalize.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const

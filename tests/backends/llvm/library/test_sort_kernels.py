@@ -14,8 +14,7 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, tree_util
 from ftrace.backends.llvm.device import render_kernel
-from ftrace.backends.llvm.library.sort.kernel import ON_STACK
-from ftrace.backends.llvm.library.sort.sorting_networks import comparisons
+from ftrace.backends.llvm.library.sort.kernel import ON_STACK, comparisons
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import sort_kernels

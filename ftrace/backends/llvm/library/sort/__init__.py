@@ -2,9 +2,7 @@
 
 From the ground up:
 
-    keys              Numbers as integers in the same order, their keys, and what is
-                      done with keys
-    sorting_networks  Short rows sorted side by side: a row in each lane of a vector, in
-                      LLVM IR
-    kernel            Sorting as LLVM IR: the kernels of `lower/library/sort_kernels.py`
+    keys    Numbers as integers in the same order, their keys, and what is done with
+            keys
+    kernel  Sorting as LLVM IR: the kernels of `lower/library/sort_kernels.py`
 """

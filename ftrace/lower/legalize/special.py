@@ -27,9 +27,9 @@ from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math import exponential, term
-from ftrace.lower.legalize.math.term import INFINITY, NAN, Term
-from ftrace.lower.legalize.math.trigonometry import sin_cos_pi
+from ftrace.lower.legalize import exponential, term
+from ftrace.lower.legalize.term import INFINITY, NAN, Term
+from ftrace.lower.legalize.trigonometry import sin_cos_pi
 
 # erf(x)/x - 1 in x² for |x| ≤ 1: 2^-29.4 and 2^-56.0 of erf(x).
 _ERF_SINGLE: Final = (

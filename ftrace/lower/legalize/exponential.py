@@ -28,8 +28,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ftrace.lower.legalize.math import term
-from ftrace.lower.legalize.math.term import INFINITY, NAN, Pair, Term
+from ftrace.lower.legalize import term
+from ftrace.lower.legalize.term import INFINITY, NAN, Pair, Term
 from ftrace.trace.graph import constant_value
 from ftrace.trace.primitives.sources import const_p
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.legalize.math.term import (
+from ftrace.lower.legalize.term import (
     INFINITY,
     Operand,
     Term,

@@ -33,7 +33,7 @@ from ftrace.backends.llvm.ir.writer import (
     lowest,
     mask_type,
 )
-from ftrace.backends.llvm.register_loops.render import (
+from ftrace.backends.llvm.register_loops import (
     Register,
     Registers,
     of_lanes,

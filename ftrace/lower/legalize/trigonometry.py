@@ -24,8 +24,8 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math import term
-from ftrace.lower.legalize.math.term import INFINITY, NAN, Operand, Pair, Term
+from ftrace.lower.legalize import term
+from ftrace.lower.legalize.term import INFINITY, NAN, Operand, Pair, Term
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 
