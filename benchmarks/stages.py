@@ -27,8 +27,7 @@ from ftrace.backends.llvm.kernels.compile_kernels import (
 )
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly.assemble import assemble
-from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts
+from ftrace.lower.assembly.assemble import Sharing, assemble, ordered_drafts
 from ftrace.lower.build.build_kernel import build_kernels
 from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.graph import Graph, toposort

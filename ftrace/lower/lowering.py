@@ -22,8 +22,7 @@ from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.tables import memo
 from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly import buffer_reuse
-from ftrace.lower.assembly.assemble import assemble
+from ftrace.lower.assembly import assemble
 from ftrace.lower.blocking import split_reductions, tile_regions
 from ftrace.lower.build import index_view
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
@@ -213,7 +212,7 @@ class Work:
     built: dict[int, BuiltKernel | BuiltStep] = field(
         default_factory=dict[int, BuiltKernel | BuiltStep]
     )
-    sharing: buffer_reuse.Sharing = field(default_factory=buffer_reuse.Sharing)
+    sharing: assemble.Sharing = field(default_factory=assemble.Sharing)
     program: ir.Program | None = None
 
 
@@ -251,9 +250,7 @@ def _share_memory(work: Work) -> Work:
     """What has the memory of what; with that the programs of branches are made."""
     plan, built, sharing = work.plan, dict(work.built), work.sharing
     if "share_memory" not in settings.current().disabled_rules:
-        sharing = buffer_reuse.share_memory(
-            plan.drafts, built, plan.outputs, work.given
-        )
+        sharing = assemble.share_memory(plan.drafts, built, plan.outputs, work.given)
     for number, step in built.items():
         if isinstance(step, BuiltStep) and not step.programs:
             built[number] = _build_branches(step, sharing.owner, work.limits)
@@ -262,10 +259,10 @@ def _share_memory(work: Work) -> Work:
 
 def _assemble(work: Work) -> Work:
     sharing, built = work.sharing, work.built
-    drafts = buffer_reuse.ordered_drafts(work.plan, sharing, built)
+    drafts = assemble.ordered_drafts(work.plan, sharing, built)
     order = [d.number for d in drafts if d.number not in sharing.dropped]
     steps = [sharing.kernels.get(n, built[n]) for n in order]
-    return replace(work, program=assemble(work.graph, steps, sharing))
+    return replace(work, program=assemble.assemble(work.graph, steps, sharing))
 
 
 class ProgramStage(NamedTuple):
@@ -288,7 +285,7 @@ class ProgramStage(NamedTuple):
 PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
     ProgramStage("kernels", _build, index_view.DECISIONS),
-    ProgramStage("memory", _share_memory, buffer_reuse.DECISIONS),
+    ProgramStage("memory", _share_memory, assemble.DECISIONS),
     ProgramStage("code", _assemble, codegen_options.DECISIONS),
 )
 

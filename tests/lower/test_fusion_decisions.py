@@ -17,7 +17,7 @@ import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts
+from ftrace.lower.assembly.assemble import Sharing, ordered_drafts
 from ftrace.lower.build.index_view import DECISIONS as RANGES
 from ftrace.lower.kernel.affine_index import (
     bounds,

@@ -2,7 +2,7 @@
 
 From the ground up:
 
-    buffer_reuse  Which values take the memory of others instead of a copy of it
-    assemble      Slots for all values of a program, and its steps
-    serialize     Programs, kernels and graphs as text: the same in every process
+    assemble   Which values share memory, slots for all values of a program, and its
+               steps
+    serialize  Programs, kernels and graphs as text: the same in every process
 """

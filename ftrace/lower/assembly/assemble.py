@@ -1,25 +1,486 @@
-"""Slots for all values of a program, and its steps.
+"""From kernels to a program: which values share memory, slots for all, and its steps.
+
+Values take the memory of others instead of a copy of it:
+
+    x.at[i].set(u)      on a value that nothing needs afterwards
+    loop carries        that an iteration updates, and their first value
+    donated arguments   that a result of the same size is computed from
+    values on the way   that a result of the same shape is computed from
+
+What is overwritten must be ours and dead: all who read it run before. The kernel that
+writes may read it too, but only the very element that it then writes; anything else
+is a hazard, and a copy is made.
+
+The kernels run in an order in which each finds what it reads, and memory is free
+early. Of those that could run next, the one that frees most of the arena goes first: an
+update of weights, say, which is the last to need a layer's input. Where none frees
+more than it takes, the one whose operands were computed last goes first, as they are
+still in the cache.
 
 Values that are needed for a time share an arena; inputs and outputs are the caller's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower import program as ir
+from ftrace.lower import program
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly.buffer_reuse import Sharing
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
+from ftrace.lower.kernel import ir
+from ftrace.lower.schedule.drafts import Draft, Schedule
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
+
+# Memory that is used again.
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "share_memory": "updates, carries and results take the memory of what is dead"
+}
+
+Built = BuiltKernel | BuiltStep
+
+
+@dataclass(eq=False)
+class Sharing:
+    """What was decided.
+
+    Attributes:
+      owner: for a value the one whose memory it takes.
+      dropped: kernels that would only have copied.
+      before: for each kernel those that must run before it on that account.
+      kernels: those whose stores must be made in another order.
+    """
+
+    owner: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    dropped: set[int] = field(default_factory=set[int])
+    before: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    kernels: dict[int, BuiltKernel] = field(default_factory=dict[int, BuiltKernel])
+
+    def root(self, node: Node) -> Node:
+        """The value whose memory it is in the end."""
+        node = root_of(node)
+        while node in self.owner:
+            node = root_of(self.owner[node])
+        return node
+
+
+def share_memory(
+    drafts: Sequence[Draft],
+    built: Mapping[int, Built],
+    outputs: Iterable[Node],
+    given: Mapping[Node, Node | None],
+) -> Sharing:
+    """Decides for all values of a program.
+
+    Args:
+      drafts, built: its kernels and other steps, by number.
+      outputs: whose memory they are: these are not overwritten.
+      given: inputs that may be overwritten, each with the output that is to be in
+        its memory at the end; None is any.
+    """
+    return _Sharer(drafts, built, frozenset(outputs), given).run()
+
+
+class _Sharer:
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        built: Mapping[int, Built],
+        outputs: frozenset[Node],
+        given: Mapping[Node, Node | None],
+    ) -> None:
+        self.drafts = drafts
+        self.built = built
+        self.outputs = outputs
+        self.given = given
+        self.result = Sharing()
+        self.readers: dict[Node, set[int]] = {}
+        self.taken: set[Node] = set()
+        self.after = {d.number: set(d.feeds) for d in drafts}
+        for number, step in built.items():
+            for node in step.reads:
+                self.readers.setdefault(root_of(node), set()).add(number)
+
+    def run(self) -> Sharing:
+        # From the inputs on: later drafts are nearer to them.
+        for draft in reversed(self.drafts):
+            step = self.built[draft.number]
+            if isinstance(step, BuiltStep):
+                self._share_carries(draft.number, step)
+            elif draft.scattered is not None:
+                self._share_scatter(draft, step)
+            elif draft.kind == "map":
+                self._share_outputs(draft, step)
+        self._check_given()
+        return self.result
+
+    # Who may take what.
+
+    def _may_take(self, source: Node, writer: int, besides: Iterable[int]) -> bool:
+        """Is `source` ours, and dead once `writer` has run?"""
+        if source in self.taken or source in self.outputs:
+            return False
+        if root_of(source) is not source:  # behind a barrier
+            return False
+        if is_variable(source) and source not in self.given:
+            return False
+        others = self.readers.get(source, set()) - {writer, *besides}
+        return not any(self._reaches(writer, other) for other in others)
+
+    def _take(self, value: Node, source: Node, writer: int, besides: set[int]) -> None:
+        others = self.readers.get(source, set()) - {writer} - besides
+        self.result.owner[value] = source
+        self.taken.add(source)
+        self.result.before.setdefault(writer, set()).update(others)
+        for other in others:
+            self.after[other].add(writer)
+
+    def _reaches(self, start: int, target: int) -> bool:
+        seen, pending = {start}, [start]
+        while pending:
+            number = pending.pop()
+            if number == target:
+                return True
+            fresh = self.after[number] - seen
+            seen |= fresh
+            pending.extend(fresh)
+        return False
+
+    # The three kinds.
+
+    def _share_scatter(self, draft: Draft, step: BuiltKernel) -> None:
+        node = draft.scattered
+        assert node is not None
+        prepare = next(
+            d for d in self.drafts if d.kind == "scatter" and node in d.roots
+        )
+        copied = self.built[prepare.number]
+        assert isinstance(copied, BuiltKernel)
+        source = root_of(node.src[0])
+        if not _is_copy(copied, source) or source not in copied.loads.values():
+            return
+        besides = {prepare.number}
+        if not self._may_take(source, draft.number, besides):
+            return
+        if not _reads_no_other_update(step, source, node):
+            return
+        self._take(node, source, draft.number, besides)
+        self.result.dropped.add(prepare.number)
+
+    def _share_carries(self, number: int, step: BuiltStep) -> None:
+        for initial, result in step.carried_in_place():
+            fits = step.reads.count(initial) == 1 and same_size(
+                result.size, initial.size
+            )
+            if fits and self._may_take(initial, number, ()):
+                self._take(result, initial, number, set())
+
+    def _share_outputs(self, draft: Draft, step: BuiltKernel) -> None:
+        """A result of elementwise work, in the memory of what it is made of."""
+        if self.outputs.isdisjoint(draft.roots):
+            return
+        if any(n.op is ir.reduce_p for n in step.kernel.nodes):
+            return
+        order = _StoreOrder(step)
+        for value in draft.roots:
+            if value not in self.outputs:
+                continue
+            for source in order.sources:
+                if not self._suits(source, value):
+                    continue
+                if not self._may_take(source, draft.number, ()):
+                    continue
+                if order.overwrite(source, value):
+                    self._take(value, source, draft.number, set())
+                    break
+        stores = order.stores()
+        if stores != step.kernel.stores:
+            kernel = replace(step.kernel, stores=stores)
+            self.result.kernels[draft.number] = replace(step, kernel=kernel)
+
+    def _suits(self, source: Node, value: Node) -> bool:
+        """May a result be in the memory of an argument, or of a value on the way?
+
+        The latter is then made where the result will be; so nothing else may have its
+        memory there, as an argument that is given can.
+        """
+        if source.dtype != value.dtype:
+            return False
+        if source in self.given:
+            free = self.given[source] in (None, value)
+            return free and same_size(source.size, value.size)
+        return not self.given and same_size(source.shape, value.shape)
+
+    def _check_given(self) -> None:
+        """An argument that ends in another output than the wanted one is not taken.
+
+        Raises nothing: the sharing is undone from where it goes wrong.
+        """
+        final: dict[Node, list[Node]] = {}
+        for value in self.result.owner:
+            final.setdefault(self.result.root(value), []).append(value)
+        for source, wanted in self.given.items():
+            if wanted is None or source not in final:
+                continue
+            if (
+                any(v in self.outputs for v in final[source])
+                and wanted in final[source]
+            ):
+                continue
+            self._undo(source)
+
+    def _undo(self, source: Node) -> None:
+        for value, owner in list(self.result.owner.items()):
+            if owner is source:
+                del self.result.owner[value]
+                for draft in self.drafts:
+                    if draft.kind == "scatter" and value in draft.roots:
+                        self.result.dropped.discard(draft.number)
+
+
+def _is_copy(step: BuiltKernel, source: Node) -> bool:
+    """Does it do nothing but copy the whole of `source`?"""
+    (store,) = step.kernel.stores
+    return (
+        store.value.op is ir.load_p
+        and len(store.value.src) == 2
+        and store.value.src[1] is store.index
+        and same_size(step.kernel.buffers[store.buffer].size, source.size)
+    )
+
+
+def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
+    """May a scatter read what it updates in place, as its kernel does?
+
+    It may if no two updates meet and each reads only the element that it changes, or
+    if it makes one update, of one element or of one row along the leading axes: an
+    element of that row is then made of the same element of this row, or of others.
+    """
+    (store,) = step.kernel.stores
+    loads = _loads_of(step, store.expressions).get(source)
+    if not loads or same_size(node.src[1].size, 1):
+        return True
+    if not step.kernel.ordered and all(load.src[1] is store.index for load in loads):
+        return True
+    axes, _ = axes_and_kind(node)
+    if not same_size(node.src[2].size, 1) or axes != tuple(range(len(axes))):
+        return False
+    row = prod(node.shape[len(axes) :])
+    inside, _ = _part(store.index)
+    for load in loads:
+        same, outside = _part(load.src[1])
+        if same != inside or not all(_divisible(term, row) for term in outside):
+            return False
+    return True
+
+
+def _part(index: Node) -> tuple[set[Node], set[Node]]:
+    """The terms of an index that change with a range, and those that do not."""
+    moving: set[Node] = set()
+    fixed: set[Node] = set()
+    pending = [index]
+    while pending:
+        term = pending.pop()
+        if term.op is add:
+            pending.extend(term.src)
+        elif any(n.op is ir.range_p for n in toposort([term])):
+            moving.add(term)
+        else:
+            fixed.add(term)
+    return moving, fixed
+
+
+def _divisible(term: Node, row: int) -> bool:
+    """Is it, by its form, a multiple of the size of a row?"""
+    factors = term.src if term.op is mul else (term,)
+    return any(is_constant(f) and int(constant_value(f)) % row == 0 for f in factors)
+
+
+class _StoreOrder:
+    """In which order a kernel makes its stores, of which some overwrite what it reads.
+
+    A kernel may read of what it overwrites only the very element that it then writes,
+    and only for stores that are made before, in the same loops, or at once.
+    """
+
+    def __init__(self, step: BuiltKernel) -> None:
+        self.step = step
+        self.given = step.kernel.stores
+        self.free = ir.free_ranges([e for s in self.given for e in s.expressions])
+        self.loads = {store: _loads_of(step, store.expressions) for store in self.given}
+        self.before: dict[ir.Store, set[ir.Store]] = {
+            store: set() for store in self.given
+        }
+        readers = {
+            source: sum(source in found for found in self.loads.values())
+            for source in step.loads.values()
+        }
+        #: What is read, first what fewest stores must wait for.
+        self.sources = sorted(readers, key=lambda n: readers[n])
+
+    def overwrite(self, source: Node, value: Node) -> bool:
+        """May `value` be written where `source` is read? If so, it is from now on."""
+        mine = [s for s in self.given if self.step.stores[s.buffer] is value]
+        if len(mine) != 1:
+            return False
+        (store,) = mine
+        readers = {s for s, found in self.loads.items() if source in found}
+        for other in readers:
+            if any(n.src[1] is not store.index for n in self.loads[other][source]):
+                return False
+            if self._ranges(other) != self._ranges(store) or self._follows(
+                other, store
+            ):
+                return False
+        self.before[store] |= readers - {store}
+        return True
+
+    def _ranges(self, store: ir.Store) -> set[Node]:
+        return {r for e in store.expressions for r in self.free[e]}
+
+    def _follows(self, later: ir.Store, earlier: ir.Store) -> bool:
+        return any(
+            s == earlier or self._follows(s, earlier) for s in self.before[later]
+        )
+
+    def stores(self) -> tuple[ir.Store, ...]:
+        """All of them; as they were but for those that must wait for others."""
+        done: dict[ir.Store, None] = {}
+
+        def visit(store: ir.Store) -> None:
+            for other in self.given:
+                if other in self.before[store] and other not in done:
+                    visit(other)
+            done[store] = None
+
+        for store in self.given:
+            if store not in done:
+                visit(store)
+        return tuple(done)
+
+
+def _loads_of(step: BuiltKernel, roots: Sequence[Node]) -> dict[Node, list[Node]]:
+    """What expressions of a kernel read of each value."""
+    found: dict[Node, list[Node]] = {}
+    for node in toposort(roots):
+        if node.op is ir.load_p and node.src[0].op is ir.param_p:
+            number: int = node.src[0].arg
+            if number in step.loads:
+                found.setdefault(step.loads[number], []).append(node)
+    return found
+
+
+#: How many of the kernels that are ready are looked at.
+_CANDIDATES = 16
+
+
+def ordered_drafts(
+    plan: Schedule, sharing: Sharing, built: Mapping[int, Built]
+) -> list[Draft]:
+    """The kernels in order.
+
+    What overwrites a value runs after all who read it.
+
+    Args:
+      plan: the kernels, and who waits for whom.
+      sharing: what takes the memory of what.
+      built: what each kernel reads and writes.
+
+    Raises:
+      GraphError: some kernels wait for each other.
+    """
+    waiting = {d.number: 0 for d in plan.drafts}
+    feeds = {d.number: set(d.feeds) for d in plan.drafts}
+    for after, earlier in sharing.before.items():
+        for number in earlier:
+            feeds[number].add(after)
+    for readers in feeds.values():
+        for reader in readers:
+            waiting[reader] += 1
+    # Later drafts are nearer to the inputs; among those that are ready they go first.
+    ready = [d.number for d in plan.drafts if waiting[d.number] == 0]
+    memory = _Memory(plan, sharing, built)
+    order: list[Draft] = []
+    while ready:
+        draft = plan.drafts[ready.pop(memory.choose(ready))]
+        memory.run(draft.number)
+        order.append(draft)
+        for reader in sorted(feeds[draft.number]):
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                ready.append(reader)
+    if len(order) != len(plan.drafts):
+        stuck = [d.roots for d in plan.drafts if waiting[d.number] > 0]
+        raise GraphError(f"these kernels wait for each other: {stuck}")
+    return order
+
+
+class _Memory:
+    """The values in the arena while kernels run.
+
+    Attributes:
+      reads, writes: of each kernel the values in the arena, by the owner of the memory.
+      readers: for each value how many kernels have yet to read it.
+    """
+
+    def __init__(
+        self, plan: Schedule, sharing: Sharing, built: Mapping[int, Built]
+    ) -> None:
+        self.reads: dict[int, set[Node]] = {}
+        self.writes: dict[int, set[Node]] = {}
+        self.readers: dict[Node, int] = {}
+        self.alive: set[Node] = set()
+        kept = {sharing.root(n) for n in plan.outputs}
+        for number, step in built.items():
+            for values, found in ((step.reads, self.reads), (step.writes, self.writes)):
+                roots = {sharing.root(n) for n in values if not is_variable(n)}
+                found[number] = {n for n in roots - kept if not is_variable(n)}
+            for node in self.reads[number]:
+                self.readers[node] = self.readers.get(node, 0) + 1
+
+    def choose(self, ready: list[int]) -> int:
+        """The position of the kernel that runs next."""
+        last = len(ready) - 1
+        if last == 0 or not self.reads:
+            return last
+        best, most = last, 0
+        for position in range(last, max(last - _CANDIDATES, -1), -1):
+            freed = self._freed(ready[position])
+            if freed > most:
+                best, most = position, freed
+        return best
+
+    def _freed(self, number: int) -> int:
+        """Bytes that are free after a kernel and were not before it."""
+        reads, writes = self.reads[number], self.writes[number]
+        freed = sum(_nbytes(n) for n in reads - writes if self.readers[n] == 1)
+        return freed - sum(_nbytes(n) for n in writes - self.alive)
+
+    def run(self, number: int) -> None:
+        for node in self.reads.get(number, ()):
+            self.readers[node] -= 1
+        self.alive |= self.writes.get(number, set())
+
+
+def _nbytes(node: Node) -> int:
+    size = node.aval.size
+    return 0 if is_dynamic(size) else size * node.dtype.itemsize
+
+
+# Slots, and the steps.
 
 
 @dataclass(eq=False)
@@ -39,7 +500,7 @@ class _Temporary:
 
 def assemble(
     graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
-) -> ir.Program:
+) -> program.Program:
     """Slots for all values, and the steps that fill them."""
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
@@ -55,7 +516,7 @@ def assemble(
             known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
             known.last = number
         behind.update(n for n in step.buffers if root_of(n) is not n)
-    slots: list[ir.Slot] = []
+    slots: list[program.Slot] = []
     number_of: dict[Hashable, int] = {}
 
     def add_slot(
@@ -64,7 +525,9 @@ def assemble(
         number_of[key] = len(slots)
         stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
         element = aval.element if isinstance(aval, Stack) else aval
-        slots.append(ir.Slot(element.dtype, element.shape, place, at, name, stacks))
+        slots.append(
+            program.Slot(element.dtype, element.shape, place, at, name, stacks)
+        )
 
     for i, node in enumerate(graph.inputs):
         add_slot(node, node.aval, node.op.name, "input", i)
@@ -75,9 +538,9 @@ def assemble(
     rest = {k: t for k, t in temporaries.items() if k not in number_of}
     lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
     if any_dynamic(life.nbytes for life in lifetimes):
-        plan = ir.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
+        plan = program.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
     else:
-        plan = ir.plan_memory(lifetimes)
+        plan = program.plan_memory(lifetimes)
     for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
         assert not (isinstance(key, Node) and is_variable(key))
         add_slot(key, temporary.aval, temporary.value, "arena", offset)
@@ -91,7 +554,7 @@ def assemble(
     )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
-    return ir.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+    return program.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
 
 
 def _is_barrier(step: BuiltStep) -> bool:
@@ -99,23 +562,23 @@ def _is_barrier(step: BuiltStep) -> bool:
     return step.node.op.family == "barrier"
 
 
-def _lifetime(temporary: _Temporary, steps: int) -> ir.Lifetime:
+def _lifetime(temporary: _Temporary, steps: int) -> program.Lifetime:
     aval = temporary.aval
     if isinstance(aval, Stack):  # its header is looked at when the program ends
-        return ir.Lifetime(ir.STACK_HEADER * prod(aval.lanes), 0, steps)
+        return program.Lifetime(program.STACK_HEADER * prod(aval.lanes), 0, steps)
     nbytes = aval.size * aval.dtype.itemsize
-    return ir.Lifetime(nbytes, temporary.first, temporary.last)
+    return program.Lifetime(nbytes, temporary.first, temporary.last)
 
 
 def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
     """What a step needs beside its operands and results: (key, type)."""
     if not step.programs:
         return []
-    arena = max(program.arena for program in step.programs)
+    arena = max(body.arena for body in step.programs)
     arg = step.node.arg
     if not isinstance(arg, Loop):
         return [("arena", _bytes(arena))]
-    rounded = -(-arena // ir.ALIGNMENT) * ir.ALIGNMENT
+    rounded = -(-arena // program.ALIGNMENT) * program.ALIGNMENT
     return [
         ("arena", _bytes(rounded * _lanes(arg))),
         *(
@@ -148,26 +611,28 @@ def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
 
 def _step(
     built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
-) -> ir.Step:
+) -> program.Step:
     if isinstance(built, BuiltKernel):
         slots = tuple(number_of[n] for n in built.buffers)
-        return ir.RunKernel(built.kernel, slots, built.info)
+        return program.RunKernel(built.kernel, slots, built.info)
     node = built.node
     operands = tuple(number_of[n] for n in built.reads)
     results = tuple(number_of[n] for n in built.writes)
     if not built.programs:
-        return ir.CallHost(node, operands, results)
+        return program.CallHost(node, operands, results)
     scratch = number_of[number, "arena"]
     if not isinstance(node.arg, Loop):
-        return ir.RunBranch(operands[0], built.programs, operands[1:], results, scratch)
+        return program.RunBranch(
+            operands[0], built.programs, operands[1:], results, scratch
+        )
     arg = node.arg
     given = operands[arg.predicate :]
     first = arg.consts + arg.carry
     carry = tuple(
-        ir.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
+        program.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
         for k, initial in enumerate(given[arg.consts : first])
     )
-    return ir.RunLoop(
+    return program.RunLoop(
         built.programs[0],
         given[: arg.consts],
         carry,

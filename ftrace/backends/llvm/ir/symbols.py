@@ -18,7 +18,7 @@ ROOTS: Final = f"{PREFIX}roots_"
 #: The same of NumPy's sorts; the rest is LLVM's name of a type, or that of an unsigned
 #: one with a u: `ftrace_sort_u32`.
 SORT: Final = f"{PREFIX}sort_"
-#: Scratch memory: see `runtime/scratch.py`.
+#: Scratch memory: see `runtime/warm_memory.py`.
 TAKE: Final = f"{PREFIX}take_scratch"
 GIVE: Final = f"{PREFIX}give_scratch"
 

@@ -79,7 +79,7 @@ def _code_of(symbol: str) -> Code:
 
         return roots_code(symbol)
     if symbol in (TAKE, GIVE):
-        from ftrace.backends.llvm.runtime.scratch import scratch
+        from ftrace.backends.llvm.runtime.warm_memory import scratch
 
         return scratch()
     return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)

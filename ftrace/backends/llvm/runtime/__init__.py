@@ -4,8 +4,8 @@ From the ground up:
 
     records         What the runner walks over, word by word: written by Python, read by
                     native code
-    scratch         Scratch memory of kernels, kept warm from one run to the next
-    stacks          Stacks: what iterations push whose number nobody knows before
+    warm_memory     Memory kept warm from one run to the next: stacks of loops, scratch
+                    of kernels
     runner          The native runner: a program, control flow included, is one native
                     call
     work_estimate   How much a program does, as far as it is known before it runs

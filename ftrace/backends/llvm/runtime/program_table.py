@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.backends.llvm.runtime import records as r
-from ftrace.backends.llvm.runtime.stacks import cell_bytes, first_log
+from ftrace.backends.llvm.runtime.warm_memory import cell_bytes, first_log
 from ftrace.backends.llvm.runtime.work_estimate import (
     LASTING,
     WORTH_A_THREAD,

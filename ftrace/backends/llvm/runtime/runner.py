@@ -39,7 +39,7 @@ from ftrace.backends.llvm.ir.function_builder import HANDLER, Function, Routines
 from ftrace.backends.llvm.ir.symbols import POLL, STOP
 from ftrace.backends.llvm.runtime import records
 from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY, RAISED, Context
-from ftrace.backends.llvm.runtime.stacks import cell, empty_stacks, free_stacks
+from ftrace.backends.llvm.runtime.warm_memory import cell, empty_stacks, free_stacks
 
 #: Nanoseconds between two checks.
 POLL_INTERVAL = 50_000_000

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 from ftrace.backends.llvm import target
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
-from ftrace.backends.llvm.runtime import runner, stacks
+from ftrace.backends.llvm.runtime import runner, warm_memory
 from ftrace.backends.llvm.runtime.records import GO_ON, Record
 from ftrace.backends.llvm.runtime.runner import check_signals, stopped
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
@@ -83,14 +83,14 @@ def runner_ir(kept: int) -> str:
     Args:
       kept: bytes that stacks keep at most for the next ones.
     """
-    variables = runner.VARIABLES + stacks.VARIABLES
+    variables = runner.VARIABLES + warm_memory.VARIABLES
     functions = [*plain.functions()]
     if target.has_threads():
         variables += _VARIABLES
         functions += pool.functions()
     else:
         functions += _without_threads()
-    functions += [*runner.handlers.functions(), *stacks.stacks.functions(kept)]
+    functions += [*runner.handlers.functions(), *warm_memory.stacks.functions(kept)]
     return module_text(variables, functions)
 
 
