@@ -4,10 +4,11 @@ base         what an optimizer is; chains, masks
 optimizers   Adam and its kin, and what they are chains of
 scaling      more transformations that scale updates
 aliases      more optimizers
-wrappers     transformations of transformations: steps that are skipped, parts, clipping
-state_values hyperparameters in the state, and what is measured
+wrappers     transformations of transformations: steps that are skipped, parts;
+             clipping; what is measured
 linesearch   steps of a length that is searched for; L-BFGS
-schedules, losses, tree   values of the number of steps; losses; arithmetic of trees
+schedules    values of the number of steps, hyperparameters in the state
+losses, tree losses; arithmetic of trees
 projections, perturbations, linear_algebra, second_order   what optax has beside them
 """
 
@@ -34,7 +35,6 @@ from ftrace.optim.losses import *
 from ftrace.optim.optimizers import *
 from ftrace.optim.scaling import *
 from ftrace.optim.schedules import *
-from ftrace.optim.state_values import *
 from ftrace.optim.tree import (
     bias_correction as bias_correction,
     update_infinity_moment as update_infinity_moment,

@@ -1,20 +1,41 @@
-"""Schedules: a value as a function of the number of steps done."""
+"""Schedules: a value as a function of the number of steps done.
+
+An optimizer whose hyperparameters follow schedules may have them in its state, where
+they may also be changed: `inject_hyperparams`.
+"""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ftrace.numpy as fnp
-from ftrace.errors import ValueRangeError, one_of
-from ftrace.optim import base
-from ftrace.optim.base import Scalar, Schedule
+from ftrace.errors import ArgumentError, ValueRangeError, one_of
+from ftrace.optim import base, tree
+from ftrace.optim.base import (
+    GradientTransformation,
+    GradientTransformationExtraArgs,
+    Scalar,
+    Schedule,
+    Tree,
+    with_extra_args_support,
+)
+from ftrace.trace.arrays.array import ArrayLike
 
 __all__ = [
+    "InjectHyperparamsState", "InjectStatefulHyperparamsState", "WrappedSchedule",
     "constant_schedule", "cosine_decay_schedule", "cosine_onecycle_schedule",
-    "exponential_decay", "join_schedules", "linear_onecycle_schedule",
-    "linear_schedule", "piecewise_constant_schedule", "piecewise_interpolate_schedule",
+    "exponential_decay", "inject_hyperparams", "inject_stateful_hyperparams",
+    "join_schedules", "linear_onecycle_schedule", "linear_schedule",
+    "piecewise_constant_schedule", "piecewise_interpolate_schedule",
     "polynomial_schedule", "sgdr_schedule", "warmup_constant_schedule",
     "warmup_cosine_decay_schedule", "warmup_exponential_decay_schedule",
 ]  # fmt: skip
@@ -336,6 +357,132 @@ def cosine_onecycle_schedule(
         int(transition_steps): 1.0 / (div_factor * final_div_factor),
     }
     return piecewise_interpolate_schedule("cosine", peak_value / div_factor, table)
+
+
+# Hyperparameters in the state.
+
+#: The number of steps, the hyperparameters, and the state of the optimizer.
+InjectHyperparamsState = namedtuple(
+    "InjectHyperparamsState", "count hyperparams hyperparams_states inner_state"
+)
+
+
+InjectStatefulHyperparamsState = InjectHyperparamsState
+
+#: The number of steps that a schedule is at.
+WrappedScheduleState = namedtuple("WrappedScheduleState", "count")
+
+
+class WrappedSchedule:
+    """A schedule as one with a state, which is the number of steps.
+
+    Such a one has `init() -> state`, `update(state, **extra) -> state`, and gives its
+    value when it is called with a state; it may look at what `update` of the optimizer
+    is given beside the gradients.
+    """
+
+    def __init__(self, schedule_fn: Schedule) -> None:
+        self.schedule_fn = schedule_fn
+
+    def init(self) -> WrappedScheduleState:
+        return WrappedScheduleState(base.zero())
+
+    def update(self, state: Any, **extra_args: Any) -> WrappedScheduleState:
+        return WrappedScheduleState(base.increment(state.count))
+
+    def __call__(self, state: Any, **extra_args: Any) -> Any:
+        return self.schedule_fn(state.count)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, ArrayLike)) or hasattr(value, "__array__")
+
+
+def inject_hyperparams(
+    inner_factory: Callable[..., GradientTransformation],
+    static_args: Any = (),
+    hyperparam_dtype: Any = None,
+) -> Callable[..., GradientTransformationExtraArgs]:
+    """`inject_hyperparams(adam)(0.1)`: its numbers are in the state, to be changed.
+
+    Args:
+      inner_factory: makes the optimizer.
+      static_args: names of arguments that are no numbers of this kind.
+      hyperparam_dtype: of the numbers, by default that of the parameters.
+
+    Returns:
+      A function with the arguments of `inner_factory`. Numbers are in
+      `state.hyperparams`, by name; schedules, also those with a state (see
+      `WrappedSchedule`), are evaluated there in each step.
+
+    Raises:
+      ArgumentError: the factory has no argument of a name in `static_args`.
+    """
+    static = {static_args} if isinstance(static_args, str) else set(static_args)
+    signature = inspect.signature(inner_factory)
+    if unknown := static - set(signature.parameters):
+        raise ArgumentError(
+            f"inject_hyperparams: {inner_factory!r:.60} has no arguments "
+            f"{sorted(unknown)}; it has {list(signature.parameters)}"
+        )
+
+    def make(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        numbers: dict[str, Any] = {}
+        schedules: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if name in static or isinstance(value, bool):
+                continue
+            if callable(value):
+                stateful = hasattr(value, "init") and hasattr(value, "update")
+                schedules[name] = value if stateful else WrappedSchedule(value)
+            elif _is_number(value):
+                numbers[name] = value
+
+        def converted(value: Any, params: Tree) -> Any:
+            array = fnp.asarray(value)
+            strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
+            if strong or not fnp.issubdtype(array.dtype, fnp.floating):
+                return array
+            return array.astype(hyperparam_dtype or tree.dtype(params, "highest"))
+
+        def build(values: dict[str, Any]) -> Any:
+            again = signature.bind(*args, **kwargs)
+            again.apply_defaults()
+            again.arguments.update(values)
+            return with_extra_args_support(inner_factory(*again.args, **again.kwargs))
+
+        def at(states: Any, params: Tree, **extra: Any) -> dict[str, Any]:
+            found = {name: f(states[name], **extra) for name, f in schedules.items()}
+            return {name: converted(x, params) for name, x in found.items()}
+
+        def init(params: Tree) -> Any:
+            states = {name: f.init() for name, f in schedules.items()}
+            values = {name: converted(x, params) for name, x in numbers.items()}
+            values |= at(states, params)
+            own = build(values).init(params)
+            return InjectHyperparamsState(base.zero(), values, states, own)
+
+        def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+            base.check_state("inject_hyperparams", state, InjectHyperparamsState)
+            like = updates if params is None else params
+            values = {n: converted(x, like) for n, x in state.hyperparams.items()}
+            states = state.hyperparams_states
+            values |= at(states, like, **extra)
+            made, own = build(values).update(
+                updates, state.inner_state, params, **extra
+            )
+            states = {n: f.update(states[n], **extra) for n, f in schedules.items()}
+            count = base.increment(state.count)
+            return made, InjectHyperparamsState(count, values, states, own)
+
+        return GradientTransformationExtraArgs(init, update)
+
+    return make
+
+
+inject_stateful_hyperparams = inject_hyperparams
 
 
 base.check_hyperparameters(__name__)

@@ -1,6 +1,7 @@
 """Transformations of transformations, and of all updates together.
 
-Steps that are skipped or gathered; parts of the parameters; clipping; noise.
+Steps that are skipped or gathered; parts of the parameters; clipping; noise; what is
+measured of updates, in the state.
 """
 
 # Functions of arrays within are of any type.
@@ -20,7 +21,7 @@ from ftrace import random
 from ftrace.errors import ArgumentError, ShapeError, TreeError
 from ftrace.flatten_util import ravel_pytree
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.optim import base, tree
+from ftrace.optim import base, scaling, tree
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -31,14 +32,14 @@ from ftrace.optim.base import (
 from ftrace.optim.optimizers import square_of
 
 __all__ = [
-    "ApplyIfFiniteState", "LookaheadParams", "LookaheadState",
-    "MultiSteps", "MultiStepsState", "PartitionState", "adaptive_grad_clip",
-    "add_noise", "apply_if_finite", "clip_by_block_rms", "conditionally_mask",
-    "conditionally_transform", "flatten", "freeze",
-    "keep_params_nonnegative", "lookahead", "multi_transform", "partition",
-    "per_example_global_norm_clip", "per_example_layer_norm_clip",
-    "selective_transform", "skip_large_updates", "skip_not_finite", "unitwise_clip",
-    "unitwise_norm", "zero_nans",
+    "ApplyIfFiniteState", "LookaheadParams", "LookaheadState", "MonitorState",
+    "MultiSteps", "MultiStepsState", "PartitionState", "SnapshotState",
+    "adaptive_grad_clip", "add_noise", "apply_if_finite", "clip_by_block_rms",
+    "conditionally_mask", "conditionally_transform", "flatten", "freeze",
+    "keep_params_nonnegative", "lookahead", "measure_with_ema", "monitor",
+    "multi_transform", "partition", "per_example_global_norm_clip",
+    "per_example_layer_norm_clip", "selective_transform", "skip_large_updates",
+    "skip_not_finite", "snapshot", "unitwise_clip", "unitwise_norm", "zero_nans",
 ]  # fmt: skip
 
 
@@ -558,6 +559,66 @@ def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
         return inner.init(ravel_pytree(params)[0])
 
     return GradientTransformationExtraArgs(init, update)
+
+
+# What is measured.
+
+#: What was measured last, by its name.
+SnapshotState = namedtuple("SnapshotState", "measurement")
+
+
+def snapshot(
+    measure_name: str, measure: Callable[[Tree], Tree]
+) -> GradientTransformation:
+    """Leaves the updates; the state has `measure(updates)`, under a name."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        return updates, SnapshotState({measure_name: measure(updates)})
+
+    return GradientTransformation(
+        lambda params: SnapshotState({measure_name: measure(params)}), update
+    )
+
+
+#: What was measured last, by name, and the states of the measures.
+MonitorState = namedtuple("MonitorState", "measurements measure_states")
+
+
+def monitor(measures: dict[str, Any]) -> GradientTransformationExtraArgs:
+    """Leaves the updates; the state has what several measures make of them.
+
+    Args:
+      measures: name -> function of the updates, or transformation of them.
+    """
+    ways = {
+        name: with_extra_args_support(
+            base.stateless(lambda g, _, f=f: f(g)) if callable(f) else f
+        )
+        for name, f in measures.items()
+    }
+
+    def init(params: Tree) -> Any:
+        return MonitorState({}, tuple([way.init(params) for way in ways.values()]))
+
+    def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+        rows = zip(ways.values(), state.measure_states, strict=True)
+        found = [way.update(updates, own, params, **extra) for way, own in rows]
+        values = {name: made for name, (made, _) in zip(ways, found, strict=True)}
+        return updates, MonitorState(values, tuple([own for _, own in found]))
+
+    return GradientTransformationExtraArgs(init, update)
+
+
+def measure_with_ema(
+    measure: Callable[[Tree], Tree],
+    decay: Any,
+    debias: bool = True,
+    accumulator_dtype: Any = None,
+) -> GradientTransformationExtraArgs:
+    """The running mean of what is measured, for `monitor`; see `ema`."""
+    init, update = scaling.ema(decay, debias, accumulator_dtype)
+    mean = GradientTransformation(lambda params: init(measure(params)), update)
+    return base.chain(base.stateless(lambda updates, _: measure(updates)), mean)
 
 
 base.check_hyperparameters(__name__)
