@@ -21,9 +21,8 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property, fresh_after_fork
 from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.settings import Config
-from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.arrays.buffer import Allocator, Buffer
+from ftrace.trace.arrays.buffer import FENCED, Allocator, Buffer, fenced_copy
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.pytree.structure_cache import Part
@@ -151,7 +150,7 @@ def _behind_fence(buffer: Buffer) -> Buffer:
     if buffer.allocator is not None or not buffer.device.host:
         return buffer
     device: Any = buffer.device
-    return Buffer(device, guard_pages.fenced_copy(buffer.memory), buffer.nbytes)
+    return Buffer(device, fenced_copy(buffer.memory), buffer.nbytes)
 
 
 class Executable(ABC):
@@ -188,7 +187,7 @@ class Executable(ABC):
                     f"bytes of {dtype}, and is {buffer.nbytes} of {kind}; "
                     "please report it with the call that was made"
                 )
-        return list(map(_behind_fence, inputs)) if guard_pages.ON else inputs
+        return list(map(_behind_fence, inputs)) if FENCED else inputs
 
     @abstractmethod
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:

@@ -33,8 +33,7 @@ from ftrace.ground.tables import Table
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
-from ftrace.trace.arrays import guard_pages
-from ftrace.trace.arrays.buffer import Buffer, HostAllocator
+from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, fenced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
@@ -146,12 +145,10 @@ class _InterpreterDriver(Driver):
         memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def allocate(self, nbytes: int) -> Array:
-        return (
-            guard_pages.fenced(nbytes) if guard_pages.ON else np.empty(nbytes, np.uint8)
-        )
+        return fenced(nbytes) if FENCED else np.empty(nbytes, np.uint8)
 
     def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
-        if guard_pages.ON:
+        if FENCED:
             slots = enumerate(program.slots)
             temporary = {n: s.nbytes for n, s in slots if s.place == "arena"}
             return {n: self.allocate(size) for n, size in temporary.items()}, None

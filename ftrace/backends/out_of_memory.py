@@ -11,8 +11,7 @@ from functools import partial
 
 from ftrace.errors import OutOfMemoryError
 from ftrace.lower import program as ir
-from ftrace.trace.arrays.buffer import Allocator
-from ftrace.trace.arrays.memory_limit import LARGE, free_memory
+from ftrace.trace.arrays.buffer import LARGE, Allocator, free_memory
 
 #: How many of the largest arrays a message names.
 NAMED = 4

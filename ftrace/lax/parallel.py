@@ -27,8 +27,7 @@ from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
-from ftrace.trace.tracing.axes import Axis, axis_of
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Axis, Tracer, Value, aval_of, axis_of
 
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pcast",

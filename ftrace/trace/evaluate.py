@@ -15,7 +15,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import OutOfMemoryError
-from ftrace.trace.arrays.memory_limit import has_room
+from ftrace.trace.arrays.buffer import has_room
 from ftrace.trace.avals import Shape, ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.primitives import elementwise as p

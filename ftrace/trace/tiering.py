@@ -26,8 +26,8 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.arrays import memory_limit
 from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.buffer import LARGE as LARGE_MEMORY
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p
@@ -75,7 +75,7 @@ LEAVES = 24
 BYTES_KEPT = 1 << 16
 #: Elements, of any dtype, from which on it is asked whether there is memory for a
 #: result: that is asked at each call, and so there is no record of it.
-ASKED = memory_limit.LARGE // 16
+ASKED = LARGE_MEMORY // 16
 
 # Calls on large arrays, compiled.
 

@@ -30,7 +30,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.backends.base import Device, get_device
 from ftrace.trace.arrays.array import is_array
-from ftrace.trace.arrays.memory_limit import has_room
+from ftrace.trace.arrays.buffer import has_room
 from ftrace.trace.pytree import tree as trees
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, concrete

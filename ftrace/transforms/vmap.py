@@ -24,10 +24,9 @@ from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
-from ftrace.trace.tracing.axes import Axis, bound
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Axis, Value, aval_of, bound, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0

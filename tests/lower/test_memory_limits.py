@@ -17,15 +17,15 @@ from ftrace.backends.base import get_device
 from ftrace.backends.llvm import device as cpu_device
 from ftrace.numpy import indexing
 from ftrace.trace import bind, evaluate
-from ftrace.trace.arrays import memory_limit
-from ftrace.trace.arrays.memory_limit import free_memory, machine_memory
+from ftrace.trace.arrays import buffer as buffers
+from ftrace.trace.arrays.buffer import free_memory, machine_memory
 
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were a megabyte."""
     monkeypatch.setattr(out_of_memory, "free_memory", lambda: 1 << 20)
-    monkeypatch.setattr(memory_limit, "free_memory", lambda: 1 << 20)
+    monkeypatch.setattr(buffers, "free_memory", lambda: 1 << 20)
 
 
 def test_what_is_free_is_a_part_of_what_the_machine_has() -> None:
@@ -37,15 +37,15 @@ def test_what_is_free_is_a_part_of_what_the_machine_has() -> None:
 def test_a_container_has_what_its_group_may_take(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(memory_limit, "_GROUP", tmp_path)
+    monkeypatch.setattr(buffers, "_GROUP", tmp_path)
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("700000\n")
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100\nactive_file 20\n")
-    assert memory_limit.machine_memory() == 1_000_000
+    assert buffers.machine_memory() == 1_000_000
     assert free_memory() == 300_120
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory() > 300_120
-    monkeypatch.setattr(memory_limit, "_MEMINFO", tmp_path / "none")
+    monkeypatch.setattr(buffers, "_MEMINFO", tmp_path / "none")
     assert free_memory() == 1 << 62  # nobody can say
 
 
@@ -108,7 +108,7 @@ def test_a_loop_that_grows_stacks_finds_no_memory(little: None) -> None:
 def test_an_array_of_more_than_there_is_is_refused(little: None) -> None:
     device = get_device("cpu")
     with pytest.raises(errors.OutOfMemoryError, match="has no memory for"):
-        device.allocate(memory_limit.LARGE)
+        device.allocate(buffers.LARGE)
     assert device.allocate(1000).nbytes == 1000
 
 
@@ -143,7 +143,7 @@ EAGER: dict[str, Callable[[], Any]] = {
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for a megabyte and more."""
-    monkeypatch.setattr(memory_limit, "LARGE", 1 << 20)
+    monkeypatch.setattr(buffers, "LARGE", 1 << 20)
     monkeypatch.setattr(out_of_memory, "LARGE", 1 << 20)
     monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
     for module in (bind, evaluate, indexing):
@@ -178,7 +178,7 @@ def test_what_is_kept_is_given_up_before_a_call_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = get_device("cpu")
-    wanted = memory_limit.LARGE
+    wanted = buffers.LARGE
     asked: list[int] = []
 
     def free() -> int:
@@ -190,7 +190,7 @@ def test_what_is_kept_is_given_up_before_a_call_is_refused(
     del del_me
     assert device.allocator.kept > 0
     monkeypatch.setattr(out_of_memory, "free_memory", free)
-    monkeypatch.setattr(memory_limit, "free_memory", free)
+    monkeypatch.setattr(buffers, "free_memory", free)
     assert float(f(np.float32(1))[-1]) == 2.0
     assert asked[0] > 0
     assert asked[1] == 0

@@ -22,7 +22,7 @@ from ftrace.lower.kernel.ir import (
     make_range,
     param,
 )
-from ftrace.trace.arrays import guard_pages
+from ftrace.trace.arrays.buffer import fenced_copy
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
@@ -112,7 +112,7 @@ def run(
 
 def behind_fence(arrays: Sequence[Array]) -> list[Array]:
     """Copies that end where memory does; of one array there is one."""
-    copies = {id(a): guard_pages.fenced_copy(a).reshape(a.shape) for a in arrays}
+    copies = {id(a): fenced_copy(a).reshape(a.shape) for a in arrays}
     return [copies[id(a)] for a in arrays]
 
 

@@ -44,9 +44,7 @@ from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
-from ftrace.trace.arrays import guard_pages
-from ftrace.trace.arrays.buffer import Buffer
-from ftrace.trace.arrays.memory_limit import LARGE
+from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
@@ -246,7 +244,7 @@ class CPU(Device):
 
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
-        if self._native is None and not guard_pages.ON:  # it reuses memory
+        if self._native is None and not FENCED:  # it reuses memory
             self._native = self._native_calls()
         return self._native
 
@@ -325,7 +323,7 @@ class CPUExecutable(Executable):
         self.results = [number_of[slot] for slot in program.outputs]
         temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
         arena = -1  # the object of all that is in the arena
-        if guard_pages.ON:  # each for itself, and not in an arena
+        if FENCED:  # each for itself, and not in an arena
             for slot in temporary:
                 number_of[slot] = len(program.inputs) + len(made)
                 made.append(program.slots[slot].nbytes)

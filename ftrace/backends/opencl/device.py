@@ -37,8 +37,7 @@ from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.program import ALIGNMENT, Program, RunKernel
-from ftrace.trace.arrays.buffer import Allocator, Buffer
-from ftrace.trace.arrays.memory_limit import LARGE, free_memory
+from ftrace.trace.arrays.buffer import LARGE, Allocator, Buffer, free_memory
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown

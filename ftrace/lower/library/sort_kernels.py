@@ -42,7 +42,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import sorting, sorting as partition
-from ftrace.trace.primitives.library.numpy_sort_symbols import has_sorters
+from ftrace.trace.primitives.library.sorting import has_sorters
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota

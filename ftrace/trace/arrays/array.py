@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.trace.arrays.buffer import Buffer, Memory, is_exclusive
-from ftrace.trace.arrays.memory_limit import has_room
+from ftrace.trace.arrays.buffer import Buffer, Memory, has_room, is_exclusive
 
 #: So many parts are made at once where an array is iterated.
 _FEW = 64

@@ -1,21 +1,102 @@
-"""Memory, wherever it is: buffers, and the allocators that keep them for reuse."""
+"""Memory: how much there is, buffers of it wherever it is, and their allocators.
+
+Allocators keep what is freed for reuse, and give it up before anything is refused.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from typing import Any, Protocol
+from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ftrace.errors import OutOfMemoryError
+from ftrace.errors import DeviceError, OutOfMemoryError
+from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
-from ftrace.trace.arrays import guard_pages, memory_limit
+from ftrace.ground.weak_tables import WeakValues
 
 ALIGNMENT = 64
+
+
+# How much memory there is, asked before much of it is taken.
+#
+# Linux gives out memory that it does not have, and ends the process that uses it: what
+# is large is compared with what is free, and refused.
+
+
+#: The part of the machine's memory that nobody asks for before taking it.
+UNASKED = 64
+
+_MEMINFO = "/proc/meminfo"
+_GROUP = "/sys/fs/cgroup"  # of a container, with control groups version 2
+
+
+def machine_memory() -> int:
+    """Bytes of memory, or what the container may take of it (cgroup v2)."""
+    sizes = [4 << 30]
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
+        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with suppress(OSError, ValueError):  # no container, or "max"
+        sizes.append(int(_of_group("memory.max")))
+    return min(sizes)
+
+
+def free_memory() -> int:
+    """Bytes that this process can still take; very many where nobody can say."""
+    sizes = [1 << 62]
+    with suppress(OSError, ValueError, KeyError):
+        facts = _table(_read(_MEMINFO), ":")
+        sizes.append((facts["MemAvailable"] + facts.get("SwapFree", 0)) << 10)
+    with suppress(OSError, ValueError):
+        most = int(_of_group("memory.max"))
+        used = int(_of_group("memory.current"))
+        facts = _table(_of_group("memory.stat"), " ")
+        cached = facts.get("inactive_file", 0) + facts.get("active_file", 0)
+        sizes.append(most - used + cached)
+    return max(min(sizes), 0)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _of_group(name: str) -> str:
+    return _read(os.path.join(_GROUP, name))
+
+
+def _table(text: str, mark: str) -> dict[str, int]:
+    """The lines `name, mark, number` of a file of the kernel's."""
+    rows = (line.partition(mark) for line in text.splitlines())
+    return {name: int(rest.split()[0]) for name, _, rest in rows if rest.strip()}
+
+
+#: From so many bytes on it is asked whether they are there.
+LARGE = machine_memory() // UNASKED
+
+#: The allocators: they give up what they keep before anything is refused.
+keepers: Final[WeakValues[int, Allocator]] = WeakValues()
+
+
+def has_room(nbytes: int) -> bool:
+    """Is there memory for so much, also without what is kept for reuse?"""
+    if nbytes < LARGE or nbytes <= free_memory():
+        return True
+    for keeper in keepers.values():
+        keeper.trim()
+    return nbytes <= free_memory()
+
+
+# Buffers, and what gives them out.
 
 
 class Memory(Protocol):
@@ -133,7 +214,7 @@ class Allocator(ABC):
         self._returned: deque[_Loan] = deque()
         self._note: Any = self._returned.append
         self._lock = fresh_after_fork(threading.RLock())
-        memory_limit.keepers.put(id(self), self)
+        keepers.put(id(self), self)
 
     @abstractmethod
     def _obtain(self, nbytes: int) -> Any:
@@ -242,19 +323,78 @@ class Allocator(ABC):
             self._kept = 0
 
 
+# Memory that ends at a page which nobody may touch: FTRACE_FENCE=1.
+#
+#     | no access | …unused… | the bytes of a buffer | no access |       end
+#     | no access | the bytes of a buffer | …unused… | no access |       front
+#
+# A kernel that reads or writes one element too far faults at once, where it stands, in
+# place of changing what lies beside it. The first byte has no alignment but that of the
+# elements. What nobody has written yet is NaN, or -1.
+
+
+#: Are buffers fenced? It is a setting of the process.
+FENCED: Final = bool(settings.current().fence)
+_AT_FRONT: Final = settings.current().fence == "front"
+
+_UNWRITTEN: Final = 0xFF
+
+
+def fenced(nbytes: int) -> Any:
+    """An array of so many bytes beside a page that is not there.
+
+    Raises:
+      MemoryError: the system has no more memory, or no more maps.
+    """
+    mmap: Any = import_module("mmap")  # only behind a fence
+    page: int = mmap.PAGESIZE
+    room = -(-nbytes // page) * page
+    try:
+        whole: Any = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
+    except OSError:
+        raise MemoryError from None
+    first = whole.ctypes.data
+    whole[page : page + room] = _UNWRITTEN
+    for fence in (first, first + page + room):
+        if _protect()(fence, page, 0):
+            raise MemoryError
+    start = page if _AT_FRONT else page + room - nbytes
+    return whole[start : start + nbytes]
+
+
+def fenced_copy(array: Any) -> Any:
+    """The elements of an array, one after the other, in fenced memory."""
+    memory = fenced(array.nbytes).view(array.dtype)
+    memory.reshape(array.shape)[...] = array
+    return memory
+
+
+@lru_cache(maxsize=1)
+def _protect() -> Any:
+    """`mprotect` of the C library."""
+    if sys.platform == "win32":
+        raise DeviceError("FTRACE_FENCE needs a system with mprotect; do not set it")
+    found = ctypes.CDLL(None, use_errno=True).mprotect
+    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return found
+
+
+# On the host.
+
+
 class HostAllocator(Allocator):
     """Aligned host memory, as NumPy arrays of bytes; or fenced, and never reused."""
 
     def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
-        super().__init__(device, 0 if guard_pages.ON else limit)
+        super().__init__(device, 0 if FENCED else limit)
 
     @staticmethod
     def size_class(nbytes: int) -> int:
-        return nbytes if guard_pages.ON else Allocator.size_class(nbytes)
+        return nbytes if FENCED else Allocator.size_class(nbytes)
 
     def _obtain(self, nbytes: int) -> Any:
-        if guard_pages.ON:
-            return guard_pages.fenced(nbytes)
+        if FENCED:
+            return fenced(nbytes)
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + nbytes]

@@ -27,10 +27,18 @@ from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.primitive import Batched, Compound, barrier
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing import axes, scopes
+from ftrace.trace.tracing import scopes
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended, stack
+from ftrace.trace.tracing.tracer import (
+    Axis,
+    Tracer,
+    Value,
+    aval_of,
+    has_ended,
+    stack,
+    standing,
+)
 from ftrace.trace.tracing.weak_constants import widened
 
 _CLOSED_DEPTH = -9
@@ -286,7 +294,7 @@ class Rule:
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
     exact: tuple[tuple[int, int], ...] = ()
-    axes: tuple[axes.Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
+    axes: tuple[Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
     config: settings.Config = field(
         compare=False, repr=False, default_factory=settings.current
     )
@@ -307,7 +315,7 @@ class Rule:
             # Rules backward run later, under what is in force then.
             config = self.config if what in ("jvp", "fwd") else settings.current()
             try:
-                with axes.standing(*self.axes), settings.standing(config):
+                with standing(*self.axes), settings.standing(config):
                     found = self.traced[key] = self._trace(what, avals, details)
             except BaseException:
                 scopes.restore(state)

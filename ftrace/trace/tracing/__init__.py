@@ -2,9 +2,8 @@
 
 From the ground up:
 
-    tracer          Tracers: values whose operations are recorded instead of done
-    axes            Axes with names: those that transforms around this point of a
-                    function have bound
+    tracer          Tracers: values whose operations are recorded instead of done; axes
+                    with names
     weak_constants  Numbers of Python's in traces: 64 bits until they meet a type
     scopes          Scopes: runs of a user's function whose operations are recorded
     trace           From a function to its graph, and from a graph back to traced values

@@ -2,26 +2,32 @@
 
 A tracer is a node and the scope that it belongs to: see `scopes`. Un-jitted transforms
 bind the variables of a scope to values: what Python asks of a tracer (`if`, `int`,
-`print`) is then evaluated, and nothing more.
+`print`) is then evaluated, and nothing more. What a thread has open is on its `stack`:
+scopes, and axes with names.
 """
-
-# The eager path reads the slots of an Array: its properties would cost as much again.
-# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
 import reprlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ConcretizationTypeError, Origin, called_function, user_origin
-from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.errors import (
+    AxisNameError,
+    ConcretizationTypeError,
+    Origin,
+    called_function,
+    user_origin,
+)
+from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.trace.arrays.array import ArrayLike, surface
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
@@ -48,7 +54,7 @@ class _Stack(threading.local):
       scopes: all of them.
       floor: those below are out of sight: a callback runs while they are open.
       asked: how often the value of a tracer was asked for.
-      axes: the axes with names, the innermost last: see `axes`.
+      axes: the axes with names, the innermost last: see `Axis`.
       running: of the rules of the user's that run with values, the levels
         (`transforms/custom/rules_on_values.py`).
     """
@@ -535,3 +541,62 @@ def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
             return (int(value) - low) % (high - low + 1) + low
     check_fits(value, dtype)
     return value
+
+
+# Axes with names: those that transforms around this point of a function have bound.
+#
+# An axis is bound to a variable, the number of the instance: collectives along the axis
+# have it as an operand (`primitives/reduction.py`), so that they are batched, and stand
+# in bodies of loops, like all that uses a variable.
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis with a name.
+
+    Attributes:
+      name: anything that can be hashed.
+      size: how many instances there are.
+      index: the number of this one; an int where there is no other.
+    """
+
+    name: Any
+    size: int
+    index: Tracer = field(compare=False)
+
+
+@contextmanager
+def bound(*axes: Axis) -> Generator[None]:
+    """A block in which these axes have names, beside those around it."""
+    with standing(*stack.axes, *axes):
+        yield
+
+
+@contextmanager
+def standing(*axes: Axis) -> Generator[None]:
+    """A block in which these axes have names, and no others."""
+    before, stack.axes = stack.axes, axes
+    try:
+        yield
+    finally:
+        stack.axes = before
+
+
+def axis_of(name: Any, what: str) -> Axis:
+    """The innermost axis of a name.
+
+    Args:
+      what: the function that asks, for the message.
+
+    Raises:
+      AxisNameError: there is none.
+    """
+    for axis in reversed(stack.axes):
+        if axis.name == name:
+            return axis
+    names = ", ".join(sorted({repr(axis.name) for axis in stack.axes}))
+    raise AxisNameError(
+        f"{what}: unbound axis name: {name}. "
+        + (f"The axes here are {names}" if names else "No axis has a name here")
+        + f"; name one with vmap(…, axis_name={name!r})"
+    )

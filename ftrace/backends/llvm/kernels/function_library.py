@@ -65,7 +65,7 @@ def addresses(symbols: Iterable[str]) -> Addresses:
 
 
 def _sort_address(symbol: str) -> int:
-    from ftrace.trace.primitives.library.numpy_sort_symbols import sorter
+    from ftrace.trace.primitives.library.sorting import sorter
 
     kind, size = symbol[len(SORT)], int(symbol[len(SORT) + 1 :]) // 8
     address = sorter(np.dtype(f"{kind}{size}"))

@@ -24,9 +24,8 @@ from ftrace.backends.llvm import target
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.ir.symbols import POLL, STOP
 from ftrace.ground.fork_safe import Once
-from ftrace.trace.arrays import guard_pages, memory_limit
-from ftrace.trace.arrays.buffer import Buffer, HostAllocator, Memory
-from ftrace.trace.arrays.memory_limit import LARGE
+from ftrace.trace.arrays import buffer as buffers
+from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer, HostAllocator, Memory
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
 KEPT_SHARE = 8
@@ -61,7 +60,7 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        kept = memory_limit.machine_memory() // KEPT_SHARE
+        kept = buffers.machine_memory() // KEPT_SHARE
         facts = kept, target.has_threads(), sys.platform, platform.machine()
         code = emit_own("runner", facts, partial(_text, kept))
         self.code = link(code, _EXPORTED)
@@ -97,7 +96,7 @@ def _text(kept: int) -> str:
 
 
 def _has_room(nbytes: int) -> bool:
-    return nbytes <= memory_limit.free_memory()
+    return nbytes <= buffers.free_memory()
 
 
 #: The runner; compiled at the first call.
@@ -124,7 +123,7 @@ class WarmAllocator(HostAllocator):
     """
 
     def __init__(self, device: Memory, forget: Callable[[], object]) -> None:
-        super().__init__(device, limit=max(1 << 30, memory_limit.machine_memory() // 4))
+        super().__init__(device, limit=max(1 << 30, buffers.machine_memory() // 4))
         self._forget = forget
 
     def trim(self) -> None:
@@ -150,9 +149,9 @@ class WarmAllocator(HostAllocator):
             return self._take(size)
 
     def _obtain(self, nbytes: int) -> Any:
-        if nbytes >= LARGE and nbytes > memory_limit.free_memory():
+        if nbytes >= LARGE and nbytes > buffers.free_memory():
             raise MemoryError
-        if nbytes < 2 * HUGE_PAGE or guard_pages.ON:
+        if nbytes < 2 * HUGE_PAGE or FENCED:
             return super()._obtain(nbytes)
         raw = np.empty(nbytes + HUGE_PAGE, np.uint8)
         start = -raw.ctypes.data % HUGE_PAGE

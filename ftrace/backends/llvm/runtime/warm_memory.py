@@ -23,7 +23,7 @@ back waits in one of a few places. A place holds a block or null and is emptied 
 exchanging it for null: no lock is held, and nothing is lost in a forked child. Each
 block begins with its size and with the address that `malloc` gave.
 
-Behind a fence (see `ftrace/trace/arrays/guard_pages.py`) each block has pages of its
+Behind a fence (see `ftrace/trace/arrays/buffer.py`) each block has pages of its
 own, and the next one is not there: no more than a cache line may lie between.
 """
 
@@ -38,7 +38,7 @@ from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_
 from ftrace.backends.llvm.ir.symbols import GIVE, TAKE
 from ftrace.backends.llvm.runtime.records import Record
 from ftrace.lower.program import STACK_HEADER
-from ftrace.trace.arrays import guard_pages
+from ftrace.trace.arrays.buffer import FENCED
 
 # Stacks of loops.
 
@@ -253,13 +253,13 @@ _PLACES = f"""
 @lru_cache(maxsize=1)
 def scratch() -> Code:
     """The functions, compiled at the first kernel that needs them."""
-    facts = sys.platform, guard_pages.ON
+    facts = sys.platform, FENCED
     return link(emit_own("scratch", facts, scratch_ir), (TAKE, GIVE))
 
 
 def scratch_ir() -> str:
     """The text of both functions, for this system."""
-    if guard_pages.ON:
+    if FENCED:
         return module_text("", fenced.functions())
     return module_text(_PLACES, warm.functions())
 

@@ -304,7 +304,7 @@ def test_the_main_thread_never_holds_the_lock_of_llvm(threads: int) -> None:
 def test_ctrl_c_while_a_kernel_asks_for_memory_arrives() -> None:
     program = """
     import _thread
-    from ftrace.trace.arrays import memory_limit as capacity
+    from ftrace.trace.arrays import buffer as capacity
     from ftrace.backends.llvm.runtime.runtime import runtime
 
     class Switch(int):

@@ -20,8 +20,7 @@ from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import sort_kernels
 from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program import CallHost, RunKernel
-from ftrace.trace.primitives.library import numpy_sort_symbols
-from ftrace.trace.primitives.library.sorting import sort_p
+from ftrace.trace.primitives.library.sorting import sort_p, sorter
 from tests.support.covering import covering
 
 Array = Any  # of NumPy
@@ -228,7 +227,7 @@ def test_without_the_sorts_of_numpy_the_host_sorts(
 
 @pytest.mark.parametrize("name", ["i2", "u2", "i4", "u4", "i8", "u8"])
 def test_sorts_of_numpy_are_found(name: str) -> None:
-    assert numpy_sort_symbols.sorter(np.dtype(name))
+    assert sorter(np.dtype(name))
 
 
 def test_kernels_can_be_read_and_stored() -> None:
