@@ -204,12 +204,13 @@ class _Writer:
         return outvars, jaxpr.needed(self.eqns, [*outvars, *tokens])[0]
 
     def _atom(self, node: Node) -> jaxpr.Atom:
-        found = self.atoms.get(node)
-        if found is not None:
-            return found
-        assert _is_scalar(node), node
-        value = constant_value(node)
-        return jaxpr.Literal(value.item() if node.aval.weak_type else value, node.aval)
+        if node not in self.atoms:
+            if _is_scalar(node):
+                value: Any = constant_value(node)
+                number = value.item() if node.aval.weak_type else value
+                return jaxpr.Literal(number, node.aval)
+            self._emit(node)  # which a rule has made
+        return self.atoms[node]
 
     def _emit(self, node: Node) -> None:
         operands, steps = _describe(node)
