@@ -15,8 +15,14 @@ from collections.abc import Mapping, Sequence
 
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.emit.interrupt_polls import LONG, lasting, may_be_long, poll
-from ftrace.backends.llvm.emit.module import Rendered, write_function
+from ftrace.backends.llvm.emit.module import (
+    LONG,
+    Rendered,
+    lasting,
+    may_be_long,
+    poll,
+    write_function,
+)
 from ftrace.backends.llvm.ir.writer import Type, Writer, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target

@@ -32,7 +32,6 @@ from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
-from ftrace.backends.llvm.emit.interrupt_polls import writer_for
 from ftrace.backends.llvm.emit.loop_nest import Nest
 from ftrace.backends.llvm.emit.module import (
     NAME,
@@ -41,6 +40,7 @@ from ftrace.backends.llvm.emit.module import (
     streamed_buffers,
     write_function,
     write_in_turn,
+    writer_for,
 )
 from ftrace.backends.llvm.emit.schedule_emitter import ScheduleEmitter
 from ftrace.backends.llvm.emit.staged_kernel import Stage

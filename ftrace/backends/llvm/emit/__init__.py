@@ -3,10 +3,8 @@
 From the ground up:
 
     addressing          Addresses, loads and stores
-    module              The module of a kernel: its functions, and what threads that
-                        share it have to know
-    interrupt_polls     Polls: loops of kernels that may run for long ask from time to
-                        time whether to stop
+    module              The module of a kernel: its functions, what threads that share
+                        it have to know, and when it asks whether to stop
     emit_values         The expressions of a kernel as values in registers
     emit_memory         Loads and stores of a kernel, and prefetches: which kind of
                         access serves each
@@ -19,7 +17,6 @@ From the ground up:
                         fits in the cache
     blocked_ranges      The block of a cut that is open, panels of two blocks, and
                         images
-    microkernel         Tiles of sums in registers: the innermost loops where windows
-                        slide over images
-    schedule_emitter    Carries schedules out, statement by statement
+    schedule_emitter    Carries schedules out, statement by statement; tiles of sums
+                        where windows slide
 """

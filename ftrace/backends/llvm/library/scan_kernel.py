@@ -23,8 +23,12 @@ from collections.abc import Sequence
 
 from ftrace.backends.llvm.emit.addressing import memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.emit.interrupt_polls import writer_for
-from ftrace.backends.llvm.emit.module import Rendered, large_results, write_function
+from ftrace.backends.llvm.emit.module import (
+    Rendered,
+    large_results,
+    write_function,
+    writer_for,
+)
 from ftrace.backends.llvm.ir.writer import (
     Type,
     Writer,

@@ -246,7 +246,7 @@ def test_polls_change_no_result() -> None:
     program = """
     import hashlib, tempfile
     from ftrace.backends.llvm import render
-    from ftrace.backends.llvm.emit import interrupt_polls as polling
+    from ftrace.backends.llvm.emit import module as polling
     rng = np.random.default_rng(0)
     x = rng.normal(size=(70, 300)).astype(np.float32)
     v = rng.normal(size=5000).astype(np.float32)
