@@ -44,7 +44,7 @@ try:  # as `_importing` does
         importing as _importing,
         put_away as _put_away,
     )
-    from ftrace.trace.symbolic.dim import Dim
+    from ftrace.trace.symbolic import Dim
     from ftrace.trace.tiering import register as _register
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,

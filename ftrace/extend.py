@@ -37,7 +37,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct

@@ -26,7 +26,7 @@ from ftrace.trace.arrays.buffer import FENCED, Allocator, Buffer, fenced_copy
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.pytree.structure_cache import Part
-from ftrace.trace.symbolic.bounds import Sizes
+from ftrace.trace.symbolic import Sizes
 
 if TYPE_CHECKING:
     from ftrace.lower.program import Program

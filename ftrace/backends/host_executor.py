@@ -27,8 +27,7 @@ from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
-from ftrace.trace.symbolic.bounds import Sizes
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import Sizes, same_size
 
 Memory = Any  # what the device calls a part of its memory
 Memories = list[Memory]

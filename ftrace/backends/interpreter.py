@@ -41,7 +41,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import dim_p
-from ftrace.trace.symbolic.bounds import Sizes, evaluate
+from ftrace.trace.symbolic import Sizes, evaluate
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 

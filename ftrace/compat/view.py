@@ -23,8 +23,7 @@ from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
-from ftrace.trace.calls.checkpoint import Checkpoint
-from ftrace.trace.calls.contraction import Contraction, contraction_of
+from ftrace.trace.calls.checkpoint import Checkpoint, Contraction, contraction_of
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import Branches, While

@@ -38,7 +38,7 @@ from ftrace.trace.references import (
     threaded,
     with_parameters,
 )
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies

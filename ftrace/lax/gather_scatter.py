@@ -29,7 +29,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.symbolic.bounds import surely_less
+from ftrace.trace.symbolic import surely_less
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [

@@ -20,7 +20,7 @@ from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import factors, systems
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

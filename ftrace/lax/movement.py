@@ -31,8 +31,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.bounds import surely_at_most
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, surely_at_most
 from ftrace.trace.tracing.scopes import current_scope, tell_of_indices
 from ftrace.trace.tracing.tracer import Value, aval_of
 

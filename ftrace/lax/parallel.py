@@ -26,7 +26,7 @@ from ftrace.trace.primitives import reduction as primitives
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import Axis, Tracer, Value, aval_of, axis_of
 
 __all__ = [

@@ -30,7 +30,7 @@ from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.graph import Body, Flags, Graph
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import open_scopes
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms import trace_body as bodies

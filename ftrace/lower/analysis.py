@@ -32,8 +32,7 @@ from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
 from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size, upper_bound
 
 #: Families of operations of which an element depends on the same element of operands.
 ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")

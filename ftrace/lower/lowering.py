@@ -51,7 +51,7 @@ from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@
 Branches and bodies are programs themselves. Their inputs and outputs are slots of the
 program around them, or parts of these; their arenas are parts of its arena. A device
 compiles a program into an `Executable`, once per shape signature. Where shapes are
-dynamic (`trace/symbolic/dim.py`) it is compiled once, and `at` gives the arrays and the
+dynamic (`trace/symbolic.py`) it is compiled once, and `at` gives the arrays and the
 arena for the sizes of a call.
 
 The memory plan says which parts of one arena hold the values between kernels. A value
@@ -33,8 +33,13 @@ from ftrace.lower.kernel import ir
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, making_nodes_of
 from ftrace.trace.primitives.sources import variable
-from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+from ftrace.trace.symbolic import (
+    Sizes,
+    any_dynamic,
+    evaluate,
+    evaluate_shape,
+    is_dynamic,
+)
 
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _TUPLE: tuple[type[Any], ...] = (tuple,)

@@ -42,8 +42,7 @@ from ftrace.trace.primitives.movement import (
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
-from ftrace.trace.symbolic.bounds import surely_at_most
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size, surely_at_most
 
 
 def _is_source(node: Node) -> bool:

@@ -28,8 +28,7 @@ from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
-from ftrace.trace.symbolic.bounds import lower_bound
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.weak_constants import WIDE, counts_bits
 

@@ -20,7 +20,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray as shared
 

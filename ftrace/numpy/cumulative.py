@@ -30,7 +30,7 @@ from ftrace.trace.primitives.library.scan import (
     cumulate_p,
 )
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

@@ -18,6 +18,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
+from ftrace.trace import symbolic as sizing
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
@@ -25,8 +26,7 @@ from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
-from ftrace.trace.symbolic import bounds as sizing
-from ftrace.trace.symbolic.dim import Dim, any_dynamic, is_dynamic
+from ftrace.trace.symbolic import Dim, any_dynamic, is_dynamic
 from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import tell_of_indices
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, concrete

@@ -35,7 +35,7 @@ from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member, own
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+from ftrace.trace.symbolic import any_dynamic, is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, wrapped
 
 __all__ = [

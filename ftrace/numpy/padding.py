@@ -23,7 +23,7 @@ from ftrace.numpy.functions import apply_along_axis
 from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
 from ftrace.trace.eager.checked_calls import unchecked
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = ["pad", "roll"]

@@ -25,7 +25,7 @@ from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import is_dynamic, symbols_of
+from ftrace.trace.symbolic import is_dynamic, symbols_of
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [

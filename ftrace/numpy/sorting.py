@@ -33,8 +33,7 @@ from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.library import sorting as library
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.symbolic import any_dynamic, upper_bound
 from ftrace.trace.tiering import LONG_ROW
 from ftrace.trace.tracing.tracer import Value, concrete
 

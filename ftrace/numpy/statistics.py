@@ -23,7 +23,7 @@ from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [

@@ -5,7 +5,7 @@ From the ground up:
     arrays/              Concrete values: arrays, and the memory that they lie in
     pytree/              Containers of arrays: their leaves, their structure, and paths
                          in them
-    symbolic/            Sizes that are not known while a function is traced:
+    symbolic             Sizes that are not known while a function is traced:
                          polynomials of dimensions
     avals                What is known of a value before it exists: its shape, dtype and
                          weakness

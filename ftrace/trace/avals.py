@@ -21,8 +21,7 @@ from ftrace.ground.fast_dataclasses import Immutable
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
 from ftrace.trace.arrays.array import surface
-from ftrace.trace.symbolic.bounds import lower_bound
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, lower_bound
 
 Shape = tuple[int, ...]
 

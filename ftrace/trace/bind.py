@@ -28,7 +28,7 @@ from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.tiering import ASKED, backend, count_operation
 from ftrace.trace.tracing.scopes import (
     asarray,

@@ -28,7 +28,7 @@ from ftrace.trace.graph_map import batch_nodes
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import Scope, restore, standing
 from ftrace.trace.tracing.tracer import Value
 

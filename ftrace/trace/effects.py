@@ -47,7 +47,7 @@ from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound

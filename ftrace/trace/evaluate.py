@@ -25,7 +25,7 @@ from ftrace.trace.primitives.numpy_sums import PreparedProduct, product_of_parts
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.reference import multiplication
 from ftrace.trace.primitives.sources import const_p
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tiering import ASKED
 
 # Operations that are done at once ask first whether there is memory for the result.

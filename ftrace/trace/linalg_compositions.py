@@ -46,7 +46,7 @@ from ftrace.trace.primitives.library.factors import eigh_p, householder_factor_p
 from ftrace.trace.primitives.movement import flip, reshape
 from ftrace.trace.primitives.primitive import Array, Compound, Results, items
 from ftrace.trace.primitives.sources import const_like, iota, variable, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 #: The parts of an operation in the place of its results.
 Parts = Callable[[Node], Sequence[Node]]

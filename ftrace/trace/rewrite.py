@@ -33,7 +33,7 @@ from ftrace.trace.graph import (
     rebuild,
     toposort,
 )
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 Captures = dict[str, Node]
 #: Of a rule: takes the captures by name, and returns None for "not mine".

@@ -14,7 +14,7 @@ from ftrace.backends.base import Device
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit

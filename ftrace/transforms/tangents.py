@@ -25,7 +25,7 @@ from ftrace.trace.primitives.elementwise import cast, cast_p
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.trace import has_free_variables
 from ftrace.trace.tracing.tracer import Value, aval_of, in_rule
 from ftrace.trace.tracing.weak_constants import default_bits

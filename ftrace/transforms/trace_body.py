@@ -17,7 +17,7 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.trace import lift_as, match_aval, record_compound, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of

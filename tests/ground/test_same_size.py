@@ -16,7 +16,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import errors
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from tests.ground.test_import_floors import PACKAGE
 
 #: Attributes, and parameters of functions, that hold sizes.

@@ -14,7 +14,7 @@ from ftrace import lax, nn
 from ftrace.errors import FtraceError
 from ftrace.scipy import special
 from ftrace.trace import tiering
-from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.symbolic import any_dynamic
 from ftrace.transforms.jit.jit import Ready
 
 rng = np.random.default_rng(5)

@@ -12,8 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.trace.symbolic.bounds import common_divisor, evaluate, sample
-from ftrace.trace.symbolic.dim import bounds
+from ftrace.trace.symbolic import bounds, common_divisor, evaluate, sample
 from tests.conftest import require_device
 from tests.support.dynamic_samples import SAMPLES, DynamicSample, floats
 

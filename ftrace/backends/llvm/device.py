@@ -47,7 +47,7 @@ from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.python_limits import importing, without_collection
-from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
+from ftrace.trace.symbolic import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
     from ftrace.backends.llvm.call.install import Native

@@ -69,7 +69,7 @@ from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
 from ftrace.lower.library.sort_kernels import Ordering
 from ftrace.lower.register_loops import register_loop
-from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
 _DENSE = 16

@@ -38,7 +38,7 @@ from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.program import ALIGNMENT, Program, RunKernel
 from ftrace.trace.arrays.buffer import LARGE, Allocator, Buffer, free_memory
-from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
+from ftrace.trace.symbolic import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 

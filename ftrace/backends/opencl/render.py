@@ -47,8 +47,7 @@ from ftrace.lower.kernel.ir import Kernel, Store, axis_of, free_ranges, load_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.reduction import identity_of
-from ftrace.trace.symbolic.bounds import sample, upper_bound
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size, sample, upper_bound
 
 # Sums of products, blocked in registers.
 

@@ -30,8 +30,7 @@ from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, param_
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.sources import dim_p
-from ftrace.trace.symbolic.bounds import sample, upper_bound
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size, sample, upper_bound
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposor
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 
 # Memory that is used again.
 

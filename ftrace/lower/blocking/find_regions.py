@@ -30,7 +30,7 @@ from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.sources import const_p, iota_p
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: For each axis of a value the number of its class, or None.
 Classes = tuple[int | None, ...]

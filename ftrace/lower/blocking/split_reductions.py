@@ -35,7 +35,7 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
 from ftrace.trace.rewrite import Pat, Rule
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 
 class Split(NamedTuple):

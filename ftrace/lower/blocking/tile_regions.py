@@ -35,7 +35,7 @@ from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import pad, permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import COMBINES, identity_like, reduce
 from ftrace.trace.primitives.sources import iota, iota_p, variable
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 #: Rows of a block, at least: fewer keep the product of matrices from its pace.
 _FEW_ROWS = 64

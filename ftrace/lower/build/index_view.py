@@ -37,8 +37,7 @@ from ftrace.lower.schedule.drafts import (
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
-from ftrace.trace.symbolic.bounds import sample, surely_less
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size, sample, surely_less
 
 
 @dataclass(eq=False)

@@ -39,7 +39,7 @@ from ftrace.trace.primitives.movement import reshape, reshape_p
 from ftrace.trace.primitives.primitive import Compound, items
 from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.primitives.sources import const, const_p, variable
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 #: Fewer elements are as well off beside each other.
 FEWEST = 4

@@ -48,7 +48,7 @@ from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.primitives.sources import const, const_p, is_variable, variable
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 _NEW_DEPTH = -11
 #: What may be stored: so many times what the scan runs over, and so many elements.

@@ -14,7 +14,7 @@ kept in normal form, and intervals and divisibility simplify them as they are ma
     (8·i + j) // 8  -> i          where 0 <= j < 8
     (i // 8)·8 + i % 8  -> i
 
-Sizes, coefficients and divisors may be dynamic (`trace/symbolic/dim.py`): what is not
+Sizes, coefficients and divisors may be dynamic (`trace/symbolic.py`): what is not
 known for all sizes is not simplified.
 """
 
@@ -35,13 +35,14 @@ from ftrace.trace.graph import Node, constant_value, make_node, substitute, topo
 from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.sources import const, const_p, dim_p
-from ftrace.trace.symbolic.bounds import (
+from ftrace.trace.symbolic import (
     common_divisor,
+    is_dynamic,
+    same_size,
     sample,
     surely_at_most,
     surely_less,
 )
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 #: Results of each function that are remembered; those of a large program's recur soon.
 REMEMBERED = 1 << 14

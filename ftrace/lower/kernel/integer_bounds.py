@@ -16,8 +16,7 @@ from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import bounds as bounds_of_size
+from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
 
 #: How many operations of an index array are looked through.
 DEPTH = 6

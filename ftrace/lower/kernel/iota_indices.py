@@ -21,8 +21,7 @@ from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import bounds as bounds_of_size
+from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
 
 
 class Reading(NamedTuple):

@@ -36,7 +36,7 @@ from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
 from ftrace.trace.primitives.sources import dim_p
-from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.symbolic import any_dynamic
 
 
 @dataclass(frozen=True, eq=False, repr=False)

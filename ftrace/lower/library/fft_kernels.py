@@ -48,7 +48,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.sources import zeros_like
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from ftrace.trace.primitives.library import (
 from ftrace.trace.primitives.library.systems import Op
 from ftrace.trace.primitives.movement import permute_p, reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.symbolic import any_dynamic
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {

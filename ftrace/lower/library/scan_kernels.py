@@ -37,7 +37,7 @@ from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {

@@ -46,7 +46,7 @@ from ftrace.trace.primitives.library.sorting import has_sorters
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota
-from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.symbolic import any_dynamic
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {

@@ -44,8 +44,7 @@ from ftrace.trace.primitives.primitive import Primitive, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
-from ftrace.trace.symbolic.bounds import surely_at_most, surely_less
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size, surely_at_most, surely_less
 
 MOVEMENTS: Final = (*MOVEMENT, expand_p)
 

@@ -46,7 +46,7 @@ from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, eq, mul, select
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.rewrite import Pat, Rule
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 
 #: Windows that move further are left to themselves: zeros would be most of the work.
 MOST_STRIDE = 4

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.primitives.sources import const, dim_p
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 #: Operations of the first predicate that need no kernel of their own.
 MOST_INLINED = 32

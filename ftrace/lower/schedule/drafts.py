@@ -42,8 +42,7 @@ from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.trace.symbolic.bounds import sample
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size, sample
 
 
 class Context:

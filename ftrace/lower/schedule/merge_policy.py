@@ -42,8 +42,7 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.trace.symbolic.bounds import sample
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size, sample
 
 #: The uses of a value: see `Plan.contexts`.
 Uses = dict[Context, Any]

@@ -33,7 +33,7 @@ from ftrace.trace.primitives.reduction import (
 )
 from ftrace.trace.primitives.sources import const_like, const_p, dim_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: Primitives whose result at a position depends on that position alone.
 ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(

@@ -62,7 +62,7 @@ from ftrace.trace.primitives.reduction import (
     reduce_prod_p,
 )
 from ftrace.trace.rewrite import Pat, Rule
-from ftrace.trace.symbolic.dim import any_dynamic, same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 #: How far below a sum a comparison is looked for.
 _DEPTH = 8

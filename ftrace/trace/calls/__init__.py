@@ -4,8 +4,6 @@ From the ground up:
 
     rule_graphs        Users' functions as graphs: of a call at once, of a rule when it
                        is asked for; what they close over
-    contraction        Sums of products that are contractions: what `dot_general` says
-                       of its operands
     checkpoint         checkpoint: a function whose derivative computes it again, and
                        policies: which values that keeps
     custom_derivative  Functions with derivatives of their own: custom_jvp, custom_vjp,

@@ -26,7 +26,7 @@ from ftrace.trace.flatten_arguments import Travels
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import const, is_variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 

@@ -39,7 +39,7 @@ from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import const_p, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 #: For each vmap around a call, the innermost first: its size, and which operands have
 #: an axis of lanes.

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import variable
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 _LANE_DEPTH = -6
 

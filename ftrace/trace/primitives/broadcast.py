@@ -21,7 +21,7 @@ from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.numpy_sums import sum_along, sum_of
 from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.primitives.sources import const_p
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 Axes = tuple[int, ...]
 

@@ -31,7 +31,7 @@ from ftrace.trace.primitives.sources import (
     no_tangent,
     zeros_like,
 )
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 Factor = Callable[[Node, Node], Node] | Callable[[Node, Node, Node], Node]
 Ufunc = Callable[..., Any]

@@ -27,7 +27,7 @@ from ftrace.trace.primitives.numpy_sums import add_at
 from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 KINDS = ("set", "add", "mul", "min", "max")
 

@@ -26,7 +26,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, make_node
 from ftrace.trace.primitives.primitive import Array, Direct, Primitive
 from ftrace.trace.primitives.sources import const_p
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 Pads = tuple[tuple[int, int, int], ...]
 Bounds = tuple[tuple[int, int], ...]

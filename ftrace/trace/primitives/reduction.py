@@ -35,7 +35,7 @@ from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axi
 from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
 from ftrace.trace.primitives.reference import Extremum, maximum, minimum
 from ftrace.trace.primitives.sources import const, const_like, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 
 def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:

@@ -11,7 +11,7 @@ from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_bits, make_node
 from ftrace.trace.primitives.primitive import Array, Primitive
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 
 def _stored_aval(arg: Any, *avals: ShapedArray) -> ShapedArray:

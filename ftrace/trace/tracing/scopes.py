@@ -26,7 +26,7 @@ from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, const_p, scope_and_position, variable
-from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
+from ftrace.trace.symbolic import Dim, is_dynamic, same_size
 from ftrace.trace.tracing import weak_constants
 from ftrace.trace.tracing.tracer import (
     NUMPY,

@@ -33,8 +33,7 @@ from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArra
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable, no_tangent, scope_and_position
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
+from ftrace.trace.symbolic import Dim, is_dynamic, same_size, upper_bound
 
 if TYPE_CHECKING:
     from ftrace.trace.tracing.scopes import Scope

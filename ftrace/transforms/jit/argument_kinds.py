@@ -27,7 +27,7 @@ from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters, name_of, read_argnums
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import Dim, Symbol, same_size, symbol_of
+from ftrace.trace.symbolic import Dim, Symbol, same_size, symbol_of
 from ftrace.trace.tracing.tracer import Tracer, unbound_variable
 
 # What `isinstance` is asked for, so that the entries stay untyped.

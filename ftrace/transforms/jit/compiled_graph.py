@@ -31,7 +31,7 @@ from ftrace.trace.eager.checked_calls import check_program
 from ftrace.trace.eager.dispatch import own_array
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
-from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
+from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally, operations
 from ftrace.trace.tracing.scopes import as_input
 from ftrace.trace.tracing.trace import inline, outer_scope

@@ -43,7 +43,7 @@ from ftrace.trace.references import (
     threaded,
     with_parameters,
 )
-from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
+from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace

@@ -29,8 +29,7 @@ from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
-from ftrace.trace.symbolic.bounds import Sizes
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import Sizes, same_size
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of

@@ -13,7 +13,7 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.ground.fast_dataclasses import Keyed
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 
 class ShapeDtypeStruct(Keyed):

@@ -37,7 +37,7 @@ from ftrace.lower.kernel.affine_index import render_index, sum_of_terms
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: Where fewer groups are added up, the last products cost more than groups save.
 _LONG = 32

@@ -22,7 +22,7 @@ from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 #: Fewer rows than this in the longest of several row axes are put together.
 _FEW_ROWS = 64

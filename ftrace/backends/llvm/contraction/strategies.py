@@ -36,8 +36,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, axis_of
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic.bounds import sample
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, sample
 
 #: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
 #: stay in L2, and the rows of the other operand that a tile needs in L1.

@@ -22,7 +22,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: The numbers that tiles of registers add up.
 FLOATS = (dtypes.float32, dtypes.float64)

@@ -21,8 +21,7 @@ from ftrace.lower.kernel.ir import byte_quads_p, pairs_p, word_pairs_p
 from ftrace.lower.legalize.term import RELAXED
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.reduction import identity_of
-from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, upper_bound
 
 #: What adds the products of a group to a sum.
 _GROUPS: dict[Op, Row] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from ftrace.backends.llvm.ir.writer import Type, Writer, byte_type, mask_type
 from ftrace.backends.llvm.scalar.ops import Operations
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 #: A term of an address: coefficient in elements, value.
 Term = tuple[int, str]

@@ -30,7 +30,7 @@ from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, div, lt, mul, rem, sub
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 _ONE = RangeTiling()
 #: Where every range runs one by one.

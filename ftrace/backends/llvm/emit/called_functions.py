@@ -24,7 +24,7 @@ from ftrace.lower.legalize.term import Term
 from ftrace.lower.legalize.trigonometry import far_angle
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
-from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic import upper_bound
 
 #: A kernel with so many uses of functions calls those that it uses several times.
 MANY = 32

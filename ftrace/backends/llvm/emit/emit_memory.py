@@ -36,7 +36,7 @@ from ftrace.backends.llvm.schedule.tiling_ir import Prefetch
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic.bounds import surely_less, upper_bound
+from ftrace.trace.symbolic import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
 _MASKED_WINDOW = 4

@@ -26,7 +26,7 @@ from ftrace.lower.kernel.ir import INDEX, BufferSpec, load_p, range_p
 from ftrace.lower.legalize.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.sources import const_p, dim_p
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 At = tuple[int, ...]
 

@@ -47,8 +47,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Store, axis_of
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic.bounds import lower_bound
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 
 #: Blocks of rows that are added up before their sum is put aside, at least.
 _BLOCKS = 16

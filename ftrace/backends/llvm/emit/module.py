@@ -33,7 +33,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of, bytes_of, load_p
 from ftrace.lower.register_loops.register_loop import Assign, Repeat, Statement, cost
 from ftrace.trace.graph import toposort
-from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic import sample
 
 #: The share of the last cache that a result takes at least.
 _SHARE = 8

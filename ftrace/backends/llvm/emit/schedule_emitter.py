@@ -33,7 +33,7 @@ from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 # Tiles of sums where windows slide.
 

@@ -28,7 +28,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10

@@ -15,7 +15,7 @@ from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node, make_node, substitute
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 #: Operations that cost more than a store and a load.
 _DEAR = 6

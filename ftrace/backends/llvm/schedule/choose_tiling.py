@@ -18,7 +18,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic import sample
 
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000

@@ -57,7 +57,7 @@ from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
 from ftrace.trace.primitives.sources import const, const_p
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 #: A longer axis beside it has so many steps.
 _LEAST = 8

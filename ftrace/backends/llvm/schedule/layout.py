@@ -25,7 +25,7 @@ from ftrace.lower.kernel.ir import INDEX, axis_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import sub
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ from ftrace.ground.tables import memo
 from ftrace.lower.kernel.ir import axis_of, load_p
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic.bounds import sample
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, sample
 
 #: Iterations whose floats are added one after the other; longer sums are made of
 #: such blocks, so that their error grows like the square root of the length. In sums

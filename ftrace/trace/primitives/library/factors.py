@@ -39,7 +39,7 @@ from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.sources import const_like, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 np: Any = numpy  # whose stubs leave too much unknown
 

@@ -27,7 +27,7 @@ from ftrace.trace.primitives.library import library_op
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results
 from ftrace.trace.primitives.sources import const_like, iota
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 np: Any = numpy  # whose stubs leave too much unknown
 

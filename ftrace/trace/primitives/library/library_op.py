@@ -28,7 +28,7 @@ from ftrace.trace.primitives.primitive import (
     Results,
     items,
 )
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 Batched = tuple[list[Node], list[bool]]
 

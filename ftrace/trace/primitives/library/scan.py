@@ -34,7 +34,7 @@ from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import const_like, zeros_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 _where: Any = np.where  # the stubs know nothing of Any
 

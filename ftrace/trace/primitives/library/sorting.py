@@ -36,7 +36,7 @@ from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.library.library_op import along
 from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results
 from ftrace.trace.primitives.sources import iota
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 # The order of numbers in NumPy.
 

@@ -30,7 +30,7 @@ from ftrace.trace.primitives.library import (
 from ftrace.trace.primitives.movement import pad, shift_axis
 from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results, items
 from ftrace.trace.primitives.sources import const_like
-from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.symbolic import same_size
 
 np: Any = numpy  # whose stubs leave too much unknown
 
