@@ -28,7 +28,6 @@ KEEP = {"prod", "min", "max", "tuple", "list", "reversed", "set", "sum", "abs"}
 FOLDERS = ("trace", "lower", "transforms", "backends")
 #: Files that see arrays, and kernels of sizes that are numbers.
 NUMBERS = (
-    "backends/llvm/call/",
     "backends/llvm/emit/addressing.py", "backends/llvm/emit/blocked_ranges.py",
     "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
     "backends/llvm/library/sort/", "backends/llvm/library/scan_kernel.py",

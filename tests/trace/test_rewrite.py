@@ -272,7 +272,7 @@ def test_deep_chains_need_no_recursion() -> None:
     node = chain("work", LENGTH)
     assert len(toposort([node])) > LENGTH > 10 * sys.getrecursionlimit()
     assert rewrite([node], ALL) == [node]
-    assert rewrite([chain("neg", LENGTH)], ALL) == [var(6, 4)]
+    assert rewrite([chain("neg", LENGTH)], only(NEG_NEG)) == [var(6, 4)]
 
 
 def test_wide_trees_need_no_recursion() -> None:

@@ -130,7 +130,7 @@ def test_read_only_folder_serves_what_it_has(
 
     monkeypatch.setattr(cache_module.os, "utime", refuse)
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    monkeypatch.setattr(device_module, "render_kernel", None)
+    monkeypatch.setattr(device_module, "render_kernel", refuse)
     found, _ = compiled()  # and no warning
     np.testing.assert_array_equal(found, want)
 
