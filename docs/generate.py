@@ -210,11 +210,11 @@ def primitives_page() -> str:
         heading = ("name", "meaning", "dtypes", "derivative", "f(0) = 0")
         parts += [f"## {title}", table(heading, rows)]
     unknown = {p.family for p in PRIMITIVES.values()} - set(FAMILIES)
-    # Not those that programs which run in the place of JAX have made.
+    # Not those that users have made, by `extend` or as primitives of JAX.
     steps = [
         p
         for _, p in sorted(COMPOUNDS.items())
-        if not p.infer.__module__.startswith("ftrace.compat")
+        if not p.infer.__module__.endswith("user_primitive")
     ]
     parts += [
         "## Steps of a program",
