@@ -307,7 +307,6 @@ def as_panels(
         if tiles.depth.several or heavy:
             sums = tiles.sums(plan.reduces, columns.length + lanes, True)
         size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
-        # 16×4096 @ 4096²: 1.34 times as fast, 8×2048 @ 2048×8192: 1.4 (AMD EPYC).
         far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
         ahead = tiles.depth.length if blocks.shallow and far else 0
         sharing = (*others, rows)

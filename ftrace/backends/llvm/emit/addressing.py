@@ -171,9 +171,9 @@ class Access:
             return m, value
         return m, self.writer.pure(f"zext {t} {value} to {m}", value)
 
-    def prefetch(self, p: str) -> None:
-        """Asks for a line, which need not exist, to be in the second cache."""
-        how = ("i32", 0), ("i32", 2), ("i32", 1)
+    def prefetch(self, p: str, write: bool, near: bool) -> None:
+        """Asks for a line, which need not exist, to be in the first or second cache."""
+        how = ("i32", int(write)), ("i32", 3 if near else 2), ("i32", 1)
         call = self.writer.call("void", "@llvm.prefetch.p0", ("ptr", p), *how)
         self.writer.effect(call)
 

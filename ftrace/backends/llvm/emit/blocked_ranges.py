@@ -24,14 +24,16 @@ from ftrace.backends.llvm.schedule.layout import (
     Part,
     VectorRows,
 )
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, div, lt, mul, rem, sub
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic import same_size
+from ftrace.trace.symbolic import same_size, upper_bound
 
+#: Bytes of pieces of rows that are asked for before they are needed.
+_AHEAD = 2 << 10
 _ONE = RangeTiling()
 #: Where every range runs one by one.
 NO_STEPS: Mapping[Node, RangeTiling] = MappingProxyType({})
@@ -235,11 +237,40 @@ def fill_panel(
     for block in blocks:
         spans |= {r: s for r, s in block.spans(steps).items() if r in ranges}
     if vector is minor:
-        stage.run(ranges, [store], steps, spans)
+        outer = [r for r in ranges if r is not vector]
+        along = outer[-1] if outer and ranges[-1] is vector else None
+        prefetch = None
+        if along is not None and (
+            ahead := _rows_ahead(node, vector, along, blocks, stage)
+        ):
+            prefetch = Prefetch([node], along, ahead)
+        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
     stage.run([*others, minor, vector], [store], steps, spans, squares=True)
+
+
+def _rows_ahead(
+    node: Node, vector: Node, along: Node, blocks: Sequence[Block], stage: Stage
+) -> int:
+    """How many rows ahead a load from beyond L2 is asked for; 0: it is not.
+
+    Rows of a panel are short pieces of rows far apart, of which each is another page:
+    the processor does not see in time where the next one begins.
+    """
+    if node.op is not load_p:
+        return 0
+    buffer, _, *valid = node.src
+    number, size = buffer.arg, node.dtype.itemsize
+    assert isinstance(number, int)
+    far = not valid and upper_bound(stage.values.sizes[number]) * size > stage.target.l2
+    if not far or not stage.target.decides("fetch_ahead"):
+        return 0
+    split = [b.cut.size for b in blocks if b.cut.split is vector]
+    piece = min([size_of(vector), *split]) * size
+    pitch = abs(stage.facts.affine[index_of(node)].terms.get(along, 0)) * size
+    return -(-_AHEAD // piece) if pitch > piece else 0
 
 
 def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:

@@ -107,6 +107,7 @@ class Nest:
     def _store(self, group: Sequence[Store]) -> None:
         """Stores that together fill what lies side by side: mostly one."""
         values, tiling, first = self.values, self.tiling, group[0]
+        values.prefetch_steps(tiling.prefetch)
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
             values.prefetch_squares(first, ats)
@@ -115,6 +116,9 @@ class Nest:
             return
         for at in ats:
             values.store_group(group, at)
+
+    def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
+        self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)
 
     # Ranges.
 
@@ -148,6 +152,7 @@ class Nest:
 
         def body() -> None:
             self.block(loop.body)
+            self._prefetch(loop, loop.axis)
 
         if loop is self.tiling.columns:
             self.by_rows(loop, span)
@@ -389,6 +394,7 @@ class Nest:
     ) -> list[str]:
         """One iteration: combines each value with its accumulator."""
         self.block(loop.body)
+        self._prefetch(loop, loop.ranges[-1])
         values, state = self.values, list(state)
         for number, total in enumerate(lines.sums):
             ats = [total.at]
@@ -407,8 +413,7 @@ class Nest:
                 parts = [values.plain(total.node.src[0], lanes, at) for at in ats]
                 part = total.combine_pairwise(self.values, parts)
                 state[number] = total.combine(values, state[number], part)
-        if self.tiling.prefetch is not None:
-            values.prefetch_steps(self.tiling.prefetch)
+        values.prefetch_steps(self.tiling.prefetch)
         return state
 
     # Columns, row by row.

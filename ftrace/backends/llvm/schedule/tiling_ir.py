@@ -13,12 +13,14 @@ of both, the fewer loads for each multiplication, up to the registers that a CPU
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Costs, Target
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import memo
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import axis_of, load_p
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
 from ftrace.trace.graph import Node, toposort
@@ -94,6 +96,29 @@ class Tiles:
 ONE_BY_ONE = RangeTiling()
 
 
+class Fetch(NamedTuple):
+    """Elements that a pass asks for, one vector for each of its own.
+
+    Attributes:
+      buffer: of the kernel.
+      form: the index, in terms of the range of the pass.
+      size: bytes of an element.
+      write: they will be written.
+      near: they belong in the first cache, not in the second.
+    """
+
+    buffer: int
+    form: Index
+    size: int
+    write: bool
+    near: bool
+
+    @staticmethod
+    def of(load: Node, form: Index, near: bool = False) -> Fetch:
+        """What is read by a load, at another index."""
+        return Fetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
+
+
 @dataclass(frozen=True, eq=False)
 class Prefetch:
     """Loads that are asked for with each vector, as they are some steps later.
@@ -101,13 +126,13 @@ class Prefetch:
     They go to the second cache: rows far apart often share a set of the first.
 
     Attributes:
-      along: the range of the steps, over which sums run.
+      along: the range of the steps; where it is not open nothing is asked for.
       steps: how many of them.
     """
 
     loads: Sequence[Node]
     along: Node
-    steps: int
+    steps: int = 1
 
     @staticmethod
     def of(
@@ -134,6 +159,7 @@ class Tiling:
       setup_operations: what they cost.
       columns: a loop of vectors over columns whose reduces run row by row.
       rows: of which so many are read at once.
+      ahead: the memory that passes ask for before it is needed.
       prefetch: loads that are asked for with each vector.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
@@ -148,6 +174,9 @@ class Tiling:
     setup_operations: int = 0
     columns: Loop | None = None
     rows: int = 1
+    ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = field(
+        default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
+    )
     prefetch: Prefetch | None = None
     squares: bool = False
 

@@ -1,4 +1,4 @@
-"""Kernels that pass over rows: values that they keep."""
+"""Kernels that pass over rows: values that they keep, memory that they ask for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower import lower
 
 
@@ -85,3 +86,21 @@ def test_what_is_dear_and_computed_again_is_kept_and_nothing_else() -> None:
     assert "%kept" not in text_of(nn.softmax, short)
     assert "%kept" not in text_of(nn.softmax, wide)
     assert "%kept" not in text_of(lambda x: fnp.sum(fnp.exp(x), -1), x)
+
+
+def test_rows_are_asked_for_where_several_passes_are_over_large_arrays() -> None:
+    large, small = np.ones((4096, 600), np.float32), np.ones((64, 600), np.float32)
+    thin = np.ones((100_000, 40), np.float32)
+    assert "prefetch" in text_of(nn.softmax, large)
+    assert "prefetch" not in text_of(nn.softmax, small)
+    assert "prefetch" not in text_of(nn.softmax, thin)
+    assert "prefetch" not in text_of(lambda x: fnp.sum(x, -1), large)
+    assert "prefetch" not in text_of(fnp.sum, large)  # it is in the last cache
+    assert "prefetch" not in text_of(lambda x: fnp.exp(x), large)
+
+
+def test_a_sum_of_more_than_the_caches_hold_asks_some_pages_ahead() -> None:
+    size = host_target().l3 // 4 + (1 << 20)
+    x = np.ones(size, np.float32)
+    assert "prefetch" in text_of(fnp.sum, x)
+    assert float(ft.jit(fnp.sum)(x)) == size

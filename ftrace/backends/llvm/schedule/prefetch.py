@@ -1,0 +1,160 @@
+"""Memory that is asked for before it is needed, in kernels that pass over rows.
+
+    for rows i:
+      pass 1 over the row: it comes from memory
+      pass 2 over the row: it is in the cache, and memory rests
+
+In the later passes the next row is asked for, and before the last one the lines that
+it will write. The processor does the same by itself where one loop runs on and on, but
+not from pass to pass. A sum that only reads can take more than it asks for: there it
+is helped too.
+"""
+
+from __future__ import annotations
+
+from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Tiling, size_of
+from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.affine_index import index_of_atom
+from ftrace.lower.kernel.ir import Kernel, Store, axis_of, bytes_of, load_p
+from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop
+from ftrace.trace.graph import Node
+
+#: Rows of one unit: the next row of the last one may be another thread's.
+_ROWS = 4
+#: Shorter rows are asked for in time by the processor.
+_LEAST_BYTES = 512
+#: Vectors of a row that are asked for in a pass, at most.
+_STREAMS = 6
+#: How many bytes ahead a reduce asks that runs through memory once.
+_DISTANCE = 8 << 10
+
+
+class _Rows(NamedTuple):
+    """Passes over rows: `last` is the loop that stores them, if they are stored."""
+
+    axis: Node
+    passes: list[ReduceLoop]
+    last: Loop | None
+
+
+def fetches(
+    kernel: Kernel, facts: Facts, tiling: Tiling, target: Target
+) -> dict[ReduceLoop | Loop, list[Fetch]]:
+    """What each pass of a kernel asks for."""
+    if kernel.is_dynamic or not tiling.parallel:
+        return {}
+    if kernel.ordered and kernel.scatters:
+        return {}
+    total = bytes_of(kernel.buffers)
+    if total <= target.l2:
+        return {}
+    rows = _rows(tiling)
+    if rows is None and kernel.ordered:
+        return {}
+    if rows is None:
+        return _stream(tiling, facts) if total > target.l3 // 2 else {}
+    *_, before = rows.passes
+    later = rows.last if len(rows.passes) < 2 else before
+    found: dict[ReduceLoop | Loop, list[Fetch]] = {}
+    if later is not None:
+        found[later] = _reads(rows, later, facts, target)
+    if rows.last is not None:
+        written = _writes(rows, rows.last, _range_of(before), facts, target)
+        found.setdefault(before, []).extend(written)
+    return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
+
+
+def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]]:
+    """What a single reduce reads some pages later, where it runs on through memory."""
+    body = tiling.parallel[-1].body
+    inner = [s for s in body if isinstance(s, ReduceLoop | Loop)]
+    if len(inner) != 1 or not isinstance(inner[0], ReduceLoop):
+        return {}
+    loop = inner[0]
+    own = _range_of(loop)
+    if not tiling.of(own).lanes or not all(isinstance(s, Let) for s in loop.body):
+        return {}
+    found: list[Fetch] = []
+    for node in [s.node for s in loop.body if isinstance(s, Let)]:
+        if node.op is not load_p or len(node.src) != 2:
+            continue
+        form, size = facts.affine[index_of(node)], node.dtype.itemsize
+        if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
+            found.append(Fetch.of(node, form + (_DISTANCE // size), True))
+    return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
+
+
+def _rows(tiling: Tiling) -> _Rows | None:
+    """The passes over each row of a kernel, in vectors along the row."""
+    loop, together = tiling.parallel[-1], tiling.chunk
+    inside = [s for s in loop.body if not isinstance(s, Let)]
+    if len(inside) == 1 and isinstance(inside[0], Loop):  # a block of rows is a unit
+        loop = inside[0]
+        together = size_of(loop.axis)
+    if together < _ROWS or tiling.of(loop.axis).lanes or tiling.columns is not None:
+        return None
+    passes = [s for s in loop.body if isinstance(s, ReduceLoop)]
+    others = [s for s in loop.body if isinstance(s, Loop)]
+    simple = all(isinstance(s, Let | Store) for p in passes for s in p.body)
+    if not passes or not simple or len(others) > 1:
+        return None
+    vectors = [_range_of(p) for p in (*passes, *others)]
+    if not all(tiling.of(r).lanes for r in vectors):
+        return None
+    if len({axis_of(r).size for r in vectors}) > 1:
+        return None
+    if others and any(not isinstance(s, Let | Store) for s in others[0].body):
+        return None
+    return _Rows(loop.axis, passes, others[0] if others else None)
+
+
+def _range_of(loop: ReduceLoop | Loop) -> Node:
+    return loop.axis if isinstance(loop, Loop) else loop.ranges[-1]
+
+
+def _reads(
+    rows: _Rows, where: ReduceLoop | Loop, facts: Facts, target: Target
+) -> list[Fetch]:
+    """The next row of what the first pass reads."""
+    first = rows.passes[0]
+    own, other = _range_of(first), _range_of(where)
+    found: dict[object, Fetch] = {}
+    if len(first.ranges) > 1:
+        return []
+    for statement in first.body:
+        node = statement.node if isinstance(statement, Let) else None
+        if node is None or node.op is not load_p or len(node.src) != 2:
+            continue
+        form = facts.affine[index_of(node)]
+        step = form.terms.get(rows.axis, 0)
+        size = node.dtype.itemsize
+        if step <= 0 or form.terms.get(own) != 1:
+            continue
+        nbytes = size_of(own) * size
+        if nbytes < _LEAST_BYTES or nbytes > target.l2 // 4:
+            continue
+        moved = (form + step).over({own: index_of_atom(other)})
+        fetch = Fetch.of(node, moved, nbytes <= target.l1 // 4)
+        found[fetch.buffer, frozenset(moved.terms.items()), moved.constant] = fetch
+    return list(found.values())
+
+
+def _writes(
+    rows: _Rows, loop: Loop, other: Node, facts: Facts, target: Target
+) -> list[Fetch]:
+    """The lines that the last pass writes, but those that all rows are added to."""
+    found: list[Fetch] = []
+    for store in loop.body:
+        if not isinstance(store, Store) or store.valid is not None or store.combine:
+            continue
+        size = store.value.dtype.itemsize
+        form = facts.affine[store.index]
+        nbytes = size_of(loop.axis) * size
+        if not form.terms.get(rows.axis):
+            continue
+        if form.terms.get(loop.axis) == 1 and _LEAST_BYTES <= nbytes <= target.l1 // 4:
+            moved = form.over({loop.axis: index_of_atom(other)})
+            found.append(Fetch(store.buffer, moved, size, True, True))
+    return found
