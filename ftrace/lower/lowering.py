@@ -24,7 +24,7 @@ from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble
 from ftrace.lower.blocking import split_reductions, tile_regions
-from ftrace.lower.build import index_view
+from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
 from ftrace.lower.control import canonical_loop, simplify_loops
 from ftrace.lower.kernel import codegen_options
@@ -284,7 +284,7 @@ class ProgramStage(NamedTuple):
 #: of the kernels is a device's.
 PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
-    ProgramStage("kernels", _build, index_view.DECISIONS),
+    ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
     ProgramStage("memory", _share_memory, assemble.DECISIONS),
     ProgramStage("code", _assemble, codegen_options.DECISIONS),
 )

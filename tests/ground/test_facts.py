@@ -37,6 +37,12 @@ OTHERS = {
 #: Names of functions that users call, beside which those of primitives stand.
 SURFACE = ("numpy", "lax", "scipy", "nn", "random", "optim", "compat")
 
+NUMBERS = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 20.0, -120.0, 1e-30, 3e38, -3e38,
+     math.inf, -math.inf, math.nan, 2.0, math.pi],
+    np.float32,
+)  # fmt: skip
+
 
 def variables() -> dict[str, str]:
     """Names of the primitives by those of the variables that hold them."""
@@ -93,6 +99,25 @@ FUNCTIONS = [
     for p in PRIMITIVES.values()
     if p.family == "unary" and "f" in p.dtypes and p.name != "bitcast"
 ]
+
+
+@pytest.mark.parametrize("primitive", FUNCTIONS, ids=str)
+def test_facts_of_functions_are_true(primitive: Primitive) -> None:
+    aval = ShapedArray.of(NUMBERS.shape, NUMBERS.dtype)
+    with np.errstate(all="ignore"):
+        value = np.asarray(primitive.numpy(aval, None, NUMBERS))
+    is_nan = np.isnan(value)
+    if primitive.keeps_nan:
+        assert is_nan[np.isnan(NUMBERS)].all()
+    if primitive.range is not None:
+        low, high = primitive.range
+        assert (is_nan == np.isnan(NUMBERS)).all()
+        assert ((value >= low) & (value <= high))[~is_nan].all()
+    zeros = NUMBERS[value == 0]
+    if primitive.zero_for == "zero":
+        assert (zeros == 0).all()
+    if primitive.zero_for == "finite":
+        assert np.isfinite(zeros).all()
 
 
 @pytest.mark.parametrize("primitive", FUNCTIONS, ids=str)

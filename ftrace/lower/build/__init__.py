@@ -4,6 +4,7 @@ From the ground up:
 
     index_view      What a kernel computes of each node, and where, before anything is
                     built
+    relax_mul_zero  Products of derivatives that need not look for zeros beside infinity
     build_kernel    From a schedule's draft to a kernel: an expression for each node and
                     place
 """

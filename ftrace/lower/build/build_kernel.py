@@ -18,9 +18,11 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import Origin
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
+from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder
@@ -123,7 +125,10 @@ class BuiltKernel:
 
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
-    return _Builder(chosen_view(draft, plan)).build()
+    built = _Builder(chosen_view(draft, plan)).build()
+    if "relax_products" in settings.current().disabled_rules:
+        return built
+    return replace(built, kernel=relax_products(built.kernel))
 
 
 Work = Generator[tuple[Node, Context], Any, Any]

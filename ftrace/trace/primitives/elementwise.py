@@ -130,7 +130,7 @@ def _real_part(aval: ShapedArray) -> np.dtype[Any]:
 
 _unary = partial(_elementwise, "unary")
 #: One that takes many instructions, and is NaN for NaN.
-_function = partial(_elementwise, "unary", cost=10, called=True)
+_function = partial(_elementwise, "unary", cost=10, called=True, keeps_nan=True)
 _binary = partial(_elementwise, "binary")
 _compare = partial(
     _elementwise, "compare", result=_to_bool, exact=True, takes_numbers=True
@@ -225,7 +225,7 @@ sub = _binary(
 )  # fmt: skip
 neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
-    zero_at_zero=True, doc="-x",
+    zero_at_zero=True, zero_for="zero", doc="-x",
 )  # fmt: skip
 div = _binary(
     "div", "iufc", reference.divide,
@@ -318,13 +318,13 @@ def tiny_like(x: Node) -> Node:
 
 absolute = _unary(
     "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
-    result=_real_part, doc="|x|",
+    result=_real_part, zero_for="zero", doc="|x|",
 )  # fmt: skip
 
 
 sign = _unary(
-    "sign", "iufc", reference.sign, zero_at_zero=True, slow=10,
-    doc="-1, 0 or 1; x/|x|",
+    "sign", "iufc", reference.sign, zero_at_zero=True, slow=10, keeps_nan=True,
+    range=(-1.0, 1.0), zero_for="zero", doc="-1, 0 or 1; x/|x|",
 )  # fmt: skip
 floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
 ceil = _unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
@@ -344,11 +344,11 @@ exp2 = _function(
 )  # fmt: skip
 expm1 = _function(
     "expm1", "fc", reference.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
-    direct=_unless_complex(np.expm1, reference.expm1),
+    direct=_unless_complex(np.expm1, reference.expm1), zero_for="zero",
     doc="exp(x) - 1, exact near 0",
 )  # fmt: skip
 log = _function(
-    "log", "fc", np.log, lambda x, y: reciprocal(x),
+    "log", "fc", np.log, lambda x, y: reciprocal(x), zero_for="finite",
     doc="natural logarithm",
 )  # fmt: skip
 log2 = _function(
@@ -358,11 +358,11 @@ log2 = _function(
 log1p = _function(
     "log1p", "fc", reference.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
     zero_at_zero=True, direct=_unless_complex(np.log1p, reference.log1p),
-    doc="log(1 + x), exact near 0",
+    zero_for="zero", doc="log(1 + x), exact near 0",
 )  # fmt: skip
 sqrt = _unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
-    doc="square root",
+    zero_for="zero", doc="square root",
 )  # fmt: skip
 
 
@@ -372,13 +372,13 @@ rsqrt = _unary(
 )  # fmt: skip
 cbrt = _function(
     "cbrt", "f", np.cbrt, lambda x, y: div(const_like(y, 1 / 3), _square(y)),
-    zero_at_zero=True, doc="cube root",
+    zero_at_zero=True, zero_for="zero", doc="cube root",
 )  # fmt: skip
 
 
 logistic = _function(
     "logistic", "fc", reference.logistic, lambda x, y: mul(y, sub(one_like(y), y)),
-    called=False, doc="1/(1 + exp(-x))",
+    called=False, range=(0.0, 1.1), doc="1/(1 + exp(-x))",
 )  # fmt: skip
 
 # Trigonometric and hyperbolic functions.
@@ -389,17 +389,17 @@ def _square(x: Node) -> Node:
 
 
 sin = _function(
-    "sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True,
+    "sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, zero_for="finite",
     doc="sine",
 )  # fmt: skip
 cos: Primitive = _function("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
 tan = _function(
     "tan", "fc", np.tan, lambda x, y: add(one_like(y), _square(y)), zero_at_zero=True,
-    doc="tangent",
+    zero_for="finite", doc="tangent",
 )  # fmt: skip
 asin = _function(
     "asin", "fc", np.arcsin, lambda x, y: rsqrt(sub(one_like(x), _square(x))),
-    zero_at_zero=True, doc="inverse sine",
+    zero_at_zero=True, zero_for="zero", doc="inverse sine",
 )  # fmt: skip
 acos = _function(
     "acos", "fc", np.arccos, lambda x, y: neg(rsqrt(sub(one_like(x), _square(x)))),
@@ -407,10 +407,10 @@ acos = _function(
 )  # fmt: skip
 atan = _function(
     "atan", "fc", np.arctan, lambda x, y: reciprocal(add(one_like(x), _square(x))),
-    zero_at_zero=True, doc="inverse tangent",
+    zero_at_zero=True, range=(-1.6, 1.6), zero_for="zero", doc="inverse tangent",
 )  # fmt: skip
 sinh = _function(
-    "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True,
+    "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True, zero_for="zero",
     doc="hyperbolic sine",
 )  # fmt: skip
 cosh: Primitive = _function(
@@ -418,11 +418,11 @@ cosh: Primitive = _function(
 )
 tanh = _function(
     "tanh", "fc", np.tanh, lambda x, y: sub(one_like(y), _square(y)), zero_at_zero=True,
-    doc="hyperbolic tangent",
+    range=(-1.1, 1.1), zero_for="zero", doc="hyperbolic tangent",
 )  # fmt: skip
 asinh = _function(
     "asinh", "fc", np.arcsinh, lambda x, y: rsqrt(add(_square(x), one_like(x))),
-    zero_at_zero=True, doc="inverse hyperbolic sine",
+    zero_at_zero=True, zero_for="zero", doc="inverse hyperbolic sine",
 )  # fmt: skip
 acosh = _function(
     "acosh", "fc", np.arccosh,
@@ -456,11 +456,11 @@ def _gauss(x: Node, factor: float) -> Node:
 
 erf = _function(
     "erf", "f", reference.erf, lambda x, y: _gauss(x, _ERF_SLOPE), zero_at_zero=True,
-    slow=400, doc="error function",
+    slow=400, range=(-1.1, 1.1), zero_for="zero", doc="error function",
 )  # fmt: skip
 erfc = _function(
     "erfc", "f", reference.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), slow=400,
-    doc="1 - erf(x)",
+    range=(0.0, 2.1), doc="1 - erf(x)",
 )  # fmt: skip
 erf_inv = _function(
     "erf_inv", "f", reference.erf_inv,
@@ -673,7 +673,7 @@ def _same_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
 
 def identity(name: str, **facts: Unpack[Facts]) -> Primitive:
     """One that does nothing to its operand."""
-    facts = {"zero_at_zero": True, **facts}
+    facts = {"zero_at_zero": True, "zero_for": "zero", **facts}
     return Primitive(
         name, "identity", _same_aval, _same_value, batch_elementwise, **facts
     )

@@ -97,6 +97,10 @@ class Primitive(_Record):
       slow: how many times as long as an addition of float32 it takes NumPy, twice.
       exact: all devices compute the same bits, of floats too; of integers they do of
         all that is elementwise.
+      keeps_nan: NaN wherever an operand is.
+      range: where it is, a little more than that; it is then NaN for NaN alone.
+      zero_for: operands for which alone it is zero: "zero", or "finite" ones; "" if
+        that is not known.
       jumps: a last bit of an operand may decide on much of the result.
       reads_width: what it gives depends on how many bits an operand has.
       takes_numbers: it is done in the same way whether an operand is a constant or not.
@@ -118,6 +122,9 @@ class Primitive(_Record):
     called: bool = False
     slow: int = 2
     exact: bool = False
+    keeps_nan: bool = False
+    range: tuple[float, float] | None = None
+    zero_for: str = ""
     jumps: bool = False
     reads_width: bool = False
     takes_numbers: bool = False
@@ -294,6 +301,9 @@ class Facts(TypedDict, total=False):
     called: bool
     slow: int
     exact: bool
+    keeps_nan: bool
+    range: tuple[float, float]
+    zero_for: str
     jumps: bool
     reads_width: bool
     takes_numbers: bool
