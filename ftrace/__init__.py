@@ -35,6 +35,7 @@ try:  # as `_importing` does
         set_threads,
     )
     from ftrace.trace.arrays.array import Array, surface as _surface
+    from ftrace.trace.backend import register as _register
     from ftrace.trace.calls.checkpoint import (
         checkpoint,
         checkpoint as remat,
@@ -45,7 +46,6 @@ try:  # as `_importing` does
         put_away as _put_away,
     )
     from ftrace.trace.symbolic import Dim
-    from ftrace.trace.tiering import register as _register
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,
         io_callback,

@@ -32,12 +32,13 @@ from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
+from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, composite_of
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
-from ftrace.trace.tiering import Program, Tally, backend
+from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 

@@ -14,12 +14,16 @@ From the ground up:
                          when it seeks cycles
     primitives/          The primitives, by family. Each file is one family and one idea
     autodiff             Derivatives: two walks over a graph
-    graph_map            Walks over a graph in which some nodes become others: what many
-                         passes are; batching
+    graph_map            One walk over a graph in which some nodes become others: what
+                         many passes are
+    batching             Batching: a walk over a graph that gives every node one more
+                         leading axis
     rewrite              The one engine for rewrites: named rules, patterns, a walk to
                          the fixed point
     tiering              When the next tier of a call pays: one policy, all thresholds
-                         in one place; what stands above and compiles
+                         in one place
+    backend              What stands above and is used from below: it runs graphs as
+                         programs of a device
     evaluate             NumPy evaluation of a graph, node by node: the reference, and
                          eager operations
     tracing/             From a run of a user's function to its graph: scopes, tracers,

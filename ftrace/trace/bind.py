@@ -23,13 +23,14 @@ from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
 from ftrace.trace.arrays.array import Array, is_array, recording, surface
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
+from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.composite import is_of_host, run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import any_dynamic, bounds, is_dynamic, same_size
-from ftrace.trace.tiering import ASKED, backend, count_operation
+from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import (
     asarray,
     current_scope,

@@ -21,10 +21,10 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.autodiff import jvp_nodes, split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.batching import batch_nodes
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
-from ftrace.trace.graph_map import batch_nodes
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like

@@ -1,4 +1,4 @@
-"""When the next tier of a call pays: one policy, its thresholds, and who compiles.
+"""When the next tier of a call pays: one policy, and its thresholds.
 
 Those of native calls, of functions on large arrays, of samplers, of programs on disk,
 and of long rows of which one place is sorted are here. Those of sorts, Fourier
@@ -14,19 +14,11 @@ compiled at its first call or never, and the sizes alone decide; what leaves no 
 
 Times are of November 2026, on two cores of a Zen 4 (EPYC) with Python 3.12 and an empty
 disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
-
-The tiers stand above, and are used from below as a `Backend`: it runs graphs as
-programs of a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from ftrace import dtypes
-from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import LARGE as LARGE_MEMORY
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
@@ -164,59 +156,3 @@ def wait_for_function(graph: Graph, price: int, exact: bool) -> int:
     if not price or price < (EXACT if exact else rounds):
         return -1
     return EXACT_SPENT if exact else 0
-
-
-# What stands above and compiles.
-
-
-Program = Callable[..., list[Array]]
-
-
-@dataclass(frozen=True)
-class Backend:
-    """What stands above.
-
-    Attributes:
-      run_graph: runs a graph on the device of its arguments.
-      compiles: are eager calls compiled: is the default device the processor?
-      program_of: a graph without effects, compiled when it is first called with values.
-      has_compiled: has this process compiled anything?
-      run_call: does a call outside of all traces, if its arrays are large: given the
-        function, whether numbers are operands of it, and its arguments. It returns
-        None where NumPy shall compute the result.
-      run_operation: does an operation with several results, likewise: given it, its
-        argument and the operands.
-      make_native: lets eager calls be native, where there is such code.
-    """
-
-    run_graph: Callable[[Graph, Sequence[Array]], list[Array]]
-    compiles: Callable[[], bool]
-    program_of: Callable[[Graph], Program]
-    has_compiled: Callable[[], bool]
-    run_call: Callable[[Callable[..., Any], bool, Any, Any], Any]
-    run_operation: Callable[[Compound, Any, Sequence[Array]], Any]
-    make_native: Callable[[], None]
-
-
-_registered: list[Backend] = []
-
-
-def register(made: Backend) -> None:
-    """From now on graphs run by it."""
-    _registered[:] = [made]
-
-
-def backend() -> Backend:
-    """The one that is registered; `ftrace` does that when it is imported."""
-    return _registered[0]
-
-
-#: Eager operations that Python's code has done.
-operations = Tally()
-
-
-def count_operation() -> None:
-    """Counts an eager operation that Python's code does."""
-    done = operations.spent = operations.spent + 1
-    if done == CALLS_BEFORE_NATIVE:  # also where another thread counts on meanwhile
-        backend().make_native()

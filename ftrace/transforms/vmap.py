@@ -11,6 +11,7 @@ from ftrace import dtypes, errors
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.flatten_arguments import (
     Output,
     flatten_values,
@@ -19,7 +20,6 @@ from ftrace.trace.flatten_arguments import (
     wraps,
 )
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.graph_map import batch_nodes, place_axis
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree

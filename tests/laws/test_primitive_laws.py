@@ -13,9 +13,9 @@ from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import batch_nodes
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.graph_map import batch_nodes
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from ftrace.trace.primitives.sources import const, variable
 from tests.support.primitive_samples import SAMPLES, Sample

@@ -32,6 +32,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.limits import Limits
 from ftrace.lower.analysis import is_contraction, weight
 from ftrace.trace.avals import Stack
+from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, depends_on
 from ftrace.trace.control.conditional import (
     Branches,
@@ -42,7 +43,7 @@ from ftrace.trace.control.conditional import (
 )
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
-from ftrace.trace.graph_map import batch_nodes, convert, exchange
+from ftrace.trace.graph_map import convert, exchange
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import reshape

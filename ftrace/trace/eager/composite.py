@@ -32,6 +32,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.evaluate import NumpyPlan, apply, no_memory
 from ftrace.trace.graph import Graph, Node
@@ -40,7 +41,7 @@ from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
-from ftrace.trace.tiering import ASKED, backend, count_operation
+from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of

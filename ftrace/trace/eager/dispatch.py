@@ -59,12 +59,12 @@ from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
+from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import checked
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Leaf
-from ftrace.trace.tiering import backend
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.tracer import Tracer, stack
 

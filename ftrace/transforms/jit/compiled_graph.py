@@ -24,6 +24,7 @@ from ftrace.ground.tables import Shared, Table, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.backend import operations
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
@@ -32,7 +33,7 @@ from ftrace.trace.eager.dispatch import own_array
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.symbolic import Sizes, evaluate_shape
-from ftrace.trace.tiering import Tally, operations
+from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import as_input
 from ftrace.trace.tracing.trace import inline, outer_scope
 from ftrace.trace.tracing.tracer import Value

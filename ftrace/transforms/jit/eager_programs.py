@@ -52,6 +52,7 @@ from ftrace.ground import settings
 from ftrace.ground.tables import LIGHT
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
+from ftrace.trace.backend import Backend, Program
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
@@ -71,7 +72,7 @@ from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.tiering import Backend, Program, Tally
+from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit import compiled_graph

@@ -23,7 +23,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.call import install, object_layout
-from ftrace.trace import bind, tiering
+from ftrace.trace import backend as backends, bind, tiering
 from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.eager import composite
 from ftrace.trace.eager.dispatch import Eager
@@ -564,9 +564,9 @@ def test_products_bring_native_calls_like_other_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bool] = []
-    noting = replace(tiering.backend(), make_native=lambda: made.append(True))
-    monkeypatch.setattr(tiering, "backend", lambda: noting)
-    monkeypatch.setattr(tiering.operations, "spent", tiering.CALLS_BEFORE_NATIVE - 3)
+    noting = replace(backends.backend(), make_native=lambda: made.append(True))
+    monkeypatch.setattr(backends, "backend", lambda: noting)
+    monkeypatch.setattr(backends.operations, "spent", tiering.CALLS_BEFORE_NATIVE - 3)
     x = fnp.ones((2, 2))
     for count in range(5):
         composite.run_fused(_sum_of_product, [x, x])

@@ -13,7 +13,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import random
-from ftrace.trace import tiering
+from ftrace.trace import backend as backends, tiering
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.exact_subgraph import exact_part, is_exact
 from ftrace.trace.tracing.trace import trace
@@ -59,7 +59,7 @@ class Prepared:
 
     def __init__(self) -> None:
         self.count = 0
-        self.plain = tiering.backend()
+        self.plain = backends.backend()
 
     def __call__(self, graph: Any) -> Any:
         self.count += self.plain.compiles()
@@ -70,13 +70,13 @@ class Prepared:
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     """Nothing is known yet, and nothing compiled that need not be."""
     counted = Prepared()
-    tiering.register(replace(counted.plain, program_of=counted))
+    backends.register(replace(counted.plain, program_of=counted))
     monkeypatch.setattr(tiering, "DRAWS_SPENT", 1 << 60)
     monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
     with ft.config(native_calls=False):
         ft.clear_caches()
         yield counted
-    tiering.register(counted.plain)
+    backends.register(counted.plain)
     ft.clear_caches()
 
 

@@ -1,0 +1,61 @@
+"""Batching: a walk over a graph that gives every node one more leading axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ftrace.trace.graph import Node, dependents, inherited_origin, rebuild
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.primitive import compound_of, item_p, items, primitive_of
+from ftrace.trace.python_limits import without_collection
+
+
+@without_collection
+def batch_nodes(
+    outputs: Sequence[Node], leaves: Mapping[Node, Node], size: int
+) -> list[tuple[Node, bool]]:
+    """The outputs for batched leaves.
+
+    Args:
+      outputs: nodes in terms of the keys of `leaves` and anything else.
+      leaves: for each leaf the node that has its elements along a leading axis.
+      size: of that axis.
+
+    Returns:
+      For each output (node, batched): batched ones have the leading axis too.
+    """
+    known: dict[Node, tuple[Node, bool]] = {n: (b, True) for n, b in leaves.items()}
+    several: dict[Node, tuple[list[Node], list[bool]]] = {}  # of compounds
+    with inherited_origin() as take:
+        for node in dependents(outputs, leaves):
+            if node in known:
+                continue
+            take(node)
+            if node.op is item_p:
+                number: int = node.arg
+                results, has_axis = several[node.src[0]]
+                known[node] = results[number], has_axis[number]
+                continue
+            pairs = [known.get(s, (s, False)) for s in node.src]
+            sources = tuple(source for source, _ in pairs)
+            flags = tuple(batched for _, batched in pairs)
+            compound = compound_of(node)
+            if not any(flags):  # what it depends on has come to be the same for all
+                again = rebuild(node, sources)
+                known[node] = again, False
+                if compound is not None:
+                    results = items(again)
+                    several[node] = results, [False] * len(results)
+            elif compound is not None:
+                several[node] = compound.batch(node, sources, flags, size)
+            else:
+                known[node] = primitive_of(node).batch(node, sources, flags), True
+    return [known.get(node, (node, False)) for node in outputs]
+
+
+def place_axis(node: Node, batched: bool, axis: int, size: int) -> Node:
+    """The output with its batch axis moved to `axis`; broadcast if it has none."""
+    if not batched:
+        node = broadcast_leading(node, (size, *node.shape))
+    return move_axis(node, 0, axis)
