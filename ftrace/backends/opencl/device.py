@@ -108,12 +108,15 @@ class DeviceAllocator(Allocator):
         super().__init__(device, limit)
         self.cl = device.cl
         self.context = device.context
-        self._in_host = device.most_memory is None
+        self._most = device.most_memory
         self._unasked = 0  # bytes that were taken without asking
 
     def _obtain(self, nbytes: int) -> Any:
-        self._unasked += nbytes
-        if self._in_host and self._unasked >= LARGE:  # drivers take what is not there
+        self._unasked += nbytes  # drivers take what is not there
+        if self._most is not None:
+            if nbytes > self._most:
+                raise MemoryError
+        elif self._unasked >= LARGE:
             if max(nbytes, LARGE) > free_memory():
                 raise MemoryError
             self._unasked = 0
