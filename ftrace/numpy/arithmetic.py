@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,10 @@ from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.conditional import While, while_p
+from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.sources import const_like, variable
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -202,7 +202,7 @@ def _inverse(x: Any, exponent: int) -> Any:
 def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1.
 
-    It is done as often as the greatest exponent asks for: most are small, and a step
+    Each is squared as often as its own exponent asks for: most are small, and a step
     for each bit of their dtype takes ten times as long.
     """
     if type(original) is int and original == 2:
@@ -212,8 +212,13 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     if dtypes.kind(exponents.dtype) == "i":
         inverse = ax.choose(abs(x) == 1, ax.choose(exponents & 1 != 0, x, 1), 0)
         start = ax.choose(exponents < 0, inverse, start)
-    carry = [ax.broadcast_to(value, shape) for value in (start, x, exponents)]
-    return _repeat_where(_square_once, carry)[0]
+        exponents = ax.choose(exponents < 0, 0, exponents)
+    x, exponents = (ax.broadcast_to(value, shape) for value in (x, exponents))
+    weak = x.weak_type and exponents.weak_type
+    found = do_now(np.power, x, exponents, dtype=x.dtype, weak=weak)
+    if found is None:
+        found = _repeat_each(_square_once, [ax.full(shape, 1, x.dtype), x, exponents])
+    return start * found
 
 
 def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Node]]:
@@ -226,16 +231,24 @@ def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Nod
     return p.lt(zero, rest), values
 
 
-def _repeat_where(
+def _repeat_each(
     step: Callable[..., tuple[Node, list[Node]]], carry: Sequence[Any]
-) -> list[Any]:
-    """`step(*carry)` gives where to go on, and the next values there, until nowhere."""
-    names = [variable(aval_of(x), BODY_DEPTH, n) for n, x in enumerate(carry)]
+) -> Any:
+    """The first of some values after steps, as many as each element asks for.
+
+    Args:
+      step: (*values) -> (whether to take it, what the values are then).
+      carry: the first values, of one shape.
+    """
+    avals = [aval_of(x).with_shape(()) for x in carry]
+    names = [variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals)]
     more, values = step(*names)
-    some = reduce(reduce_max_p, more, tuple(range(more.ndim)))
-    body = [p.select(more, *pair) for pair in zip(values, names, strict=True)]
-    loop = While(close(names, [reshape(some, ())]), close(names, body), 0)
-    return bind_compound(while_p, *carry, arg=loop)
+    loop = While(close(names, [more]), close(names, values), 0)
+    last = while_p.results(*names, arg=loop)[:1]
+    size = prod(carry[0].shape)
+    arg = Scan(close(names, last), size, False, 0, 0)
+    rows = [ax.reshape(x, (size,)) for x in carry]
+    return ax.reshape(bind_compound(scan_p, *rows, arg=arg)[0], carry[0].shape)
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:
@@ -340,7 +353,7 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     if found is not None:
         return found
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
-    return abs(_repeat_where(_divide_once, [x1, x2])[0])
+    return abs(_repeat_each(_divide_once, [x1, x2]))
 
 
 def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:

@@ -15,11 +15,10 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import weight
 from ftrace.lower.build.build_kernel import origins_of
-from ftrace.lower.control.canonical_loop import Loop, lanes_of, loop_of_while, loop_p
+from ftrace.lower.control.canonical_loop import Loop, loop_p
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store, bytes_of
 from ftrace.lower.register_loops import scalar_elements as scalar
@@ -38,8 +37,7 @@ from ftrace.trace.body import apply_body
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.elementwise import eq, select
-from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import compound_of, item_p, items
+from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const, dim_p
 from ftrace.trace.symbolic import any_dynamic, same_size
 
@@ -375,7 +373,6 @@ def _computed_here(node: Node) -> frozenset[Node]:
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "loops_in_registers": "a loop with a small body and carry becomes one kernel",
-    "loops_by_lanes": "elements that are done leave a loop that runs for others",
 }
 
 #: Instructions of one iteration of a lane: beyond them the code generator takes longer
@@ -394,50 +391,14 @@ _SHRINKING = 4
 _FEW_LANES = 4
 
 
-def by_recurrence(
-    prepare: Prepare, loop: Node, read: Collection[int]
-) -> Node | Sequence[Node] | None:
+def by_recurrence(prepare: Prepare, node: Node, read: Collection[int]) -> Node | None:
     """The recurrence that does what a loop does; None if it is too large or unfit.
 
     Args:
       prepare: applies to a body the rewrites that the loop's graph has seen.
-      loop: the loop.
-      read: which parts of the carry are needed.
+      node: the loop.
+      read: which results are needed.
     """
-    if "loops_in_registers" in settings.current().disabled_rules:
-        return None
-    return _lanes_by_themselves(loop, sorted(read), prepare) or find_recurrence(
-        loop, prepare
-    )
-
-
-def _lanes_by_themselves(
-    node: Node, wanted: Sequence[int], prepare: Prepare
-) -> Sequence[Node] | None:
-    """The carry after a loop whose elements need not wait for each other.
-
-    Args:
-      wanted: which parts of the carry are needed.
-    """
-    each = node.arg.each
-    if each is None or "loops_by_lanes" in settings.current().disabled_rules:
-        return None
-    carry = node.src[1:]
-    size = carry[0].size
-    body, scalars, elements = lanes_of(each, carry, wanted, loop_of_while)
-    outer = Loop(body, size, False, len(scalars), 0, False)
-    operands = [*scalars, *(reshape(x, (size,)) for x in elements)]
-    found = find_recurrence(loop_p(*operands, arg=outer), prepare)
-    if found is None:
-        return None
-    after = list(carry)
-    for k, item in zip(wanted, items(found), strict=True):
-        after[k] = reshape(item, carry[k].shape)
-    return after
-
-
-def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
-    """The recurrence that does what a loop does; None if it is too large or unfit."""
     arg: Loop = node.arg
     if _is_dynamic(node):
         return None
