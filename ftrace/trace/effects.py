@@ -496,7 +496,7 @@ def call_back(
         site=(id(origin.code), origin.offset) if origin and not method else None,
     )  # fmt: skip
     scope = scopes.current_scope() if staged else _staging_scope()
-    if method and scope is None:
+    if scope is None and (method or any(map(_is_unknown, operands))):
         scope = scopes.scope_of(operands)
     if scope is None:
         return tree.unflatten(structure, _call_now(arg, operands))
@@ -510,6 +510,12 @@ def _is_operand(leaf: Any, static_numbers: bool) -> bool:
     if static_numbers and isinstance(leaf, (bool, int, float, complex)):
         return isinstance(leaf, np.generic)
     return tracer.is_value(leaf)
+
+
+def _is_unknown(x: tracer.Value) -> bool:
+    """Is it traced, as a tangent is in a rule whose primals have values?"""
+    known = not isinstance(x, tracer.Tracer) or x.scope.closed
+    return not known and tracer.unbound_variable(x.node) is not None
 
 
 def _staging_scope() -> Scope | None:

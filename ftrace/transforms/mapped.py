@@ -67,37 +67,34 @@ def pmap(
     """
     tree.check_callable(fun, "pmap")
     given: Any = static_broadcasted_argnums
-    static = set(read_argnums("pmap", "static_broadcasted_argnums", given))
+    static = read_argnums("pmap", "static_broadcasted_argnums", given)
     if devices is not None and len(devices) != 1:
         raise DeviceError(f"pmap: there is one device, got {len(devices)} in `devices`")
     device = devices[0] if devices else backend
     name = _Axis() if axis_name is None else axis_name
 
+    def axes_of(args: Sequence[Any]) -> tuple[Any, ...]:
+        """That of each argument; Python values have none."""
+        several = isinstance(in_axes, _SEVERAL)
+        axes = enumerate(in_axes if several else [in_axes] * len(args))
+        fixed = {*static, *[i + len(args) for i in static]}
+        return tuple([None if i in fixed else axis for i, axis in axes])
+
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        kept, axes = _apart(args, in_axes, static)
+        def with_axes(places: Any) -> Any:
+            run = vmap(fun, axes_of(args), places, name, axis_size)
+            return run(*args, **kwargs)
 
-        def of_kept(*inner: Any, **named: Any) -> Any:
-            rest = iter(inner)
-            places = {i % len(args) for i in static}
-            full = [x if i in places else next(rest) for i, x in enumerate(args)]
-            return fun(*full, **named)
-
-        return _lanes_or_one(
-            lambda places: vmap(of_kept, axes, places, name, axis_size)(
-                *kept, **kwargs
-            ),
-            out_axes,
-        )
+        return _lanes_or_one(with_axes, out_axes)
 
     compiled = jit(
-        wraps(fun)(mapped), static_argnums=tuple(static), device=device,
+        wraps(fun)(mapped), static_argnums=static, device=device,
         donate_argnums=read_argnums("pmap", "donate_argnums", donate_argnums),
     )  # fmt: skip
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
-        kept, axes = _apart(args, in_axes, static)
-        _check_sizes(fun, kept, kwargs, axes, axis_size)
+        _check_sizes(fun, args, kwargs, axes_of(args), axis_size)
         return compiled(*args, **kwargs)
 
     shown: Any = pmap_f
@@ -121,20 +118,10 @@ def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
     return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
 
 
-def _apart(args: Sequence[Any], in_axes: Any, static: set[int]) -> tuple[Any, Any]:
-    """The arguments that are no Python values, and their axes."""
-    places = {i % len(args) for i in static} if args else set[int]()
-    kept = tuple([x for i, x in enumerate(args) if i not in places])
-    if not isinstance(in_axes, _SEVERAL):
-        return kept, in_axes
-    several: Sequence[Any] = in_axes
-    return kept, tuple([axis for i, axis in enumerate(several) if i not in places])
-
-
-def _check_sizes(fun: Any, kept: Any, kwargs: Any, axes: Any, axis_size: Any) -> None:
+def _check_sizes(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> None:
     """Raises where the axis is longer than there are devices, or there is none."""
-    leaves = tree.leaves((kept, kwargs))
-    places = tree.broadcast_prefix(axes, kept, "pmap: in_axes")
+    leaves = tree.leaves((args, kwargs))
+    places = tree.broadcast_prefix(axes, args, "pmap: in_axes")
     places += [0] * (len(leaves) - len(places))
     sizes = {axis_size} - {None}
     for x, axis in zip(leaves, places, strict=True):

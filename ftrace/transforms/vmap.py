@@ -122,13 +122,13 @@ def vmap(
 
 
 def _is_choice(leaf: Any) -> bool:
-    """Is it no array and no number? A bool of Python's chooses, too, as a string.
+    """Is it no array and no number? An int of Python's chooses, too, as a string.
 
-    So does a number of Python's where the function is traced once for many calls.
+    So does any number of Python's where the function is traced once for many calls.
     """
     scope = current_scope()
     once = scope is not None and not scope.recalls
-    kinds = (bool, int, float, complex) if once else (bool,)
+    kinds = (bool, int, float, complex) if once else (bool, int)
     return type(leaf) in kinds or not is_value(leaf)
 
 

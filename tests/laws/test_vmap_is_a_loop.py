@@ -62,6 +62,18 @@ def test_nested_and_with_other_transforms() -> None:
     close(hessians[2], ft.hessian(lambda v: f(a[0], v))(x[2]))
 
 
+def test_an_int_that_all_examples_share_is_an_int() -> None:
+    def power(x: Any, n: int) -> Any:
+        assert type(n) is int
+        return x**n
+
+    x = np.arange(3.0, dtype=np.float32)
+    for n in (2, 3):
+        close(ft.vmap(power, (0, None))(x, n), x**n)
+        close(ft.vmap(ft.grad(power), (0, None))(x, n), n * x ** (n - 1))
+        close(ft.vmap(lambda y, n=n: ft.vmap(power, (0, None))(y, n))(x[None]), [x**n])
+
+
 def test_size_without_mapped_arguments() -> None:
     out = ft.vmap(lambda: fnp.arange(3), axis_size=4)()
     close(out, np.tile(np.arange(3), (4, 1)))

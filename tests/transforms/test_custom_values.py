@@ -475,3 +475,25 @@ def test_results_whose_tangents_a_rule_says_to_be_zero_do_not_vary(around: Any) 
     derivatives = [ft.grad(lambda x: f(x).sum()), lambda x: ft.jvp(f, (x,), (x,))[1]]
     for derivative in derivatives:
         np.testing.assert_array_equal(around(derivative)(x), [2, 2, 2])
+
+
+def test_a_function_without_jit_is_called_once_and_so_are_its_effects(
+    capsys: Any,
+) -> None:
+    @ft.custom_jvp
+    def f(x: Any) -> Any:
+        ft.debug.print("f of {}", x)
+        return fnp.sin(x)
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        ft.debug.print("rule of {}", primals[0])
+        result = f(*primals)
+        ft.debug.print("tangent {}", tangents[0])  # which has no value
+        return result, fnp.cos(primals[0]) * tangents[0]
+
+    for order, g in enumerate((f, ft.grad(f), ft.grad(ft.grad(f)))):
+        g(1.0)
+        assert capsys.readouterr().out == "rule of 1.0\n" * order + "f of 1.0\n"
+    ft.grad(lambda x: x * f(1.0))(1.0)
+    assert capsys.readouterr().out == "f of 1.0\n"

@@ -4,15 +4,14 @@ NumPy adds pairs of pairs along the axis on which elements lie side by side. Alo
 other one it adds row after row to the same total, whose rounding error grows with their
 number. Many rows are added in parts here, and then these:
 
-    x[n, c]  ->  reshape x[p, b, e, c]  ->  sum over b  ->  the same of x[p·e, c]
+    x[n, c]  ->  reshape x[t, n/t, c]  ->  sum over t  ->  the same of x[n/t, c]
 
-A part has about `_TERMS` terms, and p is such that its totals stay in the cache. How
-an array is cut follows from its shape and strides alone. Sums of products are products
-of matrices.
+Sums of products are products of matrices.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +27,6 @@ from ftrace.ground.tables import memo
 
 Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
-_Step = Callable[[Array], Array]
 
 _add: Any = np.add  # the stubs know nothing of Any
 _reduce = _add.reduce
@@ -36,14 +34,9 @@ _reduce = _add.reduce
 #: So many terms NumPy may add in any order; more of them where the sum takes no longer
 #: than to cut it would, as compiled code does.
 _FEW, _FEW_OF_SMALL, _SMALL = 32, 128, 1 << 14
-#: Terms of a part, about; errors of parts are evened out by the next step, so that the
-#: parts of the last one are fewer.
-_TERMS, _LAST = 64, 16
-#: Bytes of totals that are added to side by side: they stay in the nearest cache.
-_NEAR = 1 << 13
 #: From so many terms on a sum along neighbours is as good in NumPy.
 _PAIRS = 8
-#: Shapes and strides for which it is remembered how they are cut.
+#: Shapes and axes for which it is remembered how they are added up.
 _WAYS_KEPT = 1024
 
 
@@ -69,118 +62,46 @@ def sum_of(
 
 
 def _sum(axes: Shape, dtype: np.dtype[Any], x: Array) -> Array:
-    """Of arrays of one shape, by the strides that they have."""
+    """Of arrays with many terms: first of neighbours, then of each axis across."""
     x = x.astype(dtype, copy=False)
-    for step in _way(x.shape, x.strides, x.itemsize, axes):
-        x = step(x)
+    left = {a for a in axes if x.shape[a] != 1}
+    while left:
+        taken = _neighbours(x, left)
+        if prod([x.shape[a] for a in taken]) < _PAIRS:
+            taken = (max(left, key=x.shape.__getitem__),)
+            while x.shape[taken[0]] > _FEW:
+                x = _add_parts(x, taken[0])
+        x = _reduce(x, taken, None, None, True, 0)
+        left.difference_update(taken)
     return x
 
 
-@memo(_WAYS_KEPT)
-def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
-    """The steps of a sum."""
-    steps = [abs(step) for step in strides]
-    near_first = sorted(
-        (a for a, n in enumerate(shape) if n != 1), key=lambda a: (steps[a], -a)
-    )
-    neighbours: list[int] = []  # the axes on which terms lie side by side, as if one
+def _neighbours(x: Array, axes: set[int]) -> Shape:
+    """The axes on which terms lie side by side, as if they were one."""
+    found: list[int] = []
     reach = None
-    for a in near_first:
+    far = [a for a, n in enumerate(x.shape) if n != 1]
+    for a in sorted(far, key=lambda a: (abs(x.strides[a]), -a)):
         # What repeats has no neighbours: NumPy adds it up one by one.
-        if a not in axes or not strides[a] or reach not in (None, strides[a]):
+        if a not in axes or not x.strides[a] or reach not in (None, x.strides[a]):
             break
-        neighbours.append(a)
-        reach = strides[a] * shape[a]
-    across = [a for a in near_first if a in axes and a not in neighbours]
-    if prod([shape[a] for a in across]) <= _FEW:
-        return [_whole(axes)]
-    sizes, merged_strides, merged_axes = _merge(shape, strides, axes)
-    if len(merged_axes) < len(across):
-        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
-        inside = _way(sizes, merged_strides, item, merged_axes)
-        return [_shaped(sizes), *inside, _shaped(kept)]
-    found: list[_Step] = []
-    last = _whole(tuple(neighbours))
-    paired = prod([shape[a] for a in neighbours]) >= _PAIRS
-    if paired:
-        found.append(last)
-    left = list(shape)
-    for a in neighbours if paired else ():
-        left[a] = 1
-    for a in sorted(across, key=shape.__getitem__, reverse=True):
-        apart = prod([n for n, s in zip(left, steps, strict=True) if s < steps[a]])
-        found += _cuts(tuple(left), a, apart * item)
-        left[a] = 1
-    return found if paired or not neighbours else [*found, last]
+        found.append(a)
+        reach = x.strides[a] * x.shape[a]
+    return tuple(found)
 
 
-def _merge(shape: Shape, strides: Shape, axes: Shape) -> tuple[Shape, Shape, Shape]:
-    """Neighbours that are added up, or not, as one axis, where that is a view."""
-    found: list[tuple[int, int, bool]] = []
-    for a, (n, step) in enumerate(zip(shape, strides, strict=True)):
-        if n == 1:
-            continue
-        if found and found[-1][1:] == (step * n, a in axes):
-            found[-1] = (found[-1][0] * n, step, a in axes)
-        else:
-            found.append((n, step, a in axes))
-    sizes, steps, added = zip(*found, strict=True)
-    return sizes, steps, tuple(a for a, is_added in enumerate(added) if is_added)
-
-
-def _shaped(shape: Shape) -> _Step:
-    return lambda x: x.reshape(shape)
-
-
-def _whole(axes: Shape) -> _Step:
-    """A sum that NumPy does alone."""
-    return lambda x: _reduce(x, axes, None, None, True, 0)
-
-
-def _cuts(shape: Shape, axis: int, inside: int) -> list[_Step]:
-    """The steps of a sum along an axis across `inside` bytes side by side."""
-    found: list[_Step] = []
-    before, size, after = shape[:axis], shape[axis], shape[axis + 1 :]
+def _add_parts(x: Array, axis: int) -> Array:
+    """The sums of terms that are far apart, of which there are `_FEW` or less."""
+    shape, size = x.shape, x.shape[axis]
+    terms = min(_FEW, math.isqrt(size))
+    rows = size // terms
     whole = (slice(None),) * axis
-    while size > _FEW:
-        count, each = _parts(size, inside)
-        parts = count // each
-        terms = size // count
-        used = count * terms
-        rest = None
-        if used < size:
-            rest = (*whole, slice(0, size - used)), (*whole, slice(used, None))
-        taken = None if rest is None else (*whole, slice(0, used))
-        cut = (*before, parts, terms, each, *after)
-        merged = (*before, count, *after)
-        found.append(partial(_add_parts, taken, cut, axis + 1, merged, rest))
-        size = count
-    found.append(_whole((axis,)))
-    return found
-
-
-def _parts(size: int, inside: int) -> tuple[int, int]:
-    """How many parts so many terms are added up in, and how many of them together.
-
-    Args:
-      inside: the bytes of a term of all totals.
-    """
-    most = min(size // _LAST, max(size // _TERMS, _LAST))
-    each = min(max(_NEAR // inside, 1), most)
-    most -= most % each
-    counts = range(most, 3 * most // 4, -each)
-    return next((n for n in counts if size % n == 0), most), each
-
-
-def _add_parts(
-    taken: Any, cut: Shape, axis: int, merged: Shape, rest: Any, x: Array
-) -> Array:
-    """One more term in each of the first parts where they do not divide the axis."""
-    whole = x if taken is None else x[taken]
-    found = _reduce(whole.reshape(cut), axis).reshape(merged)
-    if rest is not None:
-        first = found[rest[0]]
-        first += x[rest[1]]
+    used = x[(*whole, slice(terms * rows))]
+    cut = used.reshape(*shape[:axis], terms, rows, *shape[axis + 1 :])
+    found = _reduce(cut, axis)
+    if rest := size - terms * rows:
+        first = found[(*whole, slice(rest))]
+        first += x[(*whole, slice(terms * rows, None))]
     return found
 
 

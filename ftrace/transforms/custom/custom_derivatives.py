@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -25,9 +25,10 @@ from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_gra
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
 from ftrace.trace.flatten_arguments import name_of
-from ftrace.trace.graph import Flags, Node, dependents, substitute
+from ftrace.trace.graph import Flags, Node, dependents, nodes_of, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, live
 from ftrace.trace.tracing.scopes import (
@@ -155,6 +156,7 @@ class _JvpRule(_OnLeaves):
             results = level.settle(flat[:count], name)
             return self.enter(level, results, moved, self.zeros)
         with Scope(f"the jvp rule of {name}") as scope:
+            scope.bound = True  # the primals have values
             inner = [scope.input(t.aval) for t in present]
             nodes = [scope.lift(x) for x in self.jvp(mask, [*values, *inner])]
         count = len(self.types)
@@ -368,8 +370,8 @@ class WithDerivative(calls.WithRules):
         level = level_of(call.values)
         if level is not None and not self._reaches_within(level, call):
             return self._call_at(level, call)
-        if _needs_no_rule(call, scopes):
-            return call.run()
+        for result in _without_rules(call, scopes):
+            return result
         others = rule_graphs.closed_over_by_rules([*self.rules, *call.constants])
         found = rule_graphs.called(self.kind, call.output, call.values, others)
         if found is None:
@@ -432,8 +434,8 @@ class WithDerivative(calls.WithRules):
         return rules
 
 
-def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
-    """Does nothing take derivatives of a call, as where its values are known?
+def _without_rules(call: Invocation, scopes: Sequence[Scope]) -> Iterator[Any]:
+    """The result, where nothing takes derivatives of it, as where values are known.
 
     Most close over nothing that is traced, and what they do is done once: its results
     are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
@@ -443,8 +445,16 @@ def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
         runs = all(s.bound and not s.isolated for s in scopes)
     else:
         runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
-    results = rule_graphs.closed_over([call.run()]) if runs else ()
-    return runs and all(x.scope is own for x in _tracers(results))
+    if runs:
+        result = call.run()
+        found = _tracers(rule_graphs.closed_over([result]))
+        if all(x.scope is own or _is_constant(x) for x in found):
+            yield result
+
+
+def _is_constant(x: Tracer) -> bool:
+    """Was it made of numbers of Python's alone?"""
+    return not any(map(is_variable, nodes_of([x.node])))
 
 
 def _tracers(values: Sequence[Any]) -> list[Tracer]:
