@@ -22,7 +22,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -95,7 +96,7 @@ class Config:
       threefry_partitionable: an element of a random array depends on its position
         alone; False draws the bits of JAX before 0.5.
       others: settings of JAX that decide nothing here, and their values, where these
-        are not the defaults: see `_JAX_DEFAULTS`.
+        are not the defaults: see `jax_settings.json`.
 
     `cpu` and `fence` are those of the process: only the environment sets them.
     """
@@ -222,7 +223,7 @@ def _others(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
         if choices and wanted not in choices:
             listed = ", ".join(map(repr, choices))
             raise ValueRangeError(f"{setting} must be one of {listed}; got {wanted!r}")
-    kept = [(k, x) for k, x in pairs.items() if x != _JAX_DEFAULTS[k]]
+    kept = [(k, x) for k, x in pairs.items() if x != _jax_defaults()[k]]
     return tuple(sorted(kept, key=operator.itemgetter(0)))
 
 
@@ -360,7 +361,7 @@ def _canonical(name: str) -> str:
     """A setting by its own name; JAX's begin with `jax_`, most of them."""
     short = name.removeprefix("jax_")
     short = _JAX_SAME.get(short, short)
-    if short in _names or short in _JAX_DEFAULTS:
+    if short in _names or short in _jax_defaults():
         return short
     known = ", ".join(sorted(_names))
     raise UnknownSettingError(f"unknown setting {name!r}; the settings are {known}")
@@ -402,7 +403,7 @@ def _changes(settings: dict[str, Any]) -> dict[str, Any]:
     if others:
         _others(others.items(), "others")
         for name, value in others.items():
-            met = _JAX_DEFAULTS[name], *_JAX_MET.get(name, ())
+            met = _jax_defaults()[name], *_JAX_MET.get(name, ())
             if value not in met and name not in _JAX_READ:
                 _tell(name)
         changes["others"] = tuple(others.items())
@@ -436,12 +437,12 @@ class ConfigHandle:
         short, config = _canonical(name), current()
         if short in _names:
             return getattr(config, short)
-        return dict(config.others).get(short, _JAX_DEFAULTS[short])
+        return dict(config.others).get(short, _jax_defaults()[short])
 
     @property
     def values(self) -> dict[str, Any]:
         """All settings by JAX's names."""
-        names = [*_JAX_DEFAULTS, *_JAX_SAME, *sorted(_names - {"others"})]
+        names = [*_jax_defaults(), *_JAX_SAME, *sorted(_names - {"others"})]
         return {f"jax_{name}": self.read(name) for name in names}
 
     @property
@@ -498,84 +499,25 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
 
 # JAX's settings, by its names without `jax_`.
 
-#: Name -> default, by what they are about in JAX.
-_JAX_DEFAULTS: dict[str, Any] = {
-    # Whom a number is told to, and what is said of a program.
-    "debug_key_reuse": False, "debug_log_modules": "", "logging_level": "NOTSET",
-    "distributed_debug": False, "log_checkpoint_residuals": False,
-    "pprint_use_color": True, "traceback_filtering": "auto",
-    "traceback_in_locations_limit": 100, "tracer_error_num_traceback_frames": 5,
-    "include_debug_info_in_dumps": True, "dump_ir_to": "",
-    "dump_ir_modes": "stablehlo", "include_full_tracebacks_in_locations": True,
-    "hlo_source_file_canonicalization_regex": None, "source_url_schema": None,
-    "send_traceback_to_runtime": "off", "captured_constants_report_frames": 0,
-    "captured_constants_warn_bytes": 2000000000,
-    "compiler_detailed_logging_min_ops": 10,
-    "debug_leaked_clients_on_clear_backends": False,
-    # Checks.
-    "check_proxy_envs": True,
-    "disable_bwd_checks": False, "disable_vmap_shmap_error": False,
-    "disallow_mesh_context_manager": False, "mutable_array_checks": True,
-    "array_garbage_collection_guard": None, "thread_guard": False,
-    "error_checking_behavior_divide": "ignore",
-    "error_checking_behavior_nan": "ignore", "error_checking_behavior_oob": "ignore",
-    "transfer_guard": None, "transfer_guard_device_to_device": None,
-    "transfer_guard_device_to_host": None, "transfer_guard_host_to_device": None,
-    # What is computed.
-    "default_matmul_precision": None, "enable_custom_prng": False,
-    "explicit_x64_dtypes": "warn", "legacy_prng_key": "allow",
-    "threefry_gpu_kernel_lowering": False,
-    "high_dynamic_range_gumbel": False, "random_seed_offset": 0,
-    "softmax_custom_jvp": False, "allow_f16_reductions": True, "auto_pcast": True,
-    "use_direct_linearize": True, "use_simplified_jaxpr_constants": False,
-    "custom_vjp3": False, "remat3": False, "scan3": False, "refs_to_pins": False,
-    "eager_constant_folding": False, "embedded_constants_max_bytes": 32,
-    "check_vma": False, "remove_size_one_mesh_axis_from_type": False,
-    # Devices and processes.
-    "platforms": None, "platform_name": "", "xla_backend": "", "backend_target": "",
-    "num_cpu_devices": -1, "cpu_collectives_implementation": "gloo",
-    "cpu_enable_async_dispatch": True, "cpu_get_global_topology_timeout_minutes": 5,
-    "cpu_get_local_topology_timeout_minutes": 2, "cuda_visible_devices": "all",
-    "rocm_visible_devices": "all", "oneapi_visible_devices": "all",
-    "mock_gpu_topology": "", "mock_num_gpu_processes": 0, "use_magma": "auto",
-    "pjrt_client_create_options": None, "sort_devices_by_process_index": True,
-    "enable_preemption_service": True, "enable_recoverability": False,
-    "cross_host_transfer_socket_address": "", "cross_host_transport_addresses": "",
-    "cross_host_transfer_timeout_seconds": None,
-    "cross_host_transfer_transfer_size": None, "force_dcn_cross_host_transfers": False,
-    "share_binary_between_hosts": False,
-    "share_binary_between_hosts_timeout_ms": 1200000,
-    "use_shardy_partitioner": True,
-    "remove_custom_partitioning_ptr_from_cache_key": False,
-    # The compiler and its cache.
-    "compiler_enable_remat_pass": True, "disable_most_optimizations": False,
-    "exec_time_optimization_effort": 0.0, "memory_fitting_effort": 0.0,
-    "memory_fitting_level": "O2", "optimization_level": "UNKNOWN",
-    "experimental_unsafe_xla_runtime_errors": False, "xla_profile_version": 0,
-    "enable_pgle": False, "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3,
-    "enable_compilation_cache": True, "compilation_cache_check_contents": False,
-    "compilation_cache_expect_pgle": False,
-    "compilation_cache_include_metadata_in_key": False,
-    "persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
-    "persistent_cache_min_compile_time_secs": 1.0,
-    "persistent_cache_min_entry_size_bytes": 0,
-    "raise_persistent_cache_errors": False, "serialization_version": 0,
-    "export_calling_convention_version": 10,
-    "export_ignore_forward_compatibility": False,
-    "bcoo_cusparse_lowering": False, "mosaic_allow_hlo": False,
-    "pallas_enable_debug_checks": False, "pallas_poison_buffers": False,
-    "pallas_use_mosaic_gpu": True, "pallas_verbose_errors": False,
-    "use_emit_pipeline_primitive": False,
-    "ragged_dot_use_gpu_pallas_triton_lowering": False,
-    "ragged_dot_use_ragged_dot_instruction": True,
-    "jax2tf_associative_scan_reductions": False,
-    "jax2tf_default_native_serialization": True,
-}  # fmt: skip
 
+@cache
+def _jax_defaults() -> dict[str, Any]:
+    """Their defaults, of those that decide nothing here: as recorded from JAX."""
+    path = os.path.join(os.path.dirname(__file__), "jax_settings.json")
+    with open(path, encoding="utf-8") as file:
+        found = import_module("json").load(file)
+    return {name: found[name] for name in found if name not in {*_names, *_JAX_SAME}}
+
+
+#: JAX's rules for copies between memories, and what they may be.
+_JAX_GUARDS = (
+    "transfer_guard", "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+)  # fmt: skip
 _JAX_GUARD = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
 #: The values that some of them take.
 _JAX_CHOICES: dict[str, tuple[Any, ...]] = {
-    **{name: _JAX_GUARD for name in _JAX_DEFAULTS if name.startswith("transfer_guard")},
+    **dict.fromkeys(_JAX_GUARDS, _JAX_GUARD),
     "legacy_prng_key": ("allow", "warn", "error"),
     "array_garbage_collection_guard": (None, "allow", "log", "fatal"),
 }
@@ -587,7 +529,7 @@ _JAX_READ = ("legacy_prng_key", "random_seed_offset")
 #: products are computed with all bits, and nothing is copied where the memory is one.
 _JAX_MET: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("platforms", "platform_name"), ("cpu", "", None)),
-    **{name: _JAX_GUARD for name in _JAX_DEFAULTS if name.startswith("transfer_guard")},
+    **dict.fromkeys(_JAX_GUARDS, _JAX_GUARD),
     "default_matmul_precision": (
         "default", "high", "highest", "float32", "tensorfloat32", "bfloat16",
         "bfloat16_3x",
@@ -612,6 +554,5 @@ CONTEXTS = (
     "jax2tf_associative_scan_reductions", "legacy_prng_key", "log_compiles",
     "no_execution", "no_tracing", "numpy_dtype_promotion", "numpy_rank_promotion",
     "remove_size_one_mesh_axis_from_type", "softmax_custom_jvp", "thread_guard",
-    "threefry_partitionable", "transfer_guard", "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+    "threefry_partitionable", *_JAX_GUARDS,
 )  # fmt: skip

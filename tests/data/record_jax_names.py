@@ -1,17 +1,20 @@
-"""Writes down the public names of JAX, module by module.
+"""Writes down the public names of JAX, module by module, and its settings.
 
     python tests/data/record_jax_names.py
 
 needs JAX, which ftrace and its tests do not: `ftrace/ground/jax_names.txt` is what
-messages of what is missing and docs/jax-names.md are made of.
+messages of what is missing and docs/jax-names.md are made of; `jax_settings.json` has
+the defaults of the settings, by their names without `jax_`.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import textwrap
 import warnings
+from enum import Enum
 from pathlib import Path
 
 import jax
@@ -93,6 +96,14 @@ def main() -> None:
             " ".join(names), 88, initial_indent="  ", subsequent_indent="  "
         )
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = {
+        name.removeprefix("jax_"): value.name.lower()
+        if isinstance(value, Enum)
+        else value
+        for name, value in sorted(jax.config.values.items())
+    }
+    text = json.dumps(settings, indent=0)
+    FILE.with_name("jax_settings.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
