@@ -233,6 +233,21 @@ def eval_jaxpr(
     jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     if jaxpr.graph is not None:
         return apply_graph(jaxpr.graph, [*args, *consts])
+    return interpret(jaxpr, consts, args, bind_equation)
+
+
+def bind_equation(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
+    """What the primitive of an equation gives for values of its operands."""
+    return eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+
+
+def interpret(
+    jaxpr: Jaxpr,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    apply: Callable[[JaxprEqn, Sequence[Any]], Any],
+) -> list[Any]:
+    """The results of a jaxpr whose equations are `apply(equation, operands)`."""
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     known |= dict(zip(jaxpr.invars, args, strict=True))
 
@@ -240,8 +255,7 @@ def eval_jaxpr(
         return atom.val if isinstance(atom, Literal) else known[atom]
 
     for eqn in jaxpr.eqns:
-        params = eqn.primitive.get_bind_params(eqn.params)
-        found = eqn.primitive.bind(*map(read, eqn.invars), **params)
+        found = apply(eqn, [read(atom) for atom in eqn.invars])
         results = found if eqn.primitive.multiple_results else [found]
         known |= dict(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]

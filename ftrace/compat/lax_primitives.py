@@ -189,15 +189,18 @@ def call_jaxpr(jaxpr: Any, *args: Any) -> list[Any]:
     return eval_jaxpr(found.jaxpr, found.consts, *args)
 
 
+# Bodies are evaluated by `evaluate`: those of sparse values in another way.
+
+
 def _scan(
     *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int,
-    reverse: bool = False, unroll: int = 1, **_: Any,
+    reverse: bool = False, unroll: int = 1, evaluate: Function = call_jaxpr, **_: Any,
 ) -> list[Any]:  # fmt: skip
     first = num_consts + num_carry
     consts, init, xs = args[:num_consts], args[num_consts:first], args[first:]
 
     def body(carry: Any, x: Any) -> Any:
-        found = call_jaxpr(jaxpr, *consts, *carry, *x)
+        found = evaluate(jaxpr, *consts, *carry, *x)
         return tuple(found[:num_carry]), tuple(found[num_carry:])
 
     last, ys = lax.scan(body, tuple(init), tuple(xs), length, reverse, unroll)
@@ -206,19 +209,23 @@ def _scan(
 
 def _while(
     *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
+    evaluate: Function = call_jaxpr,
 ) -> list[Any]:  # fmt: skip
     first = cond_nconsts + body_nconsts
     of_cond, of_body = args[:cond_nconsts], args[cond_nconsts:first]
     found = lax.while_loop(
-        lambda carry: call_jaxpr(cond_jaxpr, *of_cond, *carry)[0],
-        lambda carry: tuple(call_jaxpr(body_jaxpr, *of_body, *carry)),
+        lambda carry: evaluate(cond_jaxpr, *of_cond, *carry)[0],
+        lambda carry: tuple(evaluate(body_jaxpr, *of_body, *carry)),
         tuple(args[first:]),
     )
     return [*found]
 
 
-def _cond(index: Any, *args: Any, branches: Sequence[Any], **_: Any) -> list[Any]:
-    functions = [lambda *xs, b=b: tuple(call_jaxpr(b, *xs)) for b in branches]
+def _cond(
+    index: Any, *args: Any, branches: Sequence[Any], evaluate: Function = call_jaxpr,
+    **_: Any,
+) -> list[Any]:  # fmt: skip
+    functions = [lambda *xs, b=b: tuple(evaluate(b, *xs)) for b in branches]
     return [*lax.switch(index, functions, *args)]
 
 

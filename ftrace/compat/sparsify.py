@@ -6,18 +6,29 @@
 The functions are read as jaxprs, in which products are products.
 """
 
+# What rows and rules take and return is Any, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from ftrace import lax, numpy as fnp
-from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from ftrace.compat import lax_primitives
+from ftrace.compat.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    bind_equation,
+    interpret,
+)
 from ftrace.compat.view import make_jaxpr
 from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
+from ftrace.experimental.sparse.compressed import as_bcoo
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.flatten_arguments import wraps
 from ftrace.trace.pytree import tree
@@ -75,35 +86,23 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
 
 @unchecked
-def evaluate(closed: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
+def evaluate(jaxpr: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
     """The results of a jaxpr of sparse and dense values."""
-    jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-    consts = closed.consts if isinstance(closed, ClosedJaxpr) else ()
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    known |= dict(zip(jaxpr.invars, args, strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else known[atom]
-
-    for eqn in jaxpr.eqns:
-        found = _apply(eqn, [read(atom) for atom in eqn.invars])
-        known |= dict(zip(eqn.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    closed = lax_primitives.closed(jaxpr)
+    return interpret(closed.jaxpr, closed.consts, args, _apply)
 
 
-def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
-    name, primitive = eqn.primitive.name, eqn.primitive
+def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
     if not any(map(_is_sparse, values)):
-        found = primitive.bind(*values, **primitive.get_bind_params(eqn.params))
-        return found if primitive.multiple_results else [found]
+        return bind_equation(eqn, values)
+    name = eqn.primitive.name
     rule = RULES.get(name)
     if rule is None:
         raise MissingRuleError(
             f"sparse rule for {name} is not implemented: there is none for what may "
             "be dense; call x.todense() before"
         )
-    found = rule(eqn, *(values if name in _LINEAR else map(_as_bcoo, values)))
-    return found if primitive.multiple_results else [found]
+    return rule(eqn, *(values if name in _LINEAR else map(as_bcoo, values)))
 
 
 # Rules: of an equation and of the values of its operands.
@@ -130,10 +129,6 @@ def _operator(name: str, swapped: str = "") -> Rule:
     return rule
 
 
-def _as_bcoo(x: Any) -> Any:
-    return x.to_bcoo() if isinstance(x, compressed.Format) else x
-
-
 def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
     if isinstance(x, compressed.Format):
         data = eqn.primitive.bind(x.data, **eqn.params)
@@ -142,30 +137,6 @@ def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
     if eqn.primitive.name in _OF_ZERO and not x.unique_indices:
         x = bcoo.bcoo_sum_duplicates(x, x.nse)
     return replaced(x, eqn.primitive.bind(x.data, **eqn.params))
-
-
-def _sum(eqn: JaxprEqn, x: BCOO) -> Any:
-    return OPERATORS["sum"](x, eqn.params["axes"])
-
-
-def _named(eqn: JaxprEqn, x: BCOO) -> Any:
-    return x.todense() if eqn.params["arg"] == compressed.TO_DENSE else x
-
-
-def _broadcast(eqn: JaxprEqn, x: BCOO) -> BCOO:
-    return movement.bcoo_broadcast_in_dim(
-        x, shape=eqn.outvars[0].aval.shape,
-        broadcast_dimensions=eqn.params["broadcast_dimensions"],
-    )  # fmt: skip
-
-
-def _dynamic_slice(eqn: JaxprEqn, x: BCOO, *starts: Any) -> BCOO:
-    sizes = eqn.params["slice_sizes"]
-    return movement.bcoo_dynamic_slice(x, starts, sizes)
-
-
-def _concatenate(eqn: JaxprEqn, *values: BCOO) -> BCOO:
-    return movement.bcoo_concatenate(values, dimension=eqn.params["dimension"])
 
 
 def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
@@ -196,49 +167,14 @@ def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
     return OPERATORS["add"](*parts)
 
 
-def _call(part: str) -> Rule:
-    def rule(eqn: JaxprEqn, *values: Any) -> Any:
-        return evaluate(eqn.params[part], *values)
-
-    return rule
-
-
-def _cond(eqn: JaxprEqn, index: Any, *operands: Any) -> Any:
-    branches = [partial(evaluate, branch) for branch in eqn.params["branches"]]
-    return lax.switch(index, branches, *operands)
-
-
-def _while(eqn: JaxprEqn, *values: Any) -> Any:
-    first = eqn.params["cond_nconsts"]
-    last = first + eqn.params["body_nconsts"]
-    ask, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-
-    def go_on(carry: Any) -> Any:
-        return evaluate(ask, *values[:first], *carry)[0]
-
-    def body(carry: Any) -> Any:
-        return evaluate(step, *values[first:last], *carry)
-
-    return lax.while_loop(go_on, body, [*map(_settled, values[last:])])
-
-
-def _scan(eqn: JaxprEqn, *values: Any) -> Any:
-    first, count = eqn.params["num_consts"], eqn.params["num_carry"]
-    consts, carry, xs = values[:first], values[first:][:count], values[first + count :]
-    if any(map(_is_sparse, xs)):
-        raise MissingRuleError("sparse rule for scan: none over sparse arrays")
-
-    def step(carry: Any, xs: Any) -> Any:
-        found = evaluate(eqn.params["jaxpr"], *consts, *carry, *xs)
-        return found[:count], found[count:]
-
-    options = {name: eqn.params[name] for name in ("length", "reverse")}
-    last, ys = lax.scan(step, [*map(_settled, carry)], xs, **options)
-    return [*last, *ys]
-
-
-def _settled(x: Any) -> Any:
-    return x if _is_sparse(x) else fnp.asarray(x)
+def _with_bodies(eqn: JaxprEqn, *values: Any) -> Any:
+    """A loop or a branch, whose bodies are evaluated like the whole."""
+    if eqn.primitive.name == "scan":
+        first = eqn.params["num_consts"] + eqn.params["num_carry"]
+        if any(map(_is_sparse, values[first:])):
+            raise MissingRuleError("sparse rule for scan: none over sparse arrays")
+    operands = [x if _is_sparse(x) else fnp.asarray(x) for x in values]
+    return eqn.primitive.impl(*operands, **eqn.params, evaluate=evaluate)
 
 
 RULES: dict[str, Rule] = {
@@ -251,14 +187,28 @@ RULES: dict[str, Rule] = {
         products.bcoo_dot_general, "dimension_numbers", "preferred_element_type"
     ),
     "transpose": _params(movement.bcoo_transpose, "permutation"),
-    "reduce_sum": _sum,
+    "reduce_sum": lambda eqn, x: OPERATORS["sum"](x, eqn.params["axes"]),
     "reshape": _params(movement.bcoo_reshape, "new_sizes", "dimensions"),
     "squeeze": _params(movement.bcoo_squeeze, "dimensions"),
     "rev": _params(movement.bcoo_rev, "dimensions"),
     "slice": _params(movement.bcoo_slice, "start_indices", "limit_indices", "strides"),
-    "broadcast_in_dim": _broadcast, "dynamic_slice": _dynamic_slice,
-    "concatenate": _concatenate, "pad": _pad, "select_n": _select,
-    "cond": _cond, "while": _while, "scan": _scan, "name": _named,
-    "custom_jvp_call": _call("call_jaxpr"), "custom_vjp_call": _call("call_jaxpr"),
-    "remat2": _call("jaxpr"),
+    "broadcast_in_dim": _params(
+        movement.bcoo_broadcast_in_dim, "shape", "broadcast_dimensions"
+    ),
+    "dynamic_slice": lambda eqn, x, *starts: movement.bcoo_dynamic_slice(
+        x, starts, eqn.params["slice_sizes"]
+    ),
+    "concatenate": lambda eqn, *xs: movement.bcoo_concatenate(
+        xs, dimension=eqn.params["dimension"]
+    ),
+    "pad": _pad, "select_n": _select,
+    **dict.fromkeys(("cond", "while", "scan"), _with_bodies),
+    "name": lambda eqn, x: (
+        x.todense() if eqn.params["arg"] == compressed.TO_DENSE else x
+    ),
+    **dict.fromkeys(
+        ("custom_jvp_call", "custom_vjp_call"),
+        lambda eqn, *xs: evaluate(eqn.params["call_jaxpr"], *xs),
+    ),
+    "remat2": lambda eqn, *xs: evaluate(eqn.params["jaxpr"], *xs),
 }  # fmt: skip

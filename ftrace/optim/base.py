@@ -21,12 +21,13 @@ from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.optim.tree import each, split
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
@@ -108,16 +109,9 @@ def check_state(name: str, state: Any, kind: Any) -> None:
         )
 
 
-class Update(Protocol):
-    """`update(updates, state, params=None) -> (updates, state)`."""
-
-    def __call__(
-        self, updates: Tree, state: Tree, params: Tree | None = None, /
-    ) -> tuple[Tree, Tree]: ...
-
-
 TransformInitFn = Callable[[Tree], Tree]
-TransformUpdateFn = TransformUpdateExtraArgsFn = Update
+#: `update(updates, state, params=None) -> (updates, state)`.
+TransformUpdateFn = TransformUpdateExtraArgsFn = Callable[..., tuple[Tree, Tree]]
 
 
 class GradientTransformation(NamedTuple):
@@ -129,8 +123,8 @@ class GradientTransformation(NamedTuple):
         the gradients, or what the transformation before this one made of them.
     """
 
-    init: Callable[[Tree], Tree]
-    update: Update
+    init: TransformInitFn
+    update: TransformUpdateFn
 
 
 class GradientTransformationExtraArgs(GradientTransformation):
@@ -223,17 +217,8 @@ def running(
         known = known if params and given is not None else []
         count = {counter: increment(getattr(state, counter))} if counts else {}
         function = rule(count.get(counter)) if counter else rule
-        rows = list[Any]()
-
-        def note(*values: Any) -> int:
-            rows.append(function(*values))
-            return len(rows) - 1
-
         trees = [getattr(state, field) for field in fields]
-        places = each(note, updates, *trees, *known)
-        made, *values = (
-            tree.map(lambda i, k=k: rows[i][k], places) for k in range(1 + len(fields))
-        )
+        made, *values = split(function, 1 + len(fields), updates, *trees, *known)
         return made, kind(**count, **dict(zip(fields, values, strict=True)))
 
     return GradientTransformation(init, update)
@@ -361,21 +346,6 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
     return tree.map_with_none("apply_updates", add, params, updates)
 
 
-def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
-    """`tree.map` over arrays; None in the first tree, for no update, stays None."""
-
-    def apply(*values: Any) -> Any:
-        if values[0] is None:
-            return None
-        return function(*map(_as_array, values))
-
-    return tree.map_with_none("tree.map", apply, first, *rest)
-
-
-def _as_array(x: Any) -> Any:
-    return x if type(x) in (Array, list) else fnp.asarray(x)
-
-
 def zero() -> Any:
     """A count of no steps."""
     return fnp.zeros((), dtypes.int32)
@@ -435,7 +405,8 @@ def masked(
                 for name, x in extra.items()
             }
         made, own = way(chosen, state.inner_state, part, **extra)
-        return tree.map(_choose, flags, made, updates), MaskedState(own)
+        whole = tree.map(lambda flag, x, y: x if flag else y, flags, made, updates)
+        return whole, MaskedState(own)
 
     return GradientTransformationExtraArgs(init, update)
 
@@ -451,12 +422,4 @@ def _is_flag(x: Any) -> bool:
 
 
 def _mask_part(flags: Tree, values: Tree) -> Tree:
-    return tree.map(_keep, flags, values)
-
-
-def _keep(flag: Any, value: Tree) -> Tree:
-    return value if flag else MaskedNode()
-
-
-def _choose(flag: Any, new: Tree, old: Tree) -> Tree:
-    return new if flag else old
+    return tree.map(lambda flag, x: x if flag else MaskedNode(), flags, values)

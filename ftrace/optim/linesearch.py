@@ -143,8 +143,7 @@ def scale_by_backtracking_linesearch(
         info = BacktrackingLinesearchInfo(count, error)
         return made, LinesearchState(length, found, end, info)
 
-    way: Any = update
-    return GradientTransformationExtraArgs(init, way)
+    return GradientTransformationExtraArgs(init, update)
 
 
 def _loop(more: Any, attempt: Any, start: Any) -> Any:
@@ -387,8 +386,7 @@ def scale_by_zoom_linesearch(
         after = LinesearchState(now.at, now.value, slopes, info)
         return tree.scale(now.at, updates), after
 
-    way: Any = update
-    return GradientTransformationExtraArgs(init, way)
+    return GradientTransformationExtraArgs(init, update)
 
 
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -155,13 +155,13 @@ def over(mean: Any, square: Any, eps: Any, eps_root: Any = 0.0) -> Any:
 
 def of_moments(
     name: str,
-    square: Callable[[Any, Any, Any], Any],
     b1: Any,
     b2: Any,
     eps: Any,
     eps_root: Any = 0.0,
     mu_dtype: Any = None,
     nesterov: bool = False,
+    square: Callable[[Any, Any, Any], Any] | None = None,
     begin: Any = 0,
     finish: Callable[[Any, Any, Any], Any] = lambda count, mean, made: made,
 ) -> GradientTransformation:
@@ -169,11 +169,11 @@ def of_moments(
 
     Args:
       name: of the transformation.
-      square: (update, mean, mean of squares) -> the next mean of squares.
       b1, b2: decays of the two.
       eps, eps_root: added outside and inside the root.
       mu_dtype: of the mean.
       nesterov: look one step ahead (Dozat, 2016).
+      square: (update, mean, mean of squares) -> the next mean of squares.
       begin: what the means are at first.
       finish: (number of steps, unbiased mean, what is made of it) -> the update.
     """
@@ -184,7 +184,8 @@ def of_moments(
 
         def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
             mean = mix(update, mu, b1)
-            squares = square(update, mean, nu)
+            plain = mix(square_of(update), nu, b2)
+            squares = plain if square is None else square(update, mean, nu)
             made = unbiased(mean, later)
             if nesterov:
                 made = mix(unbiased(update, weight), made, b1)
@@ -238,13 +239,7 @@ def scale_by_adam(
       mu_dtype: of the mean of updates, by default that of the parameters.
       nesterov: look one step ahead (Dozat, 2016).
     """
-
-    def square(update: Any, mean: Any, nu: Any) -> Any:
-        return mix(square_of(update), nu, b2)
-
-    return of_moments(
-        "scale_by_adam", square, b1, b2, eps, eps_root, mu_dtype, nesterov
-    )
+    return of_moments("scale_by_adam", b1, b2, eps, eps_root, mu_dtype, nesterov)
 
 
 def _over_deviation(name: str, centered: bool):

@@ -129,7 +129,7 @@ def scale_by_belief(
     def square(update: Any, mean: Any, nu: Any) -> Any:
         return mix(square_of(update - mean), nu, b2) + eps_root
 
-    return of_moments("scale_by_belief", square, b1, b2, eps, nesterov=nesterov)
+    return of_moments("scale_by_belief", b1, b2, eps, nesterov=nesterov, square=square)
 
 
 def scale_by_yogi(
@@ -146,7 +146,9 @@ def scale_by_yogi(
         return nu - (1 - b2) * fnp.sign(nu - now) * now
 
     begin = initial_accumulator_value
-    return of_moments("scale_by_yogi", square, b1, b2, eps, eps_root, begin=begin)
+    return of_moments(
+        "scale_by_yogi", b1, b2, eps, eps_root, square=square, begin=begin
+    )
 
 
 def scale_by_radam(
@@ -161,9 +163,6 @@ def scale_by_radam(
     """Adam that rectifies the variance of its first steps (Liu et al., 2020)."""
     most = 2.0 / (1.0 - b2) - 1.0
 
-    def square(update: Any, mean: Any, nu: Any) -> Any:
-        return mix(square_of(update), nu, b2)
-
     def rectify(count: Any, mean: Any, made: Any) -> Any:
         # The length of the average that has the variance of the mean of squares.
         decayed = 1 - bias_weight(b2, count)
@@ -174,8 +173,7 @@ def scale_by_radam(
         return fnp.where(enough, ratio.astype(made.dtype) * made, mean)
 
     return of_moments(
-        "scale_by_radam", square, b1, b2, eps, eps_root, nesterov=nesterov,
-        finish=rectify,
+        "scale_by_radam", b1, b2, eps, eps_root, nesterov=nesterov, finish=rectify
     )  # fmt: skip
 
 
@@ -494,8 +492,7 @@ def scale_by_polyak(
         step = fnp.minimum(gap / fnp.where(small, 1, square + eps), max_learning_rate)
         return tree.scale(fnp.where(small, 0.0, step), updates), state
 
-    way: Any = update
-    return base.GradientTransformationExtraArgs(base.init_empty, way)
+    return base.GradientTransformationExtraArgs(base.init_empty, update)
 
 
 def _rate_of_power(step: Any, exponent: Any) -> Any:

@@ -15,6 +15,7 @@ import ftrace.numpy as fnp
 from ftrace import random
 from ftrace.dtypes import extended
 from ftrace.errors import ArgumentError, DtypeError, TreeError, ValueRangeError
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.pytree import tree as pytree
 from ftrace.tree_util import register_static
@@ -26,25 +27,28 @@ leaves = pytree.leaves
 structure = pytree.structure
 
 
+def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
+    """`map` over arrays; None in the first tree, for no update, stays None."""
+
+    def apply(*values: Any) -> Any:
+        if values[0] is None:
+            return None
+        arrays = [x if type(x) in (Array, list) else fnp.asarray(x) for x in values]
+        return function(*arrays)
+
+    return pytree.map_with_none("tree.map", apply, first, *rest)
+
+
 def split(function: Callable[..., tuple[Any, ...]], count: int, *trees: Tree) -> Any:
     """As many trees as `function` of the leaves of some gives results."""
     rows: list[tuple[Any, ...]] = []
 
     def note(*values: Any) -> int:
-        rows.append(function(*[fnp.asarray(x) for x in values]))
+        rows.append(function(*values))
         return len(rows) - 1
 
-    places = map(note, *trees)
+    places = each(note, *trees)
     return [map(lambda i, k=k: rows[i][k], places) for k in range(count)]
-
-
-def _or_none(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
-    """`map` with None in the first tree left as it is."""
-
-    def apply(x: Any, *others: Any) -> Any:
-        return None if x is None else function(x, *others)
-
-    return pytree.map_with_none("tree.map", apply, first, *rest)
 
 
 def _elementwise(name: str, function: Callable[..., Any]):
@@ -82,7 +86,7 @@ def scale(scalar: Any, tree: Tree) -> Tree:
 def add_scale(tree_x: Tree, scalar: Any, tree_y: Tree) -> Tree:
     """x + scalar · y."""
     scalar = fnp.asarray(scalar)
-    return _or_none(lambda x, y: x + scalar * y, tree_x, tree_y)
+    return each(lambda x, y: x + scalar * y, tree_x, tree_y)
 
 
 def sum(tree: Tree, associative_reduction: bool = False) -> Any:
@@ -234,7 +238,7 @@ def dtype(tree: Tree, mixed_dtype_handler: str | None = None) -> Any:
 
 def update_moment(updates: Tree, moments: Tree, decay: Any, order: Any) -> Tree:
     """Running means of powers."""
-    return _or_none(lambda g, t: (1 - decay) * g**order + decay * t, updates, moments)
+    return each(lambda g, t: (1 - decay) * g**order + decay * t, updates, moments)
 
 
 def update_moment_per_elem_norm(
@@ -246,14 +250,12 @@ def update_moment_per_elem_norm(
         power = g**order if fnp.isrealobj(g) else fnp.abs(g) ** order
         return (1 - decay) * power + decay * t
 
-    return _or_none(mean, updates, moments)
+    return each(mean, updates, moments)
 
 
 def update_infinity_moment(updates: Tree, moments: Tree, decay: Any, eps: Any) -> Tree:
     """Running maxima of absolute values."""
-    return _or_none(
-        lambda g, t: fnp.maximum(fnp.abs(g) + eps, decay * t), updates, moments
-    )
+    return each(lambda g, t: fnp.maximum(fnp.abs(g) + eps, decay * t), updates, moments)
 
 
 def bias_correction(moment: Tree, decay: Any, count: Any) -> Tree:

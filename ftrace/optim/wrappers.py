@@ -30,6 +30,7 @@ from ftrace.optim.base import (
     with_extra_args_support,
 )
 from ftrace.optim.optimizers import square_of
+from ftrace.trace.eager.dispatch import member
 
 __all__ = [
     "ApplyIfFiniteState", "LookaheadParams", "LookaheadState", "MonitorState",
@@ -212,10 +213,7 @@ def add_noise(
 
 
 def _where(condition: Any, new: Tree, old: Tree) -> Tree:
-    def choose(x: Any, y: Any) -> Any:
-        return fnp.where(condition, x, y).astype(fnp.asarray(y).dtype)
-
-    return tree.map(choose, new, old)
+    return tree.cast_like(tree.where(condition, new, old), tree.map(fnp.asarray, old))
 
 
 #: How often updates were not finite: in a row, the last one, in all.
@@ -259,7 +257,7 @@ ConditionallyTransformState = namedtuple(
 ConditionallyMaskState = namedtuple("ConditionallyMaskState", "step inner_state")
 
 
-def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]) -> Any:
+def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]):
     def conditionally(
         inner: GradientTransformation,
         should_transform_fn: Callable[..., Any],
@@ -283,24 +281,23 @@ def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]) -> Any
 
         return GradientTransformationExtraArgs(init, update)
 
-    conditionally.__name__ = conditionally.__qualname__ = name
     return conditionally
 
 
-conditionally_transform = _conditionally(
-    "conditionally_transform", ConditionallyTransformState, lambda g: g
-)
-conditionally_transform.__doc__ = """Transforms updates in steps that are asked for.
+@member(_conditionally, ConditionallyTransformState, lambda g: g)
+def conditionally_transform():
+    """Transforms updates in steps that are asked for.
 
     Args:
       inner: the transformation.
       should_transform_fn: of the number of steps done; says whether to transform.
       forward_extra_args: give it what else `update` is given.
     """
-conditionally_mask = _conditionally(
-    "conditionally_mask", ConditionallyMaskState, fnp.zeros_like
-)
-conditionally_mask.__doc__ = """As `conditionally_transform`; other updates are 0."""
+
+
+@member(_conditionally, ConditionallyMaskState, fnp.zeros_like)
+def conditionally_mask():
+    """As `conditionally_transform`; other updates are 0."""
 
 
 def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import update_wrapper
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ class Leaves:
         """The container with others in the places of the numbers."""
         leaves = list(self.others)
         for place, value in zip(self.places, values, strict=True):
-            leaves[place] = value
+            leaves[place] = plain(value)
         return tree.unflatten(self.structure, leaves)
 
     def take(self, x: Any) -> list[Any]:
@@ -152,9 +152,6 @@ class _Traced:
         self.out = Leaves(result)
         return tuple(self.out.values)
 
-    def built(self, values: Sequence[Any]) -> Any:
-        return self.out.rebuild([plain(x) for x in values])
-
 
 def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], Any]:
     """(vjp, fun(x)), where `vjp(g)` is g times the Jacobian: of the kind of x."""
@@ -166,9 +163,9 @@ def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], A
     def vjp(g: Any) -> Any:
         with ft.config(jax_enable_x64=True):
             found = pull(tuple(traced.out.take(g)))
-        return leaves.rebuild([plain(x) for x in found])
+        return leaves.rebuild(found)
 
-    return vjp, traced.built(values)
+    return vjp, traced.out.rebuild(values)
 
 
 def make_jvp(fun: Callable[[Any], Any], x: Any) -> Callable[[Any], tuple[Any, Any]]:
@@ -180,7 +177,7 @@ def make_jvp(fun: Callable[[Any], Any], x: Any) -> Callable[[Any], tuple[Any, An
         with ft.config(jax_enable_x64=True):
             tangents = tuple(leaves.take(v))
             values, slopes = ft.jvp(traced, tuple(leaves.values), tangents)
-        return traced.built(values), traced.built(slopes)
+        return traced.out.rebuild(values), traced.out.rebuild(slopes)
 
     return jvp
 
@@ -254,19 +251,16 @@ class _Call:
         self.floor = stack.floor
 
     def _with(self, values: Sequence[Any]) -> list[Any]:
-        args, rest = list(self.args), [plain(x) for x in values]
-        for argnum, part in zip(self.argnums, self.leaves, strict=True):
-            size = len(part.places)
-            args[argnum], rest = part.rebuild(rest[:size]), rest[size:]
+        args = list(self.args)
+        for argnum, part in zip(self.argnums, self._parts(values), strict=True):
+            args[argnum] = part
         return args
 
     def _parts(self, values: Sequence[Any]) -> Iterator[Any]:
-        """The tangents of each argument, in its containers."""
-        rest = [plain(x) for x in values]
+        """The values, or tangents, of each argument, in its containers."""
+        rest = iter(values)
         for part in self.leaves:
-            size = len(part.places)
-            yield part.rebuild(rest[:size])
-            rest = rest[size:]
+            yield part.rebuild([*islice(rest, len(part.places))])
 
     def value(self, *values: Any) -> tuple[Any, ...]:
         """The results, by the function itself where nothing is traced any more."""
@@ -280,8 +274,8 @@ class _Call:
 
     def backward(self, kept: Any, cotangents: Any) -> tuple[Any, ...]:
         found, values = kept
-        ans = self.out.rebuild([plain(x) for x in found])
-        g = self.out.rebuild([plain(x) for x in cotangents])
+        ans = self.out.rebuild(found)
+        g = self.out.rebuild(cotangents)
         assert self.primitive.vjp is not None
         args = tuple(self._with(values))
         pull = self.primitive.vjp(tuple(self.argnums), ans, args, self.kwargs)
@@ -292,7 +286,7 @@ class _Call:
 
     def tangents(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         found = self.value(*primals)
-        ans = self.out.rebuild([plain(x) for x in found])
+        ans = self.out.rebuild(found)
         assert self.primitive.jvp is not None
         args, parts = tuple(self._with(primals)), list(self._parts(tangents))
         argnums = tuple(self.argnums)
@@ -468,7 +462,7 @@ class VSpace:
             function(leaf, *parts)
             for leaf, *parts in zip(self.leaves.values, *rows, strict=True)
         ]
-        return self.leaves.rebuild([plain(x) for x in found])
+        return self.leaves.rebuild(found)
 
     def zeros(self) -> Any:
         """The value that is 0 everywhere."""
@@ -534,10 +528,6 @@ class VSpace:
 
     def __repr__(self) -> str:
         return f"VSpace{self._identity()}"
-
-
-def _space_of_leaf(x: Any) -> VSpace | None:
-    return VSpace(x) if _is_inexact(x) else None
 
 
 def vspace(value: Any) -> VSpace:

@@ -127,7 +127,7 @@ class Format(JAXSparse):
 
     def operate(self, name: str, *args: Any) -> Any:
         """What BCOO's operator does, in the format again where it is a matrix."""
-        found = self.to_bcoo().operate(name, *map(_as_bcoo, args))
+        found = self.to_bcoo().operate(name, *map(as_bcoo, args))
         return _from_bcoo(type(self), found)
 
     @property
@@ -299,7 +299,7 @@ def _of_bcsr(name: str, function: Callable[P, Any]) -> Callable[P, Any]:
     given: Any = function
 
     def through(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = tree.map(_as_bcoo, (args, kwargs), is_leaf=_is_format)
+        args, kwargs = tree.map(as_bcoo, (args, kwargs), is_leaf=_is_format)
         return _from_bcoo(BCSR, given(*args, **kwargs))
 
     return named(wraps(function)(through), name, function.__doc__)
@@ -309,7 +309,7 @@ def _is_format(x: Any) -> bool:
     return isinstance(x, Format)
 
 
-def _as_bcoo(x: Any) -> Any:
+def as_bcoo(x: Any) -> Any:
     return x.to_bcoo() if isinstance(x, Format) else x
 
 

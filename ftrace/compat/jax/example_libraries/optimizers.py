@@ -3,9 +3,9 @@
     opt_init, opt_update, get_params = adam(1e-3)
     state = opt_update(i, gradients, state)
 
-A rule is written for one array, `step(i, g, x, *slots) -> (x, *slots)`, whose slots
-begin as zeros; `optimizer` makes it one of pytrees. Step sizes are numbers or functions
-of the number of steps done.
+Those here are transformations of `ftrace.optim`, whose steps are counted by `i`; what
+is written for one array `optimizer` makes one of pytrees. Step sizes are numbers or
+functions of the number of steps done.
 """
 
 # Parameters of lambdas are Any.
@@ -14,11 +14,11 @@ of the number of steps done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce, wraps
+from functools import wraps
 from typing import Any, NamedTuple
 
 import ftrace.numpy as jnp
-from ftrace import tree
+from ftrace import optim, tree
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.tree_util import register_pytree_node
 
@@ -107,11 +107,27 @@ def _check(what: str, found: Any, of: str, required: Any) -> None:
         )
 
 
-def _by(step: Function, slots: int) -> Optimizer:
-    """The optimizer of an array by a step, with so many slots."""
+def _by(
+    step_size: Any,
+    *parts: optim.GradientTransformation,
+    after: Sequence[optim.GradientTransformation] = (),
+) -> Optimizer:
+    """The optimizer of an array by transformations, before and after the step size."""
+    rate = make_schedule(step_size)
+
+    def transform(rate: Any) -> optim.GradientTransformation:
+        return optim.chain(*parts, optim.scale(rate), *after)
+
+    def update(i: Any, g: Any, state: Any) -> Any:
+        x, own = state
+        if optim.tree.get(own, "count") is not None:
+            own = optim.tree.set(own, count=jnp.asarray(i, "int32"))
+        change, own = transform(rate(i)).update(jnp.atleast_1d(g), own)
+        return x - change.reshape(jnp.shape(x)), own
+
     return Optimizer(
-        lambda x: (x, *[jnp.zeros_like(x) for _ in range(slots)]),
-        lambda i, g, state: step(i, g, *state),
+        lambda x: (x, transform(1.0).init(jnp.atleast_1d(x))),
+        update,
         lambda state: state[0],
     )
 
@@ -119,62 +135,32 @@ def _by(step: Function, slots: int) -> Optimizer:
 @optimizer
 def sgd(step_size: Any) -> Optimizer:
     """Gradient descent."""
-    rate = make_schedule(step_size)
-    return _by(lambda i, g, x: (x - rate(i) * g,), 0)
+    return _by(step_size)
 
 
 @optimizer
 def momentum(step_size: Any, mass: Any) -> Optimizer:
     """Gradient descent with the momentum `mass`."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, v: Any) -> Any:
-        v = mass * v + g
-        return x - rate(i) * v, v
-
-    return _by(step, 1)
+    return _by(step_size, optim.trace(mass))
 
 
 @optimizer
 def nesterov(step_size: Any, mass: Any) -> Optimizer:
     """Gradient descent with Nesterov's momentum `mass`."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, v: Any) -> Any:
-        v = mass * v + g
-        return x - rate(i) * (mass * v + g), v
-
-    return _by(step, 1)
-
-
-def _over_root(g: Any, total: Any) -> Any:
-    """g / sqrt(total), and 0 where that is no number."""
-    return g * jnp.where(total > 0, 1.0 / jnp.sqrt(total), 0.0)
+    return _by(step_size, optim.trace(mass, nesterov=True))
 
 
 @optimizer
 def adagrad(step_size: Any, momentum: Any = 0.9) -> Optimizer:
     """Steps over the root of the sum of squared gradients (Duchi et al., 2011)."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, total: Any, m: Any) -> Any:
-        total = total + jnp.square(g)
-        m = (1.0 - momentum) * _over_root(g, total) + momentum * m
-        return x - rate(i) * m, total, m
-
-    return _by(step, 2)
+    mean = optim.ema(momentum, debias=False)
+    return _by(step_size, optim.scale_by_rss(0.0, 0.0), mean)
 
 
 @optimizer
 def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Optimizer:
     """Steps over the root of the running mean of squared gradients (Hinton, 2012)."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, mean: Any) -> Any:
-        mean = mean * gamma + jnp.square(g) * (1.0 - gamma)
-        return x - rate(i) * g / jnp.sqrt(mean + eps), mean
-
-    return _by(step, 1)
+    return _by(step_size, optim.scale_by_rms(gamma, eps))
 
 
 @optimizer
@@ -182,33 +168,14 @@ def rmsprop_momentum(
     step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9
 ) -> Optimizer:
     """`rmsprop` with momentum."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, mean: Any, m: Any) -> Any:
-        mean = mean * gamma + jnp.square(g) * (1.0 - gamma)
-        m = momentum * m + rate(i) * g / jnp.sqrt(mean + eps)
-        return x - m, mean, m
-
-    return _by(step, 2)
-
-
-def _bias(b: Any, i: Any, like: Any) -> Any:
-    """What a running mean that began with zero has to be divided by after step i."""
-    return 1 - jnp.asarray(b, like.dtype) ** (i + 1)
+    over_root = optim.scale_by_rms(gamma, eps)
+    return _by(step_size, over_root, after=[optim.trace(momentum)])
 
 
 @optimizer
 def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Optimizer:
     """Running means of gradients and of their squares (Kingma & Ba, 2015)."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, m: Any, v: Any) -> Any:
-        m = (1 - b1) * g + b1 * m
-        v = (1 - b2) * jnp.square(g) + b2 * v
-        first, second = m / _bias(b1, i, m), v / _bias(b2, i, m)
-        return x - rate(i) * first / (jnp.sqrt(second) + eps), m, v
-
-    return _by(step, 2)
+    return _by(step_size, optim.scale_by_adam(b1, b2, eps))
 
 
 @optimizer
@@ -216,37 +183,13 @@ def adamax(
     step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8
 ) -> Optimizer:
     """Adam by the largest gradients in place of their squares (Kingma & Ba, 2015)."""
-    rate = make_schedule(step_size)
-
-    def step(i: Any, g: Any, x: Any, m: Any, u: Any) -> Any:
-        m = (1 - b1) * g + b1 * m
-        u = jnp.maximum(b2 * u, jnp.abs(g))
-        return x - (rate(i) / _bias(b1, i, m)) * m / (u + eps), m, u
-
-    return _by(step, 2)
+    return _by(step_size, optim.scale_by_adamax(b1, b2, eps))
 
 
 @optimizer
 def sm3(step_size: Any, momentum: Any = 0.9) -> Optimizer:
     """Adagrad with one sum for each row of each axis (Anil et al., 2019)."""
-    rate = make_schedule(step_size)
-
-    def init(x: Any) -> Any:
-        return x, jnp.zeros_like(x), [jnp.zeros(n, x.dtype) for n in x.shape or (1,)]
-
-    def update(i: Any, g: Any, state: Any) -> Any:
-        x, m, rows = state
-        axes = range(len(rows))
-        spread = [
-            v.reshape([-1 if axis == k else 1 for axis in axes])
-            for k, v in enumerate(rows)
-        ]
-        total = reduce(jnp.minimum, spread) + jnp.square(g)
-        rows = [total.max([axis for axis in axes if axis != k]) for k in axes]
-        m = (1.0 - momentum) * _over_root(g, total).reshape(g.shape) + momentum * m
-        return x - rate(i) * m, m, rows
-
-    return Optimizer(init, update, lambda state: state[0])
+    return _by(step_size, optim.scale_by_sm3(momentum, eps=0.0))
 
 
 # Schedules.
@@ -275,12 +218,7 @@ def polynomial_decay(
     step_size: Any, decay_steps: Any, final_step_size: Any, power: Any = 1.0
 ) -> Schedule:
     """From `step_size` to `final_step_size` by a power of what is left of the way."""
-
-    def schedule(step_num: Any) -> Any:
-        left = (1 - jnp.minimum(step_num, decay_steps) / decay_steps) ** power
-        return left * (step_size - final_step_size) + final_step_size
-
-    return schedule
+    return optim.polynomial_schedule(step_size, final_step_size, power, decay_steps)
 
 
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:

@@ -73,34 +73,21 @@ def _convolution(shape_of: Function, convolve: Function) -> Function:
             known = {"O": out_chan, "I": given[of_input.index("C")]}
             kernel = tuple([known.get(c) or next(spatial) for c in of_kernel])
             result = shape_of(given, kernel, steps, padding, dimension_numbers)
-            return (
-                result,
-                kernel,
-                tuple([out_chan if c == "C" else 1 for c in of_output]),
-            )
+            bias = [out_chan if c == "C" else 1 for c in of_output]
+            return result, kernel, tuple(bias)
+
+        def product(x: Any, W: Any) -> Any:
+            return convolve(x, W, steps, padding, dimension_numbers=dimension_numbers)
 
         axes = of_kernel.index("I"), of_kernel.index("O")
-        product = partial(
-            convolve, window_strides=steps, padding=padding, numbers=dimension_numbers
-        )
         return _weighted(shapes, W_init or glorot_normal(*axes), b_init, product)
 
     return layer
 
 
-def _conv(x: Any, W: Any, window_strides: Any, padding: Any, numbers: Any) -> Any:
-    return lax.conv_general_dilated(
-        x, W, window_strides, padding, dimension_numbers=numbers
-    )
-
-
-def _conv_back(x: Any, W: Any, window_strides: Any, padding: Any, numbers: Any) -> Any:
-    return lax.conv_transpose(x, W, window_strides, padding, dimension_numbers=numbers)
-
-
 _PLANES = ("NHWC", "HWIO", "NHWC")
-GeneralConv = _convolution(lax.conv_general_shape_tuple, _conv)
-GeneralConvTranspose = _convolution(lax.conv_transpose_shape_tuple, _conv_back)
+GeneralConv = _convolution(lax.conv_general_shape_tuple, lax.conv_general_dilated)
+GeneralConvTranspose = _convolution(lax.conv_transpose_shape_tuple, lax.conv_transpose)
 Conv = partial(GeneralConv, _PLANES)
 ConvTranspose = partial(GeneralConvTranspose, _PLANES)
 Conv1DTranspose = partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
@@ -187,13 +174,11 @@ def _pooling(reducer: Function, init_val: float, mean: bool = False) -> Function
             apart = (1,) * len(dims)
             return lax.reduce_window_shape_tuple(shape, dims, steps, pads, apart, apart)
 
-        def pool(x: Any) -> Any:
-            found = lax.reduce_window(x, init_val, reducer, dims, steps, padding)
-            return found / pool_sizes(x) if mean else found
+        def reduce(x: Any) -> Any:
+            return lax.reduce_window(x, init_val, reducer, dims, steps, padding)
 
-        def pool_sizes(x: Any) -> Any:
-            one = jnp.ones(x.shape, x.dtype)
-            return lax.reduce_window(one, init_val, reducer, dims, steps, padding)
+        def pool(x: Any) -> Any:
+            return reduce(x) / reduce(jnp.ones_like(x)) if mean else reduce(x)
 
         return _plain(pool, shape_of)
 
