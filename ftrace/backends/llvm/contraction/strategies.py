@@ -30,7 +30,7 @@ from ftrace.backends.llvm.schedule import (
     tiling_ir as tiling,
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Panel, Part, cut_ranges
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges, cut_tiles
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, Tiled
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -90,17 +90,17 @@ def _left_panels(
 ) -> list[Panel]:
     """Left operands, along the rows where they lie so in memory."""
     found: list[Panel] = []
-    rows = tiles.rows.cut
-    even = rows if isinstance(rows, EvenRows) else None
-    around = rows if even is None else layout.VectorRows(even, lanes)
-    high = tiles.rows.length if even is None else around.length
+    rows, flat = tiles.rows.cut, tiles.rows.flat
+    apart = rows.split is not None and not flat
+    around = layout.VectorRows(rows, lanes) if apart else rows
+    high = tiles.rows.length if flat else layout.whole_vectors(around, lanes)
     for node in plan.left:
-        deep = -(-tiles.terms(node) // lanes) * lanes + (0 if even is None else lanes)
+        deep = -(-tiles.terms(node) // lanes) * lanes + (0 if flat else lanes)
         size, parts = (high, deep), (Part.of(around, deep), tiles.held(node))
         steps = contraction.step_sizes([node], rows.within, facts)
-        if even is not None and steps[even.axis] == 1:
+        if not flat and steps[rows.within[-1]] == 1:
             size, parts = (deep, high), (tiles.held(node, high), Part.of(around, 1))
-        found.append(Panel("left", node, *size, parts, even is not None))
+        found.append(Panel("left", node, *size, parts, not flat))
     return found
 
 
@@ -110,7 +110,7 @@ def _unit(
     right: Sequence[Panel],
     left: Sequence[Panel] = (),
     into: tuple[Panel, ...] = (),
-    sharing: tuple[Node | EvenRows, ...] = (),
+    sharing: tuple[Node | Cut, ...] = (),
     ahead: int = 0,
     along: tiling.RangeTiling | None = None,
 ) -> tuple[Statement, ...]:
@@ -178,8 +178,7 @@ def in_blocks(
     deep = max(min(DEPTH * 4 // item, room), 16)
     outer = (*plan.outer, *columns.outer)
     units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
-    steps = tiling.RangeTiling(0, tile.rows, plan.loose)
-    for rows, others in _cuts_of_rows(plan, row, tile.rows, units, target.cores):
+    for rows, steps, others in _cuts_of_rows(plan, row, tile.rows, units, target.cores):
         tiles = _Tiles(
             Tiled(rows, steps, not plan.loose),
             Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
@@ -230,7 +229,7 @@ def _cut_columns(
 
 def _cuts_of_rows(
     plan: Contraction, row: Node, tile: int, columns: int, cores: int
-) -> list[tuple[EvenRows | Cut, list[Node]]]:
+) -> list[tuple[Cut, tiling.RangeTiling, list[Node]]]:
     """Blocks of rows, and the rows around them: high ones, but enough for all cores.
 
     What is best comes first, then lower blocks, then higher ones.
@@ -238,16 +237,18 @@ def _cuts_of_rows(
     Args:
       columns: blocks of columns, at all places around them.
     """
-    found: list[tuple[EvenRows | Cut, list[Node]]] = []
+    found: list[tuple[Cut, tiling.RangeTiling, list[Node]]] = []
     best, height = 0, HEIGHT
     while not found or height // 2 >= tile:
         if plan.loose:
             others = [a for a in plan.rows if a is not row]
-            rows: EvenRows | Cut = EvenRows(row, tile, height)
+            rows, steps = cut_tiles(row, tile, height)
         else:
-            rows = cut_ranges(plan.rows, height)
+            rows, steps = (
+                cut_ranges(plan.rows, height), tiling.RangeTiling(0, tile, False)
+            )  # fmt: skip
             others = list(rows.outer)
-        found.append((rows, others))
+        found.append((rows, steps, others))
         enough = 4 * cores if height > LEAST_HEIGHT else cores
         units = columns * sample(rows.blocks) * prod(map(tiling.size_of, others))
         if units < enough and height // 4 >= tile and best == len(found) - 1:
@@ -293,9 +294,9 @@ def as_panels(
     for blocks in ways_to_cut(target, load):
         tile, width = blocks.tile, blocks.tile.vectors * lanes
         columns = Cut((), column, width * blocks.strips, (), strip=width)
-        rows = EvenRows(row, tile.rows, blocks.tiles * tile.rows)
+        rows, steps = cut_tiles(row, tile.rows, blocks.tiles * tile.rows)
         tiles = _Tiles(
-            Tiled(rows, tiling.RangeTiling(0, tile.rows)),
+            Tiled(rows, steps),
             Tiled(columns, tiling.RangeTiling(lanes, tile.vectors)),
             cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
         )  # fmt: skip
@@ -391,9 +392,9 @@ def find_dots(
     tile = min(room, tiling.rows_together(plan.left, row, facts, target))
     if tile < 1:
         return
-    columns, rows = Cut.whole(plan.columns), EvenRows(row, tile, _UNIT_ROWS)
+    columns, (rows, steps) = Cut.whole(plan.columns), cut_tiles(row, tile, _UNIT_ROWS)
     tiles = _Tiles(
-        Tiled(rows, tiling.RangeTiling(0, tile)),
+        Tiled(rows, steps),
         Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges), facts.free,
     )  # fmt: skip
     pitch = (-(-deep // lanes) + 1) * lanes

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
-from ftrace.backends.llvm.schedule.layout import (
-    Cut,
-    EvenRows,
-    Image,
-    Part,
-    VectorRows,
-)
+from ftrace.backends.llvm.schedule.layout import Cut, Image, Part, VectorRows
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
@@ -98,10 +92,6 @@ class Block:
         number = self.stage.values.number(total)
         return {split: Span(first, lowest(self.stage.writer, last, number))}
 
-    def tile_spans(self, steps: Mapping[Node, RangeTiling]) -> dict[Node, Span]:
-        """The tiles that are in the block."""
-        return self.spans(steps)
-
     def divides(self, width: int) -> bool:
         """Does every block begin at a multiple of `width`?"""
         return self.cut.size % width == 0
@@ -144,62 +134,26 @@ class Block:
         return self.stage.scaled(self._length(), cut.length // cut.size)
 
 
-class EvenBlock(Block):
-    """Rows of a block along one axis, whose tiles may be a row higher."""
-
-    def __init__(self, stage: Stage, rows: EvenRows, number: str) -> None:
-        super().__init__(stage, Cut((), rows.axis, rows.length, ()), number)
-        self.rows = rows
-
-    def open(self, opened: ExitStack) -> None:
-        stage, rows = self.stage, self.rows
-        first = stage.scaled(self.number, rows.high)
-        last = stage.scaled(self.number, rows.high, rows.high)
-        last = lowest(stage.writer, last, stage.values.number(rows.tiles))
-        self.begin, self.end = self._row_of(first), self._row_of(last)
-        self.tiles = Span(first, last)
-        self.start = self._named(opened, axis_of(rows.axis).size, self.begin)
-
-    def _row_of(self, tile: str) -> str:
-        """The row in which a tile begins; of the tile after the last, the end."""
-        parts, number = self.rows.parts, self.stage.values.number
-        first, last = parts[0], parts[-1]
-        row = self.stage.scaled(tile, last.width)
-        if len(parts) == 1:
-            return row
-        if last.inner:
-            return lowest(self.stage.writer, row, number(last.stop))
-        higher = lowest(self.stage.writer, tile, number(first.count))
-        return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
-
-    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
-        return {self.rows.axis: Span(self.begin, self.end)}
-
-    def tile_spans(self, steps: Mapping[Node, RangeTiling]) -> dict[Node, Span]:
-        return {self.rows.axis: self.tiles}
-
-
 class VectorBlock(Block):
-    """Rows that are open, from a whole vector on."""
+    """Rows of a block that is open, from a whole vector on."""
 
-    def __init__(self, rows: EvenBlock, cut: VectorRows) -> None:
-        whole = Cut((), cut.rows.axis, cut.length, ())
-        super().__init__(rows.stage, whole, "0")
-        self.rows, self.lanes = rows, cut.lanes
+    def __init__(self, rows: Block, cut: VectorRows) -> None:
+        super().__init__(rows.stage, replace(rows.cut, size=cut.length), "0")
+        ((self.axis, self.rows),) = rows.spans().items()
+        self.lanes = cut.lanes
 
     def open(self, opened: ExitStack) -> None:
-        stage, lanes, begin = self.stage, self.lanes, self.rows.begin
+        stage, lanes, begin = self.stage, self.lanes, self.rows.first
         whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
-        size = size_of(self.rows.rows.axis)
+        size = size_of(self.axis)
         self.start = self._named(opened, size, stage.scaled(whole, lanes))
 
     def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
-        pure, axis = self.stage.writer.pure, self.rows.rows.axis
-        width = steps[axis].width if axis in steps else 1
-        begin, end = self.rows.begin, self.rows.end
-        up = self.stage.scaled(end, 1, width - 1)
+        pure, begin = self.stage.writer.pure, self.rows.first
+        width = steps.get(self.axis, _ONE).width
+        up = self.stage.scaled(self.rows.last, 1, width - 1)
         first = pure(f"udiv i64 {begin}, {width}", begin)
-        return {axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
+        return {self.axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
 
     def divides(self, width: int) -> bool:
         return width <= self.lanes

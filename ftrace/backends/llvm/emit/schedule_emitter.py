@@ -267,12 +267,8 @@ class ScheduleEmitter:
 
     def _open(self, of: layout.Blocked, number: str, opened: ExitStack) -> None:
         stage = self.stage
-        if isinstance(of, layout.EvenRows):
-            found: blocked_ranges.Block = blocked_ranges.EvenBlock(stage, of, number)
-        elif isinstance(of, layout.VectorRows):
-            rows = self.blocks[of.rows]
-            assert isinstance(rows, blocked_ranges.EvenBlock)
-            found = blocked_ranges.VectorBlock(rows, of)
+        if isinstance(of, layout.VectorRows):
+            found = blocked_ranges.VectorBlock(self.blocks[of.rows], of)
         else:
             found = blocked_ranges.Block(stage, of, number)
         found.open(opened)
@@ -397,7 +393,7 @@ class ScheduleEmitter:
         if not tiled.flat:
             own = dict.fromkeys(tiled.cut.within, tiled.steps)
             steps |= own
-            spans |= block.tile_spans(own)
+            spans |= block.spans(own)
             return
         line = self.lines[tiled.cut] = stage.new_range(tiled.length)
         steps[line] = tiled.steps

@@ -21,7 +21,7 @@ from ftrace.backends.llvm.emit.loop_nest import Nest, Span
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.ir.writer import Type, Writer, digits
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, EvenRows
+from ftrace.backends.llvm.schedule.layout import Cut
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
@@ -80,7 +80,7 @@ class Unit(NamedTuple):
     """
 
     number: str
-    blocks: dict[Cut | EvenRows, str]
+    blocks: dict[Cut, str]
     count: Any
 
 
@@ -168,9 +168,7 @@ class Stage:
     # Ranges around the parts.
 
     @contextmanager
-    def units(
-        self, places: Sequence[Node | Cut | EvenRows]
-    ) -> Generator[Unit, None, None]:
+    def units(self, places: Sequence[Node | Cut]) -> Generator[Unit, None, None]:
         """The frame of the function: the loop over its units, and what it gives back.
 
         Args:

@@ -140,55 +140,24 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
     return replace(Cut.of_first([split, *inner], size), outer=tuple(rest))
 
 
-@dataclass(frozen=True, eq=False)
-class EvenRows:
-    """An axis in blocks of tiles that are as equal as can be: some are a row higher.
+def cut_tiles(r: Node, tile: int, height: int) -> tuple[Cut, tiling.RangeTiling]:
+    """Blocks of about `height` values of a range, and their tiles.
 
-    Attributes:
-      tile: rows of a tile.
-      height: rows of a block, about.
+    No tile is longer than `tile`, and tiles are as equal as can be, blocks too.
     """
-
-    axis: Node
-    tile: int
-    height: int
-
-    @property
-    def parts(self) -> list[tiling.Tiles]:
-        return tiling.cut(axis_of(self.axis).size, tiling.RangeTiling(0, self.tile))
-
-    @property
-    def tiles(self) -> int:
-        return sum(part.count for part in self.parts)
-
-    @property
-    def high(self) -> int:
-        """Tiles of a block: blocks are as equal as can be."""
-        tiles, high = self.tiles, max(self.height // self.tile, 1)
-        return high if is_dynamic(tiles) else -(-tiles // -(-tiles // high))
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.tiles // self.high)
-
-    @property
-    def length(self) -> int:
-        """Rows of a block."""
-        return self.high * self.parts[0].copies
-
-    @property
-    def within(self) -> tuple[Node, ...]:
-        return (self.axis,)
-
-    def __str__(self) -> str:
-        return f"{name_of(self.axis)} by {self.length}"
+    size, high = axis_of(r).size, max(height // tile, 1)
+    if not is_dynamic(size):
+        tiles = -(-size // tile)
+        tile, high = -(-size // tiles), -(-tiles // -(-tiles // high))
+    cut = Cut.of_first([r], high * tile)
+    return cut, tiling.RangeTiling(0, tile, cut.split is None)
 
 
 @dataclass(frozen=True, eq=False)
 class VectorRows:
     """The rows of a block from a whole vector on: they are filled in vectors."""
 
-    rows: EvenRows
+    rows: Cut
     lanes: int
 
     @property
@@ -203,7 +172,7 @@ class VectorRows:
         return f"vectors of {self.rows}"
 
 
-Blocked = Cut | EvenRows | VectorRows
+Blocked = Cut | VectorRows
 
 
 def name_of(place: Node | Blocked) -> str:
@@ -215,7 +184,7 @@ def names_of(places: Sequence[Node | Blocked], between: str = " × ") -> str:
     return between.join(filter(None, map(name_of, places)))
 
 
-def whole_vectors(cut: Cut | EvenRows, lanes: int) -> int:
+def whole_vectors(cut: Blocked, lanes: int) -> int:
     """Positions of a block, rounded up to whole vectors."""
     return -(-cut.length // lanes) * lanes
 

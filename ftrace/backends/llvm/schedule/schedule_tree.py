@@ -21,7 +21,7 @@ from textwrap import indent
 from typing import Any
 
 from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
-from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Image, Memory, Panel
+from ftrace.backends.llvm.schedule.layout import Cut, Image, Memory, Panel
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
@@ -59,7 +59,7 @@ class ForEach:
 class Once:
     """What units share that differ in some places alone: the first of them makes it."""
 
-    sharing: tuple[Node | EvenRows, ...]
+    sharing: tuple[Node | Cut, ...]
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Tiled(NamedTuple):
       flat: all ranges of the block are one in the tiles, whose last one is whole.
     """
 
-    cut: Cut | EvenRows
+    cut: Cut
     steps: tiling.RangeTiling
     flat: bool = False
 
@@ -221,7 +221,7 @@ class StoreResults:
 
     panels: tuple[Panel, ...]
     axes: tuple[Node, ...]
-    cuts: tuple[Cut | EvenRows, ...]
+    cuts: tuple[Cut, ...]
     squares: bool = False
     place: Node | None = None
 
@@ -254,7 +254,7 @@ class Schedule:
 
     kernel: Kernel
     lanes: int
-    places: tuple[Node | Cut | EvenRows, ...]
+    places: tuple[Node | Cut, ...]
     unit: tuple[Statement, ...]
     views: tuple[View, ...] = ()
 

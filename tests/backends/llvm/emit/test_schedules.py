@@ -46,12 +46,12 @@ for units of i0 by 63:
         fill right[i1][r2]
     out <- f(… · right)    7 rows × 3 columns, r2 in vectors of 16"""),
     "matrix": (matrix, (512, 2000, 500), """
-for units of i1 by 64, i0 by 516:
-    once for all i0 by 516:
+for units of i1 by 64, i0:
+    once for all i0:
         fill right[strip][r2][i1]
     out <- f(… · right)    6 rows × 4 vectors of 16"""),
     "few rows": (matrix, (16, 4096, 4096), """
-for units of i1 by 512, i0 by 16:
+for units of i1 by 512, i0:
     clear sums
     for each r2 by 16:
         sums[i0][i1] += …    8 rows × 2 vectors of 16, 16 terms ahead
