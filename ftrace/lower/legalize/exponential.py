@@ -8,16 +8,7 @@
 The logarithm of 1 + f is a polynomial in f in float32. In float64 it is one in s² with
 s = f/(2 + f), as log(1 + f) = log((1 + s)/(1 - s)) (the scheme of fdlibm's `e_log.c`).
 
-A float32 to a power needs log2(x) to 34 bits. Processors that keep tables in registers
-have two of 16 numbers for it. With t near 1/m, m the mantissa of x,
-
-    log2(x) = k - log2(t) + log2(1 + r),   r = m·t - 1 in [-1/32, 1/16],
-
-which float64 has in a short polynomial, without a division. Near 1, where k is 0, t is
-1 and what is left keeps its relative error. That polynomial is fitted as those of
-the tables in `special.py`.
-
-The others are minimax fits (Remez exchange at 50 digits, coefficients rounded one
+The polynomials are minimax fits (Remez exchange at 50 digits, coefficients rounded one
 after the other, lowest power first); the relative error of the fit stands beside each.
 Errors of the functions are the greatest seen, in units in the last place: float32 over
 all numbers, float64 over 10⁷ random ones (`ACCURACY`).

@@ -26,7 +26,6 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
 from ftrace.lower.legalize import term
 from ftrace.lower.legalize.term import INFINITY, NAN, Operand, Pair, Term
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 
 #: The parts of `far_angle`, as operations of kernels.
@@ -53,10 +52,6 @@ _BITS: Final = (
     0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D,
     0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
 )  # fmt: skip
-#: float32 needs 256 bits: a word of 32 zeros, then seven words.
-_WORDS_SINGLE: Final = tuple(
-    word for pair in _BITS[:5] for word in (pair >> 32, pair & 0xFFFFFFFF)
-)[1:9]
 
 
 class Reduced(NamedTuple):
@@ -73,41 +68,24 @@ class Reduced(NamedTuple):
 
 
 def reduce_angle(x: Term) -> Reduced:
-    """The remainder of x modulo π/2, and the quadrant; NaN for infinities."""
+    """The remainder of x modulo π/2, and the quadrant; NaN for infinities.
+
+    By Cody and Waite up to the limit, by `far_angle` beyond.
+    """
     first, second, third = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
     n, shifted = term.nearest(x, _TWO_OVER_PI)
-    r = term.fma(
-        n, -first, x
-    )  # exact, as both are multiples of the last bit of `first`
+    # Exact, as both are multiples of the last bit of `first`.
+    r = term.fma(n, -first, x)
     product, error = term.two_product(n, second)
     high, low = term.fast_two_sum(r, -product)
-    near = Reduced(term.bits_of(shifted), high, term.fma(n, -third, low - error))
-    return _choose(x, near)
-
-
-def _choose(x: Term, near: Reduced) -> Reduced:
-    """`near` up to the limit, Payne and Hanek's reduction beyond."""
+    near = term.bits_of(shifted), high, term.fma(n, -third, low - error)
     far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)
-    exact = _far_parts(x)
-    q, r, rest = (
-        term.select(far, a, b, term.RARE) for a, b in zip(exact, near, strict=True)
-    )
-    return Reduced(q, r, rest)
-
-
-def _far_parts(x: Term) -> Reduced:
-    """The parts of `far_angle(x)`, each as one operation."""
-    aval = x.node.aval
-    integer = ShapedArray.of(aval.shape, term.format_of(x).bits)
-    avals = (integer, aval, aval)
-    ops = (far_quadrant_p, far_remainder_p, far_rest_p)
-    parts = (make_node(op, a, (x.node,)) for op, a in zip(ops, avals, strict=True))
-    return Reduced(*map(Term, parts))
-
-
-def far_angle(x: Term) -> Reduced:
-    """The remainder of any x modulo π/2, and the quadrant, in integers."""
-    return _payne_hanek_single(x) if x.single else _payne_hanek_double(x)
+    ops = far_quadrant_p, far_remainder_p, far_rest_p
+    exact = [
+        make_node(op, y.node.aval, (x.node,)) for op, y in zip(ops, near, strict=True)
+    ]
+    pairs = zip(map(Term, exact), near, strict=True)
+    return Reduced(*(term.select(far, a, b, term.RARE) for a, b in pairs))
 
 
 def far_quadrant(x: Term) -> Term:
@@ -148,61 +126,51 @@ def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Ter
     return words
 
 
-def _payne_hanek_single(x: Term) -> Reduced:
-    shape = x.node.shape
-    m, e = _significand(x, term.format_of(x))
-    start = e + 30  # the word of zeros has 32 bits, less the two bits of q
-    table = [term.number_of(word, dtypes.uint64, shape) for word in _WORDS_SINGLE]
-    words = _window(table, start >> 5, (4, 2, 1))
-    shift = term.cast(start & 31, dtypes.uint64)
-    low_word = 0xFFFFFFFF
-    w = [((((a << 32) | b) << shift) >> 32) & low_word for a, b in pairwise(words)]
-    wide = term.cast(m, dtypes.uint64)
-    product = ((wide * w[0]) << 32) + wide * w[1] + ((wide * w[2]) >> 32)
-    rounded = product + (1 << 61)
-    quadrant = term.cast(rounded >> 62, dtypes.int32)
-    fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
-    # r = fraction·2⁻⁶²·π/2, of the fraction's upper 24 bits and the rest.
-    upper = fraction >> 38
-    lower = term.cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
-    top = term.cast(upper, dtypes.float32) * 2.0**-24
-    first, second, _ = _HALF_PI_SINGLE
-    product, error = term.two_product(top, first)
-    r, rest = term.fast_two_sum(product, error + term.fma(top, second, lower * first))
-    return _with_signs(x, quadrant, r, rest)
-
-
-def _payne_hanek_double(x: Term) -> Reduced:
+def far_angle(x: Term) -> Reduced:
+    """The remainder of any x modulo π/2, and the quadrant, in integers."""
     shape = x.node.shape
     m, e = _significand(x, term.format_of(x))
     start = e + 62
     table = [term.number_of(word, dtypes.uint64, shape) for word in _BITS]
-    words = _window(table, start >> 6, (16, 8, 4, 2, 1))
-    shift = term.bitcast(start & 63, dtypes.uint64)
+    words = _window(table, start >> 6, (2, 1) if x.single else (16, 8, 4, 2, 1))
+    shift = term.cast(start & 63, dtypes.uint64)
     # A shift by the width gives 0, as it must where the window starts at a word.
     w = [
         (a << shift) | (b >> (term.number_of(64, dtypes.uint64, shape) - shift))
         for a, b in pairwise(words)
     ]
-    wide = term.bitcast(m, dtypes.uint64)
+    wide = term.cast(m, dtypes.uint64)
     middle = wide * w[1]
     low = middle + _high_product(wide, w[2])
     carry = term.cast(low < middle, dtypes.uint64)
     high = wide * w[0] + _high_product(wide, w[1]) + carry
     rounded = high + (1 << 61)
-    quadrant = term.bitcast(rounded >> 62, dtypes.int64)
+    quadrant = term.cast(rounded >> 62, e.dtype)
     fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
-    # fraction·2⁻⁶² + low·2⁻¹²⁶ in three floats, each of them exact.
+    value, rest = (_in_single if x.single else _in_double)(fraction, low)
+    first, second, _ = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
+    product, error = term.two_product(value, first)
+    error = error + term.fma(value, second, rest * first)
+    r, rest = term.fast_two_sum(product, error)
+    signed = term.select(x < 0.0, 0 - quadrant, quadrant)
+    return Reduced(signed, _with_sign(x, r), _with_sign(x, rest))
+
+
+def _in_single(fraction: Term, low: Term) -> Pair:
+    """fraction·2⁻⁶²: its upper 24 bits and the rest."""
+    upper = fraction >> 38
+    rest = term.cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
+    return term.cast(upper, dtypes.float32) * 2.0**-24, rest
+
+
+def _in_double(fraction: Term, low: Term) -> Pair:
+    """fraction·2⁻⁶² + low·2⁻¹²⁶, of three floats, each of them exact."""
     top = term.integer_to_float(fraction >> 12) * 2.0**-50
     tail = (term.bitcast(fraction & 0xFFF, dtypes.uint64) << 36) | (low >> 28)
     lower = term.integer_to_float(term.bitcast(tail, dtypes.int64)) * 2.0**-98
     least = term.bitcast(low & 0xFFFFFFF, dtypes.int64)
     lower = lower + term.integer_to_float(least) * 2.0**-126
-    value, rest = term.fast_two_sum(top, lower)
-    first, second, _ = _HALF_PI_DOUBLE
-    product, error = term.two_product(value, first)
-    r, rest = term.fast_two_sum(product, error + term.fma(value, second, rest * first))
-    return _with_signs(x, quadrant, r, rest)
+    return term.fast_two_sum(top, lower)
 
 
 def _high_product(a: Term, b: Term) -> Term:
@@ -212,12 +180,6 @@ def _high_product(a: Term, b: Term) -> Term:
     first = a_high * b_low + ((a_low * b_low) >> 32)
     second = a_low * b_high + (first & mask)
     return a_high * b_high + (first >> 32) + (second >> 32)
-
-
-def _with_signs(x: Term, quadrant: Term, r: Term, rest: Term) -> Reduced:
-    """What was found for |x|, for x."""
-    signed = term.select(x < 0.0, 0 - quadrant, quadrant)
-    return Reduced(signed, _with_sign(x, r), _with_sign(x, rest))
 
 
 def _with_sign(x: Term, r: Term) -> Term:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
+from ftrace.lower.legalize.special import tables_of
 
 _MOST = 512
 
@@ -114,10 +115,11 @@ def range_of(o: Instructions, t: Type, a: str, b: str, choice: int) -> str:
     return _intrinsic(o, t, "range", (t.text, a), (t.text, b), chosen, (t.text, a))
 
 
-def table(numbers: Sequence[float]) -> Row:
+def table(function: str, row: int) -> Row:
     """The row that looks a float32 up by the five lowest bits of its fraction."""
 
     def look_up(o: Instructions, t: Type, a: str) -> str:
+        numbers = tables_of(function)[row]
         bits = o.convert("bitcast", t, t.integer(), a)
         low, high = (t.lanewise(numbers[n : n + t.lanes]) for n in (0, t.lanes))
         return _permute(o, t, low, bits, high)

@@ -294,7 +294,7 @@ def _far_part(number: int) -> Row:
 #: Operations that only AVX-512 has.
 _WIDE: dict[str, Row] = {
     "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
-    **{name: avx512.table(numbers) for name, numbers in TABLES_OF_32.items()},
+    **{name: avx512.table(*place) for name, place in TABLES_OF_32.items()},
 }  # fmt: skip
 _ROWS.update(_WIDE)
 
