@@ -259,10 +259,19 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     return constant(Array.of(repeated, weak))
 
 
+#: Bytes up to which the elements lie side by side, as compiled code has them.
+_DENSE = 1 << 12
+
+
 @memo(256)
 def _repeat_element(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
     """One element at every position; nobody can write to it."""
-    return np.ndarray(shape, dtype, bits, 0, (0,) * len(shape))
+    repeated: Any = np.ndarray(shape, dtype, bits, 0, (0,) * len(shape))
+    if repeated.nbytes > _DENSE:
+        return repeated
+    dense = repeated.copy()
+    dense.flags.writeable = False
+    return dense
 
 
 def constant(array: Array) -> Array:

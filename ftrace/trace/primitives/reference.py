@@ -481,12 +481,12 @@ class Extremum:
     """`np.maximum` or `np.minimum`, with as much of a ufunc as is asked of it."""
 
     def __init__(self, ufunc: np.ufunc, signs: np.ufunc) -> None:
-        self._ufunc: Any = ufunc
+        self.ufunc: Any = ufunc
         #: Of the signs of numbers whose extremum is zero, whether that has one.
         self._signs: Any = signs
 
     def __call__(self, x: Array, y: Array, dtype: Any = None) -> Any:
-        found = self._ufunc(x, y, dtype=dtype)
+        found = self.ufunc(x, y, dtype=dtype)
         if _has_no_zero(found):
             return found
         return _with_signs(found, self._signs(_np.signbit(x), _np.signbit(y)))
@@ -500,7 +500,7 @@ class Extremum:
         **initial: Any,
     ) -> Any:
         """The extremum along axes; `initial` stands for an empty one."""
-        found = self._ufunc.reduce(x, axis, dtype, None, keepdims, **initial)
+        found = self.ufunc.reduce(x, axis, dtype, None, keepdims, **initial)
         if _has_no_zero(found):
             return found
         signs = self._signs.reduce(_np.signbit(x), axis, keepdims=keepdims)
@@ -508,7 +508,7 @@ class Extremum:
 
     def accumulate(self, x: Array, axis: int = 0, dtype: Any = None) -> Any:
         """The extremum of each element and all before it."""
-        found = self._ufunc.accumulate(x, axis, dtype)
+        found = self.ufunc.accumulate(x, axis, dtype)
         if _has_no_zero(found):
             return found
         return _with_signs(found, self._signs.accumulate(_np.signbit(x), axis))
@@ -516,10 +516,10 @@ class Extremum:
     def at(self, x: Array, index: Any, values: Array) -> None:
         """Puts the extremum of itself and of all its `values` at each index of x."""
         if x.dtype.kind in "biu":
-            self._ufunc.at(x, index, values)
+            self.ufunc.at(x, index, values)
             return
         signs = _np.signbit(x)
-        self._ufunc.at(x, index, values)
+        self.ufunc.at(x, index, values)
         if (x[index] == 0).any():
             self._signs.at(signs, index, _np.signbit(values))
             _with_signs(x, signs)

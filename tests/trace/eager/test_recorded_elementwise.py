@@ -15,6 +15,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.backends.base import get_device
+from ftrace.backends.llvm.call.numpy_loops import Loops, NotLoops
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 
@@ -152,3 +153,51 @@ def test_arrays_of_another_layout_are_left_to_numpy() -> None:
     for other in (np.asfortranarray(plain), wide, unaligned):
         b = Array(plain.shape, plain.dtype, False, None, other)
         assert bits(fnp.hypot(b, b)) == expected
+
+
+LOOPS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+    "an operation": (fnp.add, lambda x: fnp.add(x, x)),
+    "a number": (fnp.multiply, lambda x: fnp.multiply(x, 2.5)),
+    "broadcast": (fnp.subtract, lambda x: fnp.subtract(x, x[0])),
+    "a sum": (fnp.sum, lambda x: fnp.sum(x, 1)),
+    "a sum of columns": (fnp.mean, lambda x: fnp.mean(x, 0)),
+    "steps": (nn.softmax, nn.softmax),
+    "a choice": (nn.relu, nn.relu),
+    "a constant": (fnp.ones, lambda x: fnp.ones(3)),
+    "an extremum": (fnp.max, lambda x: fnp.max(x, 1)),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_calls_are_loops_with_the_same_bits(name: str) -> None:
+    function, call = LOOPS[name]
+    for shape in ((3, 5), (1, 7), (2, 0), (4, 200)):
+        for special in (False, True):
+            values = samples(np.float32, shape, 1)
+            values = values if special else np.asarray(np.arange(1, 1 + values.size))
+            x = fnp.asarray(values.reshape(shape).astype(np.float32))
+            try:
+                expected = bits(call(x))
+            except ft.errors.FtraceError:  # of nothing
+                continue
+            for _ in range(CALLS):
+                found = call(x)
+            assert bits(found) == expected, (shape, special)
+            assert function._records[0]._plan.loops is not None
+
+
+def test_products_of_matrices_are_no_loops_over_elements() -> None:
+    steps = [(np.matmul, ["x0", "x0"], "v0")]
+    values = {"x0": np.eye(2, dtype=np.float32), "v0": np.eye(2, dtype=np.float32)}
+    with pytest.raises(NotLoops):
+        Loops(steps, values, ["x0"], ["v0"], {})
+
+
+def test_loops_leave_what_is_not_row_major_to_numpy() -> None:
+    x = fnp.asarray(np.arange(12, dtype=np.float32).reshape(3, 4))
+    for _ in range(CALLS):
+        fnp.exp(x)
+    for y in (x.T, x[:, ::2], x[::-1]):
+        expected = np.exp(y.numpy())
+        for _ in range(CALLS):
+            assert (fnp.exp(y).numpy() == expected).all()

@@ -10,6 +10,8 @@ From the ground up:
                      and results
     match_arguments  Arguments in native code: is everything as expected, and where is
                      the memory?
+    numpy_loops      NumPy's loops over elements, called without what NumPy does around
+                     them
     entry            A call in native code, from its beginning to its end
     bind_signature   A compiled program and a signature, as a record that the native
                      entry walks over

@@ -10,6 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call import records as r
+from ftrace.backends.llvm.call.numpy_loops import Loops
 from ftrace.backends.llvm.call.object_layout import template_of
 from ftrace.backends.llvm.runtime.records import Block, Place
 from ftrace.backends.llvm.runtime.work_estimate import Work
@@ -52,11 +53,13 @@ class Plan(NamedTuple):
       function: is called on what NumPy has of the leaves.
       many: it gives a tuple of so many values; 0 if it gives one.
       sources: which of the leaves and these values each leaf of a result is.
+      loops: the same as loops of NumPy's; None where it is more.
     """
 
     function: Any
     many: int
     sources: Sequence[int]
+    loops: Loops | None
 
 
 class BoundCall:
@@ -150,6 +153,28 @@ class BoundCall:
             work.operations,
             work.bytes,
             function,
+            self._loops(self._plan and self._plan.loops),
+        )
+
+    def _loops(self, loops: Loops | None) -> Place | int:
+        if loops is None:
+            return 0
+        made: list[Any] = []
+        for like in loops.made:
+            sizes = self._list(like.shape)
+            made += r.NewArray(self._refer(like.dtype), like.ndim, sizes)
+        rows: list[Any] = []
+        for function, data, count, length, operands in loops.loops:
+            places = [x for *place, _ in operands for x in r.OperandPlace(*place)]
+            strides = self._list([x[-1] for x in operands])
+            n = len(operands)
+            rows += r.Loop(
+                function, data, count, length, n, self._list(places), strides
+            )
+        made_at, loops_at = self._list(made), self._list(rows)
+        memory = loops.memory.ctypes.data
+        return self._block.add(
+            *r.Loops(len(loops.made), made_at, len(loops.loops), loops_at, memory)
         )
 
     # Arguments.
@@ -195,7 +220,9 @@ class BoundCall:
             dtype = self._refer(aval.dtype)
             return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
-            return r.LeafPart(r.FLOAT64, number, 0)
+            loops = self._plan and self._plan.loops
+            dtype = loops and loops.numbers.get(number)
+            return r.LeafPart(_NUMBERS.get((float, dtype), r.FLOAT64), number, 0)
         if kind in SCALARS and aval.dtype == np.dtype(kind):
             small = kind is np.int64 and type(aval) is not LargeInteger
             return r.LeafPart(r.SCALAR, number, self._refer(kind), int(small))

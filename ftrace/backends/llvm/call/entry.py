@@ -3,7 +3,8 @@
 call         what a jitted function's `__call__` is
 call_eager   what a public function's is; the methods of arrays are such functions
 attempt      one record: its result, null with an exception, MISS, or LEAVE
-run_function what NumPy makes of the leaves of an eager call
+run_loops    what NumPy's loops make of the leaves of an eager call
+run_function what NumPy makes of them
 
 What there is no record for goes to the method `plain_call`, which counts it and makes
 records. While anything is traced or recorded no eager call is native.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import time
 
 from ftrace.backends.llvm.call import object_layout as layout, records as r
+from ftrace.backends.llvm.call.install import SELECT
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
     Places,
@@ -49,7 +51,8 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
     """
     written = (objects, arguments, entries)
     functions = [f for routines in written for f in routines.functions(offsets)]
-    return module_text(VARIABLES + FINDERS, [*functions, *map(_stub, range(methods))])
+    loops, stubs = map(_select, SELECT), map(_stub, range(methods))
+    return module_text(VARIABLES + FINDERS, [*functions, *loops, *stubs])
 
 
 @entries("ptr", *_CALLED, visible=True)
@@ -225,7 +228,7 @@ def attempt(f: ObjectFunction) -> None:
     f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
     objects = f.let(f"add i64 {inputs}, {makes}")
-    frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 1")) for _ in "fhc")
+    frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 2")) for _ in "fhc")
     places = f.new(Places)
     for field, place in zip(Places.fields, (frame, held, cells), strict=True):
         places.set(field, place, "ptr")
@@ -240,9 +243,13 @@ def attempt(f: ObjectFunction) -> None:
     with f.repeat(inputs) as i:
         f.hold(f.slot(held, i))
     with f.when(f.differ("ptr", record.pointer("function"), "null")):
-        made = run_function(f, "%record", held)
+        made = f.variable("ptr", "null")
+        with f.when(f.differ("ptr", record.pointer("loops"), "null")):
+            f.store("ptr", run_loops(f, "%record", held, frame), made)
+        with f.when(f.equal("ptr", f.load("ptr", made), "null")):
+            f.store("ptr", run_function(f, "%record", held), made)
         _release(f, held, inputs, owner)
-        f.give(made)
+        f.give(f.load("ptr", made))
     with f.when(f.differ("i64", record.number("donations"), 0)):
         give_up(f, "%record", cells)
     taken = take_all(f, "%record", frame, held)
@@ -299,6 +306,84 @@ def hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
     f.give(host)
 
 
+@entries("ptr", "ptr %record", "ptr %held", "ptr %frame")
+def run_loops(f: ObjectFunction) -> None:
+    """What loops make of the leaves; null where NumPy shall do it."""
+    record, state = f.view("%record", r.Call), f.state()
+    loops, inputs = f.view(record.pointer("loops"), r.Loops), record.number("inputs")
+    with f.repeat(inputs) as i:
+        f.give_if(f.equal("ptr", f.slot("%frame", i), "null"), "null")
+    made, result = f.variable("i64", 0), f.variable("ptr", "null")
+    behind, places = (f.word(x, inputs) for x in ("%held", "%frame"))
+    count = loops.number("makes")
+    with f.rows(loops.pointer("made"), r.NewArray, count) as new:
+        dtype, number = new.pointer("dtype"), f.load("i64", made)
+        f.hold(dtype)
+        ndim = f.let(f"trunc i64 {new.number('ndim')} to i32")
+        array = f.let(
+            f"call ptr {state.pointer('make_array')}(ptr {state.pointer('ndarray')}, "
+            f"ptr {dtype}, i32 {ndim}, ptr {new.pointer('sizes')}, ptr null, ptr null, "
+            "i32 0, ptr null)"
+        )
+        f.stop_if(f.equal("ptr", array, "null"))
+        f.set_slot(behind, number, array)
+        f.set_slot(places, number, f.at(array, layout.DATA))
+        f.store("i64", f.sum(number, 1), made)
+    with f.when(f.equal("i64", f.load("i64", made), count)):
+        memory = loops.pointer("memory")
+        f.set_slot(places, count, memory)
+        f.store("i64", 0, memory)
+        with f.rows(loops.pointer("loops"), r.Loop, loops.number("count")) as loop:
+            run_loop(f, loop.address, "%frame")
+        with f.when(f.equal("i64", f.load("i64", memory), 0)):
+            f.store("ptr", build(f, record.pointer("result"), "%held"), result)
+    with f.when(f.equal("ptr", f.load("ptr", result), "null")):
+        f.outside("void PyErr_Clear")  # whatever there is no memory for
+    _release(f, behind, f.load("i64", made))
+    f.give(f.load("ptr", result))
+
+
+#: Operands of a loop, at the most.
+_OPERANDS = 8
+
+
+@entries("void", "ptr %loop", "ptr %frame")
+def run_loop(f: ObjectFunction) -> None:
+    """`function(operands, count, strides, data)` for each row."""
+    loop, given = f.view("%loop", r.Loop), f.place("ptr", _OPERANDS)
+    with f.repeat(loop.number("rows")) as row:
+        with f.repeat(loop.number("operands")) as i:
+            operand = f.view(loop.pointer("places"), r.OperandPlace, i)
+            behind = f.let(f"mul i64 {row}, {operand.number('step')}")
+            first = f.beyond(f.slot("%frame", operand.number("slot")), behind)
+            f.set_slot(given, i, f.beyond(first, operand.number("offset")))
+        function, count = loop.pointer("function"), loop.at("count")
+        more = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
+        f.do(f"call void {function}(ptr {given}, ptr {count}, {more})")
+    f.give()
+
+
+def _select(size: int) -> Function:
+    """`where(chosen, x, y)`, a loop as those of NumPy are."""
+    f = ObjectFunction(
+        SELECT[size], "void", "ptr %operands", "ptr %count", "ptr %strides",
+        "ptr %data", visible=True,
+    )  # fmt: skip
+    kind = f"i{8 * size}"
+    pairs = [
+        (f.slot("%operands", i), f.load("i64", f.word("%strides", i))) for i in range(4)
+    ]
+    with f.repeat(f.load("i64", "%count")) as i:
+        chosen, x, y, result = (
+            f.beyond(first, f.let(f"mul i64 {i}, {stride}")) for first, stride in pairs
+        )
+        holds = f.differ("i8", f.load("i8", chosen), 0)
+        value = f.let(f"select i1 {holds}, ptr {x}, ptr {y}")
+        f.store(kind, f.load(kind, value), result)
+    f.give()
+    return f
+
+
 @entries("ptr", "ptr %record", "ptr %held")
 def run_function(f: ObjectFunction) -> None:
     """What a function makes of the leaves, in NumPy; null with an exception, or LEAVE.
@@ -318,25 +403,14 @@ def run_function(f: ObjectFunction) -> None:
         f.set_slot(operands, i, host)
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        variable, context = state.pointer("hush_variable"), state.pointer("hushed")
+        variable = state.pointer("hush_variable")
         pair = f"ptr {variable}, ptr {state.pointer('silence')}"
-        entered, token = f.variable("i32", -1), f.variable("ptr", "null")
-        with f.when(f.equal("ptr", f.type_of(function), state.pointer("ufunc"))):
-            # It runs no code of Python's, which would miss what its context holds.
-            f.store("i32", f.outside("i32 PyContext_Enter", f"ptr {context}"), entered)
-        inside = f.equal("i32", f.load("i32", entered), 0)
-        with f.when(f.let(f"xor i1 {inside}, true")):
-            f.outside("void PyErr_Clear")  # another thread is in that context
-            f.store("ptr", f.outside("ptr PyContextVar_Set", pair), token)
+        token = f.outside("ptr PyContextVar_Set", pair)
         given = f.let(f"or i64 {leaves}, {_OFFSET}")
         call = f"ptr {function}, ptr {operands}, i64 {given}, ptr null"
         f.store("ptr", f.outside("ptr PyObject_VectorcallDict", call), made)
-        with f.when(inside):
-            f.outside("i32 PyContext_Exit", f"ptr {context}")
-        with f.when(f.let(f"xor i1 {inside}, true")):
-            pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
-            f.outside("i32 PyContextVar_Reset", pair)
-            f.let_go(f.load("ptr", token))
+        f.outside("i32 PyContextVar_Reset", f"ptr {variable}, ptr {token}")
+        f.let_go(token)
     whole = f.load("ptr", made)
     with f.when(f.differ("ptr", whole, "null")):
         f.set_slot("%held", leaves, whole)

@@ -13,13 +13,18 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from contextvars import Context
 from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ftrace.backends.llvm.call.object_layout import DEALLOC, Offsets, offset_of, offsets
+from ftrace.backends.llvm.call.object_layout import (
+    DEALLOC,
+    Offsets,
+    offset_of,
+    offsets,
+    word,
+)
 from ftrace.backends.llvm.call.records import CLASSES, BufferObject, State
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime
@@ -41,6 +46,9 @@ _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
     "call_eager",
 )  # fmt: skip
+
+#: By the bytes of an element: the names of loops that choose of two.
+SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8)}
 
 _NOT_NATIVE = (
     "__contains__", "__delitem__", "__getitem__", "__iter__", "__len__", "__round__",
@@ -85,6 +93,19 @@ def _plain_call() -> int:
     return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
+def _make_array() -> int:
+    """The address of `PyArray_NewFromDescr`, whose place NumPy's interface for C fixes.
+
+    Raises:
+      AttributeError: there is no such interface.
+    """
+    core: Any = getattr(np, "_core", None)
+    table = core._multiarray_umath._ARRAY_API
+    find: Any = ctypes.pythonapi.PyCapsule_GetPointer
+    find.restype, find.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return word(find(table, None) + 8 * 94)
+
+
 def raise_no_memory() -> NoReturn:
     raise no_working_memory()
 
@@ -109,7 +130,7 @@ class Native:
             "plain_call": _plain_call(),
         }
         stubs = [f"method_{number}" for number in range(len(method_names()))]
-        names = [*_EXPORTED, *stubs]
+        names = [*_EXPORTED, *stubs, *SELECT.values()]
         self._code = link(_code(places), names, self._imports)
         self.device = device
         self.words = np.zeros(len(State.fields), np.int64)
@@ -169,6 +190,11 @@ class Native:
         return id(thing)
 
     @cached_property
+    def select(self) -> dict[int, int]:
+        """The addresses of the loops that choose, by the bytes of an element."""
+        return {size: self._code.address(name) for size, name in SELECT.items()}
+
+    @cached_property
     def eager_records(self) -> Any:
         """The records of eager calls; what makes them is loaded now."""
         from ftrace.backends.llvm.call.record_eager import EagerRecords
@@ -215,11 +241,9 @@ class Native:
         if silence is None:
             kinds.discard(Eager)
         else:
-            hushed = Context()
-            hushed.run(silence[0].set, silence[1])
-            fields = ("hush_variable", "silence", "hushed", "ufunc")
-            for field, value in zip(fields, (*silence, hushed, np.ufunc), strict=True):
+            for field, value in zip(("hush_variable", "silence"), silence, strict=True):
                 self.put(field, self.refer(value))
+            self.put("make_array", _make_array())
             self.put("behind", offset_of(object.__new__(Eager), "behind"))
             methods = self._methods_of_arrays()
 

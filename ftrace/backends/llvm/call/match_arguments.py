@@ -78,7 +78,8 @@ def _note_leaf(f: Function, data: str, holder: str) -> None:
 def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array of the type that is expected, whose buffer is in the host's memory.
 
-    A HOSTED one is held itself, and may be an array of NumPy's in place of a buffer.
+    A HOSTED one is held itself, and may be an array of NumPy's in place of a buffer;
+    where that is not row-major and aligned, no memory is noted.
     """
     part, state = f.view("%part", r.LeafPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
@@ -94,7 +95,13 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
         host = f.at("%thing", offsets.host)
         exists = f.differ("ptr", host, state.pointer("none"))
         _refuse_unless(f, f.let(f"and i1 {hosted}, {exists}"))
-        _note_leaf(f, "null", holder)
+        data = f.variable("ptr", "null")
+        with f.when(f.equal("ptr", f.type_of(host), state.pointer("ndarray"))):
+            flags = f.load("i32", f.beyond(host, layout.FLAGS))
+            orderly = f.let(f"and i32 {flags}, {layout.ORDERLY}")
+            with f.when(f.equal("i32", orderly, layout.ORDERLY)):
+                f.store("ptr", f.at(host, layout.DATA), data)
+        _note_leaf(f, f.load("ptr", data), holder)
     _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
     device = f.at(buffer, offsets.device)
     here = f.equal("ptr", device, state.pointer("device"))

@@ -12,7 +12,7 @@ what its record does. If it is one step it is NumPy's function itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
+from ftrace.backends.llvm.call.numpy_loops import Loops, NotLoops
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, memo
@@ -79,6 +80,7 @@ class Steps:
     Args:
       given, fresh: the leaves, and the objects that stood for them.
       results: Arrays, of which some may be arguments, and what is always the same.
+      select: see `Loops`.
 
     Attributes:
       plan: what a record does.
@@ -88,9 +90,15 @@ class Steps:
     """
 
     def __init__(
-        self, tape: Tape, given: Sequence[Any], fresh: Sequence[Any], results: Any
+        self,
+        tape: Tape,
+        given: Sequence[Any],
+        fresh: Sequence[Any],
+        results: Any,
+        select: Mapping[int, int],
     ) -> None:
         self._lines: list[str] = []
+        self._done: list[tuple[Any, Sequence[str], str]] = []
         self._scope: dict[str, Any] = {"asarray": np.asarray}
         self._values = {
             f"x{i}": x.numpy() if type(x) is Array else x for i, x in enumerate(given)
@@ -110,7 +118,11 @@ class Steps:
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
         sources = [[*leaves, *values].index(x) for x in returned]
         many = 0 if len(values) == 1 else len(values)
-        self.plan = Plan(self._function(leaves, values), many, sources)
+        try:
+            loops = Loops(self._done, self._values, leaves, values, select)
+        except NotLoops:
+            loops = None
+        self.plan = Plan(self._function(leaves, values), many, sources, loops)
 
     def _operand(self, x: Any) -> str:
         """The name of a value; a number may be one in a dtype."""
@@ -143,6 +155,7 @@ class Steps:
             text = f"asarray({text}, {self._constant(dtype)})"
         name = f"v{len(self._lines)}"
         self._lines.append(f"{name} = {text}")
+        self._done.append((function, operands, name))
         self._values[name] = value
         return name
 
@@ -271,7 +284,8 @@ class EagerRecords:
                 layout = layout_of(treedef)
                 if layout is None or not results or tape.refused:
                     raise NotNative
-                found = bound(Steps(tape, values, fresh, results).plan, layout)
+                steps = Steps(tape, values, fresh, results, self._native.select)
+                found = bound(steps.plan, layout)
             except (NotNative, TypeError):  # a step may want an array
                 found = bound(None, Nothing())  # such calls are left to Python
             function.add_record(found)

@@ -42,8 +42,8 @@ class State(Record):
       traces: the list of all open scopes.
       methods: the public functions that methods of arrays are.
       host_of: a function, see `entry`.
-      hush_variable, silence: what silences NumPy; hushed: a context that has it.
-      ufunc: a class.
+      hush_variable, silence: what silences NumPy.
+      make_array: `PyArray_NewFromDescr` of NumPy.
     """
 
     fields = (
@@ -52,7 +52,7 @@ class State(Record):
         "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
         "nanoseconds", "none", "dict", "text", "float", "int",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
-        "hush_variable", "silence", "hushed", "ufunc",
+        "hush_variable", "silence", "make_array",
     )  # fmt: skip
 
 
@@ -75,13 +75,14 @@ class Call(Record):
       function: what is called in place of a program, on what NumPy has of the leaves;
         0 where there is one, None where the call is left to Python. What it gives
         stands behind the leaves: an object, or a tuple if `makes` is not 0.
+      loops: `Loops` that do the same; 0 where there are none.
     """
 
     fields = (
         "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
         "captures", "captured", "inputs", "donations", "donated", "overwrites",
         "overwritten", "makes", "made", "result", "kernels", "operations", "bytes",
-        "function",
+        "function", "loops",
     )  # fmt: skip
 
 
@@ -95,6 +96,41 @@ class Make(Record):
     """A buffer that a call takes: its size class, its bytes, and these in use."""
 
     fields = ("size_class", "nbytes")
+
+
+class Loops(Record):
+    """What is done with the elements of an eager call: see `numpy_loops`.
+
+    Attributes:
+      makes, made: how many arrays are made, and their `NewArray`s.
+      count, loops: how many `Loop`s, and these.
+      memory: what stands behind the arrays; its first word is not 0 if they refuse.
+    """
+
+    fields = ("makes", "made", "count", "loops", "memory")
+
+
+class NewArray(Record):
+    """An array of NumPy's: its dtype, and its shape."""
+
+    fields = ("dtype", "ndim", "sizes")
+
+
+class Loop(Record):
+    """So many rows of `count` elements, by a function of C's.
+
+    Attributes:
+      operands, places, strides: how many, their `OperandPlace`s, and from element to
+        element.
+    """
+
+    fields = ("function", "data", "rows", "count", "operands", "places", "strides")
+
+
+class OperandPlace(Record):
+    """The number of an object, the bytes behind its beginning, and from row to row."""
+
+    fields = ("slot", "offset", "step")
 
 
 # Parts of arguments: each begins with its kind.

@@ -1,0 +1,262 @@
+"""NumPy's loops over elements, called without what NumPy does around them.
+
+For each of its types a ufunc has a loop in C, which is given addresses and strides:
+
+    loop(operands, count, strides, data)
+
+To find the loop, walk over arrays and look for errors takes NumPy many times as long as
+a few elements do. Here that is decided when calls are recorded. What is done with the
+elements is the same, so that the bits are.
+
+    subtract(x, m)         4 rows of 10: strides 4, 0, 4, and from row to row 40, 4, 40
+    add.reduce(x, (1,))    0 -> result; 4 rows of result + x -> result: strides 0, 4, 0
+
+In between, values are in memory of the record: loops run no code of Python's, and so
+one call is done before another begins. All are row-major.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.backends.llvm.call.object_layout import word
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.reference import Extremum
+from ftrace.trace.tiering import BYTES_KEPT
+
+_NDARRAY: Any = np.ndarray
+_UFUNC: Any = np.ufunc
+#: What gives its operand: the first one, in another shape.
+_SAME = (_NDARRAY.reshape, copy.numpy)
+_COPIES = (_NDARRAY.copy, np.array)
+#: Unsigned integers, whose bits are copied, by their sizes.
+_BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
+#: Where the memory of a record has room: after a word that is 0 unless it is refused.
+_FIRST, _ALIGNED = 64, 64
+_HALF = (1 << 32) - 1
+
+
+class NotLoops(Exception):
+    """Something is done that is no loop."""
+
+
+class Place(NamedTuple):
+    """Where a value is: in which object, how many bytes behind its beginning.
+
+    Attributes:
+      slot: a leaf, then arrays that are made, then the memory.
+      like: an array of its shape and dtype, row-major.
+    """
+
+    slot: int
+    offset: int
+    like: Any
+
+
+class Loop(NamedTuple):
+    """So many rows of so many elements.
+
+    Attributes:
+      address, data: of NumPy's code, and what it is given besides.
+      operands: slot, offset, bytes from row to row and from element to element.
+    """
+
+    address: int
+    data: int
+    rows: int
+    length: int
+    operands: Sequence[tuple[int, int, int, int]]
+
+
+class Loops:
+    """What is done with values, as loops.
+
+    Args:
+      steps: (function, names of operands, name of the result), in their order.
+      values: those of one call, by name.
+      leaves, returned: the names of what is given, and of what is made.
+      select: the addresses of loops that choose, by the bytes of an element.
+
+    Attributes:
+      loops: in their order.
+      made: arrays like those that a call makes.
+      memory: what they work in, with all constants; where its first word is not 0
+        afterwards, there are zeros to whose signs loops do not see.
+      numbers: the dtypes of leaves that are numbers.
+
+    Raises:
+      NotLoops: something else is done.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[Any, Sequence[str], str]],
+        values: Mapping[str, Any],
+        leaves: Sequence[str],
+        returned: Sequence[str],
+        select: Mapping[int, int],
+    ) -> None:
+        self.loops: list[Loop] = []
+        self.numbers: dict[int, np.dtype[Any]] = {}
+        self._values, self._leaves, self._select = values, leaves, select
+        self._constants: list[Place] = []
+        self._slot, self._end = len(leaves) + len(returned), _FIRST
+        self._same: dict[str, str] = {}
+        work = [step for step in steps if not self._is_same(*step)]
+        roots = [self._same.get(name, name) for name in returned]
+        if not {*roots} <= {x for *_, x in work} or len({*roots}) < len(roots):
+            raise NotLoops
+        self.made = [np.empty(values[x].shape, values[x].dtype) for x in returned]
+        self._slots = {x: i for i, x in enumerate((*leaves, *roots))}
+        self._places: dict[str, Place] = {}
+        for function, operands, name in work:
+            self._do(function, operands, self._place(name, makes=True))
+        self.memory = np.zeros(self._end, np.uint8)
+        for _, offset, value in self._constants:
+            bits = np.frombuffer(value.tobytes(), np.uint8)
+            self.memory[offset : offset + len(bits)] = bits
+        self._values = {}  # a record lives longer than the arrays of one call
+
+    def _is_same(self, function: Any, operands: Sequence[str], name: str) -> bool:
+        """Does a step give its operand? Then both are one from now on."""
+        first = operands[0] if operands else ""
+        if isinstance(function, type) and first in self._leaves:
+            number, dtype = self._leaves.index(first), self._values[name].dtype
+            if self.numbers.setdefault(number, dtype) != dtype:
+                raise NotLoops
+        elif getattr(function, "func", function) not in _SAME:
+            return False
+        self._same[name] = self._same.get(first, first)
+        return True
+
+    def _do(self, function: Any, operands: Sequence[str], result: Place) -> None:
+        whole = getattr(function, "func", function)
+        owner = getattr(whole, "__self__", None)
+        reduces = getattr(whole, "__name__", "") == "reduce"
+        if isinstance(function, _UFUNC):
+            self._loop(function, *map(self._place, operands), result)
+        elif function is np.where:
+            self._choose(*[self._place(x) for x in operands], result)
+        elif function in _COPIES:
+            self._copy(self._place(operands[0]), result)
+        elif reduces and isinstance(owner, _UFUNC):
+            _, dtype, _, keeps, initial = [self._values[x] for x in operands[1:]]
+            if not keeps or dtype not in (None, result.like.dtype):
+                raise NotLoops
+            self._reduce(owner, self._place(operands[0]), result, initial)
+        elif reduces and isinstance(owner, Extremum):
+            initial = function.keywords["initial"]
+            self._reduce(owner.ufunc, self._place(operands[0]), result, initial)
+            self._refuse_zeros(result)
+        else:
+            raise NotLoops
+
+    # Where values are.
+
+    def _place(self, name: str, makes: bool = False) -> Place:
+        root = self._same.get(name, name)
+        value = self._values[name]
+        if not hasattr(value, "dtype") or value.nbytes > BYTES_KEPT:
+            raise NotLoops
+        like = np.empty(value.shape, value.dtype)
+        if root in self._slots:
+            return Place(self._slots[root], 0, like)
+        if root not in self._places:
+            self._places[root] = self._room(like) if makes else self._constant(value)
+        return self._places[root]._replace(like=like)
+
+    def _constant(self, value: Any) -> Place:
+        place = self._room(np.array(value, order="C"))
+        self._constants.append(place)
+        return place
+
+    def _room(self, like: Any) -> Place:
+        """Room in the memory."""
+        place = Place(self._slot, self._end, like)
+        self._end += -(-like.nbytes // _ALIGNED) * _ALIGNED
+        if self._end > BYTES_KEPT:
+            raise NotLoops
+        return place
+
+    # Loops.
+
+    def _loop(self, ufunc: Any, *places: Place) -> None:
+        """The operands and the result, each again and again to the shape of all."""
+        kinds = "".join([place.like.dtype.char for place in places])
+        types = f"{kinds[: ufunc.nin]}->{kinds[ufunc.nin :]}"
+        native = all(place.like.dtype.isnative for place in places)
+        if ufunc.signature or types not in ufunc.types or not native:
+            raise NotLoops
+        at, address, data = ufunc.types.index(types), *_tables(ufunc)
+        self._add(word(address + 8 * at), word(data + 8 * at), *places)
+
+    def _add(self, address: int, data: int, *places: Place) -> None:
+        shape = np.broadcast_shapes(*[place.like.shape for place in places])
+        strides = [np.broadcast_to(place.like, shape).strides for place in places]
+        axes: list[tuple[int, ...]] = [(1, *[0] * len(places))]
+        for size, *steps in zip(shape, *strides, strict=True):
+            *before, last = axes
+            dense = last[0] == 1 or [size * step for step in steps] == [*last[1:]]
+            if size != 1:
+                axes = (
+                    [*before, (last[0] * size, *steps)]
+                    if dense
+                    else [*axes, (size, *steps)]
+                )
+        if len(axes) > 2:
+            raise NotLoops
+        (rows, *outer), (length, *inner) = [(1, *[0] * len(places)), *axes][-2:]
+        slots = [place[:2] for place in places]
+        operands = [(*s, m, n) for s, m, n in zip(slots, outer, inner, strict=True)]
+        self.loops.append(Loop(address, data, rows, length, operands))
+
+    def _choose(self, *places: Place) -> None:
+        where, x, y, result = places
+        size = result.like.itemsize
+        alike = x.like.dtype == y.like.dtype == result.like.dtype
+        if where.like.dtype != bool or not alike or size not in self._select:
+            raise NotLoops
+        self._add(self._select[size], 0, *places)
+
+    def _copy(self, source: Place, target: Place) -> None:
+        """The same bits."""
+        kind = _BITS.get(source.like.itemsize)
+        if kind is None or source.like.dtype != target.like.dtype:
+            raise NotLoops
+        x, y = (p._replace(like=p.like.view(kind)) for p in (source, target))
+        self._loop(np.bitwise_or, x, x, y)
+
+    def _reduce(self, ufunc: Any, x: Place, result: Place, initial: Any) -> None:
+        """NumPy goes over the elements as they lie in memory."""
+        first = np.full((), initial, result.like.dtype)
+        self._copy(self._constant(first), result)
+        self._loop(ufunc, result, x, result)
+
+    def _refuse_zeros(self, x: Place) -> None:
+        if x.like.dtype.kind != "f":
+            return
+        zero = self._constant(np.zeros((), x.like.dtype))
+        found = self._room(np.empty(x.like.shape, np.bool_))
+        refused = Place(self._slot, 0, np.empty((), np.bool_))
+        self._loop(np.equal, x, zero, found)
+        self._loop(np.logical_or, refused, found, refused)
+
+
+def _tables(ufunc: Any) -> tuple[int, int]:
+    """The addresses of the tables of a ufunc: of its loops, and of their data.
+
+    They stand behind the numbers of its operands (`PyUFuncObject` of NumPy's interface
+    for C), which are looked at; its name goes behind them.
+    """
+    words = [word(id(ufunc) + 8 * i) for i in range(2, 8)]
+    name = ctypes.string_at(words[5]).decode()
+    numbers = words[0] & _HALF, words[0] >> 32, words[1] & _HALF, words[4] & _HALF
+    expected = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes
+    if numbers != expected or name != ufunc.__name__:
+        raise NotLoops
+    return words[2], words[3]
