@@ -155,7 +155,7 @@ def test_arrays_of_another_layout_are_left_to_numpy() -> None:
         assert bits(fnp.hypot(b, b)) == expected
 
 
-LOOPS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+LOOPS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "an operation": (fnp.add, lambda x: fnp.add(x, x)),
     "a number": (fnp.multiply, lambda x: fnp.multiply(x, 2.5)),
     "broadcast": (fnp.subtract, lambda x: fnp.subtract(x, x[0])),
@@ -183,7 +183,8 @@ def test_calls_are_loops_with_the_same_bits(name: str) -> None:
             for _ in range(CALLS):
                 found = call(x)
             assert bits(found) == expected, (shape, special)
-            assert function._records[0]._plan.loops is not None
+            plans = [record._plan for record in function._records]
+            assert any(plan is not None and plan.loops for plan in plans)
 
 
 def test_products_of_matrices_are_no_loops_over_elements() -> None:
