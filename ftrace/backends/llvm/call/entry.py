@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 
 from ftrace.backends.llvm.call import object_layout as layout, records as r
-from ftrace.backends.llvm.call.install import SELECT
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
     Places,
@@ -51,7 +50,7 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
     """
     written = (objects, arguments, entries)
     functions = [f for routines in written for f in routines.functions(offsets)]
-    loops, stubs = map(_select, SELECT), map(_stub, range(methods))
+    loops, stubs = map(_select, r.SELECT), map(_stub, range(methods))
     return module_text(VARIABLES + FINDERS, [*functions, *loops, *stubs])
 
 
@@ -366,7 +365,7 @@ def run_loop(f: ObjectFunction) -> None:
 def _select(size: int) -> Function:
     """`where(chosen, x, y)`, a loop as those of NumPy are."""
     f = ObjectFunction(
-        SELECT[size], "void", "ptr %operands", "ptr %count", "ptr %strides",
+        r.SELECT[size], "void", "ptr %operands", "ptr %count", "ptr %strides",
         "ptr %data", visible=True,
     )  # fmt: skip
     kind = f"i{8 * size}"

@@ -25,7 +25,7 @@ from ftrace.backends.llvm.call.object_layout import (
     offsets,
     word,
 )
-from ftrace.backends.llvm.call.records import CLASSES, BufferObject, State
+from ftrace.backends.llvm.call.records import CLASSES, SELECT, BufferObject, State
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime
 from ftrace.backends.out_of_memory import no_working_memory
@@ -46,9 +46,6 @@ _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
     "call_eager",
 )  # fmt: skip
-
-#: By the bytes of an element: the names of loops that choose of two.
-SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8)}
 
 _NOT_NATIVE = (
     "__contains__", "__delitem__", "__getitem__", "__iter__", "__len__", "__round__",

@@ -17,6 +17,9 @@ CLASSES = 512
 #: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
 
+#: By the bytes of an element: the names of loops that choose of two.
+SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8)}
+
 
 class State(Record):
     """What the native code knows of this process; addresses of objects but for counts.
