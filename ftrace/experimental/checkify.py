@@ -42,7 +42,7 @@ from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.jit import disable_jit
-from ftrace.tree_util import register_pytree_node_class
+from ftrace.tree_util import register_dataclass
 
 __all__ = [
     "Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks",
@@ -105,7 +105,9 @@ class Site:
         return self.category(string.Formatter().vformat(self.message, args, kwargs))
 
 
-@register_pytree_node_class
+@partial(
+    register_dataclass, data_fields=("_code", "_payloads"), meta_fields=("_sites",)
+)
 class Error:
     """Whether a check failed, and which was the first.
 
@@ -147,15 +149,6 @@ class Error:
         return f"Error({self.get()})"
 
     __repr__ = __str__
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self._code, self._payloads), self._sites
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Error:
-        made = object.__new__(cls)
-        (made._code, made._payloads), made._sites = children, aux
-        return made
 
 
 init_error = Error(np.int32(0), (), ())

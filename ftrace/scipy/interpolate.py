@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from operator import add, mul
 from typing import Any
@@ -16,12 +16,15 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value, cast
 from ftrace.trace.tracing.tracer import Value
-from ftrace.tree_util import register_pytree_node_class
+from ftrace.tree_util import register_dataclass
 
 __all__ = ["RegularGridInterpolator"]
 
 
-@register_pytree_node_class
+@partial(
+    register_dataclass, data_fields=("grid", "values", "fill_value"),
+    meta_fields=("method", "bounds_error"),
+)  # fmt: skip
 class RegularGridInterpolator:
     """A function that is known on a grid, elsewhere.
 
@@ -121,17 +124,6 @@ class RegularGridInterpolator:
         parts = [part if high else 1 - part for (_, part), high in rows]
         weight: Any = reduce(mul, parts)
         return self.values[tuple([c + high for (c, _), high in rows])] * weight[further]
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        children = (self.grid, self.values, self.fill_value)
-        return children, (self.method, self.bounds_error)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> RegularGridInterpolator:
-        made = object.__new__(cls)
-        made.grid, made.values, made.fill_value = children
-        made.method, made.bounds_error = aux
-        return made
 
 
 tell_missing(__name__)

@@ -153,151 +153,6 @@ class JAXSparse(ABC):
         return OPERATORS["reshape"](self, *shape)
 
 
-@register_pytree_node_class
-class BCOO(JAXSparse):
-    """A sparse array: see the module.
-
-    Args:
-      args: (data, indices).
-      shape: of the array.
-      indices_sorted, unique_indices: what is known of the indices.
-
-    Raises:
-      ShapeError, DtypeError: they do not fit together.
-    """
-
-    indices: Any
-    _lead = 2
-
-    def __init__(
-        self, args: tuple[Value, Value], *, shape: Sequence[int],
-        indices_sorted: bool = False, unique_indices: bool = False,
-    ) -> None:  # fmt: skip
-        self.data, self.indices = (fnp.asarray(x) for x in args)
-        self.shape = tuple([operator.index(n) for n in shape])
-        self.indices_sorted = indices_sorted
-        self.unique_indices = unique_indices
-        if not dtypes.is_integer(self.indices.dtype) or self.indices.ndim < 2:
-            raise DtypeError(
-                "BCOO: indices must be integers of two axes or more, got "
-                f"{self.indices.dtype} of shape {self.indices.shape}"
-            )
-        batch, dense = self.shape[: self.n_batch], self.shape[self.n_batch :]
-        dense = dense[self.n_sparse :]
-        fits = self.data.ndim - 1 + self.n_sparse == len(self.shape)
-        for part in (self.data.shape, self.indices.shape):
-            part = part[: self.n_batch]
-            fits = fits and len(part) == len(batch)
-            fits = fits and all(n in (1, m) for n, m in zip(part, batch, strict=True))
-        if not fits or self.data.shape[self.n_batch :] != (self.nse, *dense):
-            raise ShapeError(
-                f"BCOO: data {self.data.shape} and indices {self.indices.shape} do not "
-                f"fit an array of shape {self.shape}; see the shapes that the module "
-                "ftrace.experimental.sparse.bcoo tells"
-            )
-
-    @property
-    def nse(self) -> int:
-        return self.indices.shape[-2]
-
-    @property
-    def n_batch(self) -> int:
-        # A tree may hold other things than arrays.
-        return getattr(self.indices, "ndim", self._lead) - 2
-
-    @property
-    def n_sparse(self) -> int:
-        return self.indices.shape[-1]
-
-    @property
-    def n_dense(self) -> int:
-        return self.data.ndim - 1 - self.n_batch
-
-    @property
-    def batch_shape(self) -> Shape:
-        return self.shape[: self.n_batch]
-
-    @property
-    def sparse_shape(self) -> Shape:
-        return self.shape[self.n_batch : self.n_batch + self.n_sparse]
-
-    @property
-    def dense_shape(self) -> Shape:
-        return self.shape[self.n_batch + self.n_sparse :]
-
-    @classmethod
-    def fromdense(
-        cls, mat: Value, *, nse: int | None = None, index_dtype: Any = np.int32,
-        n_dense: int = 0, n_batch: int = 0,
-    ) -> BCOO:  # fmt: skip
-        """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
-        return bcoo_fromdense(
-            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
-        )
-
-    @classmethod
-    def from_scipy_sparse(
-        cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
-    ) -> BCOO:
-        """A matrix of `scipy.sparse`."""
-        if n_dense or n_batch:
-            raise ValueRangeError("from_scipy_sparse: n_dense and n_batch must be 0")
-        found = mat.tocoo()
-        indices = np.stack([found.row, found.col], -1).astype(index_dtype or np.int32)
-        return cls((fnp.asarray(found.data), indices), shape=found.shape)
-
-    def todense(self) -> Any:
-        """The dense array."""
-        return bcoo_todense(self)
-
-    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-        """Each index once, in order, and no zeros.
-
-        Args:
-          nse: how many elements to store; by default as many as there are, which must
-            be known: not under `jit`.
-          remove_zeros: False keeps elements that are zero.
-        """
-        if remove_zeros:
-            return bcoo_eliminate_zeros(self, nse)
-        return bcoo_sum_duplicates(self, nse)
-
-    def sort_indices(self) -> BCOO:
-        """The elements in the order of their indices."""
-        return bcoo_sort_indices(self)
-
-    def update_layout(
-        self, *, n_batch: int | None = None, n_dense: int | None = None,
-        on_inefficient: str | None = "error",
-    ) -> BCOO:  # fmt: skip
-        """The array with so many axes of batch and dense ones."""
-        return bcoo_update_layout(
-            self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient
-        )
-
-    def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
-        """The array with its axes in another order: batch, sparse, dense stay apart."""
-        order = range(self.ndim)[::-1] if axes is None else axes
-        return OPERATORS["transpose"](self, permutation=tuple(order))
-
-    def astype(self, dtype: Any) -> BCOO:
-        return replaced(self, self.data.astype(dtype))
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        known = (self.shape, self.n_batch, self.indices_sorted, self.unique_indices)
-        return (self.data, self.indices), known
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
-        made = object.__new__(cls)
-        made.data, made.indices = children
-        made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
-        made._lead = n_batch + 2
-        more = made.n_batch - n_batch
-        made.shape = batched_shape(made.shape, n_batch, more, children)
-        return made
-
-
 def batched_shape(shape: Shape, n_batch: int, more: int, parts: Sequence[Any]) -> Shape:
     """The shape where vmap has put so many axes of the batch, or taken them away."""
     if not more or n_batch + more < 0:
@@ -580,7 +435,7 @@ def bcoo_update_layout(
         )
         if on_inefficient == "error":
             raise SparseEfficiencyError(f"bcoo_update_layout: {text}")
-        warnings.warn(text, SparseEfficiencyWarning, stacklevel=3)
+        warnings.warn(text, SparseEfficiencyWarning, stacklevel=2)
     if batch < mat.n_batch or dense < mat.n_dense:
         less = mat.n_batch - batch, mat.n_dense - dense
         mat = _to_sparse(mat, *[max(n, 0) for n in less])
@@ -623,6 +478,132 @@ def _from_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
 def all_sparse(mat: BCOO) -> BCOO:
     """The array without axes of the batch and without dense ones."""
     return bcoo_update_layout(mat, n_batch=0, n_dense=0)
+
+
+@register_pytree_node_class
+class BCOO(JAXSparse):
+    """A sparse array: see the module.
+
+    Args:
+      args: (data, indices).
+      shape: of the array.
+      indices_sorted, unique_indices: what is known of the indices.
+
+    Raises:
+      ShapeError, DtypeError: they do not fit together.
+    """
+
+    indices: Any
+    _lead = 2
+
+    def __init__(
+        self, args: tuple[Value, Value], *, shape: Sequence[int],
+        indices_sorted: bool = False, unique_indices: bool = False,
+    ) -> None:  # fmt: skip
+        self.data, self.indices = (fnp.asarray(x) for x in args)
+        self.shape = tuple([operator.index(n) for n in shape])
+        self.indices_sorted = indices_sorted
+        self.unique_indices = unique_indices
+        if not dtypes.is_integer(self.indices.dtype) or self.indices.ndim < 2:
+            raise DtypeError(
+                "BCOO: indices must be integers of two axes or more, got "
+                f"{self.indices.dtype} of shape {self.indices.shape}"
+            )
+        batch, dense = self.shape[: self.n_batch], self.shape[self.n_batch :]
+        dense = dense[self.n_sparse :]
+        fits = self.data.ndim - 1 + self.n_sparse == len(self.shape)
+        for part in (self.data.shape, self.indices.shape):
+            part = part[: self.n_batch]
+            fits = fits and len(part) == len(batch)
+            fits = fits and all(n in (1, m) for n, m in zip(part, batch, strict=True))
+        if not fits or self.data.shape[self.n_batch :] != (self.nse, *dense):
+            raise ShapeError(
+                f"BCOO: data {self.data.shape} and indices {self.indices.shape} do not "
+                f"fit an array of shape {self.shape}; see the shapes that the module "
+                "ftrace.experimental.sparse.bcoo tells"
+            )
+
+    @property
+    def nse(self) -> int:
+        return self.indices.shape[-2]
+
+    @property
+    def n_batch(self) -> int:
+        # A tree may hold other things than arrays.
+        return getattr(self.indices, "ndim", self._lead) - 2
+
+    @property
+    def n_sparse(self) -> int:
+        return self.indices.shape[-1]
+
+    @property
+    def n_dense(self) -> int:
+        return self.data.ndim - 1 - self.n_batch
+
+    @property
+    def batch_shape(self) -> Shape:
+        return self.shape[: self.n_batch]
+
+    @property
+    def sparse_shape(self) -> Shape:
+        return self.shape[self.n_batch : self.n_batch + self.n_sparse]
+
+    @property
+    def dense_shape(self) -> Shape:
+        return self.shape[self.n_batch + self.n_sparse :]
+
+    fromdense = staticmethod(bcoo_fromdense)
+
+    @classmethod
+    def from_scipy_sparse(
+        cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
+    ) -> BCOO:
+        """A matrix of `scipy.sparse`."""
+        if n_dense or n_batch:
+            raise ValueRangeError("from_scipy_sparse: n_dense and n_batch must be 0")
+        found = mat.tocoo()
+        indices = np.stack([found.row, found.col], -1).astype(index_dtype or np.int32)
+        return cls((fnp.asarray(found.data), indices), shape=found.shape)
+
+    sort_indices, update_layout = bcoo_sort_indices, bcoo_update_layout
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return bcoo_todense(self)
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
+        """Each index once, in order, and no zeros.
+
+        Args:
+          nse: how many elements to store; by default as many as there are, which must
+            be known: not under `jit`.
+          remove_zeros: False keeps elements that are zero.
+        """
+        if remove_zeros:
+            return bcoo_eliminate_zeros(self, nse)
+        return bcoo_sum_duplicates(self, nse)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
+        """The array with its axes in another order: batch, sparse, dense stay apart."""
+        order = range(self.ndim)[::-1] if axes is None else axes
+        return OPERATORS["transpose"](self, permutation=tuple(order))
+
+    def astype(self, dtype: Any) -> BCOO:
+        return replaced(self, self.data.astype(dtype))
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        known = (self.shape, self.n_batch, self.indices_sorted, self.unique_indices)
+        return (self.data, self.indices), known
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
+        made = object.__new__(cls)
+        made.data, made.indices = children
+        made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
+        made._lead = n_batch + 2
+        more = made.n_batch - n_batch
+        made.shape = batched_shape(made.shape, n_batch, more, children)
+        return made
 
 
 uncheck(__name__)

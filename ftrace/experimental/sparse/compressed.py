@@ -500,29 +500,22 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
     ) -> Any:
         @wraps(fun)
         def derivative(*args: Any, **given: Any) -> Any:
-            numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-            chosen = [args[i] for i in numbers]
-            leaves, treedef = tree.flatten(chosen, is_leaf=_is_sparse)
+            def of_data(*parts: Any) -> Any:
+                made = tree.map(_with_data, args, parts, is_leaf=_is_sparse)
+                return fun(*made, **given)
 
-            def of_data(parts: Sequence[Any]) -> Any:
-                pairs = zip(leaves, parts, strict=True)
-                made = [bcoo.replaced(x, d) if _is_sparse(x) else d for x, d in pairs]
-                whole = list(args)
-                for i, x in zip(numbers, tree.unflatten(treedef, made), strict=True):
-                    whole[i] = x
-                return fun(*whole, **given)
-
+            parts = tree.map(_data_of, args, is_leaf=_is_sparse)
             more = {"has_aux": True} if has_aux else {}
-            parts = [x.data if _is_sparse(x) else x for x in leaves]
-            found = transform(of_data, **more, **kwargs)(parts)
+            found = transform(of_data, argnums, **more, **kwargs)(*parts)
             beside: Any = None
             if pair:
                 beside, found = found
             elif has_aux:
                 found, beside = found
-            pairs = zip(leaves, found, strict=True)
-            rows = tree.unflatten(treedef, [_like(x, d, of_results) for x, d in pairs])
-            answer = rows[0] if isinstance(argnums, int) else tuple(rows)
+            one = isinstance(argnums, int)
+            chosen = args[argnums] if one else tuple([args[i] for i in argnums])
+            like = partial(_like, of_results=of_results)
+            answer = tree.map(like, chosen, found, is_leaf=_is_sparse)
             if pair:
                 return beside, answer
             return (answer, beside) if has_aux else answer
@@ -532,12 +525,18 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
     return sparse_transform
 
 
+def _data_of(x: Any) -> Any:
+    return x.data if _is_sparse(x) else x
+
+
+def _with_data(x: Any, data: Any) -> Any:
+    return bcoo.replaced(x, data) if _is_sparse(x) else data
+
+
 def _like(x: Any, data: Any, of_results: bool) -> Any:
     """A derivative in the form of its argument."""
-    if not _is_sparse(x):
-        return data
-    if not of_results:
-        return bcoo.replaced(x, data)
+    if not (of_results and _is_sparse(x)):
+        return _with_data(x, data)
     lead = data.shape[: data.ndim - x.data.ndim]
     indices = fnp.broadcast_to(x.indices, (*lead, *x.indices.shape))
     return BCOO((data, indices), shape=(*lead, *x.shape))

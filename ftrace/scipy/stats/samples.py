@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.linalg import cho_factor, cho_solve
 from ftrace.scipy.special import logsumexp, ndtr
 from ftrace.trace.tracing.tracer import Value
-from ftrace.tree_util import register_pytree_node_class
+from ftrace.tree_util import register_dataclass
 
 __all__ = ["ModeResult", "gaussian_kde", "mode", "rankdata", "sem"]
 
@@ -170,10 +171,11 @@ def sem(
     return std / cast(math.sqrt(size), x.dtype)
 
 
+_FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")
 BwMethod = None | str | Value | Callable[[Any], Any]
 
 
-@register_pytree_node_class
+@partial(register_dataclass, data_fields=_FIELDS, meta_fields=())
 class gaussian_kde:
     """The density of samples, as a sum of normal densities, one around each.
 
@@ -198,7 +200,7 @@ class gaussian_kde:
     "Density Estimation for Statistics and Data Analysis", 1986.
     """
 
-    __slots__ = ("covariance", "dataset", "inv_cov", "neff", "weights")
+    __slots__ = _FIELDS
     neff: Any
     dataset: Any
     weights: Any
@@ -250,24 +252,11 @@ class gaussian_kde:
         return bw_method
 
     def _set(self, *values: Any) -> None:
-        names = ("neff", "dataset", "weights", "covariance", "inv_cov")
-        for name, value in zip(names, values, strict=True):
+        for name, value in zip(_FIELDS, values, strict=True):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"gaussian_kde: {name} is not set; make another object")
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        """Its arrays, as the leaves of a tree."""
-        own = (self.neff, self.dataset, self.weights, self.covariance, self.inv_cov)
-        return own, None
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: None, children: Any) -> gaussian_kde:
-        """One of given arrays."""
-        made = cls.__new__(cls)
-        made._set(*children)
-        return made
 
     @property
     def d(self) -> int:
