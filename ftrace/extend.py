@@ -284,9 +284,13 @@ def primitive(
 
     if jvp is None and linear:
         jvp = _linear_jvp(name, call, tuple(linear))
-    rules = _Rules(name, infer, numpy, tuple(linear), jvp, transpose, batch, lower)
+    given = {
+        "infer": infer, "numpy": numpy, "jvp": jvp, "transpose": transpose,
+        "batch": batch, "lower": lower,
+    }  # fmt: skip
+    rules = _Rules(name, tuple(linear), {n: f for n, f in given.items() if f})
     record = UserRecord(
-        name, rules.types, rules.values, tuple(linear), rules.on_flat_values()
+        name, rules.types, rules.values, rules.linear, rules.on_flat_values()
     )
     op = record.compound(name, no_derivative=no_derivative, doc=doc)
     return named(call, name, doc)
@@ -336,32 +340,24 @@ class _Rules:
     """A user's rules on flat values."""
 
     name: str
-    infer: Function
-    numpy: Function
     linear: tuple[int, ...]
-    jvp: Function | None
-    transpose: Function | None
-    batch: Function | None
-    lower: Function | None
+    given: dict[str, Function]
 
     def on_flat_values(self) -> dict[str, Flat]:
         """The rules that the user gave."""
-        given = {
-            "jvp": (self.jvp, self.tangents),
-            "transpose": (self.transpose, self.cotangents),
-            "batch": (self.batch, self.lanes),
-            "lower": (self.lower, self.lowered),
-        }
-        return {name: flat for name, (rule, flat) in given.items() if rule is not None}
+        known: dict[str, Flat] = {
+            "jvp": self.tangents, "transpose": self.cotangents, "batch": self.lanes,
+            "lower": self.lowered,
+        }  # fmt: skip
+        return {name: flat for name, flat in known.items() if name in self.given}
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""
         return isinstance(self._infer(avals, params), _SEVERAL)
 
     def _infer(self, avals: Sequence[ShapedArray], params: Any) -> Any:
-        return self.infer(
-            *[ShapeDtypeStruct(a.shape, a.dtype) for a in avals], **params
-        )
+        structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+        return self.given["infer"](*structs, **params)
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         if any(i >= len(avals) for i in self.linear):
@@ -377,14 +373,14 @@ class _Rules:
                 f"the infer rule of {self.name} must return a type, or a tuple of "
                 "types, with shape and dtype: ftrace.ShapeDtypeStruct(shape, dtype), "
                 f"got {found!r:.60}",
-                custom_call.place_of(self.infer),
+                custom_call.place_of(self.given["infer"]),
             )
         return type_of(found)
 
     def values(
         self, avals: Sequence[ShapedArray], *arrays: Any, **params: Any
     ) -> list[Any]:
-        answer = _tuple(self.numpy(*map(_read_only, arrays), **params))
+        answer = _tuple(self.given["numpy"](*map(_read_only, arrays), **params))
         found = [np.asarray(x) for x in answer]
         if len(found) != len(avals):
             raise PrimitiveError(
@@ -407,26 +403,24 @@ class _Rules:
     def tangents(
         self, flat: Sequence[Value], params: Any, mask: Any
     ) -> tuple[list[Value], list[bool]]:
-        assert self.jvp is not None
         count = len(mask)
         size = len(flat) - count - sum(mask)
         given = iter(flat[count + size :])
         primals, results = tuple(flat[:count]), tuple(flat[count : count + size])
         moving = tuple(next(given) if flag else None for flag in mask)
-        found = self.jvp(primals, results, moving, **params)
-        leaves = self._check("jvp", self.jvp, found, results, tangents=True)
+        found = self.given["jvp"](primals, results, moving, **params)
+        leaves = self._check("jvp", found, results, tangents=True)
         return [x for x in leaves if x is not None], [x is not None for x in leaves]
 
     def cotangents(
         self, flat: Sequence[Value], params: Any, linear: Any, mask: Any, types: Any,
         results: Any,
     ) -> tuple[list[Value], Any]:  # fmt: skip
-        assert self.transpose is not None
         given = iter(flat)
         operands = tuple(None if flag else next(given) for flag in linear)
         pairs = zip(results, mask, strict=True)
         cotangents = tuple(next(given) if has else _zeros(a) for a, has in pairs)
-        found = self.transpose(cotangents, operands, **params)
+        found = self.given["transpose"](cotangents, operands, **params)
         leaves = None
         if isinstance(found, _SEVERAL):
             leaves = custom_call.aligned(tuple(range(len(linear))), found)
@@ -434,35 +428,31 @@ class _Rules:
             raise PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "
                 f"per operand, or None, got {found!r:.80}",
-                custom_call.place_of(self.transpose),
+                custom_call.place_of(self.given["transpose"]),
             )
         rows = [row for row in zip(leaves, types, linear, strict=True) if row[2]]
         filled = [custom_call.zeros_of(a) if x is None else x for x, a, _ in rows]
         like = [ShapeDtypeStruct(a.shape, a.dtype) for _, a, _ in rows]
-        return self._check("transpose", self.transpose, tuple(filled), like), linear
+        return self._check("transpose", tuple(filled), like), linear
 
     def lanes(
         self, flat: Sequence[Value], params: Any, size: int, flags: Any
     ) -> tuple[list[Value], list[int]]:
-        assert self.batch is not None
-        found = self.batch(size, list(flags), *flat, **params)
+        found = self.given["batch"](size, list(flags), *flat, **params)
         avals = [aval_of(x) for x in flat]
         pairs = zip(avals, flags, strict=True)
         single = [a.with_shape(a.shape[1:]) if has else a for a, has in pairs]
         types = self.types(*single, **params)
         like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
-        return self._check("batch", self.batch, found, like), [0] * len(like)
+        return self._check("batch", found, like), [0] * len(like)
 
     def lowered(self, flat: Sequence[Value], params: Any) -> tuple[list[Value], None]:
-        assert self.lower is not None
         like = self.types(*[aval_of(x) for x in flat], **params)
-        found = self.lower(*flat, **params)
-        return self._check("lower", self.lower, found, like), None
+        return self._check("lower", self.given["lower"](*flat, **params), like), None
 
     def _check(
-        self, what: str, rule: Function, found: Any, like: Sequence[Any],
-        tangents: bool = False,
-    ) -> list[Any]:  # fmt: skip
+        self, what: str, found: Any, like: Sequence[Any], tangents: bool = False
+    ) -> list[Any]:
         got = _tuple(found)
         avals = [type_of(x) for x in like]
         if tangents:  # None is zero
@@ -471,7 +461,7 @@ class _Rules:
         treedef = tree.structure(tuple(avals))
         promise = custom_call.Promise(
             f"what the {what} rule of {self.name} returned", "its record",
-            rule, treedef, avals,
+            self.given[what], treedef, avals,
         )  # fmt: skip
         return promise.check(promise.structure(got), tangents)
 

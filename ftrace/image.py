@@ -8,6 +8,9 @@ TASSP 29 (1981), with a = -1/2, and with a = -3/4 as OpenCV has it; C. Lanczos' 
 as in K. Turkowski, "Filters for common resampling tasks", Graphics Gems (1990).
 """
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import enum
@@ -66,10 +69,6 @@ _NAMES = {m.name.lower().replace("_", "-"): m for m in ResizeMethod} | {
 # Kernels: the weight of a pixel at a distance.
 
 
-def _triangle(x: Any) -> Any:
-    return fnp.maximum(0, 1 - x)
-
-
 def _lanczos(radius: float) -> Callable[[Any], Any]:
     def kernel(x: Any) -> Any:
         whole, part = fnp.sin(math.pi * x), fnp.sin(math.pi * x / radius)
@@ -89,8 +88,8 @@ def _cubic(a: float) -> Callable[[Any], Any]:
 
 
 _CUBIC_REACH = 2
-_KERNELS = {
-    ResizeMethod.LINEAR: _triangle,
+_KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
+    ResizeMethod.LINEAR: lambda x: fnp.maximum(0, 1 - x),
     ResizeMethod.LANCZOS3: _lanczos(3.0),
     ResizeMethod.LANCZOS5: _lanczos(5.0),
     ResizeMethod.CUBIC: _cubic(-0.5),

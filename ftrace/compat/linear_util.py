@@ -236,28 +236,24 @@ def cache(call: Function, **_: Any) -> Function:
 # Arguments as flat lists.
 
 
-def _flatten_fun(f: Function, store: Store, in_tree: Any, *leaves: Any) -> list[Any]:
-    args, kwargs = tree_util.tree_unflatten(in_tree, leaves)
+def _flatten(
+    f: Function, store: Store, in_tree: Any, named: bool, *leaves: Any
+) -> list[Any]:
+    given = tree_util.tree_unflatten(in_tree, leaves)
+    args, kwargs = given if named else (given, {})
     results, out_tree = tree_util.tree_flatten(f(*args, **kwargs))
-    store.store(out_tree)
-    return results
-
-
-def _flatten_args(f: Function, store: Store, in_tree: Any, *leaves: Any) -> list[Any]:
-    args = tree_util.tree_unflatten(in_tree, leaves)
-    results, out_tree = tree_util.tree_flatten(f(*args))
     store.store(out_tree)
     return results
 
 
 def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
     """A function of the leaves of (args, kwargs), and the structure of its result."""
-    return transformation_with_aux2(_flatten_fun, fun, in_tree)
+    return transformation_with_aux2(_flatten, fun, in_tree, True)
 
 
 def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
     """`flatten_fun` of positional arguments alone."""
-    return transformation_with_aux2(_flatten_args, fun, in_tree)
+    return transformation_with_aux2(_flatten, fun, in_tree, False)
 
 
 def infer_argnums_and_argnames(

@@ -22,11 +22,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The trees of all processes, stacked along a new axis, or one behind the other."""
-
-    def gather(x: Any) -> Any:
-        return np.asarray(x) if tiled else np.asarray(x)[None]
-
-    return tree.map(gather, in_tree)
+    return tree.map(lambda x: np.asarray(x)[... if tiled else None], in_tree)
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:

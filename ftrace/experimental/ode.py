@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def _backward(func: Function, options: Any, residuals: Any, ct: Any) -> Any:
             fnp.stack([-t[i], -t[i - 1]]), *args,
             rtol=rtol, atol=atol, mxstep=mxstep, hmax=hmax,
         )  # fmt: skip
-        _, y_bar, t_bar, *args_bar = [tree.map(_second, x) for x in found]
+        _, y_bar, t_bar, *args_bar = [tree.map(itemgetter(1), x) for x in found]
         return (y_bar + ct[i - 1], t_bar, tuple(args_bar)), moved
 
     zeros = tree.map(fnp.zeros_like, args)
@@ -178,10 +179,6 @@ def _backward(func: Function, options: Any, residuals: Any, ct: Any) -> Any:
 
 
 _solve.defvjp(_forward, _backward)
-
-
-def _second(x: Any) -> Any:
-    return x[1]
 
 
 def _runge_kutta(slope: Function, y: Any, f: Any, t: Any, step: Any) -> Any:

@@ -133,22 +133,18 @@ def scale_by_backtracking_linesearch(
 
         dtype = state.learning_rate.dtype
         length = fnp.minimum(increase_factor * state.learning_rate, max_learning_rate)
-        start = fnp.zeros((), "int32"), length.astype(dtype), fnp.asarray(value, dtype)
-        count, length, found, error = _loop(more, attempt, (*start, _first(params)[1]))
+        first = length.astype(dtype), fnp.asarray(value, dtype), _first(params)[1]
+        start: Any = (fnp.zeros((), "int32"), *first)
+        end = lax.while_loop(more, _typed(attempt, start), start)
+        count, length, found, error = end
         length = fnp.where(fnp.isinf(error), 0.0, length)
         made = tree.scale(length, updates)
-        end = (
-            value_and_grad(function)(tree.add(params, made))[1] if store_grad else None
-        )
-        info = BacktrackingLinesearchInfo(count, error)
-        return made, LinesearchState(length, found, end, info)
+        info, slopes = BacktrackingLinesearchInfo(count, error), None
+        if store_grad:
+            slopes = value_and_grad(function)(tree.add(params, made))[1]
+        return made, LinesearchState(length, found, slopes, info)
 
     return GradientTransformationExtraArgs(init, update)
-
-
-def _loop(more: Any, attempt: Any, start: Any) -> Any:
-    """`lax.while_loop` whose values keep the dtypes that they began with."""
-    return lax.while_loop(more, _typed(attempt, start), start)
 
 
 # Strong Wolfe conditions.

@@ -394,10 +394,6 @@ class WrappedSchedule:
         return self.schedule_fn(state.count)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, ArrayLike)) or hasattr(value, "__array__")
-
-
 def inject_hyperparams(
     inner_factory: Callable[..., GradientTransformation],
     static_args: Any = (),
@@ -437,7 +433,9 @@ def inject_hyperparams(
             if callable(value):
                 stateful = hasattr(value, "init") and hasattr(value, "update")
                 schedules[name] = value if stateful else WrappedSchedule(value)
-            elif _is_number(value):
+            elif isinstance(value, (int, float, ArrayLike)) or hasattr(
+                value, "__array__"
+            ):
                 numbers[name] = value
 
         def converted(value: Any, params: Tree) -> Any:

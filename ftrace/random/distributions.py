@@ -7,6 +7,9 @@ those of JAX, too, so that the same key gives the same numbers up to the roundin
 exp, log, erf_inv, ….
 """
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -484,11 +487,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     return scale * fnp.sqrt(fnp.log(unit(key, shape, dtype)) * -2)
 
 
-def _shape_alone(name: str, shape: Any, *parameters: Any) -> Shape:
-    return how.as_shape(name, shape)
-
-
-@sampler(shape_of=_shape_alone)
+@sampler(shape_of=lambda name, shape, *_: how.as_shape(name, shape))
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:

@@ -13,6 +13,7 @@ gradients", NeurIPS 2018.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
 
@@ -121,10 +122,8 @@ def _accepted(key: Any, a: Any) -> tuple[Any, Any, Key]:
             x = unwrap(simple.normal)(own, (), dtype)
             return key, x, 1 + x * c
 
-        def is_negative(state: Any) -> Any:
-            return state[2] <= 0
-
-        _, x, v = while_loop(is_negative, next_positive, (normal_key, zero, -one))
+        first = normal_key, zero, -one
+        _, x, v = while_loop(lambda state: state[2] <= 0, next_positive, first)
         return key, x * x, v * v * v, simple.unit(uniform_key, (), dtype)
 
     key, boost_key = keys.split_in_two(key)
@@ -263,15 +262,7 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
 Dtype = np.dtype[Any]
 
 
-def _always_single(_: Any) -> Dtype:
-    return dtypes.float32
-
-
-def _of_last(*parameters: Any) -> Dtype:
-    return how.drawn_dtype(parameters[-1])
-
-
-@sampler("iu", own=_always_single)
+@sampler("iu", own=lambda _: dtypes.float32)
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The number of events where `lam` are expected.
 
@@ -316,12 +307,9 @@ def _arrivals(key: Key, like: Any, gap: Any, goes_on: Any, last: bool) -> Any:
         count = ax.choose(goes_on(passed), count + 1, count)
         return key, count, passed + gap(unit(own, like.shape, like.dtype))
 
-    def any_goes_on(state: Any) -> Any:
-        return goes_on(state[2]).any()
-
     zeros = fnp.zeros_like(like)
     start = keys.words_of(key), zeros, zeros
-    return while_loop(any_goes_on, draw_next, start)[1] - 1
+    return while_loop(lambda state: goes_on(state[2]).any(), draw_next, start)[1] - 1
 
 
 def _by_hat(key: Key, lam: Any) -> Any:
@@ -352,13 +340,10 @@ def _reject(key: Key, propose: Any, like: Any) -> Any:
 
     start = keys.words_of(key), like * 0 - 1, ax.full(like.shape, False, dtypes.bool_)
 
-    def goes_on(state: Any) -> Any:
-        return ~state[2].all()
-
-    return while_loop(goes_on, draw_next, start)[1]
+    return while_loop(lambda state: ~state[2].all(), draw_next, start)[1]
 
 
-@sampler(own=_of_last)
+@sampler(own=lambda n, p: how.drawn_dtype(p))
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The number of successes among `n` trials with probability `p`.
 

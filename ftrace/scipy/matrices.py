@@ -1,5 +1,8 @@
 """Special matrices: Toeplitz and its relatives, and those of a number alone."""
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -421,9 +424,6 @@ def expm(
     start, count, good = _start(a, most)
     last = fnp.max(count)
 
-    def is_left(state: tuple[Any, Any]) -> Any:
-        return state[0] < last
-
     def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, y = state
         twice = y @ y
@@ -431,7 +431,7 @@ def expm(
 
     state = fnp.zeros_like(last), start
     if isinstance(last, Tracer):
-        state = while_loop(is_left, squared, state)
+        state = while_loop(lambda state: state[0] < last, squared, state)
     else:
         for _ in range(int(last)):
             state = squared(state)

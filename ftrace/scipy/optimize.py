@@ -7,6 +7,9 @@ L-BFGS  the same from the last steps alone (Nocedal 1980; algorithms 7.4 and 7.5
 
 # pyright: reportUntypedNamedTuple=false
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -196,9 +199,6 @@ def _descend(
         status = fnp.where(size <= settings["gtol"], _CONVERGED, status)
         return fnp.where(finite, status, _NO_STEP)
 
-    def goes_on(state: Any) -> Any:
-        return state[-1] == _RUNNING
-
     def step(state: Any) -> Any:
         x, value, gradient, known, count, k, _ = state
         direction, known = memory.update(gradient, known, x)
@@ -221,7 +221,9 @@ def _descend(
     value, gradient = at(x0)
     first = (x0, value, gradient, memory.init(x0), 1, 0)
     first = (*first, status_of(value, gradient, 1, 0))
-    x, value, gradient, known, count, k, status = while_loop(goes_on, step, first)
+    x, value, gradient, known, count, k, status = while_loop(
+        lambda state: state[-1] == _RUNNING, step, first
+    )
     last = memory.update(gradient, known, x)[1]
     x = fnp.where(fnp.isnan(gradient), gradient, x)  # known no better than its slope
     return OptimizeResults(

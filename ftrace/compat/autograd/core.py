@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from itertools import count, islice
 from typing import Any
 
@@ -200,7 +200,7 @@ class Primitive:
         update_wrapper(self, fun)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else _bound(self, instance)
+        return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         argnums = [i for i, x in enumerate(args) if holds_box(x)]
@@ -226,10 +226,6 @@ class Primitive:
             function.defvjp(call.forward, call.backward)
         found = function(*boxes)
         return call.out.rebuild(list(found))
-
-
-def _bound(function: Primitive, instance: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: function(instance, *args, **kwargs)
 
 
 class _Call:

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
@@ -71,12 +72,19 @@ class JAXSparse(ABC):
     Attributes:
       data: what is stored.
       shape: of the array.
+      parts: the names of the arrays that it is made of, data first.
+      index_axes: of the second of them, beside those of the batch.
+      known: what is known of the indices.
     """
 
     data: Any
     shape: Shape
     n_batch: Any = 0
+    n_sparse: Any = 2
     n_dense: Any = 0
+    parts: tuple[str, ...] = ("data", "indices")
+    index_axes = 1
+    known: dict[str, bool]
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -93,13 +101,30 @@ class JAXSparse(ABC):
         return math.prod(self.shape)
 
     @property
+    def indices_sorted(self) -> bool:
+        return self.known.get("indices_sorted", False)
+
+    @property
+    def unique_indices(self) -> bool:
+        return self.known.get("unique_indices", False)
+
+    @property
+    def batch_shape(self) -> Shape:
+        return self.shape[: self.n_batch]
+
+    @property
+    def dense_shape(self) -> Shape:
+        return self.shape[self.n_batch + self.n_sparse :]
+
+    @property
     @abstractmethod
     def nse(self) -> int:
         """How many elements are stored, for each batch."""
 
-    @abstractmethod
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        """The array with its axes in another order."""
+        """The array with its axes in another order: batch, sparse, dense stay apart."""
+        order = range(self.ndim)[::-1] if axes is None else axes
+        return self.operate("transpose", tuple(order))
 
     @abstractmethod
     def todense(self) -> Any:
@@ -146,26 +171,36 @@ class JAXSparse(ABC):
 
     def sum(self, axis: Any = None) -> Any:
         """The sums along axes, a sparse array; along all, the default, a scalar."""
-        return OPERATORS["sum"](self, axis)
+        return self.operate("sum", axis)
 
     def reshape(self, *shape: Any) -> Any:
         """The array in another shape."""
-        return OPERATORS["reshape"](self, *shape)
+        return self.operate("reshape", *shape)
 
+    def tree_flatten(self) -> tuple[Any, Any]:
+        known = (self.shape, self.n_batch, tuple(self.known.items()))
+        return tuple([getattr(self, name) for name in self.parts]), known
 
-def batched_shape(shape: Shape, n_batch: int, more: int, parts: Sequence[Any]) -> Shape:
-    """The shape where vmap has put so many axes of the batch, or taken them away."""
-    if not more or n_batch + more < 0:
-        return shape
-    leads = [part.shape[: n_batch + more] for part in parts if hasattr(part, "shape")]
-    return (*np.broadcast_shapes(*leads), *shape[n_batch:])
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Self:
+        made = object.__new__(cls)
+        for name, part in zip(cls.parts, children, strict=True):
+            setattr(made, name, part)
+        made.shape, n_batch, known = aux
+        made.known = dict(known)
+        # A tree may hold other things than arrays.
+        axes = getattr(children[1], "ndim", n_batch + cls.index_axes)
+        made.n_batch = axes - cls.index_axes
+        if made.n_batch != n_batch and made.n_batch >= 0:  # by vmap
+            parts = [part for part in children if hasattr(part, "shape")]
+            leads = [part.shape[: made.n_batch] for part in parts]
+            made.shape = (*np.broadcast_shapes(*leads), *made.shape[n_batch:])
+        return made
 
 
 def replaced(mat: BCOO, data: Any) -> BCOO:
     """The array with other data at the same indices."""
-    return BCOO((data, mat.indices), shape=mat.shape,
-                indices_sorted=mat.indices_sorted,
-                unique_indices=mat.unique_indices)  # fmt: skip
+    return BCOO((data, mat.indices), shape=mat.shape, **mat.known)
 
 
 def check_sparse(name: str, mat: Any) -> BCOO:
@@ -494,7 +529,7 @@ class BCOO(JAXSparse):
     """
 
     indices: Any
-    _lead = 2
+    index_axes = 2
 
     def __init__(
         self, args: tuple[Value, Value], *, shape: Sequence[int],
@@ -502,15 +537,15 @@ class BCOO(JAXSparse):
     ) -> None:  # fmt: skip
         self.data, self.indices = (fnp.asarray(x) for x in args)
         self.shape = tuple([operator.index(n) for n in shape])
-        self.indices_sorted = indices_sorted
-        self.unique_indices = unique_indices
+        known = (("indices_sorted", indices_sorted), ("unique_indices", unique_indices))
+        self.known = dict(known)
         if not dtypes.is_integer(self.indices.dtype) or self.indices.ndim < 2:
             raise DtypeError(
                 "BCOO: indices must be integers of two axes or more, got "
                 f"{self.indices.dtype} of shape {self.indices.shape}"
             )
-        batch, dense = self.shape[: self.n_batch], self.shape[self.n_batch :]
-        dense = dense[self.n_sparse :]
+        self.n_batch = self.indices.ndim - 2
+        batch, dense = self.batch_shape, self.dense_shape
         fits = self.data.ndim - 1 + self.n_sparse == len(self.shape)
         for part in (self.data.shape, self.indices.shape):
             part = part[: self.n_batch]
@@ -528,11 +563,6 @@ class BCOO(JAXSparse):
         return self.indices.shape[-2]
 
     @property
-    def n_batch(self) -> int:
-        # A tree may hold other things than arrays.
-        return getattr(self.indices, "ndim", self._lead) - 2
-
-    @property
     def n_sparse(self) -> int:
         return self.indices.shape[-1]
 
@@ -541,16 +571,8 @@ class BCOO(JAXSparse):
         return self.data.ndim - 1 - self.n_batch
 
     @property
-    def batch_shape(self) -> Shape:
-        return self.shape[: self.n_batch]
-
-    @property
     def sparse_shape(self) -> Shape:
         return self.shape[self.n_batch : self.n_batch + self.n_sparse]
-
-    @property
-    def dense_shape(self) -> Shape:
-        return self.shape[self.n_batch + self.n_sparse :]
 
     fromdense = staticmethod(bcoo_fromdense)
 
@@ -583,27 +605,8 @@ class BCOO(JAXSparse):
             return bcoo_eliminate_zeros(self, nse)
         return bcoo_sum_duplicates(self, nse)
 
-    def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
-        """The array with its axes in another order: batch, sparse, dense stay apart."""
-        order = range(self.ndim)[::-1] if axes is None else axes
-        return OPERATORS["transpose"](self, permutation=tuple(order))
-
     def astype(self, dtype: Any) -> BCOO:
         return replaced(self, self.data.astype(dtype))
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        known = (self.shape, self.n_batch, self.indices_sorted, self.unique_indices)
-        return (self.data, self.indices), known
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
-        made = object.__new__(cls)
-        made.data, made.indices = children
-        made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
-        made._lead = n_batch + 2
-        more = made.n_batch - n_batch
-        made.shape = batched_shape(made.shape, n_batch, more, children)
-        return made
 
 
 uncheck(__name__)

@@ -72,10 +72,9 @@ def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
 
 
 class Format(JAXSparse):
-    """The base of the formats: `parts` names what is stored, data first."""
+    """The base of the formats."""
 
-    parts: tuple[str, ...] = ("data", "indices", "indptr")
-    n_batch = 0
+    parts = ("data", "indices", "indptr")
 
     def __init__(
         self, args: tuple[Value, Value, Value], *, shape: Sequence[int], **known: bool
@@ -137,30 +136,6 @@ class Format(JAXSparse):
     def todense(self) -> Any:
         """The dense array."""
         return self.to_bcoo().todense()
-
-    def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        """The transposed matrix."""
-        order = range(self.ndim)[::-1] if axes is None else axes
-        turned = self.to_bcoo().transpose(tuple(order))
-        return type(self).from_bcoo(turned)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        known = (self.shape, self.n_batch, tuple(self.known.items()))
-        return tuple([getattr(self, name) for name in self.parts]), known
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Self:
-        made = object.__new__(cls)
-        for name, part in zip(cls.parts, children, strict=True):
-            setattr(made, name, part)
-        made.shape, made.n_batch, known = aux
-        made.known = dict(known)
-        more = getattr(children[1], "ndim", made.n_batch + 1) - 1 - made.n_batch
-        made.shape = bcoo.batched_shape(made.shape, made.n_batch, more, children)
-        made.n_batch += more
-        return made
-
-    sum, reshape = bcoo.operator_of("sum"), bcoo.operator_of("reshape")
 
 
 @register_pytree_node_class
@@ -261,26 +236,6 @@ class CSC(_Matrix):
 @register_pytree_node_class
 class BCSR(_Compressed):
     """A sparse array of (data, indices, indptr) in batches: see the module."""
-
-    @property
-    def indices_sorted(self) -> bool:
-        return self.known.get("indices_sorted", False)
-
-    @property
-    def unique_indices(self) -> bool:
-        return self.known.get("unique_indices", False)
-
-    @property
-    def n_sparse(self) -> int:
-        return 2
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return self.shape[: self.n_batch]
-
-    @property
-    def dense_shape(self) -> tuple[int, ...]:
-        return self.shape[self.n_batch + 2 :]
 
     @classmethod
     def _known_of(cls, arr: BCOO) -> dict[str, bool]:

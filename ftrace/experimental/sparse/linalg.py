@@ -4,6 +4,9 @@ lobpcg_standard   locally optimal block preconditioned conjugate gradients
 spsolve           SciPy's direct solver, a step of the host
 """
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -87,9 +90,6 @@ def lobpcg_standard(
         bound = 10 * x.shape[0] * limit * size
         return rest, fnp.all(fnp.linalg.norm(rest, axis=0) <= bound)
 
-    def go_on(state: Any) -> Any:
-        return (state[0] < m) & ~state[-1]
-
     def step(state: Any) -> Any:
         count, found, image, past, rest, _, _ = state
         rest = _orthonormal(rest, found)
@@ -104,7 +104,9 @@ def lobpcg_standard(
     values, found, image, _ = rotated(first, image)
     rest, done = residuals(values, found, image)
     begin = (fnp.asarray(0), found, image, fnp.zeros_like(found), rest, values, done)
-    count, found, _, _, _, values, _ = lax.while_loop(go_on, step, begin)
+    count, found, _, _, _, values, _ = lax.while_loop(
+        lambda state: (state[0] < m) & ~state[-1], step, begin
+    )
     return values, found, count
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ftrace import numpy as fnp
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.experimental.sparse import bcoo
-from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
+from ftrace.experimental.sparse.bcoo import BCOO
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
@@ -143,8 +143,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
     shape = [n for i, n in enumerate(arr.shape) if i not in found]
     return BCOO((data, fnp.squeeze(indices, tuple(batch))), shape=shape,
-                indices_sorted=arr.indices_sorted,
-                unique_indices=arr.unique_indices)  # fmt: skip
+                **arr.known)  # fmt: skip
 
 
 def bcoo_broadcast_in_dim(
@@ -314,4 +313,3 @@ def sliced(
 
 
 uncheck(__name__)
-OPERATORS["transpose"] = bcoo_transpose

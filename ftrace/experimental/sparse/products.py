@@ -333,10 +333,6 @@ def _negative(x: BCOO) -> BCOO:
     return bcoo.replaced(x, -x.data)
 
 
-def _subtract(x: BCOO, y: Any) -> Any:
-    return _add(x, _negative(y) if isinstance(y, BCOO) else y)
-
-
 def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
     """A function that is zero at zero, of the elements."""
 
@@ -431,9 +427,11 @@ def _along(part: Any, axis: int, shape: Any) -> tuple[Any, int, int]:
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "matmul": _matmul, "rmatmul": lambda x, y: _matmul(y, x), "mul": _multiply,
     "rmul": _multiply, "truediv": _divide, "add": _add, "radd": _add,
-    "sub": _subtract, "rsub": lambda x, y: _add(_negative(x), y), "pow": _power,
+    "sub": lambda x, y: _add(x, -y if isinstance(y, BCOO) else y),
+    "rsub": lambda x, y: _add(_negative(x), y), "pow": _power,
     "neg": _negative, "abs": _of_unique(fnp.abs), "getitem": _getitem, "sum": _sum,
     "reshape": _reshape,
+    "transpose": lambda x, order: movement.bcoo_transpose(x, permutation=order),
 }  # fmt: skip
 OPERATORS.update({name: unchecked(f) for name, f in _OPERATORS.items()})
 uncheck(__name__)

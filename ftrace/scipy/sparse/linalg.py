@@ -7,6 +7,9 @@ gmres      Saad, Schultz: GMRES (1986), restarted
 Derivatives are implicit: another solve by the same method, as exact as its tolerance.
 """
 
+# What is passed on is of any type, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -159,11 +162,7 @@ def _operator(name: str, role: str, A: Any) -> Function:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ShapeError(f"{name}: {role} must be a square matrix, got shape {shape}")
     matrix: Any = fnp.asarray(A) if isinstance(A, np.ndarray) else A
-
-    def multiply(x: Any) -> Any:
-        return matrix @ x
-
-    return multiply
+    return lambda x: matrix @ x
 
 
 def _same(x: Any) -> Any:

@@ -7,6 +7,7 @@ computation of binomial probabilities", 2000).
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -73,16 +74,12 @@ def log_beta_density(a: Any, b: Any, x: Any) -> Any:
 
 
 LOG_PI = math.log(math.pi)
-EVERYTHING = "pdf logpdf cdf logcdf sf logsf"
+EVERYTHING = "logpdf cdf logcdf sf logsf"
 
 
 def _pair(function: Any) -> Any:
     """A function of operands that are broadcast to one shape."""
-
-    def paired(*xs: Any) -> Any:
-        return function(*fnp.broadcast_arrays(*xs))
-
-    return paired
+    return lambda *xs: function(*fnp.broadcast_arrays(*xs))
 
 
 def _shape(a: Any) -> Any:
@@ -130,7 +127,7 @@ expon = distribution(
 )  # fmt: skip
 
 laplace = distribution(
-    "laplace", "the Laplace distribution", "", "pdf logpdf cdf",
+    "laplace", "the Laplace distribution", "", "logpdf cdf",
     symmetric=True,
     logpdf=lambda z: -fnp.abs(z) - math.log(2),
     cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(choose(z <= 0, z, -z)) + (z > 0),
@@ -146,7 +143,7 @@ norm = distribution(
 )  # fmt: skip
 
 logistic = distribution(
-    "logistic", "the logistic distribution", "", "pdf logpdf cdf sf ppf isf",
+    "logistic", "the logistic distribution", "", "logpdf cdf sf ppf isf",
     symmetric=True,
     first={"ppf": "x", "isf": "x"},
     logpdf=lambda z: -fnp.abs(z) - 2 * fnp.log1p(fnp.exp(-fnp.abs(z))),
@@ -156,7 +153,7 @@ logistic = distribution(
 
 uniform = distribution(
     "uniform", "the uniform distribution between loc and loc + scale", "",
-    "pdf logpdf cdf ppf",
+    "logpdf cdf ppf",
     support=(0, 1),
     logpdf=lambda z: 0 * z,
     cdf=lambda z: z,
@@ -221,7 +218,7 @@ pareto = distribution(
 )  # fmt: skip
 
 t = distribution(
-    "t", "Student's t distribution of df degrees of freedom", "df", "pdf logpdf",
+    "t", "Student's t distribution of df degrees of freedom", "df", "logpdf",
     logpdf=lambda z, df: (
         -log_beta(*fnp.broadcast_arrays(0.5 * df, 0.5))
         - 0.5 * fnp.log(df)
@@ -231,7 +228,7 @@ t = distribution(
 
 gennorm = distribution(
     "gennorm", "the generalized normal distribution of shape beta", "beta",
-    "pdf logpdf cdf",
+    "logpdf cdf",
     place="",
     logpdf=lambda x, beta: (
         fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
@@ -248,7 +245,7 @@ gennorm = distribution(
 
 vonmises = distribution(
     "vonmises", "the von Mises distribution of concentration kappa", "kappa",
-    "pdf logpdf",
+    "logpdf",
     place="",
     valid=lambda kappa, _: kappa > 0,
     logpdf=lambda x, kappa: (
@@ -258,7 +255,7 @@ vonmises = distribution(
 )  # fmt: skip
 
 wrapcauchy = distribution(
-    "wrapcauchy", "the wrapped Cauchy distribution of shape c", "c", "pdf logpdf",
+    "wrapcauchy", "the wrapped Cauchy distribution of shape c", "c", "logpdf",
     place="",
     support=(0, 2 * math.pi),
     valid=lambda c, _: (c > 0) & (c < 1),
@@ -449,15 +446,9 @@ def _dirichlet_log_density(x: Value, alpha: Value) -> Any:
     return choose(inside, value, -np.inf)
 
 
-def _dirichlet_density(x: Value, alpha: Value) -> Any:
-    """The density of the Dirichlet distribution: see `logpdf`."""
-    return fnp.exp(_dirichlet_log_density(x, alpha))
-
-
 dirichlet = functions_of(
-    "dirichlet", "the Dirichlet distribution",
-    logpdf=_dirichlet_log_density, pdf=_dirichlet_density,
-)  # fmt: skip
+    "dirichlet", "the Dirichlet distribution", logpdf=_dirichlet_log_density
+)
 
 
 def _multinomial_log_mass(x: Value, n: Value, p: Value) -> Any:
@@ -482,15 +473,9 @@ def _multinomial_log_mass(x: Value, n: Value, p: Value) -> Any:
     return choose(fnp.sum(x) == n, value, -np.inf)
 
 
-def _multinomial_mass(x: Value, n: Value, p: Value) -> Any:
-    """The probability of counts under the multinomial distribution: see `logpmf`."""
-    return fnp.exp(_multinomial_log_mass(x, n, p))
-
-
 multinomial = functions_of(
-    "multinomial", "the multinomial distribution",
-    logpmf=_multinomial_log_mass, pmf=_multinomial_mass,
-)  # fmt: skip
+    "multinomial", "the multinomial distribution", logpmf=_multinomial_log_mass
+)
 
 
 def _normal_log_density(
@@ -532,12 +517,7 @@ def _normal_log_density(
     return -0.5 * (fnp.sum(white * white, axis=-1) + n * LOG_TWO_PI) - log_root
 
 
-def _normal_density(x: Value, mean: Value, cov: Value) -> Any:
-    """The density of the multivariate normal distribution: see `logpdf`."""
-    return fnp.exp(_normal_log_density(x, mean, cov))
-
-
 multivariate_normal = functions_of(
     "multivariate_normal", "the multivariate normal distribution",
-    logpdf=_normal_log_density, pdf=_normal_density,
+    logpdf=_normal_log_density,
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """How distributions are declared: by formulas for location 0 and scale 1.
 
     gamma = distribution(
-        "gamma", "the gamma distribution of shape a", "a", "pdf logpdf cdf sf",
+        "gamma", "the gamma distribution of shape a", "a", "logpdf cdf sf",
         support=(0, inf), logpdf=lambda z, a: …, cdf=lambda z, a: …,
     )
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec
 from inspect import Parameter, Signature
 from types import ModuleType
@@ -53,6 +53,7 @@ DOCS = {
 
 
 QUANTILES = ("ppf", "isf")
+EXPONENTIALS = {"logpdf": "pdf", "logpmf": "pmf"}
 
 
 class Distribution(ModuleType):
@@ -77,6 +78,10 @@ def install(
 ) -> Distribution:  # fmt: skip
     """A module of functions, which promote their operands to one float dtype."""
     made: dict[str, Formula] = {}
+    for log, plain in EXPONENTIALS.items():
+        if log in functions:
+            signature, formula = functions[log]
+            functions[plain] = signature, _exponential(formula)
     for function, (signature, formula) in functions.items():
         FORMULAS[f"{name}.{function}"] = formula
         doc = f"{DOCS[function][0]} {about}."
@@ -87,7 +92,11 @@ def install(
 
 
 def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
-    """A module of functions as they are."""
+    """A module of functions, and exponentials of those that are logarithms."""
+    for log, plain in EXPONENTIALS.items():
+        if log in functions and plain not in functions:
+            functions[plain] = wraps(functions[log])(_exponential(functions[log]))
+            functions[plain].__doc__ = f"{DOCS[plain][0]} {about}: see `{log}`."
     module = Distribution(f"{PACKAGE}.{name}", f"{about[0].upper()}{about[1:]}.")
     module.__spec__ = ModuleSpec(module.__name__, None)
     sys.modules[module.__name__] = module
@@ -98,6 +107,13 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
     vars(module)["__all__"] = sorted(functions)
     publish(module.__name__, (module.__name__,), operands=list(functions))
     return module
+
+
+def _exponential(function: Formula) -> Formula:
+    def exponential(*args: Any, **kwargs: Any) -> Any:
+        return fnp.exp(function(*args, **kwargs))
+
+    return exponential
 
 
 def _function(
@@ -157,7 +173,7 @@ def distribution(
       name: of the module.
       about: what it is, for docstrings.
       shapes: the names of its shape parameters.
-      functions: the functions that it has.
+      functions: the functions that it has, beside `pdf`.
       support: where the density is not 0: bounds, or a function of the shapes.
       valid: of the shapes and the scale, where the functions are not NaN.
       symmetric: around 0.
@@ -203,12 +219,7 @@ class _Family:
         """A public function, of all of its parameters."""
         if name == "logpdf":
             return self._log_density
-        if name == "pdf":
-            return self._density
         return partial(self._quantile if name in QUANTILES else self._probability, name)
-
-    def _density(self, *parameters: Any) -> Any:
-        return fnp.exp(self._log_density(*parameters))
 
     def _split(self, parameters: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         """The shape parameters, the location and the scale."""
@@ -309,11 +320,6 @@ def discrete(
     """
     without = place.split()[1:]
 
-    log_mass = formulas["logpmf"]
-
-    def mass(*xs: Any) -> Any:
-        return fnp.exp(log_mass(*xs))
-
     def at_location(function: str, formula: Formula) -> Formula:
         def located(k: Any, *rest: Any) -> Any:
             *shapes, loc = rest
@@ -323,13 +329,10 @@ def discrete(
 
         return formula if function in without else located
 
-    formulas["pmf"] = mass
     made: dict[str, tuple[Signature, Formula]] = {}
     for function, formula in formulas.items():
         own = "" if function in without else "loc"
         first = DOCS[function][1].replace("x", "k")
-        made[function] = (
-            signature_of(first, shapes, own),
-            at_location(function, formula),
-        )
+        known = signature_of(first, shapes, own)
+        made[function] = known, at_location(function, formula)
     return install(name, about, made)
