@@ -209,7 +209,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     if 0 in lengths:
         return _empty(x, kind, places, lengths)
     for axis, size in zip(places, sizes, strict=True):
-        x = _resize(x, axis, size)
+        x = resize(x, axis, size)
     order = (*[i for i in range(x.ndim) if i not in places], *places)
     moved = ax.permute(x, order)
     (y,) = bind_compound(fft_p, moved, arg=Fourier(kind, lengths))
@@ -275,7 +275,7 @@ def _convert(name: str, kind: str, x: Any) -> Any:
     return ax.cast(x, dtypes.complex64 if narrow else dtypes.complex128)
 
 
-def _resize(x: Any, axis: int, size: int) -> Any:
+def resize(x: Any, axis: int, size: int) -> Any:
     """The axis cut, or padded with zeros at its end."""
     missing = size - x.shape[axis]
     if missing < 0:

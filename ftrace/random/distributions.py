@@ -24,6 +24,7 @@ from ftrace.errors import DtypeError, DtypeOverflowError, ShapeError, one_of
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast, choose, full
+from ftrace.numpy.creation import finfo
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.draw import sampler
@@ -62,7 +63,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def unit(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
-    info = how.float_info(dtype)
+    info = finfo(dtype)
     width = 8 if info.nmant < 8 else info.bits
     drawn = cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
     fraction = elementwise(ops.shift_right_logical, drawn, width - info.nmant)
@@ -285,7 +286,7 @@ def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
     if mode == "low":
         return unit(key, shape, dtype) < p
     upper, lower = unit(key, (2, *shape), dtype)
-    return lower * 2.0 ** -how.float_info(dtype).nmant < p - upper
+    return lower * 2.0 ** -finfo(dtype).nmant < p - upper
 
 
 @sampler("ifucb")
@@ -405,7 +406,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 @sampler()
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The Laplace distribution with location 0 and scale 1."""
-    low = float(-1.0 + how.float_info(dtype).epsneg)
+    low = float(-1.0 + finfo(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
     return fnp.sign(u) * fnp.log1p(-fnp.abs(u))
 
@@ -419,7 +420,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def _positive(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """Uniform in (0, 1): zero becomes the least normal number."""
-    tiny = float(how.float_info(dtype).tiny)
+    tiny = float(finfo(dtype).tiny)
     return between_numbers(key, tiny, 1.0, shape, dtype)
 
 
@@ -447,7 +448,7 @@ def extreme(key: Key, shape: Shape, dtype: Dtype, mode: str | None) -> Any:
         return _extreme_of_64_bits(key, shape)
     if mode not in ("high", "highest"):
         return -fnp.log(-fnp.log(_positive(key, shape, dtype)))
-    info = how.float_info(dtype)
+    info = finfo(dtype)
     upper, lower = unit(key, (2, *shape), dtype)
     u = 2.0**-info.nmant * lower + upper + float(info.tiny)
     u = choose(upper >= 0.5, upper, u)
@@ -471,7 +472,7 @@ def _extreme_of_64_bits(key: Key, shape: Shape) -> Any:
 @sampler()
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The Cauchy distribution with location 0 and scale 1."""
-    u = between_numbers(key, float(how.float_info(dtype).eps), 1.0, shape, dtype)
+    u = between_numbers(key, float(finfo(dtype).eps), 1.0, shape, dtype)
     return fnp.tan(math.pi * (u - 0.5))
 
 

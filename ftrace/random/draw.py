@@ -14,20 +14,18 @@ each call, or compiled from the first one on, which the size alone decides.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config
-from ftrace.numpy.axes import bound_to, cast
+from ftrace.numpy.axes import bound_to, cast, check_sizes
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
@@ -259,21 +257,7 @@ def check_keys(name: str, key: Any, words: int = 0) -> Shape:
 
 def as_shape(name: str, shape: Any) -> Shape:
     """A shape as a tuple of Python integers."""
-    try:
-        single = hasattr(shape, "__index__") and not getattr(shape, "ndim", 0)
-        sizes = [shape] if single else list(shape)
-        result = tuple(operator.index(n) for n in sizes)
-    except TypeError as error:
-        if isinstance(error, (errors.ArgumentError, errors.ConcretizationTypeError)):
-            raise
-        raise errors.ArgumentError(
-            f"random.{name}: a shape is a sequence of integers, got {shape!r}"
-        ) from None
-    if any(n < 0 for n in result):
-        raise errors.ShapeError(
-            f"random.{name}: sizes must not be negative, got {result}"
-        )
-    return result
+    return check_sizes(shape, f"random.{name}")
 
 
 _WORDS = {
@@ -293,12 +277,6 @@ def check_dtype(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
     if dtypes.kind(found) not in kinds:
         raise errors.DtypeError(f"random.{name} draws {_WORDS[kinds]}, got {found}")
     return found
-
-
-def float_info(dtype: np.dtype[Any]) -> Any:
-    """Bits and limits of a float dtype, as `numpy.finfo` has them."""
-    info: Any = ml_dtypes
-    return info.finfo(dtype)
 
 
 def parameter(x: Any, dtype: np.dtype[Any]) -> Any:

@@ -32,6 +32,7 @@ from ftrace.lax.control import scan, while_loop
 from ftrace.lax.elementwise import lgamma
 from ftrace.lax.special import random_gamma_grad
 from ftrace.numpy import axes as ax
+from ftrace.numpy.creation import finfo
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.distributions import unit
@@ -155,7 +156,7 @@ _sample, _log_sample = _implicit(_one, False), _implicit(_one_log, True)
 def _slopes(a: Any, found: Any, logarithm: bool) -> Any:
     if not logarithm:
         return random_gamma_grad(a, found)
-    tiny = float(how.float_info(found.dtype).tiny)
+    tiny = float(finfo(found.dtype).tiny)
     sample = fnp.maximum(fnp.exp(found), tiny)
     return random_gamma_grad(a, sample) / sample
 

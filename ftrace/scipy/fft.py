@@ -21,6 +21,7 @@ from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
 from ftrace.lax.elementwise import complex as make_complex
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact
+from ftrace.numpy.fft import resize
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
 
@@ -52,7 +53,7 @@ def _along(name: str):
         length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")
         if length < 1:
             raise ValueRangeError(f"{name}: n must be positive, got {length}")
-        value = _resize(value, length)
+        value = resize(value, value.ndim - 1, length)
         inverse = name == "idct"
         if (type == 2) != inverse:
             result = _second(value, length, norm, inverse)
@@ -132,13 +133,6 @@ def dctn():
 @member(_along_several, idct)
 def idctn():
     """The inverse of `dctn`."""
-
-
-def _resize(x: Any, n: int) -> Any:
-    last = x.ndim - 1
-    if n <= x.shape[last]:
-        return ax.shrink_axis(x, last, 0, n)
-    return ax.pad(x, (*[(0, 0, 0)] * last, (0, n - x.shape[last], 0)))
 
 
 def _scales(n: int, norm: Any, inverse: bool) -> Any:
