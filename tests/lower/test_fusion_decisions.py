@@ -277,7 +277,6 @@ def test_precedence_is_that_of_all_ways() -> None:
                 readers = {int(r) for r in rng.integers(0, kernel + 1, 2)}
                 both = found.is_before(readers, target)
                 assert both == ways[list(readers), target].any()
-                assert (target in found.soon_after(readers)) == both
                 if not both:  # an edge that closes no circle, also back to older ones
                     found.add(target, readers)
                     edges[target, list(readers)] = True

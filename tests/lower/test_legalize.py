@@ -339,7 +339,7 @@ def test_a_cast_of_the_program_rounds(dtype: Any, wide: Any) -> None:
 def test_copies_of_halves_keep_every_bit(dtype: Any) -> None:
     x = np.arange(2**16, dtype=np.uint16).view(dtype)
     kernel, outputs = elementwise_kernel(ew.copy, [x], dtype)
-    legal = legalize(kernel)
+    legal = legalize(kernel, PLAIN)
     moved, _ = elementwise_kernel(lambda a: a, [x], dtype)
     np.testing.assert_array_equal(
         run(Interpreter(), moved, [x], outputs)[0].view(np.uint16), x.view(np.uint16)
@@ -366,7 +366,7 @@ def test_moves_of_bits_see_the_half(dtype: Any) -> None:
 def test_half_sums_are_computed_in_float32(dtype: Any) -> None:
     x = np.full((2, 4096), 1, dtype)
     kernel, outputs = reduction_kernel("add", x)
-    legal = legalize(kernel)
+    legal = legalize(kernel, PLAIN)
     assert all(n.dtype == dtypes.float32 for n in legal.nodes if n.op is reduce_p)
     (got,) = run(Interpreter(), legal, [x], outputs)
     np.testing.assert_array_equal(got.astype(np.float32), [4096, 4096])
@@ -393,7 +393,7 @@ def test_comparisons_and_integers_of_halves() -> None:
 def test_a_legal_kernel_stays_itself() -> None:
     x = np.ones(4, np.float32)
     kernel, _ = elementwise_kernel(lambda a: ew.add(a, a), [x], dtypes.float32)
-    assert legalize(kernel) == kernel
+    assert legalize(kernel, PLAIN) == kernel
     assert split_complex(kernel) is kernel
     assert widen_half(kernel) is kernel
 
@@ -403,7 +403,7 @@ def test_functions_are_decomposed_where_the_device_lacks_them() -> None:
     kernel, outputs = elementwise_kernel(
         lambda a: ew.log1p(ew.tanh(a)), [x], dtypes.float32
     )
-    legal = legalize(kernel)
+    legal = legalize(kernel, PLAIN)
     known = PLAIN | {"const", "load", "param", "range"}
     assert {n.op.name for n in legal.nodes} <= known
     (got,) = run(Interpreter(), legal, [x], outputs)
@@ -433,5 +433,5 @@ def test_long_expressions_are_legalised_without_recursion(dtype: Any) -> None:
         return value
 
     kernel, _ = elementwise_kernel(chain, [x], dtype)
-    legal = legalize(kernel)
+    legal = legalize(kernel, PLAIN)
     assert len(legal.nodes) < 20_020

@@ -184,7 +184,7 @@ _ROWS: dict[str, Row] = {
     "max": _extremum(">"), "min": _extremum("<"),
     "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
     "round": _call("rint"), "sqrt": _call("sqrt"),
-    "fma": _call("fma"),
+    "fma": _call("fma"), "popcount": _call("popcount"),
     "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
     "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
     "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"), "not": _row_not,

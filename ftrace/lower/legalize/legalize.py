@@ -2,13 +2,13 @@
 
     split_complex         complex values become pairs of reals, interleaved in memory
     widen_half            16-bit floats are computed in float32 and rounded when stored
-    decompose_functions   exp, sin, … become the arithmetic of the files beside
+    decompose             exp, sin, … become the arithmetic of the files beside
 
 Each pass is a pure function from kernel to kernel, linear in its expressions. Nodes are
 interned, so that what two expressions share is computed once.
 
 Which functions are decomposed, and how exact they are then, stands first; before that
-those of a few plain operations: signs, neighbours, bits, and fma itself.
+those of a few plain operations: signs, neighbours, and fma itself.
 """
 
 from __future__ import annotations
@@ -73,12 +73,6 @@ def is_finite(x: Term) -> Term:
     return abs(x) < term.INFINITY
 
 
-def mul_zero(x: Term, y: Term) -> Term:
-    """x·y, and zero where either is zero."""
-    zero = term.number(0, x)
-    return term.select(term.eq(x, zero) | term.eq(y, zero), zero, x * y)
-
-
 def rsqrt(x: Term) -> Term:
     """1/sqrt(x): two roundings."""
     return 1.0 / term.sqrt(x)
@@ -112,29 +106,6 @@ def nextafter(x: Term, y: Term) -> Term:
 def _is_nan(magnitude: Term, dtype: np.dtype[Any]) -> Term:
     infinity = int.from_bytes(constant_bits(term.INFINITY, dtype), sys.byteorder)
     return magnitude > infinity
-
-
-_MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)
-
-
-def popcount(x: Term) -> Term:
-    """The number of bits that are set: sums in fields of 2, 4, 8, … bits.
-
-    Source: H. S. Warren, Hacker's Delight, figure 5-2.
-    """
-    width = 8 * x.dtype.itemsize
-    unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    cut = 2**width - 1
-    pairs, fours, eights = (mask & cut for mask in _MASKS)
-    v = term.bitcast(x, unsigned)
-    v = v - ((v >> 1) & pairs)
-    v = (v & fours) + ((v >> 2) & fours)
-    v = (v + (v >> 4)) & eights
-    shift = 8
-    while shift < width:
-        v = v + (v >> shift)
-        shift *= 2
-    return term.bitcast(v & 0x7F, x.dtype)
 
 
 def fused_multiply_add(node: Node) -> Node:
@@ -176,13 +147,7 @@ Decomposition = Callable[[Node], Node]
 
 def _formula(function: Callable[..., Term]) -> Decomposition:
     """A function of terms as a function of the node that it replaces."""
-
-    def expand(node: Node) -> Node:
-        return function(*map(Term, node.src)).node
-
-    expand.__name__ = function.__name__
-    expand.__doc__ = function.__doc__
-    return expand
+    return lambda node: function(*map(Term, node.src)).node
 
 
 #: Each function, of terms.
@@ -200,8 +165,7 @@ FORMULAS: Final = {
     "far_remainder": trigonometry.far_remainder, "far_rest": trigonometry.far_rest,
     "ldexp": exponential.scale_by_power, "mantissa": exponential.mantissa_by_bits,
     "exponent": exponential.exponent_by_bits, "rsqrt": rsqrt, "sign": sign,
-    "nextafter": nextafter, "is_finite": is_finite, "mul_zero": mul_zero,
-    "popcount": popcount,
+    "nextafter": nextafter, "is_finite": is_finite,
 }  # fmt: skip
 
 #: Those that a device takes instead which can look numbers up in the tables.
@@ -255,6 +219,7 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
 
 Dtype = np.dtype[Any]
 
+
 #: What processors have instructions for.
 PLAIN: frozenset[str] = frozenset((
     "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "floor", "ceil",
@@ -264,23 +229,18 @@ PLAIN: frozenset[str] = frozenset((
 ))  # fmt: skip
 
 
-def legalize(kernel: ir.Kernel, supported: Collection[str] | None = None) -> ir.Kernel:
+def legalize(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
     """The kernel without complex numbers, 16-bit arithmetic and foreign functions.
 
     Args:
       kernel: as lowering made it.
-      supported: names of the operations that the device has, `PLAIN` by default;
-        others are decomposed where `DECOMPOSITIONS` has them.
+      supported: names of the operations that the device has; others are decomposed
+        where `DECOMPOSITIONS` has them.
 
     Raises:
       GraphError: a complex value is combined in a way that pairs cannot express.
     """
     kernel = widen_half(split_complex(kernel))
-    return decompose_functions(kernel, PLAIN if supported is None else supported)
-
-
-def decompose_functions(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
-    """Before: exp(v). After: the polynomial, where exp is not supported."""
     roots = kernel.roots
     return kernel.over(dict(zip(roots, decompose(roots, supported), strict=True)))
 

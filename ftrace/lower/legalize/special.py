@@ -385,10 +385,12 @@ def tables_of(name: str) -> list[list[float]]:
     powers = weight * t[..., None] ** np.arange(terms)
     crosswise: Any = powers.swapaxes(1, 2)
     wanted = crosswise @ (weight * slope[..., None])
-    fitted: Any = np.linalg.solve(crosswise @ powers, wanted)
-    rows = np.concatenate([c, f(c), fitted[..., 0]], axis=1)
+    linalg: Any = np.linalg
+    fitted = linalg.solve(crosswise @ powers, wanted)
+    columns: list[Any] = [c, f(c), fitted[..., 0]]
+    rows: Any = np.concatenate(columns, axis=1).astype(np.float32)
     start = term.bits_of_number(first, single=True) >> _BELOW
-    table: Any = np.roll(rows.T.astype(np.float32), start, axis=1)
+    table: Any = np.roll(rows.T, start, axis=1)
     return table.tolist()
 
 

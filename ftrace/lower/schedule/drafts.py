@@ -15,10 +15,6 @@ The facts are there before the first decision: the order in which values are dec
 what must be stored, what each value costs down to what is loaded, of which contractions
 it is made. The rest grows while `schedule.py` walks: the kernels, which of them run
 before which others, and the contexts in which values are needed.
-
-A kernel's *rank* is the length of the longest way from it to one that nobody reads.
-It falls along every way, so that a search need not follow what lies too low, or too
-high; and one from both ends is over when either comes to its end.
 """
 
 from __future__ import annotations
@@ -292,76 +288,35 @@ def _gather_contexts(
     return [(source, draft.at(where, valid)), *plan.reads(found.values(), draft)]
 
 
-#: Kernels of which it is known at once that they run after others.
-NEAR = 64
-
-
 class Precedence:
-    """Edges between kernels, by their numbers: one stores what the other reads."""
+    """Which kernels run after which, by their numbers: one reads what another stores.
+
+    Of each kernel it is known, as bits of a number, which run after it.
+    """
 
     def __init__(self) -> None:
-        self._after: dict[int, set[int]] = {}
+        self._after: dict[int, int] = {}
         self._before: dict[int, set[int]] = {}
-        self._rank: dict[int, int] = {}
-        self._soon: dict[frozenset[int], set[int]] = {}  # until the next `add`
 
     def add(self, kernel: int, readers: Iterable[int] = ()) -> None:
         """Notes that `readers` read what a kernel stores; no way leads back to it."""
-        self._soon.clear()
-        after = self._after.setdefault(kernel, set())
-        self._before.setdefault(kernel, set())
+        after, before = self._after, self._before
+        after.setdefault(kernel, 0)
+        before.setdefault(kernel, set())
+        behind = 0
         for reader in readers:
-            after.add(reader)
-            self._before.setdefault(reader, set()).add(kernel)
+            behind |= 1 << reader | after[reader]
+            before[reader].add(kernel)
         pending = [kernel]
         while pending:
-            raised = pending.pop()
-            readers_of = self._after.get(raised, ())
-            rank = 1 + max((self._rank.get(r, 0) for r in readers_of), default=-1)
-            if rank > self._rank.get(raised, -1):
-                self._rank[raised] = rank
-                pending.extend(self._before[raised])
-
-    def soon_after(self, kernels: Iterable[int]) -> set[int]:
-        """These kernels, and the next ones of those before which one of them runs."""
-        own = frozenset(kernels)
-        known = self._soon.get(own)
-        if known is not None:
-            return known
-        found = self._soon[own] = set(own)
-        pending = list(found)
-        for kernel in pending:  # grows
-            if len(found) >= NEAR:
-                break
-            for after in self._after[kernel]:
-                if after not in found:
-                    found.add(after)
-                    pending.append(after)
-        return found
+            earlier = pending.pop()
+            if behind & ~after[earlier]:
+                after[earlier] |= behind
+                pending += before[earlier]
 
     def is_before(self, kernels: Iterable[int], target: int) -> bool:
         """Does a kernel of these run before `target`, or is it one of them?"""
-        ranks, low = self._rank, self._rank[target]
-        ahead = {k for k in kernels if ranks[k] > low or k == target}
-        if target in ahead:
-            return True
-        behind = {target}
-        forward, backward = list(ahead), [target]
-        high = max((ranks[k] for k in ahead), default=0)
-        while forward and backward:
-            for after in self._after[forward.pop()]:
-                if after in behind:
-                    return True
-                if ranks[after] > low and after not in ahead:
-                    ahead.add(after)
-                    forward.append(after)
-            for before in self._before[backward.pop()]:
-                if before in ahead:
-                    return True
-                if ranks[before] < high and before not in behind:
-                    behind.add(before)
-                    backward.append(before)
-        return False
+        return any(k == target or self._after[k] >> target & 1 for k in kernels)
 
 
 KERNEL_LIMIT = 600  # operations in one kernel

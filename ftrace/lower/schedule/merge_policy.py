@@ -269,9 +269,9 @@ def _alike(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     alike = [d for d in _open(plan) if same_size(d.shape, shape)]
     if _is_second_half(node):
         alike.reverse()
-    soon = plan.precedence.soon_after(c.kernel for c in uses) if alike else ()
+    users = {context.kernel for context in uses}
     for draft in sorted(alike, key=lambda d: d.number not in readers):
-        if draft.number in soon or _has_another_contraction(plan, node, draft):
+        if draft.number in users or _has_another_contraction(plan, node, draft):
             continue
         yield draft
 
@@ -292,7 +292,7 @@ def _over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         rows, whole = sorted((shape, draft.shape), key=len)
         if not _are_rows(rows, whole):
             continue
-        if draft.number in plan.precedence.soon_after(kernels):
+        if draft.number in kernels:
             continue
         short = (node,) if shape is rows else draft.roots
         if not all(plan.result.levels[n] for n in short):
