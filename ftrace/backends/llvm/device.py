@@ -299,6 +299,7 @@ class CPUExecutable(Executable):
       made: (bytes, size class) of the buffers that a call makes: results, the arena.
       results: the numbers of the objects that are the results.
       work: what one run does.
+      dims: the sizes that its kernels take: objects behind the others.
     """
 
     def __init__(
@@ -336,17 +337,17 @@ class CPUExecutable(Executable):
         self._large = out_of_memory.needed(program) >= LARGE
         objects = len(program.inputs) + len(made)
         bound: list[NativeKernel] = []
-        self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
+        self.dims: list[np.ndarray[Any, Any]] = []
         for kernel in kernels:
-            place = objects + len(self._dims) if kernel.dims else -1
+            place = objects + len(self.dims) if kernel.dims else -1
             if kernel.dims:
                 values = evaluate_shape(kernel.dims, sizes)
-                self._dims.append(np.array(values, np.int64))
+                self.dims.append(np.array(values, np.int64))
             numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
             units = evaluate(kernel.units, sizes)
             found = NativeKernel(kernel.address, units, kernel.grain, place, numbers)
             bound.append(found)
-        self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
+        self._pack = struct.Struct(f"{objects + len(self.dims)}P").pack
 
         native = runtime()
         self._run = native.run
@@ -381,8 +382,8 @@ class CPUExecutable(Executable):
         except OutOfMemoryError:
             raise out_of_memory.shortage(device.name, self.program) from None
         memories = [id(buffer.memory) for buffer in buffers]
-        if self._dims:
-            memories += [id(array) for array in self._dims]
+        if self.dims:
+            memories += [id(array) for array in self.dims]
         objects = self._pack(*memories)
         threads = device.threads
         start = time.perf_counter()
@@ -398,7 +399,7 @@ class CPUExecutable(Executable):
 
     def bind(self, signature: Signature) -> Record | None:
         device, chosen = self.device, signature.config
-        if chosen.debug >= 2 or self._dims or not chosen.native_calls:
+        if chosen.debug >= 2 or not chosen.native_calls:
             return None
         if self._large:  # it is asked first whether there is memory
             return None

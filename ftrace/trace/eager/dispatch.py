@@ -127,7 +127,7 @@ def signature(*parts: Any) -> tuple[Any, ...]:
 
 
 #: References to the nodes of the results, by call in a trace.
-recorded: Table[tuple[Any, ...], weakref.ref[Node]] = Table(1 << 14)
+recorded: Table[tuple[Any, ...], Any] = Table(1 << 14)
 
 #: Arguments that are what they compare as, if their type is the same.
 _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))

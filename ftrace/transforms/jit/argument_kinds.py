@@ -23,7 +23,6 @@ from typing import Any
 
 from ftrace import errors
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters, name_of, read_argnums
 from ftrace.trace.pytree import tree
@@ -36,8 +35,6 @@ _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 
 #: Sizes below this are compiled apart.
 _LEAST = 2
-#: Types of arguments that are remembered.
-_KEPT = 1024
 
 
 class Chosen(NamedTuple):
@@ -193,7 +190,7 @@ class Resolved(NamedTuple):
     """The types of the arguments of one call, and the sizes that they leave open."""
 
     types: tuple[ShapedArray, ...]
-    sizes: dict[str, int] | None
+    sizes: dict[str, int]
 
 
 class Dynamic:
@@ -215,7 +212,6 @@ class Dynamic:
         self.given = given
         self._fun = fun
         self._symbols: dict[str, Symbol] = {}
-        self._resolved: Table[Any, Resolved] = Table(_KEPT, own=True)
         if not isinstance(given, _MAPPING):
             raise errors.ArgumentError(
                 "jit: dynamic must be a dict {argument: {axis: name}}, as in "
@@ -282,17 +278,16 @@ class Dynamic:
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        treedef: Any,
         traced: Any,
-        static: tuple[tuple[int, ...], frozenset[str]],
+        static: Chosen,
         types: Sequence[ShapedArray],
     ) -> Resolved:
         """The types with dynamic dimensions in them, and the sizes of these.
 
         Args:
           args, kwargs: of the call.
-          treedef, traced: the arguments that are traced, and their structure.
-          static: positions and names of the others.
+          traced: the arguments that are traced.
+          static: which the others are.
           types: of the leaves.
 
         Raises:
@@ -300,16 +295,7 @@ class Dynamic:
           ShapeError: a name is given two sizes.
           ValueRangeError: a size is out of its range.
         """
-        key = (treedef, tuple(types))
-        found = self._resolved.get(key)
-        if found is None:
-            leaves = self._flat(args, kwargs, traced, static)
-            found = self._resolved.put(key, self._resolve(leaves, types))
-        return found
-
-    def _resolve(
-        self, leaves: Sequence[_Leaf | None], types: Sequence[ShapedArray]
-    ) -> Resolved:
+        leaves = self._flat(args, kwargs, traced, static)
         sizes: dict[str, int] = {}
         found = list(types)
         for number, leaf in enumerate(leaves):
@@ -329,18 +315,17 @@ class Dynamic:
             for axis, symbol in leaf.axes.items():
                 shape[axis] = dims.get(symbol.name, shape[axis])
             found[number] = types[number].with_shape(tuple(shape))
-        open_sizes = {name: sizes[name] for name in dims}
-        return Resolved(tuple(found), open_sizes or None)
+        return Resolved(tuple(found), {name: sizes[name] for name in dims})
 
     def _flat(
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         traced: Any,
-        static: tuple[tuple[int, ...], frozenset[str]],
+        static: Chosen,
     ) -> list[_Leaf | None]:
         """The dynamic axes of each leaf."""
-        positions, names = static
+        positions, names = static.positions(len(args)), static.names
         known = self._parameters.positional
         by_position = [
             self._specs.get(known[i]) if i < len(known) else None

@@ -10,7 +10,9 @@ keyed by identity.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +22,31 @@ from ftrace.backends import identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError, TracingError
 from ftrace.ground import settings
-from ftrace.ground.tables import Shared, Table, clear_tables
+from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import operations
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.checked_calls import check_program
-from ftrace.trace.eager.dispatch import own_array
+from ftrace.trace.eager.dispatch import own_array, recorded, signature
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    bury,
+    one_order,
+    operations_of,
+    substitute,
+)
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
-from ftrace.trace.tracing.scopes import as_input
-from ftrace.trace.tracing.trace import inline, outer_scope
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
+from ftrace.trace.tracing.trace import inline, lift_as, outer_scope
+from ftrace.trace.tracing.tracer import Tracer, Value
 
 if TYPE_CHECKING:
     from ftrace.ground.limits import Limits
@@ -50,8 +60,6 @@ LATEST = 32
 NODE_BYTES, KERNEL_BYTES = 1500, 6000
 #: Bytes that a node of a graph takes alone, with what keeps it apart from others.
 GRAPH_BYTES = 600
-#: Choices of sizes, of one function with dynamic dimensions, that are kept.
-SIZES_KEPT = 64
 
 
 def _lower(graph: Graph, given: list[Node], limits: Limits) -> tuple[Graph, Program]:
@@ -72,7 +80,7 @@ class CompiledGraph:
     """
 
     __slots__ = (
-        "__weakref__", "_at", "_lower", "_lowered", "avals", "device", "executable",
+        "__weakref__", "_lower", "_lowered", "_whole", "avals", "device", "executable",
         "nbytes", "overwritten", "shares_inputs",
     )  # fmt: skip
 
@@ -107,8 +115,7 @@ class CompiledGraph:
             i for i, slot in enumerate(program.inputs) if slot in written
         )
         self.avals = [n.aval for n in graph.outputs]
-        # For sizes of dynamic dimensions.
-        self._at: Table[Any, tuple[Executable, Any]] = Table(SIZES_KEPT, own=True)
+        self._whole: CompiledGraph | None = None
 
     @property
     def simplified(self) -> Graph:
@@ -138,15 +145,8 @@ class CompiledGraph:
         disabled = tuple(sorted(chosen.disabled_rules))
         return identity_of(graph, places, limits, disabled)
 
-    def __call__(
-        self, arrays: Sequence[Array], sizes: Sizes | None = None
-    ) -> list[Array]:
-        """The outputs for one array per input of the graph, on any device.
-
-        Args:
-          arrays: the inputs.
-          sizes: of the dynamic dimensions, by their names.
-        """
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for one array per input of the graph, on any device."""
         checks = settings.current().checks_programs
         if checks and settings.current().no_execution:
             raise TracingError("a program was to run, and 'no_execution' is set")
@@ -162,34 +162,22 @@ class CompiledGraph:
             if buffer is None or buffer.device not in near:
                 buffer = self.to_device(array)
             buffers.append(buffer)
-        outputs: Any = ()
-        executable = self.executable
-        if sizes is not None:
-            executable, outputs = self.at(sizes)
         try:
-            results = executable(buffers)
+            results = self.executable(buffers)
         except OutOfMemoryError as error:
             # A program from disk does not know the lines that made its arrays.
-            if sizes is None and error.told_for is not None:
+            if self._whole is None and error.told_for is not None:
                 raise error.told_for(self.program) from None
             raise
-        # A token after effects is no result: zip leaves it out.
-        if sizes is None:
-            made = list(map(Array.of_type, self.avals, results))
-        else:
-            made = [
-                Array(shape, dtype, weak, buffer)
-                for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
-            ]
+        # A token after effects is no result: map leaves it out.
+        made = list(map(Array.of_type, self.avals, results))
         if checks:
-            self._check(arrays, made, sizes is None)
+            self._check(arrays, made)
         return made
 
-    def _check(
-        self, arrays: Sequence[Array], results: Sequence[Array], repeats: bool
-    ) -> None:
-        """Looks at the numbers; `repeats`: the program can be run once more."""
-        repeats = repeats and not self.overwritten
+    def _check(self, arrays: Sequence[Array], results: Sequence[Array]) -> None:
+        """Looks at the numbers; the program is run once more where it can be."""
+        repeats = self._whole is None and not self.overwritten
         operands = [array.numpy() for array in arrays] if repeats else []
         graph: Graph = self._lower.args[0]
         check_program(graph, operands, [result.numpy() for result in results])
@@ -207,16 +195,16 @@ class CompiledGraph:
         array.delete()
         return Array(shape, dtype, False, buffer)
 
-    def at(self, sizes: Sizes) -> tuple[Executable, Any]:
-        """What runs for these sizes, and the types of its outputs: nothing compiles."""
-        key = tuple(sizes.items())
-        found = self._at.get(key)
-        if found is None:
-            outputs = [
-                (evaluate_shape(a.shape, sizes), a.dtype, a.weak_type)
-                for a in self.avals
-            ]
-            found = self._at.put(key, (self.executable.at(sizes), outputs))
+    def at(self, sizes: Sizes) -> CompiledGraph:
+        """The same for sizes of the dynamic dimensions: nothing compiles."""
+        found = copy(self)
+        found._whole = self  # which others find as long as this one lives
+        found.executable = self.executable.at(sizes)
+        found.nbytes = KERNEL_BYTES * len(found.executable.program.kernels)
+        found.avals = [
+            ShapedArray.of(evaluate_shape(a.shape, sizes), a.dtype, a.weak_type)
+            for a in self.avals
+        ]
         return found
 
     def to_device(self, array: Array) -> Buffer:
@@ -330,11 +318,17 @@ def make_native() -> None:
         operations.spent = 0  # perhaps later
 
 
-def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
-    """The outputs of a graph: recorded where a tracer is involved, else computed."""
-    scope = outer_scope(graph, operands)
+def apply_graph(
+    graph: Graph, operands: Sequence[Value], closed: bool = False
+) -> list[Any]:
+    """The outputs of a graph: recorded where a tracer is involved, else computed.
+
+    Args:
+      closed: it is known to have no free variables.
+    """
+    scope = scope_of(operands) if closed else outer_scope(graph, operands)
     if scope is not None:
-        return list(inline(graph, operands, scope))
+        return list(_inline_again(graph, operands, scope))
     inputs = zip(operands, graph.inputs)  # noqa: B905
     arrays = [as_input(x, node.aval) for x, node in inputs]
     given = [
@@ -343,6 +337,25 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
         if isinstance(value, np.ndarray)
     ]
     return apart(run_graph(graph, arrays), [*given, *graph.captured])
+
+
+def _inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:
+    """`inline`, or the nodes that it has made of these operands before."""
+    if graph.effects:
+        return inline(graph, operands, scope)
+    pairs = zip(graph.inputs, (*operands, *graph.captured), strict=True)
+    mapping = {node: lift_as(scope, value, node.aval) for node, value in pairs}
+    ends = *mapping, *mapping.values(), *graph.outputs
+    key = signature("inlined", len(mapping), *[node.serial for node in ends])
+    nodes = [reference() for reference in recorded.get(key) or (_gone,)]
+    if None in nodes:
+        nodes = substitute(graph.outputs, mapping)
+        recorded.put(key, list(map(weakref.ref, nodes)))
+    return [Tracer(node, scope) for node in nodes]
+
+
+def _gone() -> None:
+    """A reference to no node."""
 
 
 def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:

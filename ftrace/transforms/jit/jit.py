@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any
@@ -43,7 +44,7 @@ from ftrace.trace.references import (
     threaded,
     with_parameters,
 )
-from ftrace.trace.symbolic import Sizes, evaluate_shape
+from ftrace.trace.symbolic import evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
@@ -297,38 +298,51 @@ class Jitted(RecordedCallable, Travels):
         config = settings.current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)
-        signature, values, given, sizes = self._signature_of(args, kwargs, aval_of)
+        signature, values, given = self._signature_of(args, kwargs, aval_of)
         treedef, static, *_ = signature
-        traced = self._traced.get(signature) or self._trace(signature, values)
+        traced = self._traced.get(signature)
+        if traced is None:
+            traced = self._trace(signature, values, args, kwargs, given)
         reads = traced.output.reads
         if any(ref.read() is not held for ref, held in reads.items()):
             raise Written("jit", reads)
         if not traced.closed or Tracer in map(type, values):
-            return traced.output.build(apply_graph(traced.graph, values))
+            return traced.output.build(apply_graph(traced.graph, values, traced.closed))
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
             with self._lock:
-                graph = ready_graph(traced.graph)
                 donated = arguments.leaves_of(self._donated, given, static)
-                name = name_of(self._fun)
-                with monitoring.stage(monitoring.COMPILED, "compiled", name):
-                    ready = Ready.of(graph, device, donated, traced.output)
-                traced.programs[key] = ready
+                ready = self._compile(traced, key, device, donated)
                 self._keep(signature, traced)
         elif config.checks_programs or reads:
             pass  # each call is looked at
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made
                 self.add_record(record)
-        elif ready.unbound is not None and self._dynamic is None and device.host:
+        elif ready.unbound is not None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
-        return ready.run(values, sizes)
+        return ready.run(values)
 
     #: Native, once a device has native calls.
     __call__ = plain_call
+
+    def _compile(
+        self, traced: OneTrace, key: Any, device: Device, donated: tuple[int, ...]
+    ) -> Ready:
+        """What runs a graph for a device; for sizes, as the program has them open."""
+        ready = traced.programs.get(key)
+        if ready is None and traced.whole is not None:
+            whole = self._compile(traced.whole, key, device, donated)
+            ready = whole.at(traced.sizes)
+        elif ready is None:
+            name = name_of(self._fun)
+            with monitoring.stage(monitoring.COMPILED, "compiled", name):
+                graph = ready_graph(traced.graph)
+                ready = Ready.of(graph, device, donated, traced.output)
+        return traced.programs.setdefault(key, ready)
 
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
@@ -351,8 +365,8 @@ class Jitted(RecordedCallable, Travels):
 
     def _signature_of(
         self, args: Any, kwargs: Any, kind: Callable[[Any], ShapedArray]
-    ) -> tuple[Any, list[Any], Any, Sizes | None]:
-        """The signature of a call, its leaves, what is traced, and dynamic sizes.
+    ) -> tuple[Any, list[Any], Any]:
+        """The signature of a call, its leaves, and the arguments that are traced.
 
         Args:
           kind: the type of a leaf.
@@ -360,19 +374,35 @@ class Jitted(RecordedCallable, Travels):
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
         try:
-            types, sizes = tuple([kind(x) for x in leaves]), None
+            types = tuple([kind(x) for x in leaves])
         except ArgumentError:
             fixed = {*self._static.positions(len(args)), *self._static.names}
             check_arguments(self._fun, args, kwargs, fixed)
             raise
-        if self._dynamic is not None and Tracer not in map(type, leaves):
-            types, sizes = self._dynamic.resolve(
-                args, kwargs, treedef, given, self._static, types
-            )
-        rules = settings.current().rules
-        return (treedef, static, rules, stack.axes, types), leaves, given, sizes
+        # Sizes are open where there are no tracers: these are of another kind.
+        known = Tracer if self._dynamic and Tracer in map(type, leaves) else None
+        rules = settings.current().rules, known
+        return (treedef, static, rules, stack.axes, types), leaves, given
 
-    def _trace(self, signature: Any, values: Sequence[Value]) -> OneTrace:
+    def _trace(
+        self,
+        signature: Any,
+        values: Sequence[Value],
+        args: Any,
+        kwargs: Any,
+        given: Any,
+    ) -> OneTrace:
+        """The graph for a signature; of dynamic dimensions at the sizes of a call."""
+        *rest, types = signature
+        if self._dynamic is None or Tracer in map(type, values):
+            return self._trace_types(signature, values)
+        found = self._dynamic.resolve(args, kwargs, given, self._static, types)
+        traced = self._trace_types((*rest, found.types), values)
+        if not found.sizes:
+            return traced
+        return replace(traced, nbytes=0, programs={}, whole=traced, sizes=found.sizes)
+
+    def _trace_types(self, signature: Any, values: Sequence[Value]) -> OneTrace:
         """The graph for a signature: from the cache, or traced now."""
         with self._lock:
             found = self._traced.get(signature)
@@ -429,17 +459,17 @@ class Jitted(RecordedCallable, Travels):
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
         call = stages.Call(
-            name_of(self._fun), found[0], in_tree,
+            name_of(self._fun), found.whole or found, in_tree,
             tuple([type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static), self.target(()),
-            self if self._dynamic or found[0].output.reads else None,
+            self if self._dynamic or found.output.reads else None,
         )  # fmt: skip
         return stages.Traced(call)
 
-    def _traced_at(self, args: Any, kwargs: Any) -> tuple[OneTrace, Sizes]:
-        """The graph, and the sizes of dynamic dimensions that are none in it."""
-        signature, leaves, _, sizes = self._signature_of(args, kwargs, type_of)
-        return self._trace(signature, leaves), sizes or {}
+    def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
+        """The graph; compiled it is at the first call."""
+        signature, leaves, given = self._signature_of(args, kwargs, type_of)
+        return self._trace(signature, leaves, args, kwargs, given)
 
     def lower(
         self, *args: Any, lowering_platforms: Any = None, **kwargs: Any
@@ -452,14 +482,15 @@ class Jitted(RecordedCallable, Travels):
         found = self._beside_refs(args, kwargs, self._traced_at)
         if type(found) is Threaded:
             return found.run.eval_shape(*found.arguments)[0]
-        traced, sizes = found
         types = [
             ShapeDtypeStruct(
-                evaluate_shape(n.shape, sizes), n.dtype, weak_type=n.aval.weak_type
+                evaluate_shape(n.shape, found.sizes),
+                n.dtype,
+                weak_type=n.aval.weak_type,
             )
-            for n in traced.graph.outputs
+            for n in found.graph.outputs
         ]
-        return traced.output.build(types)
+        return found.output.build(types)
 
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""

@@ -49,6 +49,7 @@ class OneTrace(OfProcess):
       closed: it uses no tracers of transforms around it.
       nbytes: what it weighs without its programs.
       programs: what runs it, by device and settings of compilation.
+      whole, sizes: what it is one choice of sizes of, if of anything, and these.
     """
 
     graph: Graph
@@ -56,6 +57,8 @@ class OneTrace(OfProcess):
     closed: bool
     nbytes: int = 0
     programs: dict[Any, Ready] = field(default_factory=dict[Any, Any])
+    whole: OneTrace | None = None
+    sizes: Sizes = field(default_factory=dict[str, int])
 
 
 @dataclass(eq=False)
@@ -105,7 +108,12 @@ class Ready:
             for i, x in enumerate(values)
         ]
 
-    def run(self, values: Sequence[Any], sizes: Sizes | None = None) -> Any:
+    def at(self, sizes: Sizes) -> Ready:
+        """The same for sizes of the dynamic dimensions."""
+        compiled = self.compiled.at(sizes)
+        return replace(self, compiled=compiled, unbound=Tally(), records=[])
+
+    def run(self, values: Sequence[Any]) -> Any:
         """The function's result for the leaves; donated arrays are deleted."""
         given = self.arrays(values)
         if self.compiled.shares_inputs:  # NumPy may change what a result would share
@@ -118,7 +126,7 @@ class Ready:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
         try:
-            results: list[Any] = self.compiled([*given, *self.captured], sizes)
+            results: list[Any] = self.compiled([*given, *self.captured])
         finally:
             for i in self.donated:
                 value = values[i]

@@ -113,7 +113,9 @@ class BoundCall:
         inputs = len(leaves) + len(captured)
         made: Sequence[tuple[int, int]] = ()
         entry, threads, work, function, count = 0, 0, Work(), 0, 0
+        dims: Sequence[int] = ()
         if executable is not None:
+            dims = [array.ctypes.data for array in executable.dims]
             entry, work, made = executable.entry, executable.work, executable.made
             count = len(made)
             threads = executable.device.threads_for(signature.config)
@@ -148,6 +150,7 @@ class BoundCall:
             *self._counted(signature.overwritten),
             count,
             self._list(rows),
+            *self._counted(dims),
             self._result(signature.result),
             work.kernels,
             work.operations,

@@ -226,12 +226,13 @@ def attempt(f: ObjectFunction) -> None:
     record = f.view("%record", r.Call)
     f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
-    objects = f.let(f"add i64 {inputs}, {makes}")
-    frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 2")) for _ in "fhc")
-    places = f.new(Places)
+    objects, sizes = f.let(f"add i64 {inputs}, {makes}"), record.number("sizes")
+    places = f.sum(f.sum(objects, sizes), 2)
+    frame, held, cells = (f.pointers(places) for _ in "fhc")
+    found_at = f.new(Places)
     for field, place in zip(Places.fields, (frame, held, cells), strict=True):
-        places.set(field, place, "ptr")
-    found = match(f, "%record", "%args", "%given", "%names", places.address)
+        found_at.set(field, place, "ptr")
+    found = match(f, "%record", "%args", "%given", "%names", found_at.address)
     f.give_if(f.equal("i32", found, 0), MISS)
     with f.when(f.differ("i64", record.number("overwrites"), 0)):
         alone = all_differ(f, "%record", held)
@@ -251,6 +252,8 @@ def attempt(f: ObjectFunction) -> None:
         f.give(f.load("ptr", made))
     with f.when(f.differ("i64", record.number("donations"), 0)):
         give_up(f, "%record", cells)
+    nbytes = f.let(f"shl i64 {sizes}, 3")
+    f.copy(f.word(frame, objects), record.pointer("dims"), nbytes)
     taken = take_all(f, "%record", frame, held)
     result = f.variable("ptr", "null")
     with f.when(f.equal("i64", taken, objects)):

@@ -73,6 +73,7 @@ class Call(Record):
       donations, donated: how many inputs the caller gives up, and their numbers.
       overwrites, overwritten: likewise those that the program writes.
       makes, made: how many buffers it is given besides, and their `Make`s.
+      sizes, dims: how many objects stand behind all others, and where each begins.
       result: what it gives.
       kernels, operations, bytes: what a run counts as.
       function: what is called in place of a program, on what NumPy has of the leaves;
@@ -84,8 +85,8 @@ class Call(Record):
     fields = (
         "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
         "captures", "captured", "inputs", "donations", "donated", "overwrites",
-        "overwritten", "makes", "made", "result", "kernels", "operations", "bytes",
-        "function", "loops",
+        "overwritten", "makes", "made", "sizes", "dims", "result", "kernels",
+        "operations", "bytes", "function", "loops",
     )  # fmt: skip
 
 
