@@ -59,8 +59,8 @@ KINDS_RECORDED = 4
 #: Of the eager calls of one kind that are not native, each so many-th is recorded.
 CALLS_BEFORE_RECORD = 8
 #: Kinds of calls of one function that are native, the latest; native code walks over
-#: them. And kinds that are counted, of all functions.
-RECORDS, KINDS_COUNTED = 32, 1 << 12
+#: them.
+RECORDS = 32
 #: Leaves of a call that is recorded at the most.
 LEAVES = 24
 #: Bytes of an array that a record keeps to copy it, at the most.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import pickle
+import weakref
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -21,6 +22,7 @@ from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.graph import Graph, interned_count, toposort
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from ftrace.transforms.jit import compiled_graph
 
 X = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
@@ -28,9 +30,9 @@ W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    dispatch.recorded.clear()
+    dispatch.calls.clear()
     yield
-    dispatch.recorded.clear()
+    dispatch.calls.clear()
 
 
 class Runs:
@@ -132,10 +134,10 @@ def test_recalled_graphs_are_those_that_python_makes(steps: Any) -> None:
     def outputs() -> Any:
         return graph_of(function, X, X).outputs
 
-    dispatch.recorded.clear()
+    dispatch.calls.clear()
     first = outputs()
     second = outputs()
-    dispatch.recorded.clear()
+    dispatch.calls.clear()
     assert first == second == outputs()
 
 
@@ -272,20 +274,31 @@ def test_the_table_keeps_no_node_alive() -> None:
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch.recorded, "most", 8)
+    monkeypatch.setattr(dispatch.calls, "most", 8)
     for n in range(40):
         graph_of(lambda x, n=n: x + n, X)
-        assert len(dispatch.recorded) <= 8
+        assert len(dispatch.calls) <= 8
     kept = [graph_of(lambda x, n=n: x * n, X) for n in range(20)]
-    assert len(dispatch.recorded) <= 8
+    assert len(dispatch.calls) <= 8
     assert len(kept) == 20
 
 
 def test_jitted_functions_are_traced_once_and_not_looked_up() -> None:
     ft.jit(lambda x: fnp.sum(fnp.sin(x)))(X)
-    assert len(dispatch.recorded) == 0
-    ft.jit(ft.grad(lambda x: fnp.sum(fnp.sin(x))))(X)
-    assert len(dispatch.recorded) == 0
+    assert len(dispatch.calls) == 0
+    f = ft.jit(lambda x: fnp.sum(fnp.sin(x)))
+    ft.jit(ft.grad(f))(X)
+    entered = [x.value for _, x in dispatch.calls.by_age()]
+    assert not any(isinstance(x, (list, weakref.ref)) for x in entered)
+
+
+def test_jitted_functions_are_recognised_in_traces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f = ft.jit(lambda x: fnp.sum(fnp.sin(x) * 2))
+    first = graph_of(lambda x: f(x) + f(x), X)
+    monkeypatch.setattr(compiled_graph, "substitute", None)
+    assert graph_of(lambda x: f(x) + f(x), X).outputs == first.outputs
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
+from ftrace.backends.base import get_device
+from ftrace.trace import tiering
 from ftrace.trace.symbolic import bounds, common_divisor, evaluate, sample
 from tests.conftest import require_device
 from tests.support.dynamic_samples import SAMPLES, DynamicSample, floats
@@ -402,3 +404,14 @@ def test_searches_rolls_and_updates_along_a_dynamic_axis(function: Any) -> None:
         x = floats(size, 5)
         agree(found(x), function(fnp.asarray(x)), size)
     assert found.trace_count == 1
+
+
+def test_calls_of_each_size_become_native() -> None:
+    f = ft.jit(lambda x: fnp.sum(x * 2, 0), dynamic={"x": {0: "n"}}, device="cpu")
+    get_device("cpu").make_native()
+    for size in (3, 5, 3, 5):
+        x = floats(size, 4)
+        for _ in range(tiering.CALLS_BEFORE_BOUND + 2):
+            np.testing.assert_allclose(f(x), np.sum(x * 2, 0), 1e-6)
+    assert len(f._records) == 2
+    assert f.trace_count == 1

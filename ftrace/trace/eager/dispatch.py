@@ -4,9 +4,10 @@
     ------------------------------------------------------------------------------------
     function, types, static values                a plan of NumPy's calls     `calls`
       the same, on large arrays                   a program
+      the same, before it is native               how often it came
       what is derived, a traced graph             its graph, its program
       a graph but for its numbers                 a program of the numbers
-    function, nodes, static values, in a trace    the node that it made       `recorded`
+      function or graph, nodes, in a trace        the nodes that it made
     types, static values: of a jitted function    graph, programs             `Jitted`
       of any function, in native code             native records              itself
 
@@ -117,17 +118,14 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
-#: Calls outside of traces, by `signature`.
-calls: Table[Hashable, Any] = Table(6144)
+#: What calls became, by `signature`.
+calls: Table[Hashable, Any] = Table(1 << 14)
 
 
 def signature(*parts: Any) -> tuple[Any, ...]:
     """What identifies a call; the first part tells its kind from others."""
     return (*parts, settings.current().rules)
 
-
-#: References to the nodes of the results, by call in a trace.
-recorded: Table[tuple[Any, ...], Any] = Table(1 << 14)
 
 #: Arguments that are what they compare as, if their type is the same.
 _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
@@ -178,7 +176,7 @@ def recalling(
         key = _key_of(function, args, kwargs, scope, lifted)
         if key is None:
             return run_at(function, args, kwargs, origin, shares)
-        found = recorded.get(key)
+        found = calls.get(key)
         node = None if found is None else found()
         if node is None:
             return _record(function, args, kwargs, key, lifted, origin, shares)
@@ -242,7 +240,7 @@ def _record(
         and (len(scope.inputs), scope.tokens, stack.asked) == before
         and id(result) not in map(id, (*args, *kwargs.values()))
     ):
-        recorded.put(identity, weakref.ref(result.node))
+        calls.put(identity, weakref.ref(result.node))
         result.node.origin = result.origin = origin
     return result
 

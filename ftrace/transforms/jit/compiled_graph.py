@@ -32,7 +32,7 @@ from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.checked_calls import check_program
-from ftrace.trace.eager.dispatch import own_array, recorded, signature
+from ftrace.trace.eager.dispatch import calls, own_array, signature
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import (
     Graph,
@@ -341,17 +341,17 @@ def apply_graph(
 
 def _inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:
     """`inline`, or the nodes that it has made of these operands before."""
-    if graph.effects:
+    if graph.effects or not scope.recalls:
         return inline(graph, operands, scope)
     pairs = zip(graph.inputs, (*operands, *graph.captured), strict=True)
     mapping = {node: lift_as(scope, value, node.aval) for node, value in pairs}
     ends = *mapping, *mapping.values(), *graph.outputs
     key = signature("inlined", len(mapping), *[node.serial for node in ends])
-    nodes = [reference() for reference in recorded.get(key) or (_gone,)]
+    nodes = [reference() for reference in calls.get(key) or (_gone,)]
     if None in nodes:
         nodes = substitute(graph.outputs, mapping)
-        recorded.put(key, list(map(weakref.ref, nodes)))
-    return [Tracer(node, scope) for node in nodes]
+        calls.put(key, list(map(weakref.ref, nodes)))
+    return [Tracer(node, scope) for node in nodes if node is not None]
 
 
 def _gone() -> None:

@@ -103,7 +103,8 @@ class Loops:
     ) -> None:
         self.loops: list[Loop] = []
         self.numbers: dict[int, np.dtype[Any]] = {}
-        self._values, self._leaves, self._select = values, leaves, select
+        self._values: Mapping[str, Any] = values
+        self._leaves, self._select = leaves, select
         self._constants: list[Place] = []
         self._slot, self._end = len(leaves) + len(returned), _FIRST
         self._same: dict[str, str] = {}
@@ -159,8 +160,7 @@ class Loops:
     # Where values are.
 
     def _place(self, name: str, makes: bool = False) -> Place:
-        root = self._same.get(name, name)
-        value = self._values[name]
+        root, value = self._same.get(name, name), self._values[name]
         if not hasattr(value, "dtype") or value.nbytes > BYTES_KEPT:
             raise NotLoops
         like = np.empty(value.shape, value.dtype)

@@ -23,10 +23,10 @@ from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
 from ftrace.backends.llvm.call.numpy_loops import Loops, NotLoops
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
-from ftrace.ground.tables import Table, memo
+from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
-from ftrace.trace.eager.dispatch import Eager, Kind, kind_of
+from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -35,7 +35,7 @@ from ftrace.trace.pytree.structure_cache import (
     Part,
     layout_of,
 )
-from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, KINDS_COUNTED, LEAVES
+from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, LEAVES
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
@@ -214,7 +214,6 @@ class EagerRecords:
     def __init__(self, native: Any, recording: Any) -> None:
         self._native = native
         self._recording = recording
-        self._counts: Table[tuple[Any, ...], count[int]] = Table(KINDS_COUNTED)
         self._lock = fresh_after_fork(threading.Lock())
 
     def call(self, function: Eager, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -231,8 +230,8 @@ class EagerRecords:
         if len(kind.leaves) > LEAVES:
             return function.behind(*args, **kwargs)
         types = [aval_of(x) if type(x) is Array else float for x in values]
-        key = (function, id(config), *kind.key, *types)
-        counter = self._counts.get(key) or self._counts.put(key, count(1))
+        key = ("native", function, id(config), *kind.key, *types)
+        counter = calls.get(key) or calls.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
         often, rest = divmod(next(counter), CALLS_BEFORE_RECORD)
         if rest or not often or often & (often - 1):
