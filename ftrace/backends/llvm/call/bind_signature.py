@@ -258,14 +258,14 @@ class BoundCall:
         executable, aval = self._executable, self._signature.avals[number]
         if executable is None:
             assert self._plan is not None
-            kind, holder = r.HOSTED, self._plan.sources[number]
+            holder = self._plan.sources[number]
             if aval is None or holder < len(self._signature.leaves):
                 return r.GivenPart(r.GIVEN, holder)
         else:
-            kind, holder = r.RESULT, executable.results[number]
+            holder = executable.results[number]
             given = holder < len(executable.program.inputs)
             if given and holder not in self._arrays:
                 raise NotNative  # it would share what NumPy may change
         assert aval is not None
         facts = aval, aval.shape, aval.dtype, aval.weak_type
-        return r.ResultPart(kind, holder, *map(self._refer, facts))
+        return r.ResultPart(r.RESULT, holder, *map(self._refer, facts))

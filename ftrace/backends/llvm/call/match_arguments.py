@@ -76,10 +76,10 @@ def _note_leaf(f: Function, data: str, holder: str) -> None:
 
 @arguments("i32", *_PARAMETERS)
 def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
-    """An Array of the type that is expected, whose buffer is in the host's memory.
+    """An Array of the type that is expected, in the host's memory.
 
-    A HOSTED one is held itself, and may be an array of NumPy's in place of a buffer;
-    where that is not row-major and aligned, no memory is noted.
+    What has its memory is held. A HOSTED one is held itself, and need not be row-major
+    and aligned; of one that is not no memory is noted.
     """
     part, state = f.view("%part", r.LeafPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
@@ -93,15 +93,12 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
         _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), holder)
     with f.when(f.equal("ptr", buffer, state.pointer("none"))):
         host = f.at("%thing", offsets.host)
-        exists = f.differ("ptr", host, state.pointer("none"))
-        _refuse_unless(f, f.let(f"and i1 {hosted}, {exists}"))
-        data = f.variable("ptr", "null")
-        with f.when(f.equal("ptr", f.type_of(host), state.pointer("ndarray"))):
-            flags = f.load("i32", f.beyond(host, layout.FLAGS))
-            orderly = f.let(f"and i32 {flags}, {layout.ORDERLY}")
-            with f.when(f.equal("i32", orderly, layout.ORDERLY)):
-                f.store("ptr", f.at(host, layout.DATA), data)
-        _note_leaf(f, f.load("ptr", data), holder)
+        plain = f.equal("ptr", f.type_of(host), state.pointer("ndarray"))
+        _refuse_unless(f, plain)
+        orderly = _is_orderly(f, host)
+        _refuse_unless(f, f.let(f"or i1 {hosted}, {orderly}"))
+        data = f.let(f"select i1 {orderly}, ptr {f.at(host, layout.DATA)}, ptr null")
+        _note_leaf(f, data, f.let(f"select i1 {hosted}, ptr %thing, ptr {host}"))
     _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
     device = f.at(buffer, offsets.device)
     here = f.equal("ptr", device, state.pointer("device"))
@@ -111,6 +108,13 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
     _note_leaf(f, f.at(memory, layout.DATA), holder)
+
+
+def _is_orderly(f: ObjectFunction, array: str) -> str:
+    """Is an array of NumPy's row-major and aligned?"""
+    flags = f.load("i32", f.beyond(array, layout.FLAGS))
+    found = f.let(f"and i32 {flags}, {layout.ORDERLY}")
+    return f.equal("i32", found, layout.ORDERLY)
 
 
 @arguments("i32", *_PARAMETERS)
@@ -210,9 +214,7 @@ def find_numpy(f: ObjectFunction) -> None:
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
     dtype = f.at("%thing", layout.DTYPE)
     _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
-    flags = f.load("i32", f.beyond("%thing", layout.FLAGS))
-    orderly = f.let(f"and i32 {flags}, {layout.ORDERLY}")
-    _refuse_unless(f, f.equal("i32", orderly, layout.ORDERLY))
+    _refuse_unless(f, _is_orderly(f, "%thing"))
     ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', layout.NDIM))} to i64")
     _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
     sizes, given = part.pointer("sizes"), f.at("%thing", layout.SHAPE)

@@ -265,11 +265,12 @@ _PARAMETERS = ("ptr %part", "ptr %held")
 def build(f: ObjectFunction) -> None:
     kind = f.load("i64", "%part")
     with f.when(f.equal("i64", kind, r.RESULT)):
-        buffer = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
-        f.give(new_array(f, "%part", buffer, f.state().pointer("none")))
-    with f.when(f.equal("i64", kind, r.HOSTED)):
-        host = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
-        f.give(new_array(f, "%part", f.state().pointer("none"), host))
+        holder = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
+        none = f.state().pointer("none")
+        hosted = f.equal("ptr", f.type_of(holder), f.state().pointer("ndarray"))
+        pair = [(none, holder), (holder, none)]
+        buffer, host = (f.let(f"select i1 {hosted}, ptr {x}, ptr {y}") for x, y in pair)
+        f.give(new_array(f, "%part", buffer, host))
     with f.when(f.equal("i64", kind, r.GIVEN)):
         given = f.slot("%held", f.view("%part", r.GivenPart).number("number"))
         f.hold(given)

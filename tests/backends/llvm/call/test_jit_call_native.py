@@ -17,6 +17,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.call import object_layout
+from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from tests.support.call_samples import (
     CALLS,
@@ -422,3 +423,19 @@ def test_templates_have_values_where_copies_have_them() -> None:
         for key, slot in zip(keys, slots, strict=True):
             assert object_layout.word(start + slot) == id(copied[key])
     assert object_layout.template_of([]) == ({}, ())
+
+
+def test_results_of_eager_calls_are_given_to_native_ones(
+    calling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, x = ft.jit(lambda x, y: (x * 2, y)), array(1, 2, 3)
+    turned = fnp.stack([x, x + 1, x * 3]).T
+    for _ in range(CALLS + tiering.CALLS_BEFORE_RECORD):
+        for given in (x + x, turned * 2, turned):
+            got, same = step(given, given)
+            np.testing.assert_array_equal(got, np.asarray(given) * 2)
+            np.testing.assert_array_equal(same, given)
+    if expects_native(calling):
+        eager = x + x
+        monkeypatch.setattr(type(step), "plain_call", None)
+        np.testing.assert_array_equal(step(eager, eager)[0], eager + eager)
