@@ -60,20 +60,6 @@ CHAINS = {
         ],
         lambda: shrink(m.reshape(pad(V(3), (2, 1, 0)), (2, 3)), (0, 1), (0, 2)),
     ),
-    "contiguous_chain_is_its_root": Row(
-        lambda: [
-            reshape(reshape(x, 24), 4, 6),
-            permute(permute(cube, 1, 2, 0), 2, 0, 1),
-            stride(stride(x, -1, 1), -1, 1),
-            shrink(pad(x, (1, 0, 0), (0, 2, 0)), (1, 5), (0, 6)),
-            reshape(stride(stride(x, 1, -1), 1, -1), 24),
-        ],
-        lambda: [
-            reshape(permute(x, 1, 0), 4, 6),
-            shrink(pad(x, (1, 0, 0), (0, 2, 0)), (0, 4), (0, 6)),
-            stride(permute(x, 1, 0), -1, 1),
-        ],
-    ),
 }
 
 EXCHANGES = {

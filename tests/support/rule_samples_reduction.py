@@ -79,10 +79,6 @@ REDUCES = {
         lambda: [total(expand(row, 4, 6), 1), product(expand(row, 4, 6), 0)],
         SMALL,
     ),
-    "extremum_of_expand_is_operand": Row(
-        lambda: [greatest(expand(row, 4, 6), 0, 1), greatest(expand(column, 4, 6), 1)],
-        lambda: greatest(expand(row, 4, 6), 1),
-    ),
     "split_reduce_by_axes": Row(
         lambda: [total(V(8, LARGE // 8), 0, 1), greatest(V(4, 3, LARGE), 0, 2)],
         lambda: [

@@ -21,7 +21,6 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import reshape_groups, same_axes
-from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.simplify import fold_constants as fold
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, Op
@@ -181,55 +180,6 @@ def _keeps_order(x: Node) -> Node | None:
     return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
-#: How far down a chain is followed: so many movements, and so many reshapes, as each
-#: of those that does not merge with the next makes the index more complicated.
-_DEPTH = 6
-_RESHAPES = 2
-
-
-def _chain_below(x: Node) -> list[Node]:
-    """The movements from `x` down to the loads, as far as they are followed."""
-    chain: list[Node] = []
-    reshapes = 0
-    node = x
-    while node.op.family == "movement" and len(chain) < _DEPTH:
-        reshapes += node.op is reshape_p
-        if reshapes > _RESHAPES:
-            break
-        chain.append(node)
-        node = node.src[0]
-    return chain
-
-
-def _contiguous_root(x: Node) -> Node | None:
-    """The lowest node of a chain that has the elements of `x`, in the same order."""
-    chain = _chain_below(x)
-    # One that moves elements is undone by no reshape, nor the other way round.
-    if [n.op is reshape_p for n in chain].count(False) == 1:
-        return None
-    roots = [n.src[0] for n in chain[1:] if same_size(n.src[0].size, x.size)]
-    if not roots:
-        return None
-    indices: tuple[ix.Index, ...] = tuple(
-        ix.range_index(i, n) for i, n in enumerate(x.shape)
-    )
-    position = ix.flatten_index(indices, x.shape)
-    valid: ix.Valid | None = ix.ALWAYS
-    found: Node | None = None
-    for node in chain:
-        indices, valid = ix.source_index(node, indices, valid)
-        source = node.src[0]
-        if valid != ix.ALWAYS:
-            break  # zeros of a pad are in it
-        if source in roots and same_size(
-            ix.flatten_index(indices, source.shape), position
-        ):
-            found = source
-        if source is roots[-1]:
-            break
-    return None if found is None else reshape(found, x.shape)
-
-
 CHAINS: Final = (
     # permute that moves only axes of size 1 -> reshape
     Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
@@ -245,12 +195,6 @@ CHAINS: Final = (
     pair("merge_strides", stride_p, stride_p, _compose),
     # shrink(pad(x)) -> pad(shrink(x)), or zero where only zeros are left
     pair("merge_shrink_of_pad", shrink_p, pad_p, _compose),
-    # movements(x) that keep all elements in their order -> reshape(x)
-    Rule(
-        "contiguous_chain_is_its_root",
-        Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
-        _contiguous_root,
-    ),
 )
 
 

@@ -6,8 +6,8 @@ share a scatter: it belongs to the stage `split`.
 From the ground up:
 
     fold_constants  Rules on constants, on values without elements, and on reductions
-    identities      Identities of arithmetic, truth values, bits, comparisons, selects
-                    and casts, for every value
+    identities      Identities of arithmetic, comparisons, selects and casts, for every
+                    value
     indexing        Rules on gathers and scatters, and on comparisons with positions
                     that are such
 """

@@ -27,8 +27,6 @@ from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
     identity_like,
     reduce,
-    reduce_max_p,
-    reduce_min_p,
     reduce_prod_p,
 )
 from ftrace.trace.primitives.sources import const_like, const_p, dim_p, zeros_like
@@ -313,11 +311,6 @@ def times_count(x: Node, count: int) -> Node:
     return p.mul(x, const_like(x, factor))
 
 
-def _extremum_of_expand(x: Node, view: Node) -> Node | None:
-    repeated = _repeated_axes(x, view)
-    return _without_repeats(x, view, repeated) if repeated else None
-
-
 REDUCES: Final = (
     # reduce[axes](x) -> reduce[axes without those of size 1](x)
     Rule(
@@ -346,11 +339,5 @@ REDUCES: Final = (
         "sum_of_expand_is_multiply",
         Pat(reduce_sum_p, Pat(expand_p, name="view"), name="x"),
         _sum_of_expand,
-    ),
-    # max[a](expand[a: n](x)) -> x
-    Rule(
-        "extremum_of_expand_is_operand",
-        Pat((reduce_max_p, reduce_min_p), Pat(expand_p, name="view"), name="x"),
-        _extremum_of_expand,
     ),
 )

@@ -1,18 +1,16 @@
-"""Identities of arithmetic, truth values, bits, comparisons, selects and casts.
+"""Identities of arithmetic, comparisons, selects and casts that a kernel profits from.
 
 They hold for every value, bit for bit: NaN, infinities and signed zeros included. x·0,
 x - x and (a + b) - b stay for floats. Only the sign of a NaN, which IEEE 754 leaves
 open, may differ; and that of a zero that `mul_zero` gives, whose zero has none by
-definition.
+definition. What a compiler of scalars folds in the same way, as x/2ⁿ or two constants
+that are added, is left to it.
 """
 
 from __future__ import annotations
 
-import math
-from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
@@ -41,31 +39,6 @@ from ftrace.trace.primitives.sources import (
 from ftrace.trace.rewrite import Pat, Rule
 
 C: Final = Pat(const_p, name="c")
-D: Final = Pat(const_p, name="d")
-
-
-def _negate(c: Node) -> Node:
-    return const_like(c, evaluate_scalar(p.neg(c)))
-
-
-def _is_power_of_two(c: Node) -> bool:
-    """Is 1/c exact, so that x/c and x·(1/c) round alike?"""
-    if not dtypes.is_float(c.dtype):
-        return False
-    value = float(constant_value(c))
-    if value == 0 or not math.isfinite(value):
-        return False
-    least, greatest = _exponents(c.dtype)
-    fraction, exponent = math.frexp(value)  # ±0.5·2ᵉ, whose inverse is ±0.5·2²⁻ᵉ
-    return abs(fraction) == 0.5 and least <= 2 - exponent <= greatest
-
-
-@cache
-def _exponents(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """e of the least normal and of the greatest number, written as f·2ᵉ with f < 1."""
-    finfo: Any = cast(Any, ml_dtypes).finfo(dtype)
-    least, greatest = float(finfo.tiny), float(finfo.max)
-    return math.frexp(least)[1], math.frexp(greatest)[1]
 
 
 def _is_finite_nonzero(c: Node) -> bool:
@@ -91,44 +64,12 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
     return None
 
 
-_MERGED = (p.add, p.mul, p.bit_and, p.bit_or, p.bit_xor, p.maximum, p.minimum)
-
-
 ALGEBRA: Final = (
     # x + 0 -> x, for integers
     to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
-    # x - c -> x + (-c), for integers
-    Rule(
-        "fold_sub_constant",
-        Pat(p.sub, X, C, aval=is_exact),
-        lambda x, c: p.add(x, _negate(c)),
-    ),
-    # x + (-y) -> x - y
-    to_binary("fold_add_neg", p.sub, Pat(p.add, X, Pat(p.neg, Y), commutes=True)),
     # x·1 -> x
     to_x(
         "fold_mul_one", Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf"))
-    ),
-    # (-x)·c -> x·(-c)
-    Rule(
-        "fold_mul_neg",
-        Pat(p.mul, Pat(p.neg, X), C, commutes=True, aval=has_kind("f")),
-        lambda x, c: p.mul(x, _negate(c)),
-    ),
-    # -(x·c) -> x·(-c)
-    Rule(
-        "fold_neg_mul",
-        Pat(p.neg, Pat(p.mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
-        lambda x, c, product: p.mul(x, _negate(c)),
-        single_use="product",
-    ),
-    # x/1 -> x
-    to_x("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf"))),
-    # x/2ⁿ -> x·2⁻ⁿ
-    Rule(
-        "fold_div_power_of_two",
-        Pat(p.div, X, Pat(const_p, name="c", where=_is_power_of_two)),
-        lambda x, c: p.mul(x, const_like(c, 1 / float(constant_value(c)))),
     ),
     # x⁰ -> 1
     Rule(
@@ -156,8 +97,6 @@ ALGEBRA: Final = (
         Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
         lambda x, mask: p.select(mask, x, zeros_like(x)),
     ),
-    # max(x, x), min(x, x) -> x
-    to_x("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X)),
     # max(iota, 0), min(iota, n) -> iota
     Rule(
         "fold_clamp_of_iota",
@@ -170,43 +109,10 @@ ALGEBRA: Final = (
         ),
         _clamp_iota,
     ),
-    # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
-    Rule(
-        "merge_constants",
-        tuple(
-            Pat(
-                op,
-                Pat(op, X, C, commutes=True),
-                D,
-                commutes=True,
-                name="outer",
-                aval=None if op in (p.maximum, p.minimum) else is_exact,
-            )
-            for op in _MERGED
-        ),
-        lambda x, c, d, outer: outer.op(
-            x, const_like(c, evaluate_scalar(outer.op(c, d)))
-        ),
-    ),
 )
 
 
 M: Final = Pat(name="m")
-
-
-def _select_of_bools(m: Node, x: Node, y: Node) -> Node | None:
-    true, false = map(bool, map(constant_value, (x, y)))
-    if true == false:
-        return None
-    return m if true else p.bit_not(m)
-
-
-def _is_ones(c: Node) -> bool:
-    truth = c.dtype == dtypes.bool_
-    return c.arg == (b"\x01" if truth else b"\xff" * c.dtype.itemsize)
-
-
-_ONES: Final = Pat(const_p, where=_is_ones)
 
 
 def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
@@ -263,45 +169,11 @@ LOGIC: Final = (
     ),
     # select(m, x, x) -> x
     to_x("fold_select_of_equals", Pat(p.select, Pat(), X, X)),
-    # select(not m, x, y) -> select(m, y, x)
-    Rule(
-        "fold_select_of_not",
-        Pat(p.select, Pat(p.bit_not, M), X, Y),
-        lambda m, x, y: p.select(m, y, x),
-    ),
-    # select(m, true, false) -> m; select(m, false, true) -> not m
-    Rule(
-        "fold_select_of_bools",
-        Pat(
-            p.select,
-            M,
-            Pat(const_p, name="x"),
-            Pat(const_p, name="y"),
-            aval=has_kind("b"),
-        ),
-        _select_of_bools,
-    ),
-    # x & ~0 -> x
-    to_x("fold_and_ones", Pat(p.bit_and, X, _ONES, commutes=True)),
     # iota < n -> true, iota >= 0 -> true, …
     Rule(
         "fold_compare_of_iota",
         Pat(p.COMPARES, Pat(iota_p, name="x"), C, name="node"),
         _compare_of_iota,
-    ),
-    # x == true, x != false -> x; x == false, x != true -> not x
-    Rule(
-        "fold_compare_of_bool",
-        Pat(
-            (p.eq, p.ne),
-            Pat(name="x", aval=has_kind("b")),
-            C,
-            commutes=True,
-            name="node",
-        ),
-        lambda x, c, node: (
-            x if bool(constant_value(c)) is (node.op is p.eq) else p.bit_not(x)
-        ),
     ),
     # cast[t](x of t) -> x
     Rule(
