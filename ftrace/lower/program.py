@@ -70,50 +70,30 @@ class MemoryPlan:
 
 
 def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-    """Packs values into an arena."""
+    """Packs values into an arena, each at the lowest place that is free while it lives.
+
+    Those that have a place are rows of numbers, compared all at once: thousands of
+    values that live from a forward to a backward pass all overlap.
+    """
     needs = [-(-max(v.nbytes, 1) // ALIGNMENT) * ALIGNMENT for v in lifetimes]
-    placed = _Placed(len(needs))
     offsets = [0] * len(needs)
-    for i in sorted(range(len(needs)), key=lambda i: (-lifetimes[i].nbytes, i)):
-        offsets[i] = placed.lowest_gap(lifetimes[i], needs[i])
-        placed.add(offsets[i], needs[i], lifetimes[i])
+    rows = np.zeros((4, len(needs)), np.int64)  # offset, end, first step, last step
+    order = sorted(range(len(needs)), key=lambda i: (-lifetimes[i].nbytes, i))
+    for count, i in enumerate(order):
+        life, need = lifetimes[i], needs[i]
+        offset, end, first, last = rows[:, :count]
+        living = (last >= life.first) & (first <= life.last)
+        if living.any():
+            ends = np.maximum.accumulate(end[living])
+            before = np.concatenate(([0], ends[:-1]))  # where what lies below it ends
+            fits = offset[living] - before >= need
+            gap = int(fits.argmax())
+            offsets[i] = int(before[gap] if fits[gap] else ends[-1])
+        place = int(offset.searchsorted(offsets[i]))
+        rows[:, place + 1 : count + 1] = rows[:, place:count]
+        rows[:, place] = offsets[i], offsets[i] + need, life.first, life.last
     size = max([o + n for o, n in zip(offsets, needs, strict=True)], default=0)
     return MemoryPlan(tuple(offsets), size)
-
-
-class _Placed:
-    """The values that have a place, in the order of their places.
-
-    They are rows of numbers, compared all at once: thousands of values that live from a
-    forward to a backward pass all overlap.
-
-    Args:
-      most: how many there will be.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._count = 0
-        # Rows: offset, end, first step, last step.
-        self._rows = np.zeros((4, most), np.int64)
-
-    def lowest_gap(self, life: Lifetime, need: int) -> int:
-        """The lowest offset from which `need` bytes are free while a value lives."""
-        offset, end, first, last = self._rows[:, : self._count]
-        living = (last >= life.first) & (first <= life.last)
-        if not living.any():
-            return 0
-        ends = np.maximum.accumulate(end[living])
-        before = np.concatenate(([0], ends[:-1]))  # where what lies below it ends
-        fits = offset[living] - before >= need
-        place = int(fits.argmax())
-        return int(before[place] if fits[place] else ends[-1])
-
-    def add(self, offset: int, need: int, life: Lifetime) -> None:
-        rows, count = self._rows, self._count
-        place = int(rows[0, :count].searchsorted(offset))
-        rows[:, place + 1 : count + 1] = rows[:, place:count]
-        rows[:, place] = offset, offset + need, life.first, life.last
-        self._count += 1
 
 
 #: Bytes of a stack's header, where a device keeps it in a slot.

@@ -41,10 +41,6 @@ from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const, dim_p
 from ftrace.trace.symbolic import any_dynamic, same_size
 
-#: Operations of the first predicate that need no kernel of their own.
-MOST_INLINED = 32
-
-
 #: Rewrites the outputs of a body as lowering does.
 Prepare = Callable[[Body], Sequence[Node]]
 
@@ -244,8 +240,6 @@ class Scalarizer(scalar.Elements):
         predicate: Node | None = None
         if arg.predicate:
             predicate = self.new_register(dtypes.bool_)
-            if scope == 0:
-                self.inlined = _computed_here(node)
             starts.append(_set(predicate, (yield scope, node.src[0], (), ix.ALWAYS)))
         inner = self.new_scope(bound)
         outputs = self.prepare(arg.body)
@@ -349,27 +343,6 @@ def _is_map(arg: Loop) -> bool:
     return not arg.carry and not arg.predicate and arg.length is not None
 
 
-def _computed_here(node: Node) -> frozenset[Node]:
-    """Operations of which the first predicate is made, if there are few.
-
-    They end at what the loop loads anyway, and at what is not for this kernel.
-    """
-    first, *operands = node.src
-    given = set(operands)
-    found: set[Node] = set()
-    pending = [first]
-    while pending:
-        one = pending.pop()
-        if one in found or one in given or one.op.family in ("source", "movement"):
-            pending += one.src if one.op.family == "movement" else ()
-            continue
-        if not scalar.is_elementwise(one) or one.size > 1 or len(found) >= MOST_INLINED:
-            return frozenset()
-        found.add(one)
-        pending += one.src
-    return frozenset(found)
-
-
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "loops_in_registers": "a loop with a small body and carry becomes one kernel",
@@ -385,8 +358,6 @@ MOST_OPERATIONS_ALONE = 400
 #: contractions a kernel of their own is as fast, and much faster to make.
 MOST_TERMS = 48
 MOST_TERMS_ALONE = 256
-#: How much smaller rewrites may make a body.
-_SHRINKING = 4
 #: Fewer lanes than these are rather registers beside each other.
 _FEW_LANES = 4
 
@@ -455,9 +426,6 @@ def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
     most, most_terms = each * MOST_OPERATIONS, each * MOST_TERMS
     if lanes == 1:
         most, most_terms = MOST_OPERATIONS_ALONE, MOST_TERMS_ALONE
-    operations, terms = _work(arg.body.outputs)
-    if operations > _SHRINKING * most or terms > _SHRINKING * most_terms:
-        return False
     operations, terms = _work(prepare(arg.body))
     return operations <= most and terms <= most_terms
 

@@ -137,7 +137,6 @@ class Elements(ElementBuilder[Key]):
       scopes: graphs; the first is the outermost one.
       registers: their types.
       operands: values in memory, by the order of their buffers.
-      inlined: operations of the outermost graph that are computed, not loaded.
     """
 
     def __init__(self, first_operand: int) -> None:
@@ -146,7 +145,6 @@ class Elements(ElementBuilder[Key]):
         self.scopes: list[Scope] = []
         self.registers: list[ir.BufferSpec] = []
         self.operands: dict[Node, int] = {}
-        self.inlined: frozenset[Node] = frozenset()
         self._ranges = itertools.count()
         self.values: dict[int, Node] = {}  # of index arrays, by their number
         self.value_of: dict[Node, int] = {}
@@ -205,7 +203,7 @@ class Elements(ElementBuilder[Key]):
             if scope:
                 raise Unsuited("a variable of another graph")
             return self._stored(node, indices, valid)
-        if scope or op.family == "movement" or node in self.inlined:
+        if scope or op.family == "movement":
             return None
         if not _is_leafless(node):
             return self._stored(node, indices, valid)
@@ -405,7 +403,7 @@ def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def _is_leafless(node: Node) -> bool:
     """Is it made of constants and positions alone, so that it needs no memory?"""
-    return is_elementwise(node) and is_counted(node)
+    return node.op.family in ELEMENTWISE and is_counted(node)
 
 
 def is_counted(node: Node) -> bool:
@@ -421,11 +419,6 @@ def is_counted(node: Node) -> bool:
         pending += [s for s in one.src if s not in seen]
         seen.update(one.src)
     return True
-
-
-def is_elementwise(node: Node) -> bool:
-    """Does an element of it depend on the same element of its operands alone?"""
-    return node.op.family in ELEMENTWISE
 
 
 def _counter(value: Node) -> Node | None:
