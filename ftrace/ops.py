@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace import dtypes, errors
-from ftrace.numpy.axes import as_value, broadcast_to, check_count, full
+from ftrace import errors
+from ftrace.numpy.axes import as_value, broadcast_to, check_count, full, integers
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
@@ -28,10 +28,7 @@ def _segments(name: str, kind: str):
         mode: Any = None,
         out_sharding: Any = None,
     ) -> Any:
-        values, ids = as_value(data), as_value(segment_ids)
-        if not dtypes.is_integer(ids.dtype):
-            got = ids.dtype.name
-            raise errors.DtypeError(f"{name}: segment_ids must be integers, got {got}")
+        values, ids = as_value(data), integers(segment_ids, f"{name}: segment_ids")
         if not values.shape:
             values = broadcast_to(values, ids.shape)
         if values.shape[: ids.ndim] != ids.shape:

@@ -17,19 +17,18 @@ from ftrace.lax import (
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.elementwise import *
+from ftrace.lax.fft import *
 from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
 from ftrace.lax.products import *
 from ftrace.lax.reductions import *
 from ftrace.lax.solvers import *
+from ftrace.lax.sorting import *
 from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
 # Calls of these are not compiled: what has a kernel of its own, and what draws anew.
-_not_computing = {
-    "approx_max_k", "approx_min_k", "fft", "reduce_precision", "rng_bit_generator",
-    "rng_uniform", "sort", "sort_key_val", "top_k",
-}  # fmt: skip
+_not_computing = {"reduce_precision", "rng_bit_generator", "rng_uniform"}
 _modules = _convolution, _elementwise, _products, _reductions, _special
 _computing = {name for module in _modules for name in module.__all__} - _not_computing
 _publish(

@@ -1,6 +1,4 @@
-"""Convolutions and Fourier transforms.
-
-A convolution is a window that slides, a product, a sum.
+"""Convolutions: a window that slides, a product, a sum.
 
     out[n, o, p…] = sum over i, k… of  in[n, i, p·stride + k·dilation …] · w[o, i, k…]
 
@@ -11,31 +9,27 @@ Groups are one more axis.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.products import PrecisionLike, dot_general
 from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
-from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
-    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "FftType", "conv",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",
     "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local",
     "conv_general_dilated_patches", "conv_general_permutations",
     "conv_general_shape_tuple", "conv_shape_tuple", "conv_transpose",
-    "conv_transpose_shape_tuple", "conv_with_general_padding", "fft",
+    "conv_transpose_shape_tuple", "conv_with_general_padding",
 ]  # fmt: skip
 
 
@@ -488,44 +482,3 @@ def conv_transpose_shape_tuple(
     ]
     shape = (batch, features, *found)
     return tuple(shape[i] for i in ax.inverse(out))
-
-
-# Fourier transforms over the last axes.
-
-
-class FftType(enum.Enum):
-    """The kinds of transform."""
-
-    FFT = 0
-    IFFT = 1
-    RFFT = 2
-    IRFFT = 3
-
-
-def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
-    """The Fourier transform over as many last axes as there are lengths.
-
-    Args:
-      x: real for RFFT, else complex; a real operand is converted.
-      fft_type: "fft", "ifft", "rfft" or "irfft", or the member of `FftType`.
-      fft_lengths: the sizes of the axes: on its real side, of a transform that has one,
-        whose other side holds n//2 + 1 elements.
-
-    Raises:
-      ValueRangeError: the kind is unknown.
-      ShapeError: the axes do not have these lengths.
-      DtypeError: RFFT of complex numbers, or a dtype of 16 bits.
-    """
-    name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
-    kind = name.lower()
-    one_of("fft: fft_type", kind, KINDS)
-    lengths = tuple(ax.static_int(n, "fft: fft_lengths") for n in fft_lengths)
-    operand = ax.as_value(x)
-    if not dtypes.is_inexact(operand.dtype):
-        operand = ax.cast(operand, dtypes.to_inexact(operand.dtype))
-    wide = operand.dtype in (dtypes.float32, dtypes.float64)
-    if kind != "rfft" and wide:
-        operand = ax.cast(operand, dtypes.complex_dtype(operand.dtype))
-    if not lengths:
-        return operand
-    return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

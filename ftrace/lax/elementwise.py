@@ -279,8 +279,7 @@ def mulhi(x: Value, y: Value, /) -> Any:
       DtypeError: the operands are not integers of one dtype.
     """
     dtype = check_dtypes("mulhi", x, y)
-    if not dtypes.is_integer(dtype):
-        raise DtypeError(f"lax.mulhi requires integers, got {dtype}")
+    x, y = (ax.integers(v, "lax.mulhi: the operands") for v in (x, y))
     check_ranks("mulhi", x, y)
     width = 8 * dtype.itemsize
     wide = dtypes.int64 if dtypes.kind(dtype) == "i" else dtypes.uint64
@@ -295,9 +294,7 @@ def mulhi(x: Value, y: Value, /) -> Any:
 
 def clz(x: Value) -> Any:
     """Elementwise the number of leading bits that are zero."""
-    x = ax.as_value(x)
-    if not dtypes.is_integer(x.dtype):
-        raise DtypeError(f"lax.clz requires integers, got {x.dtype.name}")
+    x = ax.integers(x, "lax.clz: the operand")
     width = 8 * x.dtype.itemsize
     filled, shift = x, 1
     while shift < width:  # every bit below the highest one is set

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -194,18 +194,8 @@ def _check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
 
 def _check_starts(name: str, starts: Value) -> Any:
     """Starts as a value whose last axis holds the components of each start."""
-    found = ax.as_value(starts)
-    if not dtypes.is_integer(found.dtype):
-        raise DtypeError(
-            f"lax.{name}: the indices must be integers, got {aval_of(found)!r}"
-        )
-    _require(
-        name,
-        found.ndim > 0,
-        "the indices need a last axis, with one entry per axis that they start; write "
-        "indices[None]",
-    )
-    return found
+    found = ax.integers(starts, f"lax.{name}: the indices")
+    return ax.need_axes(f"lax.{name}", found, 1, "indices", "write indices[None]")
 
 
 def _check_windows(
@@ -458,16 +448,13 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
       ShapeError: the vectors differ in size, or are not as many as axes.
     """
     x = ax.as_value(src)
-    vectors = [ax.as_value(i) for i in idxs]
+    vectors = [ax.integers(i, "lax.index_take: indices") for i in idxs]
     found = tuple(ax.canonical_axis(a, x.ndim, "lax.index_take") for a in axes)
     if len(vectors) != len(found) or len({v.shape for v in vectors}) > 1:
         raise ShapeError(
             f"lax.index_take: one vector per axis of {tuple(axes)}, all of one size, "
             f"are required, got shapes {[v.shape for v in vectors]}"
         )
-    if any(not dtypes.is_integer(v.dtype) for v in vectors):
-        names = [v.dtype.name for v in vectors]
-        raise DtypeError(f"lax.index_take: indices must be integers, got {names}")
     sizes = [x.shape[a] for a in found]
     pairs = sorted(zip(found, vectors, sizes, strict=True), key=lambda row: row[0])
     indices = [remainder(widened(v, n), n) for _, v, n in pairs]

@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, UnsupportedError
 from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax, factorizations
-from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
+from ftrace.numpy.factorizations import adjoint, matrices, square
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import factors, systems
@@ -71,9 +71,7 @@ def cholesky(x: Value, *, symmetrize_input: bool = True) -> Any:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    a = square("cholesky", x)
-    a = symmetrized(a) if symmetrize_input else a
-    return bind_compound(systems.cholesky_p, a)[0]
+    return factorizations.cholesky(x, symmetrize_input=symmetrize_input)
 
 
 def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
@@ -154,12 +152,11 @@ def eigh(
       ValueRangeError: the subset is empty or out of range.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    a = square("eigh", x)
-    a = symmetrized(a) if symmetrize_input else a
-    vectors, values = bind_compound(factors.eigh_p, a, arg=bool(lower))
+    triangle = "L" if lower else "U"
+    vectors, values = factorizations.hermitian("eigh", x, triangle, symmetrize_input)
     if subset_by_index is not None:
         some = factorizations.subset_of(
-            "eigh", subset_by_index, a.shape[-1], "eigenvalues"
+            "eigh", subset_by_index, values.shape[-1], "eigenvalues"
         )
         vectors, values = vectors[..., some], values[..., some]
     return vectors, values

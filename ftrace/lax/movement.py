@@ -10,22 +10,17 @@ from typing import Any
 
 import numpy as np
 
+import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.at import at
 from ftrace.numpy.creation import asarray, type_like
-from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.new_arrays import filled
-from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
+from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.arrays.array import is_array
-from ftrace.trace.bind import (
-    bind,
-    bind_compound,
-    broadcast_shapes as common_shape,
-    elementwise,
-)
+from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -56,17 +51,6 @@ def dtype(x: Any) -> np.dtype[Any]:
     if isinstance(x, (str, type, np.dtype)):
         return dtypes.canonicalize(dtypes.as_dtype(x))
     return aval_of(x).dtype
-
-
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape to which all of them broadcast, by NumPy's rules.
-
-    Raises:
-      ShapeError: there is none.
-    """
-    checked = [ax.check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
-    what = "lax.broadcast_shapes: Incompatible shapes for broadcasting"
-    return common_shape(what, checked) if checked else ()
 
 
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
@@ -180,22 +164,12 @@ def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
     Raises:
       ShapeError: one has another size.
     """
-    x = ax.as_value(array)
-    axes = ax.canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
-    if any(x.shape[a] != 1 for a in axes):
-        raise ShapeError(
-            f"lax.squeeze: the axes {axes} of {x.shape} must have size 1; use an index "
-            "to choose from a longer one"
-        )
-    return ax.drop_axes(x, axes)
+    return fnp.squeeze(array, tuple(dimensions))
 
 
 def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
     """The array with axes of size 1 where the result has the axes `dimensions`."""
-    x = ax.as_value(array)
-    wanted = tuple(dimensions)
-    axes = ax.canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
-    return ax.insert_axes(x, axes)
+    return fnp.expand_dims(array, tuple(dimensions))
 
 
 def transpose(operand: Value, permutation: Sequence[int]) -> Any:
@@ -210,8 +184,7 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
 
 def rev(operand: Value, dimensions: Sequence[int]) -> Any:
     """The elements in reverse order along these axes."""
-    x = ax.as_value(operand)
-    return ax.flip(x, ax.canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
+    return fnp.flip(operand, tuple(dimensions))
 
 
 def tile(operand: Value, reps: Sequence[int]) -> Any:
@@ -226,7 +199,7 @@ def tile(operand: Value, reps: Sequence[int]) -> Any:
         raise ShapeError(
             f"lax.tile: reps {counts} must hold a count for each axis of {x.shape}"
         )
-    return repeat_whole(x, counts)
+    return fnp.tile(x, counts)
 
 
 # Joining and dividing.
@@ -240,7 +213,7 @@ def concatenate(operands: Sequence[Value], dimension: int) -> Any:
       ShapeError: they differ in size along another axis.
     """
     check_dtypes("concatenate", *operands)
-    return joined(list(operands), axis=dimension)
+    return fnp.concatenate(list(operands), dimension)
 
 
 def stack(operands: Sequence[Value], axis: int = 0) -> Any:
@@ -249,20 +222,13 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     Raises:
       ShapeError: their shapes differ.
     """
-    values = values_together(operands)
-    if any(v.shape != values[0].shape for v in values):
-        raise ShapeError(f"lax.stack: the shapes differ: {[v.shape for v in values]}")
-    place = ax.canonical_axis(axis, values[0].ndim + 1, "lax.stack")
-    return concatenate([ax.insert_axes(v, (place,)) for v in values], place)
+    check_dtypes("stack", *operands)
+    return fnp.stack(list(operands), axis)
 
 
 def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
     """The slices along one axis, without it."""
-    value, place = ax.along(x, axis, "lax.unstack")
-    if value.shape[place] == 0:
-        return ()
-    slices = split(value, [1] * value.shape[place], place)
-    return tuple(ax.drop_axes(part, (place,)) for part in slices)
+    return fnp.unstack(x, axis=axis)
 
 
 def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:

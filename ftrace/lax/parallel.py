@@ -228,6 +228,8 @@ def _own(table: np.ndarray[Any, Any], axes: Sequence[Axis]) -> Any:
 
 def _group_members(what: str, axes: Sequence[Axis], groups: Any, x: Value) -> Any:
     """The values of the instances of this one's group, along a new leading axis."""
+    if groups is None:
+        return _gathered(axes, x)
     table = _table(what, axes, groups)
     group_of = np.argsort(table.ravel()) // table.shape[1]
     return _gathered(axes, x)[_own(table[group_of], axes)]
@@ -298,10 +300,9 @@ def all_gather(
     axes = _axes(what, axis_name)
 
     def of_value(value: Value) -> Any:
-        if axis_index_groups is None:
-            return _joined(_gathered(axes, value), axis, tiled)
-        rows = _group_members(what, axes, axis_index_groups, value)
-        return _joined(rows, axis, tiled)
+        return _joined(
+            _group_members(what, axes, axis_index_groups, value), axis, tiled
+        )
 
     return _mapped(what, of_value, x)
 

@@ -304,12 +304,9 @@ def ragged_dot_general(
     name = "lax.ragged_dot_general"
     if group_offset is not None:
         raise ArgumentError(f"{name}: group_offset is not supported")
-    x, y, sizes = (ax.as_value(v) for v in (lhs, rhs, group_sizes))
-    if not dtypes.is_integer(sizes.dtype) or not sizes.ndim:
-        raise DtypeError(
-            f"{name}: group_sizes must be integers along an axis, got "
-            f"{sizes.dtype.name} of shape {sizes.shape}"
-        )
+    x, y = ax.as_value(lhs), ax.as_value(rhs)
+    sizes = ax.integers(group_sizes, f"{name}: group_sizes")
+    ax.need_axes(name, sizes, 1, "group_sizes")
     numbers, ragged, of_groups = ragged_dot_dimension_numbers
     (of_x, of_y), (batch_x, batch_y) = [[[*side] for side in pair] for pair in numbers]
     if len(ragged) != 1:

@@ -1,4 +1,4 @@
-"""Reductions and sorting under JAX's `lax` names: reduce, argmax, cumsum, sort, top_k.
+"""Reductions under JAX's `lax` names: reduce, argmax, cumsum, reduce_window.
 
 `reduce(x, 0.0, lambda a, b: a + b, (0,))` gives the function, not its name: it is
 traced on two scalars, and one operation on both of them is a reduction we have.
@@ -19,26 +19,23 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
 from ftrace.numpy.reductions import reduced
-from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives import elementwise as p, reduction as reducers
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.library.sorting import TopK, top_k_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "approx_max_k", "approx_min_k", "argmax", "argmin", "associative_scan",
-    "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "padtype_to_pads",
-    "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
-    "reduce_sum", "reduce_window", "reduce_window_shape_tuple", "reduce_xor", "sort",
-    "sort_key_val", "top_k",
+    "argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin",
+    "cumprod", "cumsum", "padtype_to_pads", "reduce", "reduce_and", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_window",
+    "reduce_window_shape_tuple", "reduce_xor",
 ]  # fmt: skip
 
 # Which reduction a function of two values stands for.
@@ -367,126 +364,6 @@ def associative_scan(
     return tree.unflatten(treedef, results)
 
 
-# Sorting.
-
-
-def sort(
-    operand: Value | Sequence[Value],
-    dimension: int = -1,
-    is_stable: bool = True,
-    num_keys: int = 1,
-) -> Any:
-    """One array in ascending order, or several in the order of the first ones.
-
-    Args:
-      operand: an array, or a sequence of arrays of one shape.
-      dimension: the axis.
-      is_stable: accepted; every sort is stable.
-      num_keys: how many of several arrays are keys; the first one counts most.
-
-    Returns:
-      An array, or a tuple with one per operand.
-
-    Raises:
-      ShapeError: the shapes differ.
-      ValueRangeError: there are no operands, or not so many keys.
-    """
-    given: Any = operand
-    if not ax.is_sequence(given):
-        return sort_along(*ax.along(given, dimension, "lax.sort"))
-    values = [ax.as_value(x) for x in given]
-    count = ax.static_int(num_keys, "lax.sort: num_keys")
-    if not 1 <= count <= len(values):
-        raise errors.ValueRangeError(
-            f"lax.sort: num_keys must be from 1 to the number of operands, "
-            f"{len(values)}; got {count}"
-        )
-    shape = values[0].shape
-    if any(x.shape != shape for x in values):
-        raise errors.ShapeError(
-            f"lax.sort: all operands must have one shape, got "
-            f"{[x.shape for x in values]}"
-        )
-    axis = ax.canonical_axis(dimension, len(shape), "lax.sort")
-    if len(values) == 1:
-        return (sort_along(values[0], axis),)
-    places = positions_along(values[:count], axis)
-    return tuple(gather_along(x, places, axis) for x in values)
-
-
-def sort_key_val(
-    keys: Value, values: Value, dimension: int = -1, is_stable: bool = True
-) -> tuple[Any, Any]:
-    """The keys in ascending order, and the values in the order of the keys."""
-    found = sort((keys, values), dimension, is_stable, 1)
-    return found[0], found[1]
-
-
-def top_k(operand: Value, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """The k greatest elements along an axis, the greatest first, and their positions.
-
-    Of equal elements the first comes first; NaN is greater than all numbers.
-
-    Args:
-      operand: an array of real numbers.
-      k: how many, not more than there are.
-      axis: by default the last.
-
-    Returns:
-      (values, indices), the indices int32.
-
-    Raises:
-      DtypeError: the numbers are complex.
-      ValueRangeError: k is negative, or more than there are.
-    """
-    return _top("top_k", operand, k, axis, True)
-
-
-def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
-    x, place = ax.along(operand, axis, f"lax.{name}")
-    count = ax.static_int(k, f"lax.{name}: k")
-    if dtypes.is_complex(x.dtype):
-        raise errors.DtypeError(f"lax.{name} is not defined for complex numbers")
-    if not 0 <= count <= x.shape[place]:
-        raise errors.ValueRangeError(
-            f"lax.{name}: k must be from 0 to the size of axis {place}, "
-            f"{x.shape[place]}; got {count}"
-        )
-    arg = TopK(count, place, largest)
-    (places,) = bind_compound(top_k_p, x, arg=arg)
-    return gather_along(x, places, place), ax.cast(places, dtypes.int32)
-
-
-def _approximate(name: str, largest: bool):
-    def top(
-        operand: Value,
-        k: int,
-        reduction_dimension: int = -1,
-        recall_target: float = 0.95,
-        reduction_input_size_override: int = -1,
-        aggregate_to_topk: bool = True,
-    ) -> tuple[Any, Any]:
-        return _top(name, operand, k, reduction_dimension, largest)
-
-    return top
-
-
-@member(_approximate, largest=True)
-def approx_max_k():
-    """The k greatest elements along an axis and their positions, exactly: `top_k`.
-
-    The options that trade exactness for time are accepted, without effect.
-    """
-
-
-@member(_approximate, largest=False)
-def approx_min_k():
-    """The k least elements along an axis, the least first, and their positions.
-
-    The options that trade exactness for time are accepted, without effect.
-    """
-
-
 # Reductions over sliding windows under JAX's `lax` names: pooling.
 
 
@@ -639,11 +516,9 @@ def reduce_window(
         seen = [ax.slide_all(v, windows, ax.cast(s, v.dtype)) for v, s in pairs]
         axes = tuple(range(seen[0].ndim - x.ndim))
         return reduce(tree.unflatten(treedef, seen), init_value, computation, axes)
-    begins = is_identity(monoid, init_value, dtype)
-    if not begins:
-        check_dtypes("reduce_window", x, init_value)
     operands = [x]
-    if not begins:
+    if not is_identity(monoid, init_value, dtype):
+        check_dtypes("reduce_window", x, init_value)
         operands.append(ax.cast(init_value, dtype))
     return run_fused(_reduce_windows, operands, monoid=monoid, windows=windows)
 

@@ -26,7 +26,6 @@ from ftrace.trace.graph import constant_bits
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, select
-from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
 from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 from ftrace.trace.tracing import scopes, tracer
@@ -117,6 +116,39 @@ def vector(x: tracer.Value, what: str) -> Any:
     x = as_value(x)
     if x.ndim != 1:
         raise errors.ShapeError(f"{what} must be a vector, got shape {x.shape}")
+    return x
+
+
+def need_axes(
+    name: str, x: tracer.Value, count: int, what: str = "array", instead: str = ""
+) -> Any:
+    """A value of at least so many axes.
+
+    Args:
+      what, instead: which operand it is, and what may be done, in the message.
+
+    Raises:
+      ShapeError: it has fewer.
+    """
+    x = as_value(x)
+    if x.ndim < count:
+        raise errors.ShapeError(
+            f"{name}: the {what} must have at least {count} "
+            f"{'axis' if count == 1 else 'axes'}, got shape {x.shape}; "
+            f"{instead or 'reshape it'}"
+        )
+    return x
+
+
+def integers(x: tracer.Value, what: str) -> Any:
+    """A value of integers; `what` names it in the message.
+
+    Raises:
+      DtypeError: it is of another dtype.
+    """
+    x = as_value(x)
+    if not dtypes.is_integer(x.dtype):
+        raise errors.DtypeError(f"{what} must be integers, got {tracer.aval_of(x)!r}")
     return x
 
 
@@ -339,23 +371,8 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return tracer.Tracer(select(chosen, *nodes), scope)
-    if not all(scopes.asarray(v).memory.host for v in operands):
-        x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
-        return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
-    x, y = [tracer.wrapped(v, dtype) for v in (x, y)]
-    aval = ShapedArray.of(shape, dtype, weak)
-    require_room("where", aval)
-    chosen = convert(scopes.asarray(mask).numpy(), dtypes.bool_)
-    try:
-        values = [scopes.as_input(v, aval).numpy() for v in (x, y)]
-        made = Array.of(select.numpy(None, None, chosen, *values), weak)
-    except MemoryError:
-        raise no_memory("where", aval) from None
-    if (tape := recording.tape) is not None:
-        to = (dtypes.bool_, dtype, dtype)
-        steps = [tape.converted(v, t) for v, t in zip(operands, to, strict=True)]
-        tape.note(np.where, steps, made)
-    return made
+    x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
+    return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
 
 
 # Movement.
@@ -522,12 +539,8 @@ def slide_all(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     wide = [a for a, w in enumerate(windows) if w.size > 1]
     for done, axis in enumerate(reversed(wide)):
         x = slide(x, axis + done, windows[axis])
-    for axis, window in enumerate(windows):
-        if window.size <= 1 and window.stride > 1:
-            steps = [1] * x.ndim
-            steps[axis + len(wide)] = window.stride
-            x = stride(x, tuple(steps))
-    return x
+    steps = [1 if w.size > 1 else w.stride for w in windows]
+    return stride(x, (*[1] * len(wide), *steps))
 
 
 def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:

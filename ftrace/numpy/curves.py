@@ -72,15 +72,7 @@ def correlate(
 
     Arguments and errors are those of `convolve`.
     """
-    v = _vector("correlate", v)
-    a = _vector("correlate", a)
-    if v.shape[0] > a.shape[0] and mode != "full":
-        # NumPy exchanges the operands, and turns the result round.
-        swapped = _convolve(
-            "correlate", ew.conjugate(v), ax.flip(a, (0,)), mode, preferred_element_type
-        )
-        return ax.flip(swapped, (0,))
-    other = ax.flip(ew.conjugate(v), (0,))
+    other = ax.flip(ew.conjugate(_vector("correlate", v)), (0,))
     return _convolve("correlate", a, other, mode, preferred_element_type)
 
 
@@ -95,14 +87,13 @@ def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
     one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
     (x, y), final = promoted(*vectors, preferred_element_type=preferred)
-    if y.shape[0] > x.shape[0]:
-        x, y = y, x
+    swapped = y.shape[0] > x.shape[0]
+    x, y = (y, x) if swapped else (x, y)
     reach = y.shape[0]
-    before, after = {
-        "full": (reach - 1, reach - 1),
-        "same": (reach // 2, reach - 1 - reach // 2),
-        "valid": (0, 0),
-    }[mode]
+    before = {"full": reach - 1, "same": reach // 2, "valid": 0}[mode]
+    after = reach - 1 - before if mode == "same" else before
+    if swapped and name == "correlate":  # NumPy's result is turned round
+        before, after = after, before
 
     def windowed(x: Any, y: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
@@ -141,9 +132,7 @@ def diff(
     n = ax.check_count(n, "diff: n")
     if n == 0:
         return x
-    if x.ndim == 0:
-        raise ShapeError("diff takes at least one axis, got an array without axes")
-    axis = ax.canonical_axis(axis, x.ndim, "diff")
+    axis = ax.canonical_axis(axis, ax.need_axes("diff", x, 1).ndim, "diff")
     parts = [_end(prepend, x, axis), x, _end(append, x, axis)]
     x = concatenate([part for part in parts if part is not None], axis)
     take_away = ew.not_equal if x.dtype == dtypes.bool_ else ew.subtract
@@ -367,8 +356,7 @@ def unwrap(
 def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     """The polynomial with coefficients p, highest power first, at x: Horner's rule."""
     p, x = ew.promote_together(p, x)
-    if p.ndim < 1:
-        raise ShapeError("polyval takes a vector of coefficients")
+    ax.need_axes("polyval", p, 1)
     shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
     if p.shape[0] == 0:
         return ax.full(shape, 0, p.dtype)

@@ -29,7 +29,6 @@ from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
-from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -37,7 +36,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
-from ftrace.trace.tracing.tracer import Value, aval_of, concrete
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
@@ -343,11 +342,7 @@ def bincount(
     x = ax.as_value(x)
     if x.dtype == dtypes.bool_:
         x = ax.cast(x, dtypes.int32)
-    if not dtypes.is_integer(x.dtype):
-        raise errors.DtypeError(
-            f"bincount takes integers, got {x.dtype}; round and cast them"
-        )
-    x = ax.vector(x, "bincount: x")
+    x = ax.vector(ax.integers(x, "bincount: the elements"), "bincount: x")
     count = _bins(x, minlength, length)
     if weights is None:
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
@@ -440,10 +435,8 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"
         )
-    known = x if is_array(x) else Array.of(concrete(x))
-    known.told()
     try:
-        edges = np.histogram_bin_edges(known.numpy(), rule, range)
+        edges = np.histogram_bin_edges(np.asarray(x), rule, range)
     except ValueError as error:
         raise errors.ValueRangeError(f"histogram: {error}") from None
     return asarray(edges, dtype)

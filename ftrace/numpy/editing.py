@@ -237,11 +237,8 @@ def choose(
     """
     ax.no_out("choose", out)
     indices = ax.as_value(a)
-    if not (dtypes.is_integer(indices.dtype) or indices.dtype == dtypes.bool_):
-        got = indices.dtype.name
-        raise errors.DtypeError(
-            f"choose: the indices must be integers, got {got}; cast them"
-        )
+    if indices.dtype != dtypes.bool_:
+        ax.integers(indices, "choose: the indices")
     parts: Any = choices if ax.is_sequence(choices) else list(ax.as_value(choices))
     options = ew.values_together(parts)
     count = len(options)

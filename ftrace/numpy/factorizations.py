@@ -15,7 +15,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.editing import take_along_axis
-from ftrace.numpy.linear import matrix_transpose, need_axes
+from ftrace.numpy.linear import matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.bind import bind, bind_compound, elementwise
@@ -71,13 +71,7 @@ def matrices(name: str, x: Value) -> Any:
     Raises:
       ShapeError: there are fewer than two axes.
     """
-    x = ew.inexact(x)
-    if x.ndim < 2:
-        raise ShapeError(
-            f"{name}: matrices in the last two axes are required, got the shape "
-            f"{x.shape}"
-        )
-    return x
+    return ax.need_axes(name, ew.inexact(x), 2, "stack of matrices")
 
 
 def square(name: str, x: Value) -> Any:
@@ -229,7 +223,7 @@ def svdvals(x: Value, /) -> Any:
     return svd(x, compute_uv=False)
 
 
-def _eigh(name: str, a: Value, triangle: str | None, symmetrize: bool) -> list[Any]:
+def hermitian(name: str, a: Value, triangle: str | None, symmetrize: bool) -> list[Any]:
     if triangle is not None:
         one_of(f"{name}: UPLO", triangle, ("L", "U"))
     x = square(name, a)
@@ -255,12 +249,12 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    return EighResult(*_eigh("eigh", a, UPLO, symmetrize_input)[::-1])
+    return EighResult(*hermitian("eigh", a, UPLO, symmetrize_input)[::-1])
 
 
 def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """The ascending eigenvalues of hermitian matrices: see `eigh`."""
-    return _eigh("eigvalsh", a, UPLO, symmetrize_input)[1]
+    return hermitian("eigvalsh", a, UPLO, symmetrize_input)[1]
 
 
 def eig(a: Value) -> EigResult:
@@ -370,8 +364,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> A
       ShapeError: there are fewer than two axes.
       ValueRangeError: there is no such norm.
     """
-    x = ew.inexact(x)
-    need_axes("matrix_norm", x, 2)
+    x = matrices("matrix_norm", x)
     return norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
 

@@ -36,6 +36,8 @@ Lengths = Sequence[int] | None
 _FORWARD = {None: 0.0, "backward": 0.0, "ortho": -0.5, "forward": -1.0}
 _INVERSE = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}
 
+_LAST_TWO = (-2, -1)
+
 
 # Transforms.
 
@@ -104,51 +106,39 @@ def ihfft(
     return conjugate(rfft(asarray(a), n, axis, _opposite(norm)))
 
 
-def _along_two(name: str):
-    def along_two(
+def _along_several(name: str, default: tuple[int, int] | None = None):
+    def along_several(
         a: Value,
         s: Lengths = None,
-        axes: Sequence[int] = (-2, -1),
+        axes: Sequence[int] | None = default,
         norm: str | None = None,
     ) -> Any:
         kind = name[:-1]
-        if len(tuple(axes)) != 2:
+        if default and len(tuple(axes or ())) != 2:
             raise AxisError(f"{name}: two axes are required, got {axes!r}; use {kind}n")
         return _transform(name, kind, a, s, axes, norm)
 
-    return along_two
+    return along_several
 
 
-@member(_along_two)
+@member(_along_several, _LAST_TWO)
 def fft2():
     """`fftn` along two axes."""
 
 
-@member(_along_two)
+@member(_along_several, _LAST_TWO)
 def ifft2():
     """`ifftn` along two axes."""
 
 
-@member(_along_two)
+@member(_along_several, _LAST_TWO)
 def rfft2():
     """`rfftn` along two axes."""
 
 
-@member(_along_two)
+@member(_along_several, _LAST_TWO)
 def irfft2():
     """`irfftn` along two axes."""
-
-
-def _along_several(name: str):
-    def along_several(
-        a: Value,
-        s: Lengths = None,
-        axes: Sequence[int] | None = None,
-        norm: str | None = None,
-    ) -> Any:
-        return _transform(name, name[:-1], a, s, axes, norm)
-
-    return along_several
 
 
 @member(_along_several)
@@ -196,7 +186,6 @@ def _opposite(norm: str | None) -> str | None:
 
 def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
     x = ax.as_value(a)
-    inverse = kind in ("ifft", "irfft")
     one_of(f"{name}: norm", norm, _FORWARD)
     places = _axes(name, x, s, axes)
     if not places:
@@ -213,7 +202,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     order = (*[i for i in range(x.ndim) if i not in places], *places)
     moved = ax.permute(x, order)
     (y,) = bind_compound(fft_p, moved, arg=Fourier(kind, lengths))
-    power = (_INVERSE if inverse else _FORWARD)[norm]
+    power = (_INVERSE if kind[0] == "i" else _FORWARD)[norm]
     if power:
         y = elementwise(p.mul, y, math.prod(lengths) ** power)
     return ax.permute(y, ax.inverse(order))

@@ -644,12 +644,7 @@ class ufunc:
         """
         name = self._binary("reduceat", out)
         x, axis = ax.along(a, axis, name)
-        starts = ax.as_value(indices)
-        if starts.ndim != 1 or not dtypes.is_integer(starts.dtype):
-            raise ShapeError(
-                f"{name}: the indices must be a vector of integers, got "
-                f"{starts.dtype.name} of shape {starts.shape}"
-            )
+        starts = ax.integers(ax.vector(indices, f"{name}: the indices"), name)
         rows = ax.move_axis(x, axis, 0)
         rows = rows if dtype is None else ax.cast(rows, dtypes.as_dtype(dtype))
         if not starts.shape[0]:

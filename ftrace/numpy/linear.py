@@ -97,20 +97,16 @@ def contract(
     sizes: dict[Hashable, int] = {}
     for operand, labels in ((x, x_labels), (y, y_labels)):
         for label, size in zip(labels, operand.shape, strict=True):
-            if sizes.setdefault(label, size) != size:
-                fits = (repeats or label in out) and 1 in (size, sizes[label])
-                if not fits:
-                    axis = (
-                        f"axis {label!r}"
-                        if repeats and str(label).isascii()
-                        else "axis"
-                    )
-                    raise ShapeError(
-                        f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
-                        f"{sizes[label]} and {size} of the {axis} that they share "
-                        "differ; transpose or reshape one of them"
-                    )
-                sizes[label] = size if sizes[label] == 1 else sizes[label]
+            if (known := sizes.setdefault(label, size)) == size:
+                continue
+            if 1 not in (size, known) or not (repeats or label in out):
+                letter = f" {label!r}" if repeats and str(label).isascii() else ""
+                raise ShapeError(
+                    f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
+                    f"{known} and {size} of the axis{letter} that they share differ; "
+                    "transpose or reshape one of them"
+                )
+            sizes[label] = size if known == 1 else known
     order = (*out, *[label for label in sizes if label not in out])
     shape = tuple(sizes[label] for label in order)
     return run_fused(
@@ -183,22 +179,6 @@ def dot_axes(
 Dtype = Any
 
 
-def need_axes(name: str, x: Any, count: int, factor: str = "") -> None:
-    """Raises if a value has fewer axes than the function works on.
-
-    Args:
-      factor: which one of a product it is.
-    """
-    if x.ndim < count:
-        operand = f"{factor} operand" if factor else "array"
-        instead = ", or use multiply for scalars" if factor else ""
-        raise ShapeError(
-            f"{name}: the {operand} must have at least {count} "
-            f"{'axis' if count == 1 else 'axes'}, got shape {x.shape}; reshape it"
-            f"{instead}"
-        )
-
-
 def dot(
     a: Value,
     b: Value,
@@ -253,10 +233,15 @@ def matmul(
     return finished(_batch("matmul", x, y, x_core, y_core), final)
 
 
+def _check_axes(name: str, x: Any, of_x: int, y: Any, of_y: int) -> None:
+    for value, count, which in ((x, of_x, "first"), (y, of_y, "second")):
+        instead = "reshape it, or use multiply for scalars"
+        ax.need_axes(name, value, count, f"{which} operand", instead)
+
+
 def _batch(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
     """A product over "k" of the last axes; the others broadcast as NumPy's do."""
-    need_axes(name, x, len(x_core), "first")
-    need_axes(name, y, len(y_core), "second")
+    _check_axes(name, x, len(x_core), y, len(y_core))
     depth = max(x.ndim - len(x_core), y.ndim - len(y_core))
 
     def labels(ndim: int, core: str) -> list[Any]:
@@ -309,8 +294,7 @@ def vecdot(
       ShapeError: the shapes do not fit.
     """
     (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
-    need_axes("vecdot", x, 1, "first")
-    need_axes("vecdot", y, 1, "second")
+    _check_axes("vecdot", x, 1, y, 1)
     x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
     y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
     if x.shape[-1] != y.shape[-1]:
@@ -479,8 +463,7 @@ def matrix_transpose(x: Value, /) -> Any:
     Raises:
       ShapeError: there are fewer than two.
     """
-    x = ax.as_value(x)
-    need_axes("matrix_transpose", x, 2)
+    x = ax.need_axes("matrix_transpose", x, 2)
     last = x.ndim - 1
     return ax.permute(x, (*range(last - 1), last, last - 1))
 
@@ -506,8 +489,7 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
 
 def checked_diagonal(name: str, a: Value, offset: int, axis1: int, axis2: int) -> Any:
     """The diagonal of two axes that are to be there, and to differ."""
-    x = ax.as_value(a)
-    need_axes(name, x, 2)
+    x = ax.need_axes(name, a, 2)
     rows, columns = (ax.canonical_axis(i, x.ndim, name) for i in (axis1, axis2))
     if rows == columns:
         raise ShapeError(f"{name}: axis1 and axis2 are both {rows}; they must differ")

@@ -80,13 +80,13 @@ def _within(k: Value, rows: int, columns: int) -> Value:
 
 def tril(m: Value, k: int = 0) -> Any:
     """Matrices with zeros above the diagonal k columns to the right."""
-    m = _matrices("tril", m)
+    m = ax.need_axes("tril", m, 2)
     return ax.choose(_below(m.shape[-2], m.shape[-1], k), m, _zero(m))
 
 
 def triu(m: Value, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal k columns to the right."""
-    m = _matrices("triu", m)
+    m = ax.need_axes("triu", m, 2)
     row, column = _grid(m.shape[-2], m.shape[-1])
     return ax.choose(ew.add(row, k) > column, _zero(m), m)
 
@@ -94,13 +94,6 @@ def triu(m: Value, k: int = 0) -> Any:
 def _zero(x: Any) -> Any:
     """0 of the type of `x`: beside bools a number would give integers."""
     return ax.full((), 0, x.dtype, x.weak_type)
-
-
-def _matrices(name: str, m: Value) -> Any:
-    m = ax.as_value(m)
-    if m.ndim < 2:
-        raise ShapeError(f"{name} takes at least two axes, got shape {m.shape}")
-    return m
 
 
 def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:

@@ -246,7 +246,8 @@ def broadcast_shapes(*shapes: Any) -> Shape:
       ShapeError: they do not, or a size is negative.
     """
     checked = [ax.check_sizes(s, "broadcast_shapes") for s in shapes]
-    return common_shape("broadcast_shapes", checked) if checked else ()
+    what = "broadcast_shapes: Incompatible shapes for broadcasting"
+    return common_shape(what, checked) if checked else ()
 
 
 def broadcast_arrays(*args: Value) -> list[Any]:
@@ -272,21 +273,12 @@ def flip(m: Value, axis: int | Sequence[int] | None = None) -> Any:
 
 def fliplr(m: Value) -> Any:
     """The columns in reverse order."""
-    _at_least("fliplr", m, 2)
-    return flip(m, 1)
+    return flip(ax.need_axes("fliplr", m, 2), 1)
 
 
 def flipud(m: Value) -> Any:
     """The rows in reverse order."""
-    _at_least("flipud", m, 1)
-    return flip(m, 0)
-
-
-def _at_least(name: str, m: Value, ndim: int) -> None:
-    if len(ax.shape_of(m)) < ndim:
-        raise errors.ShapeError(
-            f"{name} takes at least {ndim} axes, got shape {ax.shape_of(m)}"
-        )
+    return flip(ax.need_axes("flipud", m, 1), 0)
 
 
 def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
@@ -312,11 +304,7 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
     Raises:
       ShapeError: the array has no axes.
     """
-    x = ax.as_value(x)
-    if x.ndim == 0:
-        raise errors.ShapeError(
-            "unstack takes at least one axis, got an array without axes"
-        )
+    x = ax.need_axes("unstack", x, 1)
     axis = ax.canonical_axis(axis, x.ndim, "unstack")
     before = (slice(None),) * axis
     return tuple([x[(*before, i)] for i in range(x.shape[axis])])
@@ -414,9 +402,7 @@ def concatenate(
     parts = sequence_of("concatenate", arrays)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0
-    first = parts[0]
-    if first.ndim == 0:
-        raise ShapeError("concatenate: arrays without axes cannot be joined; use stack")
+    first = ax.need_axes("concatenate", parts[0], 1, instead="use stack")
     axis = ax.canonical_axis(axis, first.ndim, "concatenate")
     for other in parts[1:]:
         rest = [(x.shape[:axis], x.shape[axis + 1 :]) for x in (first, other)]

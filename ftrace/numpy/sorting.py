@@ -24,7 +24,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.shape import concatenate, split, stack
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -35,7 +35,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic import any_dynamic, upper_bound
 from ftrace.trace.tiering import LONG_ROW
-from ftrace.trace.tracing.tracer import Value, concrete
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "argmax", "argmin", "argpartition", "argsort", "argwhere", "digitize",
@@ -152,10 +152,7 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
     if ax.is_sequence(keys):
         parts = [ax.as_value(key) for key in keys]
     else:
-        whole = ax.as_value(keys)
-        if whole.ndim == 0:
-            raise errors.ShapeError("lexsort takes a sequence of keys, got a scalar")
-        parts = list(whole)
+        parts = list(ax.need_axes("lexsort", keys, 1))
     if not parts:
         raise errors.ValueRangeError("lexsort takes at least one key, got none")
     if any(part.shape != parts[0].shape for part in parts):
@@ -253,9 +250,7 @@ def nonzero(
       NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
       ShapeError: there are no axes.
     """
-    a = ax.as_value(a)
-    if a.ndim == 0:
-        raise errors.ShapeError("nonzero takes at least one axis; use atleast_1d")
+    a = ax.need_axes("nonzero", a, 1, instead="use atleast_1d")
     if size is not None:
         count = ax.check_count(size, "nonzero: size")
         return _first_nonzero(a, count, _fills(fill_value, a.ndim))
@@ -264,10 +259,8 @@ def nonzero(
             f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
-    known = a if is_array(a) else Array.of(concrete(a))
-    known.told()  # how many there are decides the shape
     integer = dtypes.default_dtype("i")
-    return tuple(Array.of(x.astype(integer)) for x in np.nonzero(known.numpy()))
+    return tuple(Array.of(x.astype(integer)) for x in np.nonzero(np.asarray(a)))
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import absolute, common_type, conjugate
@@ -341,8 +341,8 @@ def _sample_weights(name: str, weights: Value, samples: int) -> Any:
             f"cov: {name} must have shape ({samples},), one per sample, got "
             f"{weights.shape}"
         )
-    if name == "fweights" and not dtypes.is_integer(weights.dtype):
-        raise DtypeError(f"cov: fweights must be integers, got {weights.dtype.name}")
+    if name == "fweights":
+        ax.integers(weights, "cov: fweights")
     return absolute(weights)
 
 
