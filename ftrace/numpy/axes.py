@@ -272,7 +272,7 @@ def shape_of(x: tracer.Value) -> Shape:
     return tracer.aval_of(x).shape
 
 
-def with_size(shape: Shape, axis: int, size: Any) -> Shape:
+def with_size(shape: tuple[Any, ...], axis: int, size: Any) -> tuple[Any, ...]:
     """A shape with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
@@ -446,9 +446,8 @@ def pad(x: tracer.Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
 
 def pad_axis(x: tracer.Value, axis: int, before: int, after: int) -> Any:
     """Zeros around one axis."""
-    pads = [(0, 0, 0)] * len(shape_of(x))
-    pads[axis] = (before, after, 0)
-    return pad(x, tuple(pads))
+    none = ((0, 0, 0),) * len(shape_of(x))
+    return pad(x, with_size(none, axis, (before, after, 0)))
 
 
 def shrink(x: tracer.Value, bounds: tuple[tuple[int, int], ...]) -> Any:
@@ -461,9 +460,8 @@ def shrink(x: tracer.Value, bounds: tuple[tuple[int, int], ...]) -> Any:
 
 def shrink_axis(x: tracer.Value, axis: int, start: int, stop: int) -> Any:
     """A slice along one axis."""
-    bounds = [(0, n) for n in shape_of(x)]
-    bounds[axis] = (start, stop)
-    return shrink(x, tuple(bounds))
+    bounds = tuple((0, n) for n in shape_of(x))
+    return shrink(x, with_size(bounds, axis, (start, stop)))
 
 
 def stride(x: tracer.Value, steps: tuple[int, ...]) -> Any:

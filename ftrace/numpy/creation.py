@@ -66,10 +66,7 @@ def array(
       ArgumentError: it holds something that is no number and no array.
       ShapeError: the sequences are not rectangular.
     """
-    if order not in (None, "K", "C", "A"):
-        raise errors.ValueRangeError(
-            f"array: arrays are row-major; got order={order!r}"
-        )
+    errors.one_of("array: order", order, (None, "K", "C", "A"))
     ndmin = ax.static_int(ndmin, "array: ndmin")
     known = _of_numbers(object, dtype) if type(object) in _SEQUENCES else None
     result = _convert(object, dtype, copy) if known is None else known
@@ -504,16 +501,17 @@ _ABSTRACT = (
 
 def finfo(dtype: Any) -> Any:
     """The limits of a float dtype: eps, max, min, tiny, bits and more."""
-    found = dtypes.named_dtype(dtype)
-    limits: Any = np.finfo if found.isbuiltin == 1 else ml_dtypes.finfo
-    return limits(found)
+    return _limits(dtype, np.finfo, ml_dtypes.finfo)
 
 
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer dtype: max, min, bits."""
-    found = dtypes.named_dtype(int_type)
-    limits: Any = np.iinfo if found.isbuiltin == 1 else ml_dtypes.iinfo
-    return limits(found)
+    return _limits(int_type, np.iinfo, ml_dtypes.iinfo)
+
+
+def _limits(dtype: Any, of_numpy: Any, of_others: Any) -> Any:
+    found = dtypes.named_dtype(dtype)
+    return (of_numpy if found.isbuiltin == 1 else of_others)(found)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:

@@ -418,11 +418,9 @@ def resize(a: Value, new_shape: Any) -> Any:
     """The elements of `a`, repeated or cut off, in another shape.
 
     Raises:
-      ValueRangeError: a size is negative.
+      ShapeError: a size is negative.
     """
-    shape = ax.check_shape(new_shape, "resize")
-    if min(shape, default=0) < 0:
-        raise errors.ValueRangeError(f"resize: sizes must not be negative, got {shape}")
+    shape = ax.check_sizes(new_shape, "resize")
     flat, total = ravel(a), prod(shape)
     if flat.size == 0 or total == 0:
         return ax.full(shape, 0, flat.dtype, flat.weak_type)

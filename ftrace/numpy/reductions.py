@@ -480,16 +480,22 @@ def array_equiv(a1: Value, a2: Value) -> Any:
 # of them becomes one kernel. They belong to `ftrace.nn` and `ftrace.scipy.special`.
 
 
-def _masked(name: str, x: Any, where: Value | None) -> list[Any]:
-    """The operands: the value, and the mask where there is one."""
-    return [x] if where is None else [x, check_where(name, where, x.shape)]
-
-
 def _scalar(x: Any, value: float) -> Any:
     return ax.full((), value, x.dtype)
 
 
-def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
+def _exponentials(name: str, logarithm: bool):
+    def exponentials(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
+        x = inexact(x)
+        axes = ax.canonical_axes(axis, x.ndim, name)
+        operands = [x] if where is None else [x, check_where(name, where, x.shape)]
+        return run_fused(_normalize, operands, axes=axes, logarithm=logarithm)
+
+    return exponentials
+
+
+@member(_exponentials, logarithm=False)
+def softmax():
     """Exponentials along `axis`, divided by their sum.
 
     Args:
@@ -497,17 +503,22 @@ def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
       axis: an axis, several, or None for all.
       where: a mask of the elements that count; the others give 0.
     """
-    x = inexact(x)
-    axes = ax.canonical_axes(axis, x.ndim, "softmax")
-    return run_fused(_softmax, _masked("softmax", x, where), axes=axes)
 
 
-def _softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
+@member(_exponentials, logarithm=True)
+def log_softmax():
+    """The logarithm of `softmax`; arguments as there. Masked elements give -inf."""
+
+
+def _normalize(x: Any, *mask: Any, axes: tuple[int, ...], logarithm: bool) -> Any:
     if mask:
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
-    powers = bind(p.exp, _shift(x, axes))
-    result = powers / reduced(reduce_sum_p, powers, axes, True)
-    return ax.choose(mask[0], result, _scalar(x, 0)) if mask else result
+    shifted = _shift(x, axes)
+    powers = bind(p.exp, shifted)
+    total = reduced(reduce_sum_p, powers, axes, True)
+    result = shifted - bind(p.log, total) if logarithm else powers / total
+    nothing = _scalar(x, -np.inf if logarithm else 0)
+    return ax.choose(mask[0], result, nothing) if mask else result
 
 
 def _shift(x: Any, axes: tuple[int, ...]) -> Any:
@@ -517,22 +528,6 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
     """
     top = reduced(reduction.reduce_max_p, x.real, axes, True)
     return x - bind(p.stop_gradient, top)
-
-
-def log_softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
-    """The logarithm of `softmax`; arguments as there. Masked elements give -inf."""
-    x = inexact(x)
-    axes = ax.canonical_axes(axis, x.ndim, "log_softmax")
-    return run_fused(_log_softmax, _masked("log_softmax", x, where), axes=axes)
-
-
-def _log_softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
-    if mask:
-        x = ax.choose(mask[0], x, _scalar(x, -np.inf))
-    shifted = _shift(x, axes)
-    total = reduced(reduce_sum_p, bind(p.exp, shifted), axes, True)
-    result = shifted - bind(p.log, total)
-    return ax.choose(mask[0], result, _scalar(x, -np.inf)) if mask else result
 
 
 def logsumexp(

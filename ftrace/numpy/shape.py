@@ -284,15 +284,9 @@ def flipud(m: Value) -> Any:
 def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Turned by 90° k times, from the first axis toward the second."""
     first, second = ax.canonical_axes(axes, len(ax.shape_of(m)), "rot90")
-    match ax.static_int(k, "rot90: k") % 4:
-        case 0:
-            return ax.as_value(m)
-        case 1:
-            return swapaxes(flip(m, second), first, second)
-        case 2:
-            return flip(m, (first, second))
-        case _:
-            return flip(swapaxes(m, first, second), second)
+    for _ in range(ax.static_int(k, "rot90: k") % 4):
+        m = swapaxes(flip(m, second), first, second)
+    return ax.as_value(m)
 
 
 # Taking apart.
@@ -573,9 +567,7 @@ def _block(arrays: Any, axis: int) -> Any:
 def tile(A: Value, reps: int | Sequence[int]) -> Any:
     """`A` laid out side by side, as often along each axis as `reps` says."""
     value = ax.as_value(A)
-    counts = ax.check_shape(reps, "tile")
-    if min(counts, default=0) < 0:
-        raise ValueRangeError(f"tile: repetitions must not be negative, got {counts}")
+    counts = ax.check_sizes(reps, "tile")
     ndim = max(value.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
     value = ax.insert_axes(value, range(ndim - value.ndim))

@@ -156,7 +156,11 @@ def test_functions_of_numpy_called_on_tracers_are_ours() -> None:
         (lambda: fnp.arange("a"), ArgumentError, "arange takes numbers"),
         (lambda: fnp.linspace(0, 1, -1), ValueRangeError, "must not be negative"),
         (lambda: fnp.full((2, 3), fnp.ones(4)), ShapeError, "does not broadcast"),
-        (lambda: fnp.triu(fnp.ones(3)), ShapeError, "triu: the array must have at least 2 axes"),
+        (
+            lambda: fnp.triu(fnp.ones(3)),
+            ShapeError,
+            "triu: the array must have at least 2 axes",
+        ),
         (
             lambda: fnp.isdtype("float32", "real"),
             ValueRangeError,
