@@ -198,16 +198,25 @@ def _check_starts(name: str, starts: Value) -> Any:
     return ax.need_axes(f"lax.{name}", found, 1, "indices", "write indices[None]")
 
 
-def _check_windows(
-    name: str, shape: Shape, sizes: Shape, starts: Any, numbers: DimensionNumbers
-) -> Windows:
-    """Windows, once their numbers are known to fit each other.
+def _check(
+    name: str,
+    shape: Shape,
+    starts: Any,
+    numbers: DimensionNumbers,
+    sizes: Shape | None,
+    updates: Shape = (),
+) -> tuple[Windows, Axes]:
+    """The windows, and the axes of the result or of the updates that are theirs.
+
+    Args:
+      sizes: those of the windows; None where the updates have them.
 
     Raises:
-      ShapeError: they do not.
+      ShapeError: the numbers do not fit the shapes or each other.
     """
     need, ndim, depth = partial(_require, name), len(shape), starts.ndim - 1
-    _, squeezed, starting, array_batch, starts_batch = map(tuple, numbers)
+    through, squeezed, starting, ours, theirs = map(tuple, numbers)
+    words = numbers._fields
     first = ax.check_shape(starting, f"lax.{name}")
     need(
         _are_places(first, ndim),
@@ -219,8 +228,37 @@ def _check_windows(
         f"the last axis of the indices, of shape {starts.shape}, must have one entry "
         f"per axis that they start, which are {first}",
     )
-    ours = _check_axes(name, "operand_batching_dims", array_batch, ndim)
-    theirs = ax.check_shape(starts_batch, f"lax.{name}")
+    squeezed = _check_axes(name, words[1], squeezed, ndim)
+    ours = _check_axes(name, words[3], ours, ndim)
+    gone = tuple(sorted((*squeezed, *ours)))
+    kept = [a for a in range(ndim) if a not in gone]
+    through = _check_axes(name, words[0], through, depth + len(kept))
+    need(
+        len(through) == len(kept),
+        f"{words[0]} {through} must name one axis of the "
+        f"{'updates' if sizes is None else 'result'} for each of the axes "
+        f"{tuple(kept)} of the windows",
+    )
+    if sizes is None:
+        need(
+            len(updates) == depth + len(through),
+            f"updates of shape {updates} must have the {depth} axes of the indices and "
+            f"the axes {words[0]} {through}",
+        )
+        around = tuple(n for a, n in enumerate(updates) if a not in through)
+        need(
+            around == starts.shape[:-1],
+            f"updates of shape {updates} have, without {words[0]} {through}, the shape "
+            f"{around}; required is that of the indices, {starts.shape[:-1]}",
+        )
+        known = dict(zip(kept, through, strict=True))
+        sizes = tuple(updates[known[a]] if a in known else 1 for a in range(ndim))
+    need(
+        len(sizes) == ndim and all(sizes[a] <= 1 for a in gone),
+        f"slice_sizes {sizes} must have one size per axis of shape {shape}; the axes "
+        f"{gone}, which the windows lose, must have slice size 1",
+    )
+    theirs = ax.check_shape(theirs, f"lax.{name}")
     need(
         _are_places(theirs, depth),
         f"the batching dims of the indices must be different axes, not the last, of "
@@ -232,7 +270,7 @@ def _check_windows(
         f"{starts.shape} run together and must have the same sizes",
     )
     need(
-        len({*squeezed, *ours}) == len(squeezed) + len(ours) and not {*first} & {*ours},
+        len({*gone}) == len(gone) and not {*first} & {*ours},
         f"the batching dims {ours} must not be among the axes of the starts, {first}, "
         f"or of the windows of one element, {squeezed}",
     )
@@ -241,7 +279,7 @@ def _check_windows(
         f"the windows, of shape {sizes}, must fit the array of shape {shape}",
     )
     pairs = tuple(zip(ours, theirs, strict=True))
-    return Windows(shape, sizes, first, pairs, tuple(sorted((*squeezed, *ours))))
+    return Windows(shape, sizes, first, pairs, gone), through
 
 
 def _are_places(axes: Sequence[int], ndim: int) -> bool:
@@ -361,7 +399,7 @@ def gather(
     """
     x, starts = ax.as_value(operand), _check_starts("gather", start_indices)
     sizes = ax.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
-    windows, offsets = _check_gather(x, starts, dimension_numbers, sizes)
+    windows, offsets = _check("gather", x.shape, starts, dimension_numbers, sizes)
     how = _mode_of("promise_in_bounds" if mode is None else mode)
     batch = starts.shape[:-1]
     order = _result_order(windows, offsets, len(batch))
@@ -377,34 +415,6 @@ def gather(
         parts = ax.choose(mask, parts, ax.cast(fill, x.dtype))
     dropped = tuple(len(batch) + a for a in windows.squeezed)
     return ax.reshape(ax.permute(parts, (*order, *dropped)), result_shape)
-
-
-def _check_gather(
-    x: Any, starts: Any, numbers: GatherDimensionNumbers, sizes: Shape
-) -> tuple[Windows, tuple[int, ...]]:
-    name = "gather"
-    need = partial(_require, name)
-    need(
-        len(sizes) == x.ndim,
-        f"slice_sizes {sizes} must have one size per axis of shape {x.shape}",
-    )
-    _check_axes(name, "collapsed_slice_dims", numbers.collapsed_slice_dims, x.ndim)
-    windows = _check_windows(name, x.shape, sizes, starts, numbers)
-    need(
-        all(sizes[a] <= 1 for a in windows.squeezed),
-        f"the axes {windows.squeezed}, which the windows lose, must have slice size 1, "
-        f"got slice_sizes {sizes}",
-    )
-    count = len(windows.kept)
-    offsets = _check_axes(
-        name, "offset_dims", numbers.offset_dims, starts.ndim - 1 + count
-    )
-    need(
-        len(offsets) == count,
-        f"offset_dims {offsets} must name one axis of the result for each of the axes "
-        f"{windows.kept} of the windows",
-    )
-    return windows, offsets
 
 
 def _result_order(windows: Windows, offsets: Sequence[int], depth: int) -> list[int]:
@@ -480,7 +490,7 @@ def _scatter(name: str, kind: str, negated: bool = False):
         x, numbers = _with_an_axis(operand, dimension_numbers)
         starts = _check_starts(name, scatter_indices)
         new = ax.cast(new, x.dtype)
-        windows, through = _check_scatter(name, x, starts, new.shape, numbers)
+        windows, through = _check(name, x.shape, starts, numbers, None, new.shape)
         if new.size and x.size:
             found = _places(windows, starts, _mode_of(mode), writing=True)
             new = _order_updates(new, windows, found, through, starts.ndim - 1)
@@ -577,7 +587,7 @@ def scatter_apply(
     x, numbers = _with_an_axis(operand, dimension_numbers)
     starts = _check_starts("scatter_apply", scatter_indices)
     shape = ax.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
-    windows, _ = _check_scatter("scatter_apply", x, starts, shape, numbers)
+    windows, _ = _check("scatter_apply", x.shape, starts, numbers, None, shape)
     if 0 in shape or x.size == 0:
         return ax.as_value(operand)
     found = _places(windows, starts, _mode_of(mode), writing=True)
@@ -592,41 +602,6 @@ def scatter_apply(
     new = apply_repeatedly("lax.scatter_apply", func, old, repeats)
     result = bind(scatter_p, x, new, *inside, arg=(found.axes, "set"))
     return ax.reshape(result, aval_of(operand).shape)
-
-
-def _check_scatter(
-    name: str,
-    x: Any,
-    starts: Any,
-    update_shape: tuple[int, ...],
-    numbers: ScatterDimensionNumbers,
-) -> tuple[Windows, tuple[int, ...]]:
-    """The windows, and the axes of the updates that run through them."""
-    need, depth = partial(_require, name), starts.ndim - 1
-    inserted = _check_axes(
-        name, "inserted_window_dims", numbers.inserted_window_dims, x.ndim
-    )
-    through = _check_axes(
-        name, "update_window_dims", numbers.update_window_dims, len(update_shape)
-    )
-    gone = {*inserted, *numbers.operand_batching_dims}
-    kept = [a for a in range(x.ndim) if a not in gone]
-    need(
-        len(kept) == len(through) and len(update_shape) == depth + len(through),
-        f"updates of shape {update_shape} must have {depth} axes of the indices, and "
-        f"update_window_dims {through} one for each of the axes {tuple(kept)} of the "
-        f"windows",
-    )
-    around = tuple(n for a, n in enumerate(update_shape) if a not in through)
-    need(
-        around == starts.shape[:-1],
-        f"updates of shape {update_shape} have, without update_window_dims {through}, "
-        f"the shape {around}; required is that of the indices, {starts.shape[:-1]}",
-    )
-    sizes = [1] * x.ndim
-    for axis, place in zip(kept, through, strict=True):
-        sizes[axis] = update_shape[place]
-    return _check_windows(name, x.shape, tuple(sizes), starts, numbers), through
 
 
 def _with_an_axis(

@@ -348,14 +348,17 @@ def bincount(
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
     else:
         values = ax.as_value(weights)
-        if values.shape != x.shape:
-            raise errors.ShapeError(
-                f"bincount: weights must have the shape of x, {x.shape}, got "
-                f"{values.shape}"
-            )
+        _check_weights("bincount", values, x.shape)
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
     return _add_at(x, values, count)
+
+
+def _check_weights(name: str, weights: Any, shape: tuple[int, ...]) -> None:
+    if weights.shape != shape:
+        raise errors.ShapeError(
+            f"{name}: weights must have the shape {shape}, got {weights.shape}"
+        )
 
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:
@@ -468,11 +471,7 @@ def histogram(
         values = ax.full(x.shape, 1, x.dtype)
     else:
         x, values = ew.promote_inexact(ax.as_value(a), ax.as_value(weights))
-        if x.shape != values.shape:
-            raise errors.ShapeError(
-                f"histogram: weights must have the shape of a, {x.shape}, got "
-                f"{values.shape}"
-            )
+        _check_weights("histogram", values, x.shape)
     edges = histogram_bin_edges(a, bins, range)
     places = ravel(_bins_of("histogram", x, edges))
     counts = _add_at(places, ravel(values), edges.shape[0])[1:]
@@ -551,11 +550,7 @@ def histogramdd(
         values = ax.full((size,), 1, dtypes.default_dtype("i"))
     else:
         points, values = ew.promote_inexact(points, ax.as_value(weights))
-        if values.shape != (size,):
-            raise errors.ShapeError(
-                f"histogramdd: {size} points need weights of shape ({size},), got "
-                f"{values.shape}"
-            )
+        _check_weights("histogramdd", values, (size,))
     by_axis: list[Any] = _listed(bins) if _is_several(bins) else [bins] * depth
     ranges: list[Any] = [None] * depth if range is None else list(range)
     if len(by_axis) != depth or len(ranges) != depth:

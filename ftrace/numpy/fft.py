@@ -259,17 +259,13 @@ def _convert(name: str, kind: str, x: Any) -> Any:
         return ax.cast(x, dtypes.to_inexact(x.dtype))
     if dtypes.is_complex(x.dtype):
         return x
-    wide = dtypes.to_inexact(x.dtype)
-    narrow = wide.itemsize <= 4
-    return ax.cast(x, dtypes.complex64 if narrow else dtypes.complex128)
+    return ax.cast(x, dtypes.complex_dtype(dtypes.to_inexact(x.dtype)))
 
 
 def resize(x: Any, axis: int, size: int) -> Any:
     """The axis cut, or padded with zeros at its end."""
-    missing = size - x.shape[axis]
-    if missing < 0:
-        return ax.shrink_axis(x, axis, 0, size)
-    return ax.pad_axis(x, axis, 0, missing)
+    x = ax.shrink_axis(x, axis, 0, min(size, x.shape[axis]))
+    return ax.pad_axis(x, axis, 0, size - x.shape[axis])
 
 
 # Frequencies, and the order of spectra.

@@ -293,16 +293,8 @@ def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
 
 def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
     size = x.shape[axis]
-    if size == 0:
-        return x
-    cut = (
-        shift
-        if isinstance(shift, Tracer)
-        else -ax.static_int(shift, "roll: shift") % size
-    )
-    if isinstance(cut, Tracer) or is_dynamic(cut):
+    if isinstance(shift, Tracer) or is_dynamic(size):
         source = remainder(ax.iota(dtypes.int32, (size,), 0) - shift, size)
         return along(x, source, axis)
-    if cut == 0:
-        return x
-    return concatenate(split(x, [cut], axis)[::-1], axis)
+    cut = -ax.static_int(shift, "roll: shift") % max(size, 1)
+    return concatenate(split(x, [cut], axis)[::-1], axis) if cut else x

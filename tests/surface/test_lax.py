@@ -238,7 +238,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (lambda: lax.reshape(_ones(6), (4,)), ShapeError, "(6,) (size 6) into shape (4,)"),
     (lambda: lax.reshape(_ones(6), (-1, 2)), ShapeError, "sizes must be given in full"),
     (lambda: lax.transpose(_ones(2, 3), (0, 0)), AxisError, "not a permutation"),
-    (lambda: lax.squeeze(_ones(1, 3), (1,)), ShapeError, "must have size 1"),
+    (lambda: lax.squeeze(_ones(1, 3), (1,)), ShapeError, "only axes of size 1"),
     (
         lambda: lax.broadcast_in_dim(_ones(3), (2, 4), (1,)),
         ShapeError,
