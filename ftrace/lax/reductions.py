@@ -17,7 +17,7 @@ from ftrace import dtypes, errors
 from ftrace.ground.tables import memo
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
+from ftrace.numpy.cumulative import combine_axis, scan_fused
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
@@ -274,38 +274,37 @@ def argmin():
 # Running reductions.
 
 
-def _cumulative(name: str, monoid: Primitive):
+def _cumulative(name: str):
     def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
         x, place = ax.along(operand, axis, f"lax.{name}")
-        return scan_fused(x, monoid, place, bool(reverse))
+        return scan_fused(x, name.removeprefix("cum"), place, bool(reverse))
 
     return cumulative
 
 
-@member(_cumulative, reduce_sum_p)
+@member(_cumulative)
 def cumsum():
     """The running sum along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, reducers.reduce_prod_p)
+@member(_cumulative)
 def cumprod():
     """The running product along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, reducers.reduce_max_p)
+@member(_cumulative)
 def cummax():
     """The running maximum along `axis`, from the end if `reverse`."""
 
 
-@member(_cumulative, reducers.reduce_min_p)
+@member(_cumulative)
 def cummin():
     """The running minimum along `axis`, from the end if `reverse`."""
 
 
-def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
+@member(_cumulative)
+def cumlogsumexp():
     """The running log(sum(exp(x))) along `axis`, from the end if `reverse`."""
-    x, place = ax.along(operand, axis, "lax.cumlogsumexp")
-    return run_fused(scan_logsumexp, [x], axis=place, reverse=bool(reverse))
 
 
 def associative_scan(

@@ -142,7 +142,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     if isinstance(value, np.generic):
         return ax.cast(value, dtype_or(dtype, tracer.aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
-        return _from_number(value, dtype)
+        return from_number(value, dtype)
     if is_dynamic(value):
         return ax.cast(ax.as_value(value), dtype_or(dtype, tracer.aval_of(value).dtype))
     if ax.is_sequence(value):
@@ -166,12 +166,13 @@ def _is_sequence_of_its_own(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def _from_number(value: complex, dtype: Dtype) -> Any:
+def from_number(value: complex, dtype: Dtype, shape: Shape = ()) -> Any:
+    """A Python number at every place."""
     if dtype is None:
         aval = tracer.aval_of(value)
-        return ax.full((), value, aval.dtype, aval.weak_type)
+        return ax.full(shape, value, aval.dtype, aval.weak_type)
     target = dtypes.as_dtype(dtype)
-    return ax.full((), number_for(value, target), target)
+    return ax.full(shape, number_for(value, target), target)
 
 
 def number_for(value: complex, target: np.dtype[Any]) -> complex:

@@ -44,25 +44,30 @@ Dtype = Any
 SHORT = 8
 
 
-def _kind(primitive: Primitive) -> str:
-    return primitive.name.removeprefix("reduce_")
+_REDUCTIONS = {
+    "sum": reduce_sum_p, "prod": reduction.reduce_prod_p,
+    "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
+}  # fmt: skip
 
 
-def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
-    """The running sum, product, maximum or minimum of a value along `axis`.
+def scan_with(x: Any, kind: str, axis: int, reverse: bool) -> Any:
+    """The running reduction of a value along `axis`.
 
     Args:
       x: a value.
-      primitive: the reduction.
+      kind: "sum", "prod", "max", "min" or "logsumexp".
       axis: counted from the front.
       reverse: from the last element to the first.
     """
-    kind = _kind(primitive)
     check_running(kind, x.dtype)
     if _is_long(x.shape[axis]) or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
         return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
     if x.shape[axis] < 2:
         return x
+    if kind == "logsumexp":
+        seen = _windows(x, axis, -np.inf, reverse)
+        return ax.drop_axes(log_sum_exp(seen, (0,)), (0,))
+    primitive = _REDUCTIONS[kind]
     if kind in EXTREMA:
         return _scan_pairwise(x, reduction.COMBINES[primitive], axis, reverse)
     fill = reduction.identity(primitive, x.dtype)
@@ -70,13 +75,12 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     return ax.drop_axes(bind(primitive, seen, arg=(0,)), (0,))
 
 
-def scan_fused(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
+def scan_fused(x: Any, kind: str, axis: int, reverse: bool) -> Any:
     """`scan_with` as one graph; the host does it at once for an array of its own."""
     if type(x) is Array and x.memory.host and x.shape[axis] > 1:
-        check_running(_kind(primitive), x.dtype)
-        arg = Running(_kind(primitive), axis, reverse)
-        return bind_compound(cumulate_p, x, arg=arg)[0]
-    return run_fused(scan_with, [x], primitive=primitive, axis=axis, reverse=reverse)
+        check_running(kind, x.dtype)
+        return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
+    return run_fused(scan_with, [x], kind=kind, axis=axis, reverse=reverse)
 
 
 def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
@@ -88,17 +92,6 @@ def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
     if reverse:
         return ax.flip(_scan_pairwise(ax.flip(x, (axis,)), pair, axis, False), (axis,))
     return combine_axis(combine, [x], axis)[0]
-
-
-def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
-    """The running log(sum(exp(x)))."""
-    check_running("logsumexp", x.dtype)
-    if _is_long(x.shape[axis]):
-        return bind_compound(cumulate_p, x, arg=Running("logsumexp", axis, reverse))[0]
-    if x.shape[axis] < 2:
-        return x
-    seen = _windows(x, axis, -np.inf, reverse)
-    return ax.drop_axes(log_sum_exp(seen, (0,)), (0,))
 
 
 def _is_long(size: Any) -> bool:
@@ -171,7 +164,7 @@ def _interleave(even: Any, odd: Any, axis: int) -> Any:
 
 def cumulate(
     name: str,
-    primitive: Primitive,
+    kind: str,
     a: Value,
     axis: int | None,
     dtype: Dtype,
@@ -184,10 +177,10 @@ def cumulate(
     if not dtypes.is_inexact(final):  # what of a float is too much saturates there
         a = ax.cast(a, final)
     wide = summed_dtype(final)
-    return ax.cast(scan_fused(ax.cast(a, wide), primitive, axis, False), final)
+    return ax.cast(scan_fused(ax.cast(a, wide), kind, axis, False), final)
 
 
-def _running(name: str, primitive: Primitive, nothing: int | None = None):
+def _running(name: str, kind: str, nothing: int | None = None):
     """`nothing` takes the place of NaN."""
 
     def running(
@@ -195,12 +188,12 @@ def _running(name: str, primitive: Primitive, nothing: int | None = None):
     ) -> Any:
         ax.no_out(name, out)
         x = a if nothing is None else without_nan(a, nothing)
-        return cumulate(name, primitive, x, axis, dtype)
+        return cumulate(name, kind, x, axis, dtype)
 
     return running
 
 
-@member(_running, reduce_sum_p)
+@member(_running, "sum")
 def cumsum():
     """The running sum along `axis`.
 
@@ -212,22 +205,22 @@ def cumsum():
     """
 
 
-@member(_running, reduction.reduce_prod_p)
+@member(_running, "prod")
 def cumprod():
     """The running product along `axis`; arguments as in `cumsum`."""
 
 
-@member(_running, reduce_sum_p, 0)
+@member(_running, "sum", 0)
 def nancumsum():
     """The running sum with NaN as 0; arguments as in `cumsum`."""
 
 
-@member(_running, reduction.reduce_prod_p, 1)
+@member(_running, "prod", 1)
 def nancumprod():
     """The running product with NaN as 1; arguments as in `cumsum`."""
 
 
-def _array_api(name: str, primitive: Primitive):
+def _array_api(name: str, kind: str):
     def cumulative(
         x: Value,
         /,
@@ -245,14 +238,14 @@ def _array_api(name: str, primitive: Primitive):
         axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
             shape = ax.with_size(x.shape, axis, 1)
-            first = reduction.identity(primitive, x.dtype)
+            first = reduction.identity(_REDUCTIONS[kind], x.dtype)
             x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
-        return cumulate(name, primitive, x, axis, dtype, promote_integers=True)
+        return cumulate(name, kind, x, axis, dtype, promote_integers=True)
 
     return cumulative
 
 
-@member(_array_api, reduce_sum_p)
+@member(_array_api, "sum")
 def cumulative_sum():
     """The running sum along `axis`, as the array API has it.
 
@@ -267,7 +260,7 @@ def cumulative_sum():
     """
 
 
-@member(_array_api, reduction.reduce_prod_p)
+@member(_array_api, "prod")
 def cumulative_prod():
     """The running product along `axis`; with `include_initial` it begins with 1.
 

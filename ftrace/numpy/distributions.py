@@ -29,6 +29,7 @@ from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -36,7 +37,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, concrete
 
 __all__ = [
     "bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
@@ -298,7 +299,7 @@ def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     x, ordered = gather_along(x, places, 1), gather_along(weights, places, 1)
     missing = x != x
     ignored = missing | ~(ordered >= 0)
-    sums = scan_with(ax.choose(ignored, 0, ordered), reduce_sum_p, 1, False)
+    sums = scan_with(ax.choose(ignored, 0, ordered), "sum", 1, False)
     less = sums[None] < (q * sums[:, -1])[..., None]
     index = reduced(reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
     present = ax.cast(~missing, dtypes.int32)
@@ -438,8 +439,10 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"
         )
+    known = x if is_array(x) else Array.of(concrete(x))
+    known.told()
     try:
-        edges = np.histogram_bin_edges(np.asarray(x), rule, range)
+        edges = np.histogram_bin_edges(known.numpy(), rule, range)
     except ValueError as error:
         raise errors.ValueRangeError(f"histogram: {error}") from None
     return asarray(edges, dtype)

@@ -178,10 +178,9 @@ def svd(
         )
     if hermitian:
         found = _svd_hermitian(x, compute_uv)
-    elif compute_uv:
-        found = bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
     else:
-        found = bind_compound(svd_p, x, arg="values")
+        how = "full" if full_matrices else "reduced"
+        found = bind_compound(svd_p, x, arg=how if compute_uv else "values")
     if subset_by_index is not None:
         count = found[len(found) // 2].shape[-1]
         some = subset_of("svd", subset_by_index, count, "singular values")

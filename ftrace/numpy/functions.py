@@ -37,8 +37,6 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.checked_calls import check_ranks
 from ftrace.trace.eager.dispatch import Eager, owning
-from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import reduce_max_p, reduce_min_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -361,11 +359,11 @@ def _extreme(extreme: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-def _running(primitive: Primitive) -> Callable[..., Any]:
+def _running(kind: str) -> Callable[..., Any]:
     def accumulate(a: Value, axis: Any, dtype: Dtype) -> Any:
         x, place = ax.along(a, axis, "accumulate")
         x = x if dtype is None else ax.cast(x, dtypes.as_dtype(dtype))
-        return cumulative.scan_with(x, primitive, place, False)
+        return cumulative.scan_with(x, kind, place, False)
 
     return accumulate
 
@@ -374,12 +372,8 @@ METHODS = {
     "add": Methods(2, 0, reductions.sum, cumulative.cumsum, "add"),
     "multiply": Methods(2, 1, reductions.prod, cumulative.cumprod, "multiply"),
     "subtract": Methods(update="subtract"),
-    "maximum": Methods(
-        2, None, _extreme(reductions.max), _running(reduce_max_p), "max"
-    ),
-    "minimum": Methods(
-        2, None, _extreme(reductions.min), _running(reduce_min_p), "min"
-    ),
+    "maximum": Methods(2, None, _extreme(reductions.max), _running("max"), "max"),
+    "minimum": Methods(2, None, _extreme(reductions.min), _running("min"), "min"),
     "logical_and": Methods(2, True, any_order=True),
     "logical_or": Methods(2, False, any_order=True),
     "logical_xor": Methods(2, False, any_order=True),
@@ -604,9 +598,8 @@ class ufunc:
         operands = [] if b is None else [b]
         if update is not None and operands:
             return getattr(at_of(x)[indices], update)(b)
-        places = at_of(ax.reshape(ax.iota(dtypes.int32, (x.size,), 0), x.shape))[
-            indices
-        ].get()
+        numbers = ax.reshape(ax.iota(dtypes.int32, (x.size,), 0), x.shape)
+        places = getitem(numbers, indices)
         if not ax.as_value(places).size:
             return x
         values = [ax.broadcast_to(v, places.shape, name) for v in operands]

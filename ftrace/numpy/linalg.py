@@ -26,6 +26,7 @@ from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
 from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
+from ftrace.numpy.matrices import eye
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
@@ -109,13 +110,6 @@ def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
     return ax.move_axis(ax.reshape(result, (result.shape[0], *rest)), 0, rows)
 
 
-def identity_of(like: Any, size: int) -> Any:
-    """The identity matrix in the dtype of a value."""
-    rows, columns = (ax.iota(dtypes.int32, (size, size), a) for a in (0, 1))
-    one, zero = ax.full((), 1, like.dtype), ax.full((), 0, like.dtype)
-    return ax.choose(rows == columns, one, zero)
-
-
 def inv(a: Value) -> Any:
     """The inverses of matrices (…, n, n); infinities or NaN where there are none.
 
@@ -124,7 +118,7 @@ def inv(a: Value) -> Any:
       DtypeError: the dtype is float16 or bfloat16.
     """
     x = square("inv", a)
-    return solve_matrices(x, ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape))
+    return solve_matrices(x, ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape))
 
 
 # Determinants.
@@ -282,7 +276,7 @@ def matrix_power(a: Value, n: int) -> Any:
     if power < 0:
         x, power = inv(x), -power
     if power == 0:
-        return ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape)
+        return ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
     return by_squaring(matmul, x, power)
 
 

@@ -21,7 +21,7 @@ from ftrace.numpy.creation import (
     array,
     astype,
     dtype_or,
-    number_for,
+    from_number,
     placed,
     type_like,
 )
@@ -86,12 +86,9 @@ def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
         return ax.broadcast_to(value, target, name)
-    if dtype is None:
-        aval = aval_of(fill_value)
-        return ax.full(target, fill_value, aval.dtype, aval.weak_type)
-    chosen = dtypes.as_dtype(dtype)
-    number = number_for(wrapped(fill_value, chosen), chosen)
-    return ax.full(target, number, chosen)
+    if dtype is not None:
+        fill_value = wrapped(fill_value, dtypes.as_dtype(dtype))
+    return from_number(fill_value, dtype, target)
 
 
 def _like(name: str, value: int):

@@ -26,7 +26,6 @@ from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_al
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -345,7 +344,7 @@ def intersect1d(
     before = concatenate([ax.full((1,), False, dtypes.bool_), first[:-1]])
     both = before & ~first & ~begins & (ordered == ordered)
     numbers = ax.iota(dtypes.int32, places.shape, 0)
-    start = scan_with(ax.choose(begins, numbers, 0), reduce_max_p, 0, False)
+    start = scan_with(ax.choose(begins, numbers, 0), "max", 0, False)
     # The result is made of elements of the first vector, which its gradient goes to.
     values = bind(gather_p, ordered, start, arg=(0,))
     values = chosen("intersect1d", values, both, size, fill_value)

@@ -24,7 +24,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.shape import concatenate, split, stack
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -35,7 +35,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic import any_dynamic, upper_bound
 from ftrace.trace.tiering import LONG_ROW
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Value, concrete
 
 __all__ = [
     "argmax", "argmin", "argpartition", "argsort", "argwhere", "digitize",
@@ -259,8 +259,10 @@ def nonzero(
             f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
+    known = a if is_array(a) else Array.of(concrete(a))
+    known.told()  # how many there are decides the shape
     integer = dtypes.default_dtype("i")
-    return tuple(Array.of(x.astype(integer)) for x in np.nonzero(np.asarray(a)))
+    return tuple(Array.of(x.astype(integer)) for x in np.nonzero(known.numpy()))
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:

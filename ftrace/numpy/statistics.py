@@ -16,7 +16,7 @@ from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import absolute, common_type, conjugate
-from ftrace.numpy.linear import dot_axes
+from ftrace.numpy.linear import diagonal_of, dot_axes
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -380,9 +380,7 @@ def corrcoef(
 
 def _normalize(c: Any) -> Any:
     """A covariance matrix divided by the deviations of its rows and columns."""
-    rows, columns = (ax.iota(dtypes.int32, c.shape, axis) for axis in (0, 1))
-    diagonal = ax.choose(rows == columns, c, ax.full((), 0, c.dtype))
-    variance = reductions.reduced(reduce_sum_p, diagonal, (1,), True).real
+    variance = ax.insert_axes(diagonal_of(c, 0, 1).real, (1,))
     deviation = ax.cast(bind(p.sqrt, variance), c.dtype)
     c = c / deviation / ax.permute(deviation, (1, 0))
     if dtypes.is_complex(c.dtype):
