@@ -19,7 +19,7 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.ground import settings
-from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.axes import as_value, cast, scalar_type
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
@@ -141,13 +141,8 @@ def _in_python(*values: Any) -> bool:
 
 
 def _scalar(what: str, value: Value) -> ShapedArray:
-    aval = aval_of(value)
-    if aval.shape != ():
-        raise ShapeError(
-            f"{what} must be a scalar, got {aval!r}; reduce it with .all() or .any(), "
-            "or choose elementwise with where"
-        )
-    return aval
+    instead = "; reduce it with .all() or .any(), or choose elementwise with where"
+    return scalar_type(value, what, instead)
 
 
 def _branch(

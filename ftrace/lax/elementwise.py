@@ -355,10 +355,7 @@ def select_n(which: Value, *cases: Value) -> Any:
         raise ValueRangeError("lax.select_n requires at least one case")
     check_dtypes("select", *cases)
     number = ax.as_value(which)
-    shapes = [aval_of(case).shape for case in cases]
-    first = shapes[0]
-    if any(shape != first for shape in shapes):
-        raise ShapeError(f"lax.select: cases must have one shape, got {shapes}")
+    first = ax.one_shape("lax.select", cases)
     if number.shape not in ((), first):
         raise ShapeError(
             f"lax.select: the predicate must be a scalar or have the shape {first} of "
@@ -525,8 +522,8 @@ def rng_uniform(a: Value, b: Value, shape: Sequence[int]) -> Any:
       ShapeError: a bound is no scalar.
     """
     dtype = check_dtypes("rng_uniform", a, b)
-    if aval_of(a).shape or aval_of(b).shape:
-        raise ShapeError("lax.rng_uniform: the bounds must be scalars")
+    for bound in (a, b):
+        ax.scalar_type(bound, "lax.rng_uniform: a bound")
     if dtypes.kind(dtype) not in "iuf":
         raise DtypeError(f"lax.rng_uniform takes floats or integers, got {dtype}")
     sizes = ax.check_shape(shape, "lax.rng_uniform")

@@ -567,10 +567,7 @@ def pad(
     """
     x = ax.as_value(operand)
     check_dtypes("pad", x, padding_value)
-    if aval_of(padding_value).shape != ():
-        raise ShapeError(
-            f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
-        )
+    ax.scalar_type(padding_value, "lax.pad: padding_value")
     what = "lax.pad: each count"
     config = [tuple(ax.static_int(n, what) for n in c) for c in padding_config]
     if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
@@ -598,9 +595,7 @@ def full(
       ShapeError: the value is not a scalar.
     """
     of_any_size = dtype is not None and type(fill_value) is int
-    aval = aval_of(0 if of_any_size else fill_value)
-    if aval.shape != ():
-        raise ShapeError(f"lax.full: fill_value must be a scalar, got {aval!r}")
+    ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
     return filled("lax.full", ax.check_sizes(shape, "lax.full"), fill_value, dtype)
 
 

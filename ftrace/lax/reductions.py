@@ -496,10 +496,7 @@ def reduce_window(
     leaves, treedef = tree.flatten(operand)
     starts = tree.leaves(init_value)
     for start in starts:
-        if aval_of(start).shape != ():
-            raise errors.ShapeError(
-                f"{name}: init_value must be a scalar: {aval_of(start)!r}"
-            )
+        ax.scalar_type(start, f"{name}: init_value")
     values = [ax.as_value(x) for x in leaves]
     x = values[0]
     dtype = x.dtype

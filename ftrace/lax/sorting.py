@@ -47,13 +47,8 @@ def sort(
             f"lax.sort: num_keys must be from 1 to the number of operands, "
             f"{len(values)}; got {count}"
         )
-    shape = values[0].shape
-    if any(x.shape != shape for x in values):
-        raise errors.ShapeError(
-            f"lax.sort: all operands must have one shape, got "
-            f"{[x.shape for x in values]}"
-        )
-    axis = ax.canonical_axis(dimension, len(shape), "lax.sort")
+    ndim = len(ax.one_shape("lax.sort", values))
+    axis = ax.canonical_axis(dimension, ndim, "lax.sort")
     if len(values) == 1:
         return (sort_along(values[0], axis),)
     places = positions_along(values[:count], axis)

@@ -36,8 +36,9 @@ from ftrace.errors import DtypeError
 from ftrace.lax import gammas
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes, check_ranks
-from ftrace.lax.gammas import compose, log_beta, positive_gamma, stirling_rest
+from ftrace.lax.gammas import log_beta, positive_gamma, run_wide, stirling_rest
 from ftrace.numpy.axes import bound_to, choose
+from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.custom_call import SymbolicZero
@@ -203,30 +204,28 @@ def gamma_fraction(a: Any, x: Any, wanted: Any) -> Any:
 
     It is exp(x)·Eₙ(x) with n = 1 - a (DLMF 8.19.17), also of complex x.
     """
-    level = _level()
     limit = 2 * rounding(x.real)
 
     def step(n: Any, *state: Any) -> tuple[Any, ...]:
-        factor, *new = level(n, a, *state)
+        factor, *new = _level(n, a, *state)
         return fnp.abs(factor - 1) > limit, *new
 
     return converge(step, _outermost(a, x), wanted, fnp.ones_like(a))[3]
 
 
-def _level() -> Callable[..., tuple[Any, ...]]:
+def _lentz(numerator: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any]:
+    """The next c and d of a continued fraction, whose product is its next factor."""
     tiny = 1e-30
+    d, c = numerator * d + b, b + numerator / c
+    d = 1 / choose(fnp.abs(d) < tiny, tiny, d)
+    return choose(fnp.abs(c) < tiny, tiny, c), d
 
-    def level(n: Any, a: Any, b: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
-        numerator = n * (a - n)
-        b = b + 2
-        d = numerator * d + b
-        d = 1 / choose(fnp.abs(d) < tiny, tiny, d)
-        c = b + numerator / c
-        c = choose(fnp.abs(c) < tiny, tiny, c)
-        factor = c * d
-        return factor, b, c, d, value * factor
 
-    return level
+def _level(n: Any, a: Any, b: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
+    b = b + 2
+    c, d = _lentz(n * (a - n), b, c, d)
+    factor = c * d
+    return factor, b, c, d, value * factor
 
 
 def _outermost(a: Any, x: Any) -> tuple[Any, ...]:
@@ -237,12 +236,11 @@ def _outermost(a: Any, x: Any) -> tuple[Any, ...]:
 
 def _fraction_slope(a: Any, x: Any, wanted: Any) -> tuple[Any, Any]:
     """`gamma_fraction` and its derivative in a, also where a whole `a` ends it."""
-    level, one = _level(), fnp.ones_like(a)
-    limit = 2 * rounding(x)
+    limit, one = 2 * rounding(x), fnp.ones_like(a)
 
     def step(n: Any, *state: Any) -> tuple[Any, ...]:
         values, slopes = state[:4], state[4:]
-        at = partial(level, n)
+        at = partial(_level, n)
         (factor, *values), (moved, *slopes) = jvp(at, (a, *values), (one, *slopes))
         unsettled = (fnp.abs(factor - 1) > limit) | (fnp.abs(moved) > limit)
         return unsettled, *values, *slopes
@@ -428,24 +426,18 @@ def beta_exponent(a: Any, b: Any, x: Any) -> Any:
 
 def _beta_fraction(a: Any, b: Any, x: Any, wanted: Any) -> Any:
     """I as a multiple of the unit/a: DLMF 8.17.22, two parts a step."""
-    limit, tiny = 2 * rounding(x), 1e-30
-
-    def part(numerator: Any, c: Any, d: Any) -> tuple[Any, Any]:
-        d = 1 + numerator * d
-        c = 1 + numerator / c
-        c = choose(fnp.abs(c) < tiny, tiny, c)
-        return c, 1 / choose(fnp.abs(d) < tiny, tiny, d)
+    limit = 2 * rounding(x)
 
     def step(n: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
         even = a + 2 * n
-        c, d = part(n * (b - n) * x / ((even - 1) * even), c, d)
+        c, d = _lentz(n * (b - n) * x / ((even - 1) * even), 1, c, d)
         value = value * (c * d)
-        c, d = part(-(a + n) * (a + b + n) * x / (even * (even + 1)), c, d)
+        c, d = _lentz(-(a + n) * (a + b + n) * x / (even * (even + 1)), 1, c, d)
         return fnp.abs(c * d - 1) > limit, c, d, value * (c * d)
 
-    d = 1 - (a + b) * x / (a + 1)
-    d = 1 / choose(fnp.abs(d) < tiny, tiny, d)
-    return converge(step, (fnp.ones_like(d), d, d), wanted)[2]
+    none, one = fnp.full_like(x, math.inf), fnp.ones_like(x)
+    c, d = _lentz(-(a + b) * x / (a + 1), 1, none, one)
+    return converge(step, (c, d, d), wanted)[2]
 
 
 def _beta_ratio(a: Any, b: Any, x: Any, *, upper: bool) -> Any:
@@ -500,74 +492,71 @@ beta_ratio, beta_rest = _beta_slopes(False), _beta_slopes(True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _strict(function: F) -> F:
-    """A composition of floats that are of one dtype, and of one shape or scalars."""
-    inner, parameters = compose(function), signature(function)
-    name = function.__name__
+def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
+    """`value` of floats that are of one dtype, and of one shape or scalars."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        operands = bound_to(function, parameters, args, kwargs).values()
-        dtype = check_dtypes(name, *operands)
-        if not dtypes.is_float(dtype):
-            raise DtypeError(f"lax.{name} takes floats, got {dtype}; convert them")
-        check_ranks(name, *operands)
-        return inner(*operands)
+    def of_all(*operands: Any) -> Any:
+        return value(*fnp.broadcast_arrays(*operands))
 
-    return cast_to(F, update_wrapper(call, function))
+    def made(said: F) -> F:
+        name, parameters = said.__name__, signature(said)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            operands = bound_to(said, parameters, args, kwargs).values()
+            dtype = check_dtypes(name, *operands)
+            if not dtypes.is_float(dtype):
+                raise DtypeError(f"lax.{name} takes floats, got {dtype}; convert them")
+            check_ranks(name, *operands)
+            return run_wide(of_all, promote_inexact(*operands))
+
+        return cast_to(F, update_wrapper(call, said))
+
+    return made
 
 
-@_strict
+@_strict(lower_gamma)
 def igamma(a: Any, x: Any) -> Any:
     """P(a, x), the regularized lower incomplete gamma function."""
-    return lower_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@_strict
+@_strict(upper_gamma)
 def igammac(a: Any, x: Any) -> Any:
     """1 - igamma(a, x), exact also where that is near 0."""
-    return upper_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@_strict
+@_strict(gamma_slope)
 def igamma_grad_a(a: Any, x: Any) -> Any:
     """The derivative of igamma in a."""
-    return gamma_slope(*fnp.broadcast_arrays(a, x))
 
 
-@_strict
+@_strict(gamma_sample_slope)
 def random_gamma_grad(a: Any, sample: Any) -> Any:
     """How a sample of the gamma distribution of shape a moves with a."""
-    return gamma_sample_slope(*fnp.broadcast_arrays(a, sample))
 
 
-@_strict
+@_strict(beta_ratio)
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function of x in [0, 1]."""
-    return beta_ratio(*fnp.broadcast_arrays(a, b, x))
 
 
 regularized_incomplete_beta = betainc
 
 
-@_strict
+@_strict(partial(bessel, "bessel_i0e", order=0, scaled=True))
 def bessel_i0e(x: Any) -> Any:
     """exp(-|x|)·I₀(x), I₀ the modified Bessel function of the first kind."""
-    return bessel("bessel_i0e", x, 0, scaled=True)
 
 
-@_strict
+@_strict(partial(bessel, "bessel_i1e", order=1, scaled=True))
 def bessel_i1e(x: Any) -> Any:
     """exp(-|x|)·I₁(x), I₁ the modified Bessel function of the first kind."""
-    return bessel("bessel_i1e", x, 1, scaled=True)
 
 
-@_strict
+@_strict(gammas.poly_gamma)
 def polygamma(m: Any, x: Any) -> Any:
     """The m-th derivative of digamma; m a whole number as a float."""
-    return gammas.poly_gamma(*fnp.broadcast_arrays(m, x))
 
 
-@_strict
+@_strict(gammas.hurwitz_zeta)
 def zeta(x: Any, q: Any) -> Any:
     """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1."""
-    return gammas.hurwitz_zeta(x, q)

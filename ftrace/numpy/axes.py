@@ -140,6 +140,30 @@ def need_axes(
     return x
 
 
+def scalar_type(x: tracer.Value, what: str, instead: str = "") -> ShapedArray:
+    """The type of a value without axes; `what` names it in the message.
+
+    Raises:
+      ShapeError: it has axes.
+    """
+    aval = tracer.aval_of(x)
+    if aval.shape != ():
+        raise errors.ShapeError(f"{what} must be a scalar, got {aval!r}{instead}")
+    return aval
+
+
+def one_shape(name: str, values: Sequence[tracer.Value]) -> Shape:
+    """The shape that all values have.
+
+    Raises:
+      ShapeError: they have several.
+    """
+    shapes = [shape_of(x) for x in values]
+    if any(shape != shapes[0] for shape in shapes):
+        raise errors.ShapeError(f"{name}: all shapes must be equal, got {shapes}")
+    return shapes[0]
+
+
 def integers(x: tracer.Value, what: str) -> Any:
     """A value of integers; `what` names it in the message.
 

@@ -538,12 +538,9 @@ def signbit(x: Value, /) -> Any:
 
 def _extreme(name: str, op: Primitive, before: Binary, doc: str) -> Binary:
     def function(x1: Value, x2: Value, /) -> Any:
-        try:
-            return elementwise(op, x1, x2)
-        except DtypeError:
-            if "c" not in (kind_of(x1), kind_of(x2)):
-                raise
-        return choose(isnan(x1) | before(x1, x2), x1, x2)
+        if "c" in (kind_of(x1), kind_of(x2)):
+            return choose(isnan(x1) | before(x1, x2), x1, x2)
+        return elementwise(op, x1, x2)
 
     return named(function, name, doc)
 

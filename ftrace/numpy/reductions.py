@@ -141,10 +141,8 @@ def masked_reduce(
 
 def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
     """The value that a reduction begins with."""
-    first = ax.cast(initial, dtype)
-    if first.ndim:
-        raise ShapeError(f"{name}: initial must be a scalar, got {first.shape}")
-    return first
+    ax.scalar_type(initial, f"{name}: initial")
+    return ax.cast(initial, dtype)
 
 
 #: Sums and products of bools are "or" and "and".

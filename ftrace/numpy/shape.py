@@ -490,12 +490,7 @@ def stack(
     """
     ax.no_out("stack", out)
     parts = sequence_of("stack", arrays)
-    for x in parts:
-        if x.shape != parts[0].shape:
-            raise ShapeError(
-                f"stack: all shapes must be equal, got {parts[0].shape} and {x.shape}"
-            )
-    place = ax.canonical_axis(axis, parts[0].ndim + 1, "stack")
+    place = ax.canonical_axis(axis, len(ax.one_shape("stack", parts)) + 1, "stack")
     return concatenate([ax.insert_axes(x, (place,)) for x in parts], place, dtype)
 
 

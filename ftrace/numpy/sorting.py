@@ -155,14 +155,10 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
         parts = list(ax.need_axes("lexsort", keys, 1))
     if not parts:
         raise errors.ValueRangeError("lexsort takes at least one key, got none")
-    if any(part.shape != parts[0].shape for part in parts):
-        raise errors.ShapeError(
-            f"lexsort: all keys must have one shape, got {[k.shape for k in parts]}"
-        )
-    integer = dtypes.default_dtype("i")
-    if parts[0].ndim == 0:
+    integer, ndim = dtypes.default_dtype("i"), len(ax.one_shape("lexsort", parts))
+    if ndim == 0:
         return ax.full((), 0, integer)
-    axis = ax.canonical_axis(axis, parts[0].ndim, "lexsort")
+    axis = ax.canonical_axis(axis, ndim, "lexsort")
     return ax.cast(positions_along(parts[::-1], axis), integer)
 
 
@@ -448,10 +444,7 @@ def _position(
     name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
 ) -> Any:
     a = ax.as_value(a)
-    if dtypes.is_complex(a.dtype):
-        raise errors.DtypeError(
-            f"{name} is not defined for {a.dtype.name}; compare abs(x)"
-        )
+    ew.refuse_complex(name, a, instead="; compare abs(x)")
     shape, whole = a.shape, axis is None
     a, axis = ax.flattened(a, axis, name)
     if a.shape[axis] == 0:

@@ -24,7 +24,7 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "average", "corrcoef", "cov", "mean", "nanmean", "nanstd", "nanvar", "std", "var",
@@ -175,8 +175,7 @@ def _variance(
         )
     operands = [a, *[x for x in (mask, known_mean) if x is not None]]
     if not isinstance(ddof, (int, float)):
-        if aval_of(ddof).shape:
-            raise ShapeError(f"{name}: ddof must be a number, got {aval_of(ddof)!r}")
+        ax.scalar_type(ddof, f"{name}: ddof")
         operands.append(ddof)
         ddof = 0
     final = dtypes.real_dtype(wanted) if dtype is None else wanted
