@@ -19,13 +19,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from docs.accuracy import OF_COMPOSITIONS
+from docs.accuracy import OF_COMPOSITIONS, OF_EQUAL_TERMS, OF_SUMS
 from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
 from ftrace import lower, trace
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.legalize import ACCURACY
 from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
-from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 

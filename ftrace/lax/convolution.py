@@ -14,10 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.products import PrecisionLike, dot_general
-from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
+from ftrace.lax.reductions import (
+    WITHOUT_PAIRS,
+    Padding,
+    check_counts,
+    check_padding,
+    windows_of,
+)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
@@ -335,17 +341,14 @@ def conv_transpose(
 
 def _transpose_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
     """So that the result has size·step elements ("SAME"), or all that there are."""
-    if padding.upper() == "SAME":
+    kind = padding.upper()
+    one_of(f"lax.conv_transpose: {WITHOUT_PAIRS}", kind, ("SAME", "VALID"))
+    if kind == "SAME":
         total = reach + step - 2
         before = reach - 1 if step > reach - 1 else -(-total // 2)
-    elif padding.upper() == "VALID":
+    else:
         total = reach + step - 2 + max(reach - step, 0)
         before = reach - 1
-    else:
-        raise ValueRangeError(
-            f"lax.conv_transpose: padding must be 'SAME', 'VALID' or pairs of counts, "
-            f"got {padding!r}"
-        )
     return before, total - before
 
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
@@ -258,10 +258,7 @@ def round(
     """
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
         return apply_elementwise(p.round_even, x)
-    if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
-        raise ValueRangeError(
-            f"lax.round: rounding_method must be a RoundingMethod: {rounding_method!r}"
-        )
+    one_of("lax.round: rounding_method", rounding_method, (*RoundingMethod,))
     x = ax.as_value(x)
     whole = apply_elementwise(p.truncate, x)
     rest = apply_elementwise(p.absolute, bind(p.sub, x, whole))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -56,11 +56,8 @@ class GatherScatterMode(enum.Enum):
         """
         if isinstance(mode, GatherScatterMode):
             return mode
-        found = _MODES.get(mode)
-        if found is None:
-            names = ", ".join(repr(name) for name in _MODES if name)
-            raise ValueRangeError(f"mode must be one of {names}, got {mode!r}")
-        return found
+        one_of("mode", mode, _MODES)
+        return _MODES[mode]
 
 
 _DROPS = GatherScatterMode.FILL_OR_DROP

@@ -336,12 +336,7 @@ def _starts(
         if arrays := [part for part in parts if hasattr(part, "dtype")]:
             check_dtypes(f"{name.removeprefix('lax.')}: start_indices", *arrays)
     else:
-        vector = ax.as_value(start_indices)
-        if vector.ndim != 1:
-            raise ShapeError(
-                f"{name}: start_indices must be a sequence of scalars or a vector, got "
-                f"{aval_of(vector)!r}"
-            )
+        vector = ax.vector(start_indices, f"{name}: start_indices")
         parts = [index_in_dim(vector, i, 0, False) for i in range(vector.shape[0])]
     if len(parts) != len(shape):
         raise ShapeError(

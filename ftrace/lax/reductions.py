@@ -240,14 +240,10 @@ def _fold(
 
 def _position(name: str, function: Callable[..., Any]):
     def position(operand: Value, axis: int, index_dtype: Any) -> Any:
-        x = ax.as_value(operand)
+        x, place = ax.along(operand, axis, f"lax.{name}")
         dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
-        if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
-            raise errors.DtypeError(
-                f"lax.{name} requires a real operand and an integer index_dtype, got "
-                f"{aval_of(x)!r} and {dtype}"
-            )
-        place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
+        if not dtypes.is_integer(dtype):
+            raise errors.DtypeError(f"lax.{name}: index_dtype is no integer: {dtype}")
         return ax.cast(function(x, place), dtype)
 
     return position
@@ -367,6 +363,7 @@ def associative_scan(
 
 
 Padding = str | Sequence[Sequence[int]]
+WITHOUT_PAIRS = "padding, if it is no list of pairs,"
 
 
 def padtype_to_pads(
@@ -384,11 +381,7 @@ def padtype_to_pads(
       ValueRangeError: it is none of them.
     """
     kind = padding.upper()
-    if kind not in ("SAME", "SAME_LOWER", "VALID"):
-        raise errors.ValueRangeError(
-            f"padding must be 'SAME', 'SAME_LOWER', 'VALID' or pairs of counts, got "
-            f"{padding!r}"
-        )
+    errors.one_of(WITHOUT_PAIRS, kind, ("SAME", "SAME_LOWER", "VALID"))
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
         overlap = int((-(-n // step) - 1) * step + window - n)

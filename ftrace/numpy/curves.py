@@ -369,11 +369,10 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
 
 def _align(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
     """Two polynomials of one length: zeros for the powers that one lacks."""
-    first, second = (atleast_1d(x) for x in ew.promote_together(a1, a2))
-    if first.ndim != 1 or second.ndim != 1:
-        raise ShapeError(
-            f"{name} takes two vectors, got shapes {first.shape} and {second.shape}"
-        )
+    first, second = (
+        ax.vector(atleast_1d(x), f"{name}: a polynomial")
+        for x in ew.promote_together(a1, a2)
+    )
     length = max(first.shape[0], second.shape[0])
     grown = [ax.pad(p, ((length - p.shape[0], 0, 0),)) for p in (first, second)]
     return grown[0], grown[1]

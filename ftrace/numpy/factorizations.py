@@ -71,7 +71,8 @@ def matrices(name: str, x: Value) -> Any:
     Raises:
       ShapeError: there are fewer than two axes.
     """
-    return ax.need_axes(name, ew.inexact(x), 2, "stack of matrices")
+    instead = "matrices stand in the last two axes"
+    return ax.need_axes(name, ew.inexact(x), 2, instead=instead)
 
 
 def square(name: str, x: Value) -> Any:

@@ -270,8 +270,7 @@ def matrix_power(a: Value, n: int) -> Any:
       ShapeError: the last two axes differ in size.
     """
     x = ax.as_value(a)
-    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
-        raise ShapeError(f"matrix_power: square matrices are required, got {x.shape}")
+    square("matrix_power", x)
     power = ax.static_int(n, "matrix_power: n")
     if power < 0:
         x, power = inv(x), -power
@@ -479,12 +478,8 @@ def outer(x1: Value, x2: Value, /) -> Any:
     Raises:
       ShapeError: an operand has another number of axes than one.
     """
-    shapes = aval_of(x1).shape, aval_of(x2).shape
-    if any(len(shape) != 1 for shape in shapes):
-        raise ShapeError(
-            f"linalg.outer: two vectors are required, got the shapes {shapes[0]} and "
-            f"{shapes[1]}; ravel them first"
-        )
+    for x in (x1, x2):
+        ax.vector(x, "linalg.outer: each operand")
     return linear.outer(x1, x2)
 
 

@@ -297,10 +297,6 @@ def vecdot(
     _check_axes("vecdot", x, 1, y, 1)
     x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
     y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
-    if x.shape[-1] != y.shape[-1]:
-        raise ShapeError(
-            f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
-        )
     return finished(_batch("vecdot", ew.conjugate(x), y, "k", "k"), final)
 
 

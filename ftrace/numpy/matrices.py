@@ -122,8 +122,7 @@ def diag(v: Value, k: int = 0) -> Any:
     v = ax.as_value(v)
     if v.ndim == 2:
         return diagonal(v, k)
-    if v.ndim != 1:
-        raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
+    v = ax.vector(v, "diag: what is no matrix")
     n, k = v.shape[0], ax.static_int(k, "diag: k")
     row, column = _grid(n, n)
     square = ax.choose(row == column, ax.reshape(v, (n, 1)), _zero(v))

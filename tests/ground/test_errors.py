@@ -103,7 +103,7 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     ),
     (
         lambda x, y: conv(IMAGE, FILTERS, (1, 1), "NO"),
-        errors.ValueRangeError, "padding must be 'SAME'",
+        errors.ValueRangeError, "must be 'SAME'",
     ),
     (
         lambda x, y: conv(IMAGE, FILTERS, (1,), "SAME"),

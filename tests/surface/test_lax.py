@@ -220,7 +220,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.select(True, _ones(3), _ones(2)),
         ShapeError,
-        "cases must have one shape",
+        "all shapes must be equal",
     ),
     (
         lambda: lax.select_n(np.float32(1), _ones(3), _ones(3)),
@@ -299,7 +299,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.reduce_window(_ones(3), 0.0, lax.add, (2,), padding="MAYBE"),
         ValueRangeError,
-        "'SAME', 'SAME_LOWER', 'VALID'",
+        "'SAME', 'SAME_LOWER' or 'VALID'",
     ),
     (
         lambda: lax.dot(_ones(2, 3), _ones(2)),

@@ -257,7 +257,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         ShapeError,
         "first operand must have at least 2",
     ),
-    (lambda: fnp.vecdot(_ones(3), _ones(4)), ShapeError, "differ along axis -1"),
+    (lambda: fnp.vecdot(_ones(3), _ones(4)), ShapeError, "sizes 3 and 4"),
     (
         lambda: fnp.tensordot(_ones(2, 3), _ones(2, 3), 1),
         ShapeError,
@@ -319,7 +319,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         ShapeError,
         "array 1 must have two axes",
     ),
-    (lambda: fnp.linalg.outer(_ones(2, 2), _ones(2)), ShapeError, "two vectors"),
+    (lambda: fnp.linalg.outer(_ones(2, 2), _ones(2)), ShapeError, "must be a vector"),
 ]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from docs.accuracy import OF_EQUAL_TERMS, OF_SUMS
 from ftrace import lax
-from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS
 from tests.support.covering import covering
 
 Array = Any
