@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import errors
-from ftrace.numpy.axes import as_value, broadcast_to, check_count, full, integers
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    check_count,
+    full,
+    integers,
+    need_known,
+)
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.reduction import identity_of
-from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -90,11 +97,7 @@ def _count(name: str, ids: Any, num_segments: int | None) -> int:
     """How many segments there are."""
     if num_segments is not None:
         return check_count(num_segments, f"{name}: num_segments")
-    if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
-        raise errors.ConcretizationTypeError(
-            f"{name}: how many segments there are depends on the values of traced "
-            f"segment_ids of type {ids.aval!r}; give num_segments=n"
-        )
+    need_known(ids, f"{name}: the number of segments", "give num_segments=n")
     known = ids.__array__()
     return max(int(known.max()) + 1, 0) if known.size else 0
 

@@ -414,11 +414,8 @@ def conv_general_dilated_local(
         lhs_dilation, rhs_dilation,
     )  # fmt: skip
     w = ax.permute(w, tuple(axes.rhs_spec))
-    if w.shape[1:] != seen.shape[1:]:
-        raise ShapeError(
-            "lax.conv_general_dilated_local: the kernels must have (features · window, "
-            f"places…) = {seen.shape[1:]}, got {w.shape[1:]}"
-        )
+    what = "lax.conv_general_dilated_local: kernels (out, features · window, places…)"
+    ax.need_shape(w, what, (w.shape[0], *seen.shape[1:]))
     batch = tuple(range(2, w.ndim))
     result = dot_general(w, seen, (((1,), (1,)), (batch, batch)), precision)
     places = tuple(range(w.ndim - 2))  # (places…, out, batch)

@@ -455,15 +455,10 @@ def reduce_precision(operand: Value, exponent_bits: int, mantissa_bits: int) -> 
       ValueRangeError: a number of bits is too small.
     """
     x = ax.as_value(operand)
-    exponent = ax.static_int(exponent_bits, "lax.reduce_precision: exponent_bits")
-    mantissa = ax.static_int(mantissa_bits, "lax.reduce_precision: mantissa_bits")
+    exponent = ax.static_int(exponent_bits, "lax.reduce_precision: exponent_bits", 1)
+    mantissa = ax.static_int(mantissa_bits, "lax.reduce_precision: mantissa_bits", 0)
     if not dtypes.is_float(x.dtype):
         raise DtypeError(f"lax.reduce_precision takes floats, got {x.dtype.name}")
-    if exponent < 1 or mantissa < 0:
-        raise ValueRangeError(
-            "lax.reduce_precision: at least 1 bit of exponent and 0 of mantissa are "
-            f"required, got {exponent} and {mantissa}"
-        )
 
     def rounded(_: Any, y: Any) -> Any:
         return _round_bits(y, exponent, mantissa)

@@ -505,12 +505,8 @@ def symmetric_product(
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or are not float or complex.
     """
-    a, c = ax.as_value(a_matrix), ax.as_value(c_matrix)
-    if a.ndim < 2 or c.shape != (*a.shape[:-1], a.shape[-2]):
-        raise ShapeError(
-            "symmetric_product: matrices (..., m, n) and (..., m, m) are required, got "
-            f"the shapes {a.shape} and {c.shape}"
-        )
+    a, what = ax.need_axes("symmetric_product", a_matrix, 2), "symmetric_product: c"
+    c = ax.need_shape(c_matrix, what, (*a.shape[:-1], a.shape[-2]))
     if a.dtype != c.dtype or not dtypes.is_inexact(a.dtype):
         raise DtypeError(
             "symmetric_product: matrices of one float or complex dtype are required, "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ftrace import dtypes, errors
+from ftrace import dtypes
 from ftrace.numpy import axes as ax
+from ftrace.numpy.elementwise import refuse_complex
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
@@ -41,12 +42,7 @@ def sort(
     if not ax.is_sequence(given):
         return sort_along(*ax.along(given, dimension, "lax.sort"))
     values = [ax.as_value(x) for x in given]
-    count = ax.static_int(num_keys, "lax.sort: num_keys")
-    if not 1 <= count <= len(values):
-        raise errors.ValueRangeError(
-            f"lax.sort: num_keys must be from 1 to the number of operands, "
-            f"{len(values)}; got {count}"
-        )
+    count = ax.static_int(num_keys, "lax.sort: num_keys", 1, len(values))
     ndim = len(ax.one_shape("lax.sort", values))
     axis = ax.canonical_axis(dimension, ndim, "lax.sort")
     if len(values) == 1:
@@ -85,14 +81,8 @@ def top_k(operand: Value, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
 def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
     x, place = ax.along(operand, axis, f"lax.{name}")
-    count = ax.static_int(k, f"lax.{name}: k")
-    if dtypes.is_complex(x.dtype):
-        raise errors.DtypeError(f"lax.{name} is not defined for complex numbers")
-    if not 0 <= count <= x.shape[place]:
-        raise errors.ValueRangeError(
-            f"lax.{name}: k must be from 0 to the size of axis {place}, "
-            f"{x.shape[place]}; got {count}"
-        )
+    refuse_complex(f"lax.{name}", x)
+    count = ax.static_int(k, f"lax.{name}: k", 0, x.shape[place])
     arg = TopK(count, place, largest)
     (places,) = bind_compound(top_k_p, x, arg=arg)
     return gather_along(x, places, place), ax.cast(places, dtypes.int32)

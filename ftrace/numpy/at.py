@@ -289,12 +289,7 @@ def apply_repeatedly(
     """
 
     def once_more(done: Any, old: Any) -> Any:
-        new = ax.as_value(func(old))
-        if new.shape != old.shape:
-            raise ShapeError(
-                f"{name}: the function must keep the shape {old.shape}, it gave "
-                f"{new.shape}"
-            )
+        new = ax.need_shape(func(old), f"{name}: the function's result", old.shape)
         return ax.choose(repeats > done, ax.cast(new, old.dtype), old)
 
     if isinstance(repeats, tracer.Tracer):

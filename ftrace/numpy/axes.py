@@ -6,6 +6,7 @@ for anything that can be an operand. Each returns its operand where nothing chan
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from inspect import Signature
@@ -55,22 +56,28 @@ def bound_to(
     return function(*args, **kwargs)
 
 
-def static_int(value: Any, what: str) -> int:
+def static_int(
+    value: Any, what: str, low: float = -math.inf, high: float = math.inf
+) -> int:
     """A Python integer; `what` names the argument in the message.
 
     Raises:
       ArgumentError: it is no integer.
+      ValueRangeError: it is not from `low` to `high`.
     """
-    if type(value) is int:
-        return value
-    try:
-        return operator.index(value)
-    except errors.ConcretizationTypeError:
-        raise
-    except TypeError:
-        raise errors.ArgumentError(
-            f"{what} must be an integer, got {value!r}"
-        ) from None
+    if type(value) is not int:
+        try:
+            value = operator.index(value)
+        except errors.ConcretizationTypeError:
+            raise
+        except TypeError:
+            raise errors.ArgumentError(
+                f"{what} must be an integer, got {value!r}"
+            ) from None
+    if not low <= value <= high:
+        bounds = f"at least {low}" if high == math.inf else f"from {low} to {high}"
+        raise errors.ValueRangeError(f"{what} must be {bounds}, got {value}")
+    return value
 
 
 def canonical_axis(axis: Any, ndim: int, name: str) -> int:
@@ -138,6 +145,27 @@ def need_axes(
             f"{instead or 'reshape it'}"
         )
     return x
+
+
+def need_shape(x: tracer.Value, what: str, shape: Shape) -> Any:
+    """A value of one shape; `what` names it in the message.
+
+    Raises:
+      ShapeError: it has another one.
+    """
+    x = as_value(x)
+    if x.shape != shape:
+        raise errors.ShapeError(f"{what} must have the shape {shape}, got {x.shape}")
+    return x
+
+
+def need_known(x: tracer.Value, what: str, instead: str) -> None:
+    """Raises where something depends on values, and these are not known."""
+    if is_unknown(x):
+        raise errors.ConcretizationTypeError(
+            f"{what} depends on the values of a traced array of type "
+            f"{tracer.aval_of(x)!r}; {instead}"
+        )
 
 
 def scalar_type(x: tracer.Value, what: str, instead: str = "") -> ShapedArray:

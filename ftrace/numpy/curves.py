@@ -211,11 +211,7 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
         inner = (_part(x, axis, 2) - _part(x, axis, None, -2)) / 2
         last = _part(x, axis, -1) - _part(x, axis, -2, -1)
         return concatenate([part / spacing for part in (first, inner, last)], axis)
-    if ax.shape_of(spacing) != (size,):
-        raise ShapeError(
-            f"gradient: coordinates of shape {ax.shape_of(spacing)} for axis {axis} of "
-            f"size {size}"
-        )
+    ax.need_shape(spacing, f"gradient: the coordinates of axis {axis}", (size,))
     steps = diff(spacing)
     steps = ax.reshape(steps, ax.line(x.ndim, axis, size - 1))
     slopes = diff(x, axis=axis) / steps
@@ -277,11 +273,7 @@ def interp(
       DtypeError: `x` or `xp` is complex.
       ValueRangeError: the period is 0.
     """
-    if len(ax.shape_of(xp)) != 1 or ax.shape_of(xp) != ax.shape_of(fp):
-        raise ShapeError(
-            f"interp: xp and fp must be vectors of one length, got shapes "
-            f"{ax.shape_of(xp)} and {ax.shape_of(fp)}"
-        )
+    ax.need_shape(fp, "interp: fp", ax.vector(xp, "interp: xp").shape)
     x, xp = ew.promote_inexact(x, xp)
     ew.refuse_complex("interp", x, instead="; they have no order: give real parts")
     (fp,) = ew.promote_inexact(fp)
@@ -454,8 +446,7 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
     constants = ax.full((m,), 0, p.dtype) if k is None else ravel(k)
     if constants.shape[0] == 1 and m > 1:
         constants = ax.broadcast_to(constants, (m,))
-    if constants.shape[0] != m:
-        raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
+    ax.need_shape(constants, f"polyint: with m={m} the constants", (m,))
     for i in range(m):
         divisors = [float(n) for n in range(p.shape[0], 0, -1)]
         constant = ax.cast(constants[i : i + 1], p.dtype)
@@ -583,9 +574,7 @@ def polyfit(
     limit = size * epsilon(places) if rcond is None else rcond
     rows = vander(places, count)
     if w is not None:
-        weights = ax.cast(ax.as_value(w), places.dtype)
-        if weights.shape != (size,):
-            raise ShapeError(f"polyfit: w must be ({size},), got {weights.shape}")
+        weights = ax.cast(ax.need_shape(w, "polyfit: w", (size,)), places.dtype)
         rows = rows * weights[:, None]
         values = values * (weights[:, None] if values.ndim == 2 else weights)
     scale = ew.sqrt((rows * rows).sum(0))

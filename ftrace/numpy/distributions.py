@@ -349,27 +349,16 @@ def bincount(
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
     else:
         values = ax.as_value(weights)
-        _check_weights("bincount", values, x.shape)
+        ax.need_shape(values, "bincount: weights", x.shape)
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
     return _add_at(x, values, count)
 
 
-def _check_weights(name: str, weights: Any, shape: tuple[int, ...]) -> None:
-    if weights.shape != shape:
-        raise errors.ShapeError(
-            f"{name}: weights must have the shape {shape}, got {weights.shape}"
-        )
-
-
 def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
         return ax.check_count(length, "bincount: length")
-    if ax.is_unknown(x):
-        raise errors.ConcretizationTypeError(
-            f"bincount: how many bins a traced array of type {aval_of(x)!r} needs is "
-            "not known; give length=n"
-        )
+    ax.need_known(x, "bincount: the number of bins", "give length=n")
     least_count = ax.static_int(minlength, "bincount: minlength")
     return max(least_count, int(x.max()) + 1 if x.size else 0, 0)
 
@@ -421,12 +410,8 @@ def histogram_bin_edges(
         else:
             ends = [ax.cast(x.min(), dtype), ax.cast(x.max(), dtype)]
     else:
-        pair = asarray(range, dtype)
-        if pair.shape != (2,):
-            raise errors.ShapeError(
-                f"histogram_bin_edges: range must be (least, greatest), got {range!r}"
-            )
-        ends = list(pair)
+        what = "histogram_bin_edges: range"
+        ends = list(ax.need_shape(asarray(range, dtype), what, (2,)))
     same = ends[0] == ends[1]
     low = ax.choose(same, ends[0] - 0.5, ends[0])
     high = ax.choose(same, ends[1] + 0.5, ends[1])
@@ -434,11 +419,7 @@ def histogram_bin_edges(
 
 
 def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
-    if ax.is_unknown(x):
-        raise errors.ConcretizationTypeError(
-            f"histogram: how many bins {rule!r} gives depends on the values of a "
-            "traced array; give their number"
-        )
+    ax.need_known(x, f"histogram: bins={rule!r}", "give the number of bins")
     known = x if is_array(x) else Array.of(concrete(x))
     known.told()
     try:
@@ -474,7 +455,7 @@ def histogram(
         values = ax.full(x.shape, 1, x.dtype)
     else:
         x, values = ew.promote_inexact(ax.as_value(a), ax.as_value(weights))
-        _check_weights("histogram", values, x.shape)
+        ax.need_shape(values, "histogram: weights", x.shape)
     edges = histogram_bin_edges(a, bins, range)
     places = ravel(_bins_of("histogram", x, edges))
     counts = _add_at(places, ravel(values), edges.shape[0])[1:]
@@ -553,7 +534,7 @@ def histogramdd(
         values = ax.full((size,), 1, dtypes.default_dtype("i"))
     else:
         points, values = ew.promote_inexact(points, ax.as_value(weights))
-        _check_weights("histogramdd", values, (size,))
+        ax.need_shape(values, "histogramdd: weights", (size,))
     by_axis: list[Any] = _listed(bins) if _is_several(bins) else [bins] * depth
     ranges: list[Any] = [None] * depth if range is None else list(range)
     if len(by_axis) != depth or len(ranges) != depth:

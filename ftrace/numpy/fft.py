@@ -275,9 +275,7 @@ def _frequencies(
     name: str, n: int, d: Value, dtype: Dtype, device: Any, real: bool
 ) -> Any:
     """0, 1, … divided by n·d; those from the middle on are n less, but of `real`."""
-    count = ax.static_int(n, f"{name}: n")
-    if count < 1:
-        raise ValueRangeError(f"{name}: n must be positive, got {count}")
+    count = ax.static_int(n, f"{name}: n", 1)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
     if not real:

@@ -294,9 +294,7 @@ def tensorinv(a: Value, ind: int = 2) -> Any:
       ShapeError: the products of the sizes differ.
     """
     x = inexact(a)
-    count = ax.static_int(ind, "tensorinv: ind")
-    if count <= 0:
-        raise ValueRangeError(f"tensorinv: ind must be positive, got {count}")
+    count = ax.static_int(ind, "tensorinv: ind", 1)
     rows, columns = x.shape[:count], x.shape[count:]
     if prod(rows) != prod(columns):
         raise ShapeError(

@@ -345,6 +345,7 @@ def tensordot(
 
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
+      ValueRangeError: there are not so many axes.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     pairs = _tensordot_axes(axes, x.shape, y.shape)
@@ -356,12 +357,8 @@ def _tensordot_axes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pair: Any = axes
     if type(axes) not in (tuple, list):
-        count = ax.static_int(axes, "tensordot: axes")
-        if not 0 <= count <= min(len(x_shape), len(y_shape)):
-            raise ShapeError(
-                f"tensordot: axes={count} is more than the shapes {x_shape} and "
-                f"{y_shape} have"
-            )
+        most = min(len(x_shape), len(y_shape))
+        count = ax.static_int(axes, "tensordot: the number of axes", 0, most)
         pair = range(len(x_shape) - count, len(x_shape)), range(count)
     if len(pair) != 2:
         raise ArgumentError(

@@ -13,7 +13,7 @@ from typing import Any, cast as cast_to
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ArgumentError, ShapeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.axes import Axis
@@ -107,11 +107,9 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     else:
         pairs = _pairs("pad_width", pad_width, ndim)
     widths = [
-        (ax.static_int(lo, "pad: pad_width"), ax.static_int(hi, "pad: pad_width"))
+        (ax.static_int(lo, "pad: pad_width", 0), ax.static_int(hi, "pad: pad_width", 0))
         for lo, hi in pairs
     ]
-    if any(min(pair) < 0 for pair in widths):
-        raise ValueRangeError(f"pad: widths must not be negative, got {pad_width}")
     return widths
 
 
@@ -241,11 +239,9 @@ def _statistic(
 ) -> Any:
     """The statistic of `length` elements at an end, `count` times."""
     size = x.shape[axis]
-    reach = (
-        size if length is None else min(ax.static_int(length, "pad: stat_length"), size)
-    )
-    if reach < 1:
-        raise ValueRangeError(f"pad: stat_length must be positive, got {length}")
+    reach = size
+    if length is not None:
+        reach = min(ax.static_int(length, "pad: stat_length", 1), size)
     start = size - reach if at_end else 0
     value = _STATISTICS[mode](ax.shrink_axis(x, axis, start, start + reach), axis)
     if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
+from ftrace.errors import ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum, scan_with
@@ -89,11 +89,8 @@ def chosen(name: str, values: Any, flags: Any, size: Any, fill_value: Any) -> An
     """
     if size is not None:
         size = ax.check_count(size, f"{name}: size")
-    elif ax.is_unknown(flags):
-        raise ConcretizationTypeError(
-            f"{name}: how many elements the result has depends on the values of a "
-            f"traced array; give size=n"
-        )
+    else:
+        ax.need_known(flags, f"{name}: the size of the result", "give size=n")
     fill, weak = fill_value, values.weak_type
     if fill is not None:
         fill = ax.cast(fill, values.dtype, weak)

@@ -312,9 +312,7 @@ def array_split(
     size = ary.shape[axis]
     if not _is_count(indices_or_sections):
         return _split_at(ary, axis, size, indices_or_sections)
-    count = ax.static_int(indices_or_sections, "array_split: sections")
-    if count < 1:
-        raise errors.ValueRangeError(f"array_split: at least one section, got {count}")
+    count = ax.static_int(indices_or_sections, "array_split: sections", 1)
     small, more = divmod(size, count)
     bounds = [min(i, more) + i * small for i in range(1, count)]
     return _split_at(ary, axis, size, bounds)

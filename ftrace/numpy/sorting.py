@@ -167,11 +167,8 @@ def _partitioned(
 ) -> tuple[Any, library.Partition]:
     """The value, and how it is divided: at a place that there is."""
     x, axis = ax.flattened(a, axis, name)
-    index, size = ax.static_int(kth, f"{name}: kth"), x.shape[axis]
-    if not -size <= index < size:
-        raise errors.ValueRangeError(
-            f"{name}: kth={index} is out of bounds for an axis of size {size}"
-        )
+    size = x.shape[axis]
+    index = ax.static_int(kth, f"{name}: kth", -size, size - 1)
     return x, library.Partition(index % size, axis)
 
 

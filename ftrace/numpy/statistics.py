@@ -334,12 +334,7 @@ def _variables(m: Value, rowvar: bool) -> Any:
 
 
 def _sample_weights(name: str, weights: Value, samples: int) -> Any:
-    weights = ax.as_value(weights)
-    if weights.shape != (samples,):
-        raise ShapeError(
-            f"cov: {name} must have shape ({samples},), one per sample, got "
-            f"{weights.shape}"
-        )
+    weights = ax.need_shape(weights, f"cov: {name}", (samples,))
     if name == "fweights":
         ax.integers(weights, "cov: fweights")
     return absolute(weights)

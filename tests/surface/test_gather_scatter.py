@@ -301,7 +301,7 @@ def test_batched_gradients_of_updates_on_devices(device: Any) -> None:
             lambda x, i: lax.scatter_apply(
                 x, i, lambda e: e[0], INTO_ROWS, update_shape=(5, 3)
             ),
-            ShapeError, "must keep the shape",
+            ShapeError, "must have the shape",
         ),
         (lambda x, i: lax.index_take(x, (i[:, 0],), (0, 1)), ShapeError, "per axis"),
         (lambda x, i: lax.index_take(x, (x[0],), (0,)), DtypeError, "integers"),

@@ -357,7 +357,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fnp.sort(fnp.float32(3)), errors.AxisError, "none: it has no axes"),
     (lambda: fnp.sort(X, order="f"), errors.ArgumentError, "structured"),
     (lambda: fnp.sort(X, kind="bogo"), errors.ValueRangeError, "kind must be"),
-    (lambda: fnp.partition(X, 3), errors.ValueRangeError, "kth=3 is out of bounds"),
+    (lambda: fnp.partition(X, 3), errors.ValueRangeError, "kth must be from -3 to 2"),
     (lambda: fnp.lexsort(()), errors.ValueRangeError, "at least one key"),
     (lambda: fnp.lexsort((X, X[0])), errors.ShapeError, "shapes must be equal"),
     (lambda: lax.sort((X, X[0])), errors.ShapeError, "all shapes must be equal"),
