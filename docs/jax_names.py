@@ -22,10 +22,9 @@ DIFFERS = {
     "functions see values outside of jit": (
         "grad value_and_grad jvp vjp linearize jacfwd jacrev jacobian hessian"
     ),
-    "devices are cpu, opencl and interpreter, one of each": """
+    "devices are cpu, opencl and interpreter, of cpu as many as are asked for": """
         devices local_devices device_count local_device_count default_backend
         default_device lax.platform_dependent""",
-    "on one device": "pmap shard_map sharding.Mesh",
     "shares the memory of a NumPy array": """
         device_put numpy.asarray numpy.from_dlpack numpy.reshape numpy.ravel
         numpy.transpose numpy.squeeze numpy.expand_dims numpy.flip numpy.broadcast_to

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from ftrace.backends.base import device_names, get_device
+from ftrace.backends.base import get_device, platform_names
 from ftrace.backends.llvm.call.install import native_for
 from ftrace.backends.llvm.call.object_layout import VERSIONS, offsets
 from ftrace.ground import VERSION, settings
@@ -34,7 +34,7 @@ def main() -> None:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     lines = [
         f"ftrace {VERSION}, {python}, NumPy {vars(np)['__version__']}",
-        f"devices: {', '.join(device_names())}",
+        f"devices: {', '.join(platform_names())}",
         f"native calls: {native_calls()}",
     ]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ftrace.backends.base import register_device
+from ftrace.backends.base import register_platform
 from ftrace.ground import settings
 from ftrace.trace.python_limits import importing
 
@@ -53,8 +53,16 @@ def size_of(graph: Graph) -> int:
 
 
 settings.name_checks["disabled_rules"] = _check_rules
-register_device(
-    "cpu", lambda: importing(partial(_load, "backends.llvm.device", "CPU"))()
+register_platform(
+    "cpu",
+    lambda number: importing(partial(_load, "backends.llvm.device", "CPU"))(number),
+    lambda: settings.current().cpu_devices,
 )
-register_device("interpreter", lambda: _load("backends.interpreter", "Interpreter")())
-register_device("opencl", lambda: _load("backends.opencl.device", "OpenCL")())
+register_platform(
+    "interpreter", lambda number: _load("backends.interpreter", "Interpreter")(number)
+)
+register_platform(
+    "opencl",
+    lambda number: _load("backends.opencl.device", "OpenCL")(number),
+    lambda: _load("backends.opencl.device", "device_count")(),
+)

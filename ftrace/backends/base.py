@@ -209,8 +209,10 @@ class Device(ABC):
     """A place where arrays live and programs run.
 
     Attributes:
-      name: "cpu", "interpreter", "opencl".
-      host: its memory is the host's: a buffer's `memory` is a NumPy array.
+      name: "cpu", "interpreter", "opencl"; of further ones with a number: "cpu:1".
+      id: its number on its platform.
+      host: its memory is the host's: a buffer's `memory` is a NumPy array. Arrays that
+        nobody has put on a device are there.
       allocator: where its buffers come from.
       limits: what it can do.
       keeps_programs: it keeps what graphs have become, for other processes.
@@ -222,19 +224,14 @@ class Device(ABC):
     limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
 
-    # What JAX's programs ask of a device: each is the only one of its kind here.
-    id = process_index = host_id = task_id = local_hardware_id = 0
+    # What JAX's programs ask of a device: there is one process.
+    process_index = host_id = task_id = 0
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self.counters = Counters()
-
-    @property
-    def platform(self) -> str:
-        return self.name
-
-    @property
-    def device_kind(self) -> str:
-        return self.name
+        self.platform = self.device_kind = self.name
+        self.id = self.local_hardware_id = number
+        self.name = _name_of(self.platform, number)
 
     @property
     def client(self) -> Device:
@@ -291,29 +288,58 @@ class Device(ABC):
         return get_device, (self.name,)
 
 
-_factories: dict[str, Callable[[], Device]] = {}
+def _one() -> int:
+    return 1
+
+
+_Platform: TypeAlias = tuple[Callable[[int], Device], Callable[[], int]]
+_platforms: dict[str, _Platform] = {}
 _devices: dict[str, Device] = {}
 _lock = fresh_after_fork(threading.RLock())
 
 
-def register_device(name: str, factory: Callable[[], Device]) -> None:
-    """Adds a device; `factory` is called at its first use."""
-    _factories[name] = factory
+def register_platform(
+    name: str, factory: Callable[[int], Device], count: Callable[[], int] = _one
+) -> None:
+    """Adds a kind of devices.
+
+    Args:
+      factory: makes the device of a number, at its first use.
+      count: how many there are; asked where more than the first is.
+    """
+    _platforms[name] = factory, count
 
 
-def device_names() -> list[str]:
-    return list(_factories)
+def platform_names() -> list[str]:
+    return list(_platforms)
 
 
-def _require(name: str) -> None:
-    if name not in _factories:
-        known = ", ".join(_factories)
+def _name_of(platform: str, number: int) -> str:
+    return f"{platform}:{number}" if number else platform
+
+
+def _read_name(name: str) -> tuple[str, int]:
+    """The platform and the number of a device.
+
+    Raises:
+      DeviceError: there is none of that name.
+    """
+    platform, colon, digits = name.partition(":")
+    number = int(digits) if digits.isdecimal() else -1 if colon else 0
+    if platform not in _platforms or number < 0:
+        known = ", ".join(_platforms)
         raise DeviceError(
             f"Unknown backend: there is no device {name!r}; the devices are {known}"
         )
+    if number and number >= (count := _platforms[platform][1]()):
+        more = "; FTRACE_CPU_DEVICES sets how many" if platform == "cpu" else ""
+        raise DeviceError(
+            f"there is no device {name!r}: {platform} has {count}, from 0 on{more}"
+        )
+    return platform, number
 
 
-settings.name_checks["device"] = _require
+settings.name_checks["device"] = _read_name
 
 
 def get_device(name: str | Device | None = None) -> Device:
@@ -329,10 +355,18 @@ def get_device(name: str | Device | None = None) -> Device:
     if found is not None:
         return found
     with _lock:
-        _require(name)
+        platform, number = _read_name(name)
+        name = _name_of(platform, number)
         if name not in _devices:
-            _devices[name] = _factories[name]()
+            _devices[name] = _platforms[platform][0](number)
         return _devices[name]
+
+
+def devices_of(backend: str | Device | None = None) -> list[Device]:
+    """All devices of a platform: the default one's, or that of a device or a name."""
+    platform = get_device(backend).platform
+    count = _platforms[platform][1]()
+    return [get_device(_name_of(platform, number)) for number in range(count)]
 
 
 def live_devices() -> list[Device]:

@@ -57,8 +57,8 @@ class Interpreter(Device):
     name = "interpreter"
     host = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
         self.allocator = HostAllocator(self)
         self._plans: Table[Kernel, KernelPlan] = Table(PLANS_KEPT)
         self._lock = free_after_fork(threading.Lock())

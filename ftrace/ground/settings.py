@@ -37,6 +37,8 @@ CACHE_SIZE = 256 << 20
 CACHE_MEMORY = 40 << 20
 #: The pool's ticket has room for no more.
 MAX_THREADS = 4095
+#: As many devices the host may be seen as.
+MAX_DEVICES = 4096
 #: More threads than the machine has processors are refused.
 MACHINE_THREADS = min(os.cpu_count() or 1, MAX_THREADS)
 #: Kinds of processors that code can be generated for, besides the machine's own.
@@ -70,6 +72,7 @@ class Config:
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device, no more than the machine has;
         None takes all cores that the process may use.
+      cpu_devices: as how many devices the host is seen, "cpu", "cpu:1" and so on.
       native_calls: jitted functions are called in native code, where this interpreter
         allows it.
       cache_dir: folder of the disk cache; empty for the platform's own.
@@ -109,6 +112,7 @@ class Config:
     check_static_indices: bool = True
     check_specs: bool = False
     threads: int | None = None
+    cpu_devices: int = 1
     native_calls: bool = True
     cache_dir: str = ""
     cache_size: int = CACHE_SIZE
@@ -254,6 +258,13 @@ def _threads(value: Any, name: str = "threads") -> int | None:
     return count
 
 
+def _devices(value: Any, name: str) -> int:
+    count = _whole(value, name)
+    if not 1 <= count <= MAX_DEVICES:
+        raise ValueRangeError(f"{name} must be from 1 to {MAX_DEVICES}, got {count}")
+    return count
+
+
 def _bytes(value: Any, name: str, none: str = "is no disk cache") -> int:
     size = _whole(value, name, "a whole number of bytes")
     if size < 0:
@@ -276,6 +287,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "debug": _whole,
     "disabled_rules": _rules,
     "threads": _threads,
+    "cpu_devices": _devices,
     "cache_dir": _folder,
     "cache_size": _bytes,
     "cache_memory": partial(_bytes, none="keeps the latest alone"),
@@ -371,6 +383,7 @@ def _canonical(name: str) -> str:
 _AS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "compilation_cache_dir": lambda folder: "" if folder is None else folder,
     "compilation_cache_max_size": lambda size: CACHE_SIZE if size == -1 else size,
+    "num_cpu_devices": lambda count: 1 if count == -1 else count,
     "default_device": lambda d: "cpu" if d is None else getattr(d, "name", d),
 }
 
@@ -542,6 +555,7 @@ _JAX_SAME: dict[str, str] = {
     "compilation_cache_max_size": "cache_size",
     "default_device": "device",
     "enable_checks": "check_specs",
+    "num_cpu_devices": "cpu_devices",
 }
 
 #: The settings that JAX has as contexts under their own names, in

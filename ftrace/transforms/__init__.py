@@ -21,8 +21,8 @@ From the ground up:
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     vmap               vmap: a function of single examples becomes a function of batches
-    mapped             Functions mapped over the devices of a mesh: JAX's names, on one
-                       device
+    mapped             Functions mapped over the devices of a mesh: `pmap` and
+                       `shard_map`
     grad               grad, jvp, vjp and the like: JAX's names, arguments and meanings
     passes             Forward and backward pass of a function, as two functions
     jacobian           Jacobians and Hessians: vmap of a derivative over the standard

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Counters, Device, get_device, live_devices
+from ftrace.backends.base import Counters, Device, devices_of, get_device, live_devices
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, surface
@@ -23,8 +23,8 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of a backend ("cpu", "interpreter", "opencl"); one each."""
-    return [get_device(backend)]
+    """The devices of a backend: "cpu", "interpreter" or "opencl"."""
+    return devices_of(backend)
 
 
 def device_count(backend: str | None = None) -> int:
@@ -94,11 +94,11 @@ def _format_of(array: Array) -> Any:
     return _shardings().row_major(array.ndim, array.sharding)
 
 
-def sole_device(place: Any, what: str = "jit") -> Device | None:
-    """The device of a sharding or a spec, or of its name; None if nothing is said.
+def lead_device(place: Any, what: str = "jit") -> Device | None:
+    """The first device of a sharding or a spec, or of its name; None if none is said.
 
     Raises:
-      DeviceError: there are several.
+      DeviceError: there are several, which share no memory.
     """
     place = getattr(place, "sharding", place)  # of a format
     if place is None or isinstance(place, Enum):

@@ -24,6 +24,8 @@ from ftrace.trace.references import AbstractRef, Ref
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
+from ftrace.transforms.meshes import Mesh, PartitionSpec
+from ftrace.transforms.shardings import NamedSharding
 
 _TUPLE: type[Any] = tuple
 
@@ -85,33 +87,39 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
-    """Trees of arrays, one for each device, stacked along a new axis: there is one.
+    """Trees of arrays, one for each device, stacked along a new axis.
 
     Raises:
-      ValueRangeError: there are more or less trees than devices, or no one device.
+      ValueRangeError: there are more or less trees than devices, or none.
     """
-    if len(shards) != len(devices) or len(devices) != 1:
+    if len(shards) != len(devices) or not devices:
         raise ValueRangeError(
-            f"device_put_sharded: there is one device, got {len(shards)} trees for "
-            f"{len(devices)} devices"
+            f"device_put_sharded: as many trees as devices, got {len(shards)} trees "
+            f"for {len(devices)} devices"
         )
-    return device_put_replicated(shards[0], devices)
+
+    def put(*leaves: Any) -> Any:
+        return _along_devices(np.stack([np.asarray(x) for x in leaves]), devices)
+
+    return tree.map(put, *shards)
+
+
+def _along_devices(stacked: Any, devices: Sequence[Device]) -> Any:
+    mesh = Mesh(devices, ("_devices",))
+    return device_put(stacked, NamedSharding(mesh, PartitionSpec("_devices")))
 
 
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
-    """The arrays of a tree, once for each device along a new axis: there is one.
+    """The arrays of a tree, once for each device along a new axis.
 
     Raises:
-      ValueRangeError: there are several devices, or none.
+      ValueRangeError: there are no devices.
     """
-    if len(devices) != 1:
-        raise ValueRangeError(
-            f"device_put_replicated: there is one device, got {len(devices)}"
-        )
-    (device,) = devices
+    if not devices:
+        raise ValueRangeError("device_put_replicated: there must be devices, got none")
 
     def put(leaf: Any) -> Any:
-        return device_put(asarray(leaf).reshape(1, *aval_of(leaf).shape), device)
+        return _along_devices(asarray(leaf)[None].repeat(len(devices), 0), devices)
 
     return tree.map(put, x)
 
@@ -166,7 +174,7 @@ def make_array_from_callback(
 
     Args:
       shape: of the whole array.
-      sharding: over one device, or a mesh of one.
+      sharding: which part is where.
       data_callback: from a tuple of slices to what is there.
       dtype: of the array; by default that of the data.
 
@@ -174,11 +182,12 @@ def make_array_from_callback(
       ShapeError: a part has not the shape that the sharding says.
     """
     shape = tuple(shape)
-    ((_, index),) = sharding.addressable_devices_indices_map(shape).items()
-    data, same = data_callback(index), dtype is None
-    part = asarray(data if same and is_value(data) else np.asarray(data, dtype))
-    _check_part("make_array_from_callback", part.shape, sharding.shard_shape(shape))
-    return device_put(part, sharding)
+    parts: list[tuple[Any, Array]] = []
+    for index in sharding.addressable_devices_indices_map(shape).values():
+        data, same = data_callback(index), dtype is None
+        part = asarray(data if same and is_value(data) else np.asarray(data, dtype))
+        parts.append((index, part))
+    return _of_parts("make_array_from_callback", shape, sharding, parts)
 
 
 def make_array_from_process_local_data(
@@ -187,7 +196,7 @@ def make_array_from_process_local_data(
     """Arrays of what this process has: all of it.
 
     Args:
-      sharding: over one device, or a mesh of one.
+      sharding: which part is where.
       local_data: a pytree of arrays.
       global_shape: the shapes of the whole arrays, in a tuple for all or a tree: those
         of the data, where None stands for any size.
@@ -227,14 +236,33 @@ def make_array_from_single_device_arrays(
             f"{what}: the sharding has {sharding.num_devices} devices, got "
             f"{len(arrays)} arrays, {len(known)} of them known"
         )
-    (part,) = map(asarray, arrays)
-    if dtype is not None and part.dtype != dtypes.as_dtype(dtype):
-        raise ValueRangeError(
-            f"{what}: If `dtype` is provided, it must match the dtype of the "
-            f"addressable shards, which is {part.dtype}; got {dtype!r}"
-        )
-    _check_part(what, part.shape, sharding.shard_shape(tuple(shape)))
-    return device_put(part, sharding)
+    places = sharding.devices_indices_map(tuple(shape))
+    parts = [(places.get(part.device), part) for part in map(asarray, arrays)]
+    for index, part in parts:
+        if dtype is not None and part.dtype != dtypes.as_dtype(dtype):
+            raise ValueRangeError(
+                f"{what}: If `dtype` is provided, it must match the dtype of the "
+                f"addressable shards, which is {part.dtype}; got {dtype!r}"
+            )
+        if index is None:
+            raise ValueRangeError(
+                f"{what}: a part is on {part.device}, which is no device of {sharding}"
+            )
+    return _of_parts(what, tuple(shape), sharding, parts)
+
+
+def _of_parts(
+    what: str, shape: tuple[int, ...], sharding: Any, parts: Sequence[tuple[Any, Array]]
+) -> Array:
+    """The array that has these parts at these indices."""
+    for _, part in parts:
+        _check_part(what, part.shape, sharding.shard_shape(shape))
+    whole: Any = parts[0][1]
+    if len(parts) > 1:
+        whole = np.empty(shape, whole.dtype)
+        for index, part in parts:
+            whole[index] = np.asarray(part)
+    return device_put(whole, sharding)
 
 
 def _check_part(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:

@@ -93,6 +93,22 @@ def _check_reduce_axes(name: str, reduce_axes: Sequence[Any]) -> None:
         )
 
 
+def _refuse_devices(what: str) -> None:
+    """Raises within `shard_map`, unless it was told not to follow what devices share.
+
+    There JAX sums the gradient of what all devices share over them, and does not sum
+    cotangents of `psum` again. A gradient of one device alone is not that.
+    """
+    names = [repr(axis.name) for axis in stack.axes if axis.devices]
+    if names:
+        raise errors.DerivativeError(
+            f"{what} within shard_map, along {', '.join(names)}: a gradient of what "
+            "all devices share is not there yet. Take the gradient of the function "
+            "that shard_map gives, or pass check_vma=False: then a gradient is that of "
+            "each device, and a psum sums them"
+        )
+
+
 def _value_and_grad(
     name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
     holomorphic: bool, allow_int: bool,
@@ -103,6 +119,7 @@ def _value_and_grad(
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        _refuse_devices(name)
         values, treedef, call = flatten_arguments.of_arguments(
             fun, chosen, args, kwargs
         )
@@ -404,6 +421,7 @@ def vjp_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`vjp`, under the name of what the user has called."""
+    _refuse_devices(name)
     tree.check_callable(fun, name)
     try:
         traced = _trace_primals("vjp", fun, primals, has_aux, name)
@@ -625,6 +643,7 @@ def linear_transpose(
       DerivativeError: `fun` is not linear.
     """
     _check_reduce_axes("linear_transpose", reduce_axes)
+    _refuse_devices("linear_transpose")
     tree.check_callable(fun, "linear_transpose")
     leaves, treedef = tree.flatten(tuple(primals))
     avals = [type_of(x) for x in leaves]

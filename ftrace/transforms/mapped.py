@@ -1,26 +1,42 @@
-"""Functions mapped over the devices of a mesh: JAX's names, on one device.
+"""Functions mapped over the devices of a mesh: `pmap` and `shard_map`.
 
-The axes of the mesh have size 1, and names: `lax.psum(x, "data")` in the function acts
-along them, as along the axes of `vmap`.
+The devices of a process are the host's cores, and share its memory. So a function of
+parts is a function of lanes: the axes along which a spec divides an array are split,
+
+    spec P("y", None) on a mesh of x: 2, y: 4        x  y
+    (8, 6)  ->  (4, 2, 6)                            ·  4   and in each lane (2, 6)
+
+and `vmap` runs it along each axis of the mesh, by name: `lax.psum(x, "y")` in the
+function is a sum over the lanes, in the kernels of one program. A result that a spec
+says is the same on all devices of an axis does not depend on the place along that axis,
+which `vmap` checks (JAX's `check_vma`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ftrace.backends.base import Device
+from ftrace.backends.base import Device, devices_of
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic import same_size
-from ftrace.trace.tracing.tracer import aval_of, is_value
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import (
+    Axis,
+    Tracer,
+    aval_of,
+    axis_of,
+    bound,
+    is_value,
+)
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
-from ftrace.transforms.meshes import PartitionSpec, get_mesh, names_in
-from ftrace.transforms.shardings import named
-from ftrace.transforms.vmap import vmap
+from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
+from ftrace.transforms.shardings import NamedSharding, named
+from ftrace.transforms.vmap import UnmappedResultError, vmap
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -48,29 +64,25 @@ def pmap(
 ) -> Function:
     """`fun`, compiled, for each element along an axis of its arguments on a device.
 
-    There is one device: the axis must have size 1.
-
     Args:
       fun: a function of arrays without that axis.
       axis_name: what collectives in `fun` call the axis.
       in_axes, out_axes: as those of `vmap`.
       static_broadcasted_argnums: arguments that are Python values.
-      devices: at most one.
+      devices: as many as the axis is long; by default the first ones.
       backend: where it runs.
       axis_size: the size of the axis.
       donate_argnums: arguments that the caller gives up.
       global_arg_shapes: accepted for JAX's sake.
 
     Raises:
-      DeviceError: the axis has another size than 1.
+      DeviceError: the axis is longer than there are devices.
       ValueRangeError: no argument is mapped, or one without axes.
     """
     tree.check_callable(fun, "pmap")
     given: Any = static_broadcasted_argnums
     static = read_argnums("pmap", "static_broadcasted_argnums", given)
-    if devices is not None and len(devices) != 1:
-        raise DeviceError(f"pmap: there is one device, got {len(devices)} in `devices`")
-    device = devices[0] if devices else backend
+    chosen = None if devices is None else list(devices)
     name = _Axis() if axis_name is None else axis_name
 
     def axes_of(args: Sequence[Any]) -> tuple[Any, ...]:
@@ -88,14 +100,25 @@ def pmap(
         return _lanes_or_one(with_axes, out_axes)
 
     compiled = jit(
-        wraps(fun)(mapped), static_argnums=static, device=device,
+        wraps(fun)(mapped), static_argnums=static,
+        device=chosen[0] if chosen else backend,
         donate_argnums=read_argnums("pmap", "donate_argnums", donate_argnums),
     )  # fmt: skip
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
-        _check_sizes(fun, args, kwargs, axes_of(args), axis_size)
-        return compiled(*args, **kwargs)
+        size = _size(fun, args, kwargs, axes_of(args), axis_size)
+        found = devices_of(backend) if chosen is None else chosen
+        if size > len(found) or (chosen and size != len(found)):
+            raise DeviceError(
+                f"pmap of {name_of(fun)}: compiling computation that requires {size} "
+                f"logical devices, but {len(found)} are available "
+                f"(num_replicas={size}); FTRACE_CPU_DEVICES sets how many, and vmap "
+                "has lanes on one"
+            )
+        result = compiled(*args, **kwargs)
+        mesh = Mesh(found[:size], (name,))
+        return _placed_along(mesh, out_axes, result) if size > 1 else result
 
     shown: Any = pmap_f
     shown.lower, shown.trace = compiled.lower, compiled.trace
@@ -118,8 +141,20 @@ def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
     return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
 
 
-def _check_sizes(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> None:
-    """Raises where the axis is longer than there are devices, or there is none."""
+def _placed_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
+    """The results of `pmap`, each divided along its axis of the devices."""
+    leaves, treedef = tree.flatten(result)
+    places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
+    (name,) = mesh.axis_names
+    rows: list[Any] = []
+    for x, axis in zip(leaves, places, strict=True):
+        along = () if axis is None else (*[None] * (axis % x.ndim), name)
+        rows.append(_placed(x, mesh, PartitionSpec(*along)))
+    return tree.unflatten(treedef, rows)
+
+
+def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
+    """How long the axis is; raises where there is none."""
     leaves = tree.leaves((args, kwargs))
     places = tree.broadcast_prefix(axes, args, "pmap: in_axes")
     places += [0] * (len(leaves) - len(places))
@@ -134,27 +169,50 @@ def _check_sizes(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) ->
             f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
             "mapped axis, and none without axes that is mapped"
         )
-    for size in sizes - {1}:
-        raise DeviceError(
-            f"pmap of {name_of(fun)}: compiling computation that requires {size} "
-            f"logical devices, but only 1 device is available (num_replicas={size}); "
-            "use vmap for lanes on one device"
-        )
+    return max(sizes)  # `vmap` says where they differ
 
 
 # Over a mesh.
 
 
-def _over(mesh: Any, function: Function) -> Function:
-    """The function, with the axes of a mesh of one device bound."""
-    for name in reversed(mesh.axis_names):
-        function = partial(_in_axis, function, name)
-    return function
+def _placed(x: Any, mesh: Any, spec: PartitionSpec) -> Any:
+    """A result that is divided so over the devices; in a trace as it is."""
+    known = not isinstance(x, Tracer) and isinstance(mesh, Mesh) and mesh.size > 1
+    return put_by(x, NamedSharding(mesh, spec)) if known else x
 
 
-def _in_axis(function: Function, name: Any, *args: Any) -> Any:
-    mapped = vmap(function, None, 0, name, 1)
-    return tree.map(lambda x: x[0], mapped(*args))
+def _divided(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
+    """A whole array with each axis of the mesh that the spec names in front.
+
+    Args:
+      sizes: of the axes of the mesh, in its order.
+    """
+    x = x if isinstance(x, Tracer) else asarray(x)
+    shape: list[int] = []
+    where: dict[Any, int] = {}
+    for axis, n in enumerate(x.shape):
+        names = names_in(spec[axis]) if axis < len(spec) else ()
+        for name in names:
+            where[name] = len(shape)
+            shape.append(sizes[name])
+        shape.append(n // math.prod(sizes[name] for name in names))
+    front = [where[name] for name in sizes if name in where]
+    rest = [axis for axis in range(len(shape)) if axis not in front]
+    return x.reshape(shape).transpose(front + rest)
+
+
+def _joined(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
+    """`_divided` back: of one with axes of the mesh in front the whole array."""
+    spec = spec or ()
+    named = {name for part in spec for name in names_in(part)}
+    front = [name for name in sizes if name in named]
+    order: list[int] = []
+    shape: list[int] = []
+    for axis, n in enumerate(x.shape[len(front) :]):
+        names = names_in(spec[axis]) if axis < len(spec) else ()
+        order += [*[front.index(name) for name in names], len(front) + axis]
+        shape.append(n * math.prod(sizes[name] for name in names))
+    return x.transpose(order).reshape(shape)
 
 
 def shard_map(
@@ -164,66 +222,154 @@ def shard_map(
 ) -> Any:  # fmt: skip
     """`f` of the parts of its arguments on the devices of a mesh.
 
-    The mesh has one device: a part is the whole.
-
     Args:
       f: a function of arrays.
       out_specs, in_specs: a `PartitionSpec` for each result and argument, or prefixes
         of their pytrees.
       mesh: by default that of `set_mesh`.
       axis_names: the axes of the mesh that collectives in `f` may use; all by default.
-      check_vma, check_rep, auto: accepted for JAX's sake.
+        Along the others `f` sees whole arrays.
+      check_vma, check_rep: False takes a result that `out_specs` says is the same along
+        an axis from the first device, without a proof that it is.
+      auto: the axes that are not in `axis_names`.
 
     Raises:
-      DeviceError: the mesh has several devices.
-      ValueRangeError: the mesh has no axes, or not one that a spec names.
-      ShapeError: a spec is longer than an array has axes.
+      ValueRangeError: the mesh has no axes, or not one that a spec names; a result
+        differs along an axis that its spec does not name.
+      ShapeError: a spec is longer than an array has axes, or does not divide one.
     """
     if f is None:
         options = {
             "out_specs": out_specs, "in_specs": in_specs, "mesh": mesh,
-            "axis_names": axis_names,
+            "axis_names": axis_names, "check_vma": check_vma, "check_rep": check_rep,
+            "auto": auto,
         }  # fmt: skip
         return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
 
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
-        own = get_mesh() if mesh is None else mesh
-        if not same_size(own.size, 1):
-            error = DeviceError if own.axis_names else ValueRangeError
-            raise error(
-                f"shard_map needs a mesh of one device, got {own!r}; use vmap for "
-                "lanes on one device"
-            )
-        _check_specs(f, own, "in_specs", in_specs, args)
-        result = _over(own, f)(*args)
-        _check_specs(f, own, "out_specs", out_specs, result)
-        return result
+        own: Any = get_mesh() if mesh is None else mesh
+        if not own.axis_names:
+            raise ValueRangeError(f"shard_map needs a mesh with axes, got {own!r}")
+        manual = {*(axis_names or own.axis_names)} - {*auto}
+        sizes = {name: n for name, n in own.shape_tuple if name in manual}
+        specs = _specs_of(f, own, "in_specs", in_specs, args)
+        for spec in tree.leaves(out_specs):
+            _check_names(own, "out_specs", spec)
+        proved = check_vma and check_rep
+        try:
+            result = _in_lanes(f, sizes, specs, out_specs, proved)(*args)
+        except UnmappedResultError:
+            raise ValueRangeError(
+                f"shard_map applied to the function {name_of(f)!r} was given out_specs "
+                f"which require replication which can't be statically inferred given "
+                f"the mesh: the mesh has {own.shape_tuple}, and out_specs is "
+                f"{out_specs}; a result differs along an axis that its spec does not "
+                "name. Name it, take a psum along it, or pass check_vma=False"
+            ) from None
+        return _whole(f, own, sizes, out_specs, result, proved)
 
     return shard_map_f
 
 
-def _check_specs(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> None:
-    """Raises where specs do not fit the mesh or the values."""
+def _in_lanes(
+    f: Function, sizes: Mapping[Any, int], specs: Sequence[Any], out_specs: Any,
+    proved: bool,
+) -> Function:  # fmt: skip
+    """`f` in a lane for each device: its arguments are cut, its results are not joined.
+
+    Args:
+      sizes: of the axes of the mesh, in its order.
+      specs: of each leaf of the arguments.
+      proved: a result has no lanes along an axis that its spec does not name.
+    """
+
+    def lanes_f(*args: Any) -> Any:
+        leaves, treedef = tree.flatten(args)
+
+        def of_parts(*leaves: Any) -> Any:
+            found = [axis_of(name, "shard_map") for name in sizes]
+            with bound(*[Axis(a.name, a.size, a.index, proved) for a in found]):
+                return f(*tree.unflatten(treedef, leaves))
+
+        run: Function = of_parts
+        for name in reversed(sizes):
+            axes = tuple([0 if name in _names_of(spec) else None for spec in specs])
+
+            def out_axis(spec: Any, name: Any = name) -> int | None:
+                return 0 if name in _names_of(spec) or not proved else None
+
+            run = vmap(run, axes, tree.map(out_axis, out_specs), name, sizes[name])
+        rows = zip(leaves, specs, strict=True)
+        return run(*[_divided(x, spec, sizes) if spec else x for x, spec in rows])
+
+    return lanes_f
+
+
+def _whole(
+    f: Any, mesh: Any, sizes: Mapping[Any, int], out_specs: Any, result: Any,
+    proved: bool,
+) -> Any:  # fmt: skip
+    """The results of all lanes as whole arrays, divided over the devices."""
+    leaves, treedef = tree.flatten(result)
+    found: list[Any] = []
+    places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
+    for x, spec in zip(leaves, places, strict=True):
+        named = _names_of(spec)
+        if not proved:
+            x = x[tuple([slice(None) if name in named else 0 for name in sizes])]
+        front = len([name for name in sizes if name in named])
+        _check_spec(f, mesh, "out_specs", spec, x.shape[front:])
+        spec = spec or PartitionSpec()
+        found.append(_placed(_joined(x, spec, sizes), mesh, spec))
+    return tree.unflatten(treedef, found)
+
+
+def _names_of(spec: Any) -> list[Any]:
+    return [name for part in spec or () for name in names_in(part)]
+
+
+def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any]:
+    """The spec of each value; raises where one does not fit the mesh or its value."""
     if specs is None:
-        return
+        return [PartitionSpec()] * len(tree.leaves(values))
     found = tree.broadcast_prefix(specs, values, f"shard_map {what}")
     for spec, value in zip(found, tree.leaves(values), strict=True):
-        for entry in spec or ():
-            for name in names_in(entry):
-                if name not in mesh.axis_names:
-                    raise ValueRangeError(
-                        f"shard_map {what} argument must refer to an axis of the mesh, "
-                        f"which has {mesh.axis_names}, but it refers to {name!r}"
-                    )
         shape = aval_of(value).shape
-        if len(spec or ()) > len(shape):
-            raise ShapeError(
-                f"shard_map applied to the function {name_of(f)!r} was given an {what} "
-                f"entry which is too long to be compatible with the corresponding "
-                f"value: {spec} has length {len(spec)}, the value shape {shape}"
+        _check_spec(f, mesh, what, spec, shape)
+        for axis, (n, entry) in enumerate(zip(shape, spec or (), strict=False)):
+            parts = math.prod(mesh.shape[name] for name in names_in(entry))
+            if n % parts:
+                raise ShapeError(
+                    f"shard_map applied to the function {name_of(f)!r} was given "
+                    f"argument arrays with axis sizes that are not evenly divisible by "
+                    f"the corresponding mesh axis sizes: axis {axis} of size {n} of an "
+                    f"array of shape {tuple(shape)} along {entry!r} of size {parts}"
+                )
+    return found
+
+
+def _check_names(mesh: Any, what: str, spec: Any) -> None:
+    for name in _names_of(spec):
+        if name not in mesh.axis_names:
+            raise ValueRangeError(
+                f"shard_map {what} argument must refer to an axis of the mesh, "
+                f"which has {mesh.axis_names}, but it refers to {name!r}"
             )
+    if spec:
+        NamedSharding(mesh, spec)  # raises where it names an axis twice
+
+
+def _check_spec(f: Any, mesh: Any, what: str, spec: Any, shape: Sequence[int]) -> None:
+    """Raises where a spec does not fit the mesh, or an array of this shape."""
+    _check_names(mesh, what, spec)
+    if len(spec or ()) > len(shape):
+        raise ShapeError(
+            f"shard_map applied to the function {name_of(f)!r} was given an {what} "
+            f"entry which is too long to be compatible with the corresponding "
+            f"value: {spec} has length {len(spec)}, the value shape {tuple(shape)}"
+        )
 
 
 def smap(

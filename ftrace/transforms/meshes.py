@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.backends.base import Device, get_device
+from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ValueRangeError
 from ftrace.ground.fast_dataclasses import Keyed, dataclass
 
@@ -317,7 +317,7 @@ def make_mesh(
     Raises:
       ValueRangeError: there are too few.
     """
-    given = [get_device()] if devices is None else list(devices)
+    given = devices_of() if devices is None else list(devices)
     count = math.prod(axis_shapes)
     if len(given) < count:
         raise ValueRangeError(

@@ -1,12 +1,13 @@
 """How arrays lie on devices: shardings, of a mesh and a spec, or of one device.
 
-They are data: shapes of parts, indices and checks hold for meshes of any size. Programs
-run on one device.
+The devices of a mesh are the host's cores, seen as several: they share its memory. An
+array that is divided over them lies there as one piece, and its parts are views.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import product
@@ -15,7 +16,7 @@ from typing import Any, cast
 from ftrace.backends.base import Device
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.transforms.meshes import (
     Mesh,
@@ -232,23 +233,24 @@ class Shard:
     Attributes:
       device: where it is.
       sharding, global_shape: of the array.
-      data: the part, an array.
       index: where in the array it is.
       replica_id: its number among the equal parts.
+      whole: the array.
     """
 
     device: Device
     sharding: Sharding
     global_shape: Shape
-    data: Any = None
+    index: Index
+    replica_id: int
+    whole: Array
 
     @property
-    def index(self) -> Index:
-        return self.sharding.devices_indices_map(self.global_shape)[self.device]
-
-    @property
-    def replica_id(self) -> int:
-        return 0
+    def data(self) -> Array:
+        """The part, an array on its device."""
+        if self.sharding.num_devices == 1:
+            return self.whole
+        return surface["device_put"](self.whole[self.index], self.device)
 
     def __repr__(self) -> str:
         return (
@@ -265,8 +267,15 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
 
 
 def shards_of(array: Array) -> list[Shard]:
-    """The parts of an array: one."""
-    return [Shard(array.device, sharding_of(array), array.shape, array)]
+    """The parts of an array, one for each device."""
+    sharding = sharding_of(array)
+    equal = Counter[str]()
+    found: list[Shard] = []
+    for device, index in sharding.devices_indices_map(array.shape).items():
+        number, key = equal[repr(index)], repr(index)
+        found.append(Shard(device, sharding, array.shape, index, number, array))
+        equal[key] += 1
+    return found
 
 
 class Placed(Array):
@@ -279,6 +288,13 @@ class Placed(Array):
     @property
     def committed(self) -> bool:
         return True
+
+    def devices(self) -> set[Any]:
+        return self.given_sharding.device_set
+
+    @property
+    def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.given_sharding.is_fully_replicated
 
     def __copy__(self) -> Array:
         return self
@@ -297,16 +313,16 @@ def placed(array: Array, sharding: Sharding) -> Array:
 
 
 def device_of(sharding: Any) -> Device:
-    """The only device of a sharding.
+    """The device of a sharding that has the whole array, and runs programs on it.
 
     Raises:
-      DeviceError: there are several.
+      DeviceError: there are several, which do not share their memory.
     """
-    found = list(sharding.device_set)
-    if len(found) != 1:
+    found = sorted(sharding.device_set, key=lambda device: device.id)
+    if len(found) > 1 and {device.platform for device in found} != {"cpu"}:
         raise DeviceError(
-            f"{sharding} is over {len(found)} devices; programs run on one, so that a "
-            "mesh must have one device"
+            f"{sharding} is over {len(found)} devices that share no memory; a mesh is "
+            "over devices of the host, or over one"
         )
     return found[0]
 

@@ -282,10 +282,14 @@ def _batch_size(
     return next(iter(sizes))
 
 
+class UnmappedResultError(errors.ValueRangeError):
+    """A result has no axis, says `out_axes`, but one for each lane."""
+
+
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
     if place is None:
         if batched:
-            raise errors.ValueRangeError(
+            raise UnmappedResultError(
                 f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
                 "on a mapped argument; give it an axis"
             )

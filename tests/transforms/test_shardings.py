@@ -171,8 +171,8 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
         ft.device_put_sharded([{"a": x[0]}], [DEVICE]),
     ):
         np.testing.assert_array_equal(many["a"], x)
-    with pytest.raises(ValueError, match="one device"):
-        ft.device_put_sharded([x, x], [DEVICE, DEVICE])
+    with pytest.raises(ValueError, match="as many trees as devices"):
+        ft.device_put_sharded([x, x], [DEVICE])
     with pytest.raises(errors.DeviceError, match="requires 2 logical devices"):
         ft.pmap(lambda x: x)(np.ones((2, 3)))
     with pytest.raises(ValueError, match="at least one argument with a mapped axis"):
@@ -182,7 +182,8 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
     assert ft.typeof(x).sharding.is_fully_replicated
 
     def g(x: Any) -> Any:
-        return lax.psum(x, "x") * (1 + lax.axis_index("x")), x.sum()
+        total = lax.psum(x.sum(), "x")
+        return lax.psum(x, "x") * (1 + lax.axis_index("x")), total
 
     specs = {"in_specs": P("x"), "out_specs": (P("x"), P())}
     mapped = ft.shard_map(g, mesh=ONE, **specs)
@@ -200,9 +201,7 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
         ft.shard_map(g, mesh=ONE, in_specs=P("z"), out_specs=P())(X)
     with pytest.raises(ValueError, match="too long"):
         ft.shard_map(lambda x: x.sum(), mesh=ONE, in_specs=P(), out_specs=P("x"))(X)
-    with pytest.raises(errors.DeviceError, match="mesh of one device"):
-        ft.shard_map(g, mesh=WIDE, in_specs=P(), out_specs=P())(X)
-    with pytest.raises(ValueError, match="mesh of one device"):
+    with pytest.raises(ValueError, match="mesh with axes"):
         ft.shard_map(g, in_specs=P(), out_specs=P())(X)
 
 

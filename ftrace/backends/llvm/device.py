@@ -108,8 +108,9 @@ class CPU(Device):
     host = True
     keeps_programs = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
+        self.host = not number
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, without its numbers where it loads them, and how it is scheduled.
         self._kernels: Shared[tuple[Kernel, Way], CompiledKernel]
@@ -243,8 +244,8 @@ class CPU(Device):
         self.native()
 
     def native(self) -> Native | None:
-        """The native code of calls, where this device has it; compiled when needed."""
-        if self._native is None and not FENCED:  # it reuses memory
+        """The native code of calls; compiled when needed. The first device has it."""
+        if self._native is None and not self.id and not FENCED:  # it reuses memory
             self._native = self._native_calls()
         return self._native
 

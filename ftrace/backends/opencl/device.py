@@ -66,8 +66,8 @@ def _pyopencl() -> Any:
     return pyopencl
 
 
-def _choose_device(cl: Any) -> Any:
-    """The first GPU, else the first accelerator, else the first device."""
+def _drivers_devices(cl: Any) -> list[Any]:
+    """All devices of all drivers: GPUs first, then accelerators."""
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
@@ -82,7 +82,12 @@ def _choose_device(cl: Any) -> Any:
     if not devices:
         raise DeviceError(f"no OpenCL driver has a device: {_INSTALL}")
     kinds = (cl.device_type.GPU, cl.device_type.ACCELERATOR)
-    return min(devices, key=lambda d: [not d.type & kind for kind in kinds])
+    return sorted(devices, key=lambda d: [not d.type & kind for kind in kinds])
+
+
+def device_count() -> int:
+    """How many devices the drivers have."""
+    return len(_drivers_devices(_pyopencl()))
 
 
 class Memory:
@@ -143,10 +148,10 @@ class OpenCL(Device):
     name = "opencl"
     host = False
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
         cl = self.cl = _pyopencl()
-        self.handle = _choose_device(cl)
+        self.handle = _drivers_devices(cl)[number]
         self.options = _build_options(cl, self.handle)
         if processor := name_processor(self.handle):
             self.options.append(f"-Dtarget_{processor.replace('-', '_')}")

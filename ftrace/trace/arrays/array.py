@@ -354,7 +354,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     device = property(_unary("device_of"))
 
     def devices(self) -> set[Any]:
-        """The set of devices that hold the array: always one."""
+        """The set of devices that hold the array."""
         return {self.device}
 
     aval = property(_unary("aval_of"), doc="Its type, as traces know it.")
@@ -368,12 +368,12 @@ class Array(ArrayLike, metaclass=_ArrayType):
         _unary("format_of"), doc="How its elements lie: row-major, on one device."
     )
 
-    addressable_shards = property(_unary("shards_of"), doc="Its parts on devices: one.")
+    addressable_shards = property(_unary("shards_of"), doc="Its parts on devices.")
 
     global_shards = addressable_shards
 
     def addressable_data(self, index: int) -> Array:
-        """The part of that number: itself."""
+        """The part of that number."""
         return self.addressable_shards[index].data
 
     is_fully_addressable = is_fully_replicated = property(lambda self: True)

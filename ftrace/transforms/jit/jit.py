@@ -49,7 +49,7 @@ from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
-from ftrace.transforms.device_placement import sole_device
+from ftrace.transforms.device_placement import lead_device
 from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
 from ftrace.transforms.jit.stages import OneTrace, Ready
@@ -114,7 +114,7 @@ def jit(
         )
     device = backend if device is None else device
     for place in tree.leaves((in_shardings, out_shardings)):
-        device = sole_device(place) or device
+        device = lead_device(place) or device
     if fun is None:
         return partial(
             jit,

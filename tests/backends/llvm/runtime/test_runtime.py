@@ -19,7 +19,7 @@ import pytest
 
 import ftrace.backends  # noqa: F401  (registers the devices)
 from ftrace import dtypes
-from ftrace.backends.base import device_names, get_device
+from ftrace.backends.base import get_device, platform_names
 from ftrace.backends.llvm import device as device_module, target
 from ftrace.backends.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.backends.llvm.device import CPU, CPUExecutable
@@ -519,7 +519,7 @@ def test_debug_levels_print(cpu: CPU, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_devices_are_found_by_name() -> None:
-    assert {"cpu", "interpreter", "opencl"} <= set(device_names())
+    assert {"cpu", "interpreter", "opencl"} <= set(platform_names())
     device = get_device("cpu")
     assert isinstance(device, CPU)
     assert get_device("cpu") is device

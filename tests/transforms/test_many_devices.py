@@ -1,0 +1,212 @@
+"""The host as several devices: meshes, parts of arrays, `pmap` and `shard_map`."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, lax
+from ftrace.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+X = np.arange(64, dtype=np.float32).reshape(8, 8)
+SPECS = [
+    P(), P("x"), P(None, "y"), P("x", "y"), P("y", "x"), P(("x", "y")),
+    P(None, ("y", "x")),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def eight() -> Iterator[None]:
+    with ft.config(cpu_devices=8):
+        yield
+
+
+def mesh() -> Any:
+    return ft.make_mesh((2, 4), ("x", "y"))
+
+
+def over(f: Any, into: Any, out: Any, **options: Any) -> Any:
+    return ft.shard_map(f, mesh=mesh(), in_specs=into, out_specs=out, **options)
+
+
+def test_the_host_is_seen_as_devices_with_numbers() -> None:
+    devices = ft.devices()
+    assert [d.id for d in devices] == list(range(8)) == [d.id for d in ft.devices()]
+    assert [d.name for d in devices[:3]] == ["cpu", "cpu:1", "cpu:2"]
+    assert {d.platform for d in devices} == {"cpu"}
+    assert ft.device_count() == ft.local_device_count("cpu") == 8
+    assert ft.devices("interpreter")[0].id == 0
+    assert pickle.loads(pickle.dumps(devices[3])) is devices[3]
+    with pytest.raises(errors.DeviceError, match="cpu has 8, from 0 on"):
+        ft.device_put(1.0, "cpu:8")
+    for name in ("cpu:x", "cpu:-1", "gpu:0", "cpu:"):
+        with pytest.raises(errors.DeviceError, match="there is no device"):
+            ft.device_put(1.0, name)
+    with pytest.raises(ValueError, match="cpu_devices must be from 1"):
+        ft.config.update("jax_num_cpu_devices", 0)
+    with ft.config(jax_num_cpu_devices=-1):
+        assert ft.device_count() == 1
+
+
+def test_what_is_computed_of_an_array_is_where_the_array_is() -> None:
+    third = ft.devices()[3]
+    x = ft.device_put(np.arange(5.0, dtype=np.float32), third)
+    loop = ft.jit(lambda a: lax.scan(lambda c, y: (c + y, c), 0.0, a)[1])
+    made = [
+        x + 1, ft.jit(fnp.sin)(x), fnp.sort(x), x[1], x.at[1].set(3), loop(x),
+        ft.grad(lambda a: (a**3).sum())(x), ft.vmap(fnp.exp)(x), x.T @ x,
+    ]  # fmt: skip
+    assert {y.device for y in made} == {third}
+    np.testing.assert_array_equal(made[0], np.arange(5) + 1)
+    with ft.default_device(third):
+        assert ft.jit(lambda: fnp.ones(2) + 1)().device is third
+    with pytest.raises(errors.DeviceError, match="on two devices, cpu:3 and cpu:2"):
+        ft.jit(fnp.add)(x, ft.device_put(x, "cpu:2"))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_parts_of_an_array_lie_where_its_sharding_says(spec: P) -> None:
+    sharding = NamedSharding(mesh(), spec)
+    placed = ft.device_put(X, sharding)
+    assert (placed.sharding, len(placed.devices())) == (sharding, 8)
+    assert placed.is_fully_replicated is (spec == P())
+    parts = placed.addressable_shards
+    assert [p.device for p in parts] == ft.devices()
+    copies: dict[str, list[int]] = {}
+    for part in parts:
+        copies.setdefault(str(part.index), []).append(part.replica_id)
+    assert all(ids == [*range(8 // len(copies))] for ids in copies.values())
+    again = np.full_like(X, np.nan)
+    for part in parts:
+        assert part.data.device is part.device
+        again[part.index] = part.data
+    np.testing.assert_array_equal(again, X)
+    for made in (
+        ft.make_array_from_callback(X.shape, sharding, X.__getitem__),
+        ft.make_array_from_single_device_arrays(
+            X.shape, sharding, [p.data for p in parts[::-1]]
+        ),
+    ):
+        np.testing.assert_array_equal(made, X)
+        assert made.sharding == sharding
+
+
+@pytest.mark.parametrize("into", SPECS, ids=str)
+def test_parts_and_results_are_cut_and_joined_by_their_specs(into: P) -> None:
+    """Against NumPy, which does it device by device."""
+    names = {n for e in into for n in (e if isinstance(e, tuple) else (e,)) if n}
+    for function in (
+        over(lambda v: v * 2, into, into),
+        ft.jit(over(lambda v: v * 2, into, into)),
+    ):
+        np.testing.assert_array_equal(function(X), X * 2)
+    parts = NamedSharding(mesh(), into)
+    places = parts.devices_indices_map(X.shape)
+    grid = {d: i for i, d in zip(np.ndindex(2, 4), mesh().devices.flat, strict=True)}
+    for axis, name in enumerate("xy"):
+        lanes: dict[int, Any] = {}
+        for device, index in places.items():
+            other = grid[device][1 - axis]
+            lanes[other] = lanes.get(other, 0) + X[index]
+        left = names - {name}
+        out = P(*left) if left else P()
+        whole = over(lambda v, n=name: lax.psum(v, n), into, out, check_vma=False)(X)
+        sums = [lanes[i] for i in sorted(lanes)] if left else [lanes[0]]
+        np.testing.assert_array_equal(whole, np.concatenate(sums))
+    count = over(lambda v: lax.psum(1.0 + 0 * v.sum(), ("x", "y")), into, P())(X)
+    assert count == 8
+
+
+def test_collectives_act_between_devices() -> None:
+    def ring(v: Any) -> Any:
+        return lax.ppermute(v, "y", [(i, (i + 1) % 4) for i in range(4)])
+
+    np.testing.assert_array_equal(over(ring, P("y"), P("y"))(X), np.roll(X, 2, 0))
+    gathered = over(lambda v: lax.all_gather(v, "y", tiled=True), P("y"), P())
+    np.testing.assert_array_equal(gathered(X), X)
+    product_ = over(lambda a, b: lax.psum(a @ b, "y"), (P("x", "y"), P("y")), P("x"))
+    np.testing.assert_array_equal(ft.jit(product_)(X, X), X @ X)
+    scattered = over(
+        lambda v: lax.psum_scatter(v, "y", tiled=True), P(None, "x"), P("y", "x")
+    )
+    np.testing.assert_array_equal(scattered(X), X * 4)
+    place = over(lambda: lax.axis_index("y")[None], (), P("y"))()
+    np.testing.assert_array_equal(place, np.arange(4))
+    assert place.sharding.spec == P("y")
+
+
+def test_derivatives_and_transforms_go_through_shard_map() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        def part(w: Any, x: Any) -> Any:
+            return lax.pmean(((x @ w) ** 2).mean(), ("x", "y"))
+
+        return over(part, (P(), P(("x", "y"))), P())(w, x)
+
+    w = np.linspace(-1, 1, 8, dtype=np.float32)
+    plain = lambda w, x: ((x @ w) ** 2).mean()  # noqa: E731
+    for transform in (ft.grad, ft.hessian, ft.jacfwd):
+        wanted = transform(plain)(w, X)
+        for way in (transform(loss), ft.jit(transform(loss))):
+            np.testing.assert_allclose(way(w, X), wanted, rtol=1e-5)
+    many = ft.vmap(over(lambda v: lax.psum(v, "x"), P("x"), P()))(X[:, :, None])
+    np.testing.assert_array_equal(many[:, :, 0], X[:, :4] + X[:, 4:])
+    step = over(lambda v: v - lax.pmean(v, "y"), P("y"), P("y"))
+    looped = ft.jit(lambda a: lax.fori_loop(0, 3, lambda _, c: step(c), a))
+    np.testing.assert_allclose(looped(X), step(X), atol=1e-5)
+    own = over(ft.grad(lambda v: (v**2).sum()), P("x"), P("x"), check_vma=False)
+    np.testing.assert_array_equal(own(X), 2 * X)
+    with pytest.raises(errors.DerivativeError, match="shard_map, along 'x', 'y'"):
+        over(ft.grad(lambda v: (v**2).sum()), P("x"), P("x"))(X)
+
+
+def test_pmap_has_a_device_for_each_element() -> None:
+    total = ft.pmap(lambda v, n: lax.psum(v, "i") + n, "i", in_axes=(0, None))(X, 1)
+    np.testing.assert_array_equal(total, np.broadcast_to(X.sum(0) + 1, X.shape))
+    assert total.sharding.num_devices == 8
+    four = ft.pmap(lambda v: v + 1, devices=ft.devices()[4:], out_axes=1)(X[:4])
+    np.testing.assert_array_equal(four, X[:4].T + 1)
+    assert {d.id for d in four.devices()} == {4, 5, 6, 7}
+    same = ft.pmap(lambda v: lax.pmax(v, "i"), "i", out_axes=None)(X)
+    np.testing.assert_array_equal(same, X[-1])
+    step = ft.pmap(
+        lambda p, x: lax.pmean(ft.grad(lambda p: (p * x).sum())(p), "i"), "i",
+        in_axes=(None, 0),
+    )  # fmt: skip
+    np.testing.assert_array_equal(step(2.0, X), np.full(8, X.sum() / 8))
+    with pytest.raises(errors.DeviceError, match="requires 9 logical devices, but 8"):
+        ft.pmap(lambda v: v)(np.ones(9))
+    with pytest.raises(errors.DeviceError, match="requires 3 logical devices, but 2"):
+        ft.pmap(lambda v: v, devices=ft.devices()[:2])(np.ones(3))
+
+
+def test_wrong_meshes_and_specs_say_what_is_wrong() -> None:
+    def same(v: Any) -> Any:
+        return v
+
+    for into, out, message in (
+        (P("z"), P(), "refers to 'z'"), (P(), P("z"), "refers to 'z'"),
+        (P("x", "x"), P(), "duplicate entries"), (P("x"), P(), "require replication"),
+        (P(None, None, "x"), P(), "too long"), (P(), P(None, None, "x"), "too long"),
+        (P("y"), P("y"), "evenly divisible"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            over(same, into, out)(X[:6])
+    np.testing.assert_array_equal(over(same, P("x"), P(), check_vma=False)(X), X[:4])
+    with pytest.raises(ValueError, match="Number of devices 8 must be >="):
+        ft.make_mesh((3, 4), ("x", "y"))
+    with pytest.raises(ValueError, match="cannot be divided"):
+        ft.device_put(X[:3], NamedSharding(mesh(), P("x")))
+    whole = NamedSharding(mesh(), P())
+    with pytest.raises(ValueError, match="which is no device of"):
+        ft.make_array_from_single_device_arrays(
+            X.shape, NamedSharding(Mesh(ft.devices()[:2], "x"), P()),
+            [ft.device_put(X, "cpu:5"), ft.device_put(X, "cpu:6")],
+        )  # fmt: skip
+    with pytest.raises(errors.ShapeError, match="a part must have shape"):
+        ft.make_array_from_callback((8, 8), whole, lambda _: X[:1])
