@@ -48,8 +48,6 @@ _PARTS = (1, 2, 4, 8)
 #: takes several times as long, unless all that it reads stays in the first: two of them
 #: for each term are this part of it.
 _NEAR = 8
-#: Outer places that a block takes side by side: so many columns are enough.
-_ENOUGH_COLUMNS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +55,7 @@ class Shape:
     """How a contraction is such a convolution.
 
     Attributes:
-      outer, beside, inner: columns around the window's one, the last of them, and those
-        inside.
+      outer, inner: columns around the window's one, and those inside.
       others: what is summed over beside the taps.
       fill: cycles to evaluate an element of the image.
       deep: terms of a block of `others` at most.
@@ -69,7 +66,6 @@ class Shape:
     window: Window
     target: Target
     outer: tuple[Node, ...]
-    beside: tuple[Node, ...]
     inner: tuple[Node, ...]
     others: tuple[Node, ...]
     fill: float
@@ -104,13 +100,10 @@ class Blocks(NamedTuple):
 
     Attributes:
       lines: how many values of the window's column a block has.
-      beside: places that a block has of the axis outside of it, where all lines are in
-        a block; each line has them side by side.
       parts: blocks of rows.
     """
 
     lines: int
-    beside: int
     parts: int
 
 
@@ -154,7 +147,6 @@ def _shape(
     return Shape(
         plan, window, target,
         outer=(*plan.outer, *plan.columns[:at]),
-        beside=plan.columns[:at][-1:],
         inner=inner,
         others=tuple(find.in_memory_order([left], others, facts)),
         fill=fill / (length / -(-length // lanes)),
@@ -170,8 +162,8 @@ def _schedules(
     """With the best tile of registers, then with that of each width."""
     window, target, lanes = s.window, s.target, s.lanes
     (left,), (right,), (row,) = s.plan.left, s.plan.right, s.plan.rows
-    columns, outer = _cut_columns(s, blocks)
-    each = s.width * blocks.beside * window.lines(blocks.lines)
+    columns = Cut.of_first((window.column, *s.inner), blocks.lines)
+    each = s.width * window.lines(blocks.lines)
     room = target.l2 // 2 // (each * s.item)
     depth = cut_ranges(s.others, max(min(s.deep, room), 1))
     rows = Cut.of_first([row], s.rows // blocks.parts)
@@ -190,23 +182,13 @@ def _schedules(
         still = Panel("still", left, rows.length, deep, parts, zeros=0)
     parts = Part.of(rows, pitch), Part.of(columns, 1)
     sums = Panel("sums", s.plan.reduces[0], rows.length, pitch, parts)
-    axes, places = (*rows.within, *columns.within), (*outer, columns, rows)
+    axes, places = (*rows.within, *columns.within), (*s.outer, columns, rows)
     store = tree.StoreResults((sums,), axes, (columns, rows))
     known = rows.length, pitch // lanes, target.registers, target.costs, s.together
     for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
         size, adds = (tile.rows, tile.vectors), depth.several
         add = tree.Slide(images, still, rows, columns, depth, size, sums, adds)
         yield tree.Schedule(kernel, lanes, places, slide(add, store))
-
-
-def _cut_columns(s: Shape, blocks: Blocks) -> tuple[Cut, tuple[Node, ...]]:
-    """Blocks of columns, and the axes around them."""
-    column = s.window.column
-    inside = (column, *s.inner)
-    if blocks.beside == 1:
-        return Cut.of_first(inside, blocks.lines), s.outer
-    order = (column, *s.beside, *s.inner)
-    return Cut((), s.beside[0], blocks.beside, inside, order), s.outer[:-1]
 
 
 def _candidates(s: Shape) -> list[Blocks]:
@@ -219,21 +201,17 @@ def _candidates(s: Shape) -> list[Blocks]:
 
 def _ways(s: Shape) -> Iterator[Blocks]:
     height, lines = s.rows, size_of(s.window.column)
-    shapes: list[tuple[int, int]] = []
+    sizes: dict[int, None] = {}
     for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
         size = -(-lines // max(count, 1))
         even = lines % size == 0 and size % s.lanes == 0
         if s.inner or size == lines or even:
-            shapes.append((size, 1))
-    if s.beside and s.inner:
-        places = size_of(*s.beside)
-        most = min(places, max(_ENOUGH_COLUMNS // (lines * s.width), 1))
-        shapes += [(lines, n) for n in range(2, most + 1)]
-    for size, beside in dict.fromkeys(shapes):
+            sizes[size] = None
+    for size in sizes:
         for parts in _PARTS:
             rows = height // parts
             if height % parts == 0 and (parts == 1 or rows >= 8):
-                yield Blocks(size, beside, parts)
+                yield Blocks(size, parts)
 
 
 def _bytes(s: Shape, blocks: Blocks) -> int:
@@ -241,19 +219,16 @@ def _bytes(s: Shape, blocks: Blocks) -> int:
     positions = min(prod(map(size_of, s.others)), s.deep)
     rows = s.rows // blocks.parts
     lines = positions * s.window.lines(blocks.lines) + rows * blocks.lines
-    return lines * s.width * blocks.beside * s.item
+    return lines * s.width * s.item
 
 
 def _cycles(s: Shape, blocks: Blocks) -> float:
     """Of all units, on all cores."""
-    lines, columns = blocks.lines, blocks.lines * s.width * blocks.beside
+    lines, columns = blocks.lines, blocks.lines * s.width
     evaluated = s.window.share(lines) * columns * s.depth
     each = _unit(s, s.rows // blocks.parts, columns, evaluated)
     units = prod(map(size_of, s.outer)) * blocks.parts
     units *= -(-size_of(s.window.column) // lines)
-    if blocks.beside > 1:
-        places = size_of(*s.beside)
-        units = units // places * -(-places // blocks.beside)
     return each * -(-units // s.target.cores)
 
 

@@ -28,6 +28,7 @@ from ftrace.ground.fork_safe import fresh_after_fork
 if TYPE_CHECKING:
     from ftrace.backends.llvm.emit.module import Module
 
+_OF_RUNTIME = (TAKE, GIVE, POLL, STOP)
 _lock = fresh_after_fork(threading.RLock())  # none is made twice; one may call another
 
 
@@ -78,17 +79,13 @@ def _code_of(symbol: str) -> Code:
         from ftrace.backends.llvm.library.fft.twiddles import roots_code
 
         return roots_code(symbol)
-    if symbol in (TAKE, GIVE):
-        from ftrace.backends.llvm.runtime.warm_memory import scratch
-
-        return scratch()
-    return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)
+    return runtime().code if symbol in _OF_RUNTIME else _loaded(symbol)
 
 
 def prepare(symbol: str) -> None:
     """Makes a function if it is a formula, beside the kernels that call it."""
     theirs = symbol.startswith((ROUTINE, SORT, ROOTS))
-    if symbol not in (TAKE, GIVE, POLL, STOP) and not theirs:
+    if symbol not in _OF_RUNTIME and not theirs:
         _loaded(symbol)
 
 

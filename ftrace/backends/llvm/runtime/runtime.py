@@ -22,7 +22,7 @@ import numpy as np
 
 from ftrace.backends.llvm import target
 from ftrace.backends.llvm.compile import emit_own, link
-from ftrace.backends.llvm.ir.symbols import POLL, STOP
+from ftrace.backends.llvm.ir.symbols import GIVE, POLL, STOP, TAKE
 from ftrace.ground.fork_safe import Once
 from ftrace.trace.arrays import buffer as buffers
 from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer, HostAllocator, Memory
@@ -34,7 +34,7 @@ HUGE_PAGE = 2 << 20
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
-    "run_pointers", "ask_memory", POLL, STOP,
+    "run_pointers", "ask_memory", POLL, STOP, TAKE, GIVE,
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ class Runtime:
       parallel: `parallel(kernel, pointers, units, grain, threads)`; for tests.
       reset: forgets the workers; a forked child has none of them.
       workers: how many threads were started.
-      forget_chunks: gives the memory back that is kept for stacks.
+      forget_chunks: gives the memory back that is kept warm.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Runtime:
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
         kept = buffers.machine_memory() // KEPT_SHARE
-        facts = kept, target.has_threads(), sys.platform, platform.machine()
+        facts = kept, target.has_threads(), sys.platform, platform.machine(), FENCED
         code = emit_own("runner", facts, partial(_text, kept))
         self.code = link(code, _EXPORTED)
         address = self.code.address

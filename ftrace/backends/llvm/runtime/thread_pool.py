@@ -31,6 +31,7 @@ from ftrace.backends.llvm.runtime import runner, warm_memory
 from ftrace.backends.llvm.runtime.records import GO_ON, Record
 from ftrace.backends.llvm.runtime.runner import check_signals, stopped
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
+from ftrace.trace.arrays.buffer import FENCED
 
 #: The most pieces: a ticket has room for twice as many.
 MOST_PIECES = 1 << 17
@@ -91,6 +92,7 @@ def runner_ir(kept: int) -> str:
     else:
         functions += _without_threads()
     functions += [*runner.handlers.functions(), *warm_memory.stacks.functions(kept)]
+    functions += (warm_memory.fenced if FENCED else warm_memory.warm).functions()
     return module_text(variables, functions)
 
 

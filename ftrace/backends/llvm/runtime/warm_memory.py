@@ -18,10 +18,8 @@ Kernels ask for blocks of scratch memory:
     take_scratch(bytes) -> address        aligned to a cache line; null without memory
     give_scratch(address)
 
-Here too fresh pages would cost more than what is computed with them, so what is given
-back waits in one of a few places. A place holds a block or null and is emptied by
-exchanging it for null: no lock is held, and nothing is lost in a forked child. Each
-block begins with its size and with the address that `malloc` gave.
+Here too fresh pages would cost more than what is computed with them: a block is in a
+chunk, and begins with the size and the address of that.
 
 Behind a fence (see `ftrace/trace/arrays/buffer.py`) each block has pages of its
 own, and the next one is not there: no more than a cache line may lie between.
@@ -31,14 +29,11 @@ from __future__ import annotations
 
 import mmap
 import sys
-from functools import lru_cache
 
-from ftrace.backends.llvm.compile import Code, emit_own, link
-from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
+from ftrace.backends.llvm.ir.function_builder import Function, Routines
 from ftrace.backends.llvm.ir.symbols import GIVE, TAKE
 from ftrace.backends.llvm.runtime.records import Record
 from ftrace.lower.program import STACK_HEADER
-from ftrace.trace.arrays.buffer import FENCED
 
 # Stacks of loops.
 
@@ -52,9 +47,10 @@ _CHUNKS = STACK_HEADER // 8 - 1
 LEAST_KEPT = 1 << 16
 #: For chunks of so many bytes it is asked whether there is room.
 LEAST_ASKED = 1 << 24
-#: Chunks that are kept at the most, and blocks: about as many as threads run kernels
-#: at the same time.
+#: Chunks that are kept at the most: there may be one for each thread that runs kernels.
 PLACES = 64
+#: Advice to the system: huge pages.
+_HUGE = 14
 
 VARIABLES = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -179,7 +175,13 @@ def take_chunk(f: Function) -> None:
             if again:
                 forget_chunks(f)
             with f.when(has_room(f, "%size")):
-                f.store("ptr", f.outside("ptr malloc", "i64 %size"), found)
+                made = f.outside("ptr malloc", "i64 %size")
+                f.store("ptr", made, found)
+                if sys.platform.startswith("linux"):
+                    with f.when(f.let(f"icmp uge i64 %size, {2 * PAGE}")):
+                        pages, inside = _first_page(f, made), f.sum("%size", -PAGE)
+                        advice = f"ptr {pages}, i64 {inside}, i32 {_HUGE}"
+                        f.outside("i32 madvise", advice)
     f.give(f.load("ptr", found))
 
 
@@ -244,67 +246,31 @@ PAGE = 2 << 20
 #: Bytes of a block before what is used of it.
 _HEAD = 128
 
-_PLACES = f"""
-@places = internal global [{PLACES} x ptr] zeroinitializer, align 128
-
-"""
-
-
-@lru_cache(maxsize=1)
-def scratch() -> Code:
-    """The functions, compiled at the first kernel that needs them."""
-    facts = sys.platform, FENCED
-    return link(emit_own("scratch", facts, scratch_ir), (TAKE, GIVE))
-
-
-def scratch_ir() -> str:
-    """The text of both functions, for this system."""
-    if FENCED:
-        return module_text("", fenced.functions())
-    return module_text(_PLACES, warm.functions())
-
-
 warm, fenced = Routines(Function), Routines(Function)
 
 
 @warm("ptr", "i64 %bytes", visible=True, name=TAKE)
 def take(f: Function) -> None:
-    needed = f.sum("%bytes", _HEAD)
-    with f.repeat(PLACES) as n:
-        place = f.word("@places", n)
-        with f.when(f.let(f"icmp ne ptr {_seen(f, place)}, null")):
-            kept = f.let(f"atomicrmw xchg ptr {place}, ptr null acquire")
-            with f.when(f.let(f"icmp ne ptr {kept}, null")):
-                size = f.load("i64", kept)
-                with f.when(f.let(f"icmp uge i64 {size}, {needed}")):
-                    f.give(f.beyond(kept, _HEAD))
-                f.outside("void free", f"ptr {f.slot(kept, 1)}")
-    size = _whole(f, needed, PAGE)
-    raw = f.outside("ptr malloc", f"i64 {f.sum(size, PAGE)}")
-    f.give_if(f.let(f"icmp eq ptr {raw}, null"), "null")
-    start = _whole(f, f.let(f"ptrtoint ptr {raw} to i64"), PAGE)
-    block = f.let(f"inttoptr i64 {start} to ptr")
-    if sys.platform.startswith("linux"):  # for huge pages
-        f.outside("i32 madvise", f"ptr {block}, i64 {size}, i32 14")
+    size = f.sum(_whole(f, f.sum("%bytes", _HEAD), PAGE), PAGE)
+    chunk = take_chunk(f, size)
+    f.give_if(f.let(f"icmp eq ptr {chunk}, null"), "null")
+    block = _first_page(f, chunk)
     f.store("i64", size, block)
-    f.set_slot(block, 1, raw)
+    f.set_slot(block, 1, chunk)
     f.give(f.beyond(block, _HEAD))
 
 
 @warm("void", "ptr %memory", visible=True, name=GIVE)
 def give(f: Function) -> None:
     block = f.beyond("%memory", -_HEAD)
-    with f.repeat(PLACES) as n:
-        place = f.word("@places", n)
-        with f.when(f.let(f"icmp eq ptr {_seen(f, place)}, null")):
-            swap = f"cmpxchg ptr {place}, ptr null, ptr {block} release monotonic"
-            f.give_if(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1"))
-    f.outside("void free", f"ptr {f.slot(block, 1)}")
+    give_chunk(f, f.slot(block, 1), f.load("i64", block))
     f.give()
 
 
-def _seen(f: Function, place: str) -> str:
-    return f.let(f"load atomic ptr, ptr {place} monotonic, align 8")
+def _first_page(f: Function, chunk: str) -> str:
+    """Where the first huge page in a chunk begins."""
+    start = _whole(f, f.let(f"ptrtoint ptr {chunk} to i64"), PAGE)
+    return f.let(f"inttoptr i64 {start} to ptr")
 
 
 def _whole(f: Function, nbytes: str, unit: int) -> str:

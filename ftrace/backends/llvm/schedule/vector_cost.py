@@ -17,7 +17,6 @@ from ftrace import dtypes
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.lower.legalize.term import RARE
@@ -41,34 +40,19 @@ class VectorCosts:
         self._lanes: dict[Node, int] = {}
         self._own: dict[ReduceLoop, tuple[float, Vector | None]] = {}
 
-    @cached_property
-    def _has_pairs(self) -> bool:
-        """May values take two registers each?"""
-        many = self.target.registers >= 32 and self.target.vector_bytes >= 64
-        return many and not any(n.op is reduce_p for n in self.kernel.nodes)
-
     def lanes_of(self, node: Node) -> int:
-        """Lanes that fill a register with the widest elements that vary with it.
-
-        Where 32 bits become 64 on the way only, and there are registers enough, the 32
-        bits fill one: each of the others takes two, for as many instructions.
-        """
+        """Lanes that fill a register with the widest elements that vary with it."""
         found = self._lanes.get(node)
         if found is None:
-            widest = between = 0
+            widest = 1
             for n, free in self.facts.free.items():
-                if node not in free or n.op is reduce_p:
-                    continue
-                if n.op is load_p:
+                plain = n.op is load_p or n.dtype not in (dtypes.bool_, INDEX)
+                if node in free and n.op is not reduce_p and plain:
                     widest = max(widest, n.dtype.itemsize)
-                elif n.dtype not in (dtypes.bool_, INDEX):
-                    between = max(between, n.dtype.itemsize)
             for store in self.kernel.stores:
                 if any(node in self.facts.free[e] for e in store.expressions):
                     widest = max(widest, store.value.dtype.itemsize)
-            pairs = (widest, between) == (4, 8) and self._has_pairs
-            widest = widest if pairs else max(widest, between)
-            found = self.target.vector_bytes // max(widest, 1)
+            found = self.target.vector_bytes // widest
             size = size_of(node)
             while found >= 2 * size and found > 1:
                 found //= 2

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable
 
 from ftrace.backends.llvm.ir.symbols import GIVE, TAKE
-from ftrace.backends.llvm.runtime.warm_memory import PAGE, PLACES, scratch
+from ftrace.backends.llvm.runtime.runtime import runtime
+from ftrace.backends.llvm.runtime.warm_memory import PAGE, PLACES
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
-    code = scratch()
+    code = runtime().code
     take = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int64)(code.address(TAKE))
     give = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(code.address(GIVE))
     return take, give
@@ -70,13 +71,13 @@ _WITHOUT_MEMORY = r"""
 import re
 import numpy as np
 import ftrace as ft
-from ftrace.backends.llvm.runtime import warm_memory
+from ftrace.backends.llvm.runtime import runtime
 from ftrace.backends.llvm.compile import generate
 
 def without_memory(name, facts, text):
     return generate(re.sub(r"@malloc\(i64 %\w+\)", "@malloc(i64 -4096)", text()))
 
-warm_memory.emit_own = without_memory
+runtime.emit_own = without_memory
 a = np.ones((700, 900), np.float32)
 product = ft.jit(lambda a, b: a @ b)
 for threads in (1, 2):
