@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ftrace.errors import DeviceError
+from ftrace.errors import DeviceError, GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property, fresh_after_fork
@@ -158,13 +158,18 @@ class Executable(ABC):
 
     Attributes:
       program: what it was compiled from.
-      sources: the source text of each kernel, in the order of `program.kernels`.
+      texts: gives the source text of each kernel, in the order of `program.kernels`.
       code_bytes: what its machine code takes in this process.
     """
 
     code_bytes = 0
     program: Program
-    sources: tuple[str, ...]
+    texts: Callable[[], Iterable[str]]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source text of each kernel; some are rendered when asked for."""
+        return tuple(self.texts())
 
     @cached_property
     def _expected(self) -> list[tuple[int, np.dtype[Any]]]:
@@ -203,6 +208,28 @@ class Executable(ABC):
     def bind(self, signature: Signature) -> Record | None:
         """Calls of this signature without Python's code; None if it cannot do them."""
         return None
+
+
+class DynamicProgram(Executable):
+    """A program with dynamic dimensions, which is run `at` the sizes of a call."""
+
+    def __init__(
+        self,
+        program: Program,
+        make: Callable[[Program, Sizes], Executable],
+        texts: Callable[[], Iterable[str]],
+        code_bytes: int = 0,
+    ) -> None:
+        self.program = program
+        self.texts = texts
+        self.code_bytes = code_bytes
+        self._make = make
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> Executable:
+        return self._make(self.program.at(sizes), sizes)
 
 
 class Device(ABC):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
-from ftrace.trace.symbolic import Sizes, same_size
+from ftrace.trace.symbolic import same_size
 
 Memory = Any  # what the device calls a part of its memory
 Memories = list[Memory]
@@ -168,26 +168,6 @@ class DrivenProgram(Executable):
                 [memories[number] for number in program.outputs],
             )
         return [owners[number] for number in program.outputs]
-
-
-class DynamicProgram(Executable):
-    """A program with dynamic dimensions, which is run `at` the sizes of a call."""
-
-    def __init__(
-        self,
-        program: ir.Program,
-        sources: Iterable[str],
-        at: Callable[[Sizes], Executable],
-    ) -> None:
-        self.program = program
-        self.sources = tuple(sources)
-        self._at = at
-
-    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
-
-    def at(self, sizes: Sizes) -> Executable:
-        return self._at(sizes)
 
 
 class _LoopRun:

@@ -18,15 +18,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Device, Executable, timed
+from ftrace.backends.base import Device, DynamicProgram, Executable, timed
 from ftrace.backends.debug_report import report_compiled
-from ftrace.backends.host_executor import DrivenProgram, Driver, DynamicProgram
+from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
@@ -74,13 +74,13 @@ class Interpreter(Device):
     def compile(self, program: Program) -> Executable:
         with timed(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
-        if not program.is_dynamic:
-            return InterpretedProgram(self, program, plans)
-        return DynamicProgram(
-            program,
-            _texts(program),
-            lambda sizes: InterpretedProgram(self, program.at(sizes), plans, sizes),
-        )
+
+        def make(program: Program, sizes: Sizes) -> Executable:
+            return InterpretedProgram(self, program, plans, sizes)
+
+        if program.is_dynamic:
+            return DynamicProgram(program, make, partial(_texts, program))
+        return make(program, {})
 
     def _plan(self, step: RunKernel) -> KernelPlan:
         plan = self._plans.get(step.kernel)
@@ -103,14 +103,11 @@ class InterpretedProgram(DrivenProgram):
         device: Interpreter,
         program: Program,
         plans: Sequence[KernelPlan],
-        sizes: Sizes = MappingProxyType({}),
+        sizes: Sizes,
     ) -> None:
         found = dict(zip(program.kernels, plans, strict=True))
         super().__init__(device, program, _InterpreterDriver(device, found, sizes))
-
-    @property
-    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _texts(self.program)
+        self.texts = partial(_texts, program)
 
     def memory_of(self, buffer: Buffer, nbytes: int) -> Array:
         return _bytes(buffer)[:nbytes]
@@ -161,8 +158,8 @@ class _InterpreterDriver(Driver):
         }, arena
 
 
-def _texts(program: Program) -> tuple[str, ...]:
-    return tuple(str(step.kernel) for step in program.kernels)
+def _texts(program: Program) -> list[str]:
+    return [str(step.kernel) for step in program.kernels]
 
 
 def _bytes(buffer: Buffer) -> Array:

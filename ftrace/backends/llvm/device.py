@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ftrace.backends import out_of_memory
-from ftrace.backends.base import Device, Executable, Signature, timed
+from ftrace.backends.base import (
+    Device,
+    DynamicProgram,
+    Executable,
+    Signature,
+    timed,
+)
 from ftrace.backends.debug_report import report_compiled, report_run
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.kernels.cached_kernel import (
@@ -35,7 +41,7 @@ from ftrace.backends.llvm.target import (
     host_caches,
     host_target,
 )
-from ftrace.errors import GraphError, OutOfMemoryError
+from ftrace.errors import OutOfMemoryError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import free_after_fork
@@ -153,9 +159,14 @@ class CPU(Device):
     def compile(self, program: Program) -> Executable:
         with timed(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
-            if program.is_dynamic:
-                return DynamicExecutable(self, program, kernels)
-            return CPUExecutable(self, program, kernels)
+
+        def make(program: Program, sizes: Sizes) -> Executable:
+            return CPUExecutable(self, program, kernels, sizes)
+
+        if program.is_dynamic:
+            known = partial(_texts, kernels), _code_bytes(kernels)
+            return DynamicProgram(program, make, *known)
+        return make(program, {})
 
     def prepare(self) -> None:
         prepare_runtime()
@@ -233,7 +244,7 @@ class CPU(Device):
         if settings.current().debug >= 1:
             each = (time.perf_counter() - start) / len(missing)
             for step, code in zip(missing.values(), codes, strict=True):
-                report_compiled(self.name, step, each, code.text)
+                report_compiled(self.name, step, each, code.source())
         return codes
 
     def reuses(self, buffer: Buffer) -> bool:
@@ -257,30 +268,6 @@ class CPU(Device):
         if found is not None:
             count_natively(found)
         return found
-
-
-class DynamicExecutable(Executable):
-    """Compiled kernels of a program with dynamic dimensions, for calls of any sizes."""
-
-    def __init__(
-        self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
-    ) -> None:
-        self.device = device
-        self.program = program
-        self.code_bytes = _code_bytes(kernels)
-        self._kernels = kernels
-
-    @property
-    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The LLVM IR of each kernel; rendered when asked for."""
-        return tuple(kernel.text for kernel in self._kernels)
-
-    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
-
-    def at(self, sizes: Sizes) -> CPUExecutable:
-        program = self.program.at(sizes)
-        return CPUExecutable(self.device, program, self._kernels, sizes)
 
 
 class CPUExecutable(Executable):
@@ -314,6 +301,7 @@ class CPUExecutable(Executable):
         self.program = program
         self.code_bytes = _code_bytes(kernels)
         self.kernels = tuple(kernels)  # they keep the machine code and the numbers
+        self.texts = partial(_texts, kernels)
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
         number_of = {slot: i for i, slot in enumerate(program.inputs)}
@@ -340,13 +328,14 @@ class CPUExecutable(Executable):
         bound: list[NativeKernel] = []
         self.dims: list[np.ndarray[Any, Any]] = []
         for kernel in kernels:
-            place = objects + len(self.dims) if kernel.dims else -1
-            if kernel.dims:
-                values = evaluate_shape(kernel.dims, sizes)
+            made_of = kernel.made
+            place = objects + len(self.dims) if made_of.dims else -1
+            if made_of.dims:
+                values = evaluate_shape(made_of.dims, sizes)
                 self.dims.append(np.array(values, np.int64))
             numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
-            units = evaluate(kernel.units, sizes)
-            found = NativeKernel(kernel.address, units, kernel.grain, place, numbers)
+            units = evaluate(made_of.units, sizes)
+            found = NativeKernel(kernel.address, units, made_of.grain, place, numbers)
             bound.append(found)
         self._pack = struct.Struct(f"{objects + len(self.dims)}P").pack
 
@@ -359,11 +348,6 @@ class CPUExecutable(Executable):
         self._table = Table(program, bound, places, native.handlers)
         self.entry = self._table.entry
         self.work = self._table.work
-
-    @property
-    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The LLVM IR of each kernel; rendered when asked for."""
-        return tuple(kernel.text for kernel in self.kernels)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program.
@@ -442,6 +426,11 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
 
 def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
     return code if numbers is None else replace(code, numbers=numbers, like=code)
+
+
+def _texts(kernels: Iterable[CompiledKernel]) -> list[str]:
+    """The LLVM IR of each kernel."""
+    return [kernel.source() for kernel in kernels]
 
 
 def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:

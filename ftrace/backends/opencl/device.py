@@ -18,14 +18,14 @@ import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ftrace.backends.base import Device, Executable, timed
+from ftrace.backends.base import Device, DynamicProgram, Executable, timed
 from ftrace.backends.debug_report import report_compiled
-from ftrace.backends.host_executor import DrivenProgram, Driver, DynamicProgram
+from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.backends.opencl.render import program_source, render
 from ftrace.backends.opencl.scalar_ops import SUPPORTED
 from ftrace.backends.opencl.writer import Traits
@@ -265,13 +265,13 @@ class OpenCL(Device):
             self.counters.kernels_compiled += len(missing)
             self.counters.kernels_cached += len(steps) - len(missing)
             built = [kernels[step.kernel] for step in steps]
-        if not program.is_dynamic:
-            return EnqueuedProgram(self, program, built)
-        return DynamicProgram(
-            program,
-            [kernel.source for kernel in built],
-            lambda sizes: EnqueuedProgram(self, program.at(sizes), built, sizes),
-        )
+
+        def make(program: Program, sizes: Sizes) -> Executable:
+            return EnqueuedProgram(self, program, built, sizes)
+
+        if program.is_dynamic:
+            return DynamicProgram(program, make, partial(_texts, built))
+        return make(program, {})
 
     def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
         """Builds kernels in one go: the driver's compiler is slow to start."""
@@ -312,6 +312,10 @@ class BuiltKernel(NamedTuple):
     sizes: Buffer | None = None
 
 
+def _texts(kernels: Sequence[BuiltKernel]) -> list[str]:
+    return [kernel.source for kernel in kernels]
+
+
 def _bound(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
     """A kernel with its launch, and with the values of its dynamic sizes."""
     kernel = kernel._replace(global_size=evaluate_shape(kernel.global_size, sizes))
@@ -336,13 +340,13 @@ class EnqueuedProgram(DrivenProgram):
         device: OpenCL,
         program: Program,
         kernels: Sequence[BuiltKernel],
-        sizes: Sizes = MappingProxyType({}),
+        sizes: Sizes,
     ) -> None:
         bound = [_bound(device, kernel, sizes) for kernel in kernels]
         found = dict(zip(program.kernels, bound, strict=True))
         unfinished = set(program.kernels if device.finishes_code else ())
         super().__init__(device, program, _Enqueuer(device, found, unfinished))
-        self.sources = tuple(kernel.source for kernel in kernels)
+        self.texts = partial(_texts, kernels)
         self.most_memory = device.most_memory
         self._lock = device.lock
 

@@ -198,9 +198,9 @@ def test_warm_start_renders_nothing(name: str, tmp_path: Path) -> None:
         warm = compile_kernels(kernels, refuse, 2)
     for kernel, a, b in zip(kernels, cold, warm, strict=True):
         rendered = render_kernel(kernel)
-        assert a.text == rendered.text
-        assert (a.units, a.grain) == (rendered.parallel, rendered.grain)
-        assert (b.units, b.grain) == (a.units, a.grain)
+        assert a.source() == rendered.text
+        assert (a.made.units, a.made.grain) == (rendered.parallel, rendered.grain)
+        assert (b.made.units, b.made.grain) == (a.made.units, a.made.grain)
         assert a.address != b.address
 
 
@@ -256,7 +256,7 @@ def test_entry_of_another_form_is_a_miss(tmp_path: Path) -> None:
         for whole in (b"", b"no head at all", b"{}\n", b"[1]\ncode", b'["a", 2]\ncode'):
             object_cache.store(whole, *key)
             (compiled,) = compile_kernels([kernel], render_kernel, 1)
-            assert compiled.units >= 1
+            assert compiled.made.units >= 1
             written = object_cache.load(*key)
             assert written is not None
             assert Made.unpack(written) is not None  # it was written anew

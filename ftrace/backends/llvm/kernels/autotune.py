@@ -235,7 +235,8 @@ def _runner(
     """Runs a kernel once on this memory."""
     addresses = [part.ctypes.data for _, part in memory]
     pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-    arguments = compiled.address, pointers, compiled.units, compiled.grain, threads
+    made = compiled.made
+    arguments = compiled.address, pointers, made.units, made.grain, threads
     return partial(runtime().parallel, *arguments)
 
 

@@ -100,23 +100,6 @@ class CompiledKernel:
     numbers: Numbers | None = None
     like: CompiledKernel | None = None
 
-    @property
-    def units(self) -> int:
-        return self.made.units
-
-    @property
-    def grain(self) -> int:
-        return self.made.grain
-
-    @property
-    def dims(self) -> tuple[Any, ...]:
-        return self.made.dims
-
-    @property
-    def text(self) -> str:
-        """The LLVM IR; rendered when asked for."""
-        return self.source()
-
 
 class Modules:
     """The files of modules: what was read or made, by the names they are kept under.
@@ -182,7 +165,7 @@ def pack_program(program: Program, kernels: Sequence[CompiledKernel]) -> bytes |
       kernels: the code of `program.kernels`.
     """
     text = program_text(program)
-    if text is None or any(kernel.dims for kernel in kernels):
+    if text is None or any(kernel.made.dims for kernel in kernels):
         return None
     rows = [[kernel.made.row, _numbers_as_text(kernel.numbers)] for kernel in kernels]
     head = json.dumps(rows, separators=(",", ":"))
