@@ -6,7 +6,7 @@ a uchar of 0 or 1. A 16-bit float is its bits, a ushort.
 
 The names of functions that are called are collected; a source holds those it needs.
 They are what OpenCL C has under another meaning, or not at all: 16-bit floats, division
-of integers that never traps, casts that saturate.
+of integers that never traps.
 """
 
 from __future__ import annotations
@@ -280,10 +280,8 @@ def convert(x: str, source: Dtype, target: Dtype, used: set[str]) -> str:
         return f"({x}) != 0"
     if dtypes.is_half(target):
         return narrow(f"(float)({x})", target, used)
-    kinds = dtypes.kind(source) + dtypes.kind(target)
-    if kinds in ("fi", "fu"):
-        used.add(name := f"saturate_{C_TYPES[source]}_{C_TYPES[target]}")
-        return f"{name}({x})"
+    if dtypes.kind(source) == "f" and dtypes.kind(target) in "iu":
+        return f"({x} == {x} ? convert_{C_TYPES[target]}_sat({x}) : 0)"
     return f"({C_TYPES[target]})({x})"
 
 
@@ -321,13 +319,12 @@ ushort bfloat_of_float(float x) {
 
 
 def helper_source(name: str) -> str:
-    """The source of a helper function: `quotient_int`, `saturate_float_int`, …."""
+    """The source of a helper function: `quotient_int`, `multiply_add_float`, …."""
     if name in _SHORT_FLOATS:
         return _SHORT_FLOATS[name].lstrip()
     kind, _, types = name.partition("_")
     return {
-        "quotient": _quotient, "remainder": _remainder, "saturate": _saturate,
-        "multiply": _multiply_add,
+        "quotient": _quotient, "remainder": _remainder, "multiply": _multiply_add,
     }[kind](name, types)  # fmt: skip
 
 
@@ -350,23 +347,6 @@ def _remainder(name: str, c_type: str) -> str:
         f"{c_type} {name}({c_type} x, {c_type} y) {{\n"
         f"  {c_type} r = x % (({unsafe}) ? ({c_type})1 : y);\n"
         f"  return y == 0 ? x : r;\n}}\n"
-    )
-
-
-def _saturate(name: str, types: str) -> str:
-    """Float to integer: truncated and clamped; NaN is 0."""
-    source, target = types.split("_")
-    dtype = next(d for d in dtypes.INTEGER if C_TYPES[d] == target)
-    info = np.iinfo(dtype)
-    low, high = literal(info.min, dtype), literal(info.max, dtype)
-    suffix = "f" if source == "float" else ""
-    above = f"{float(int(info.max) + 1).hex()}{suffix}"
-    below = f"{float(info.min).hex()}{suffix}"
-    return (
-        f"{target} {name}({source} x) {{\n"
-        f"  bool inside = x > {below} && x < {above};\n"
-        f"  {target} cut = ({target})(inside ? x : 0);\n"
-        f"  return x >= {above} ? {high} : x <= {below} ? {low} : cut;\n}}\n"
     )
 
 

@@ -326,15 +326,13 @@ class _Writer:
         after_consts = body.inputs[len(step.consts) :]
         for slot, const in zip(body.inputs, step.consts, strict=False):
             known[slot] = r.Reference(const, 0)
-        in_turn: list[r.CarryRow] = []
-        in_place: list[r.CarryRow] = []
+        carries: list[r.CarryRow] = []
         for read, written, kept in zip(after_consts, body.outputs, carry, strict=False):
             known[read] = r.Reference(kept.initial, 0)
             known[written] = r.Reference(kept.result, 0)
-            nbytes = body.slots[read].nbytes
-            (in_place if kept.spare == -1 else in_turn).append(
-                r.CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
-            )
+            spare = kept.result if kept.spare == -1 else kept.spare
+            places = kept.initial, kept.result, spare, body.slots[read].nbytes
+            carries.append(r.CarryRow(read, written, *places))
         again = -1
         if step.predicate >= 0:
             again = body.outputs[-1]
@@ -353,8 +351,7 @@ class _Writer:
                 again,
                 int(step.reverse),
                 own_work.cost + 1,
-                *self.block.rows(in_turn),
-                *self.block.rows(in_place),
+                *self.block.rows(carries),
                 *self.block.rows(elements.moves),
                 *self.block.rows(elements.reads),
                 *self.block.rows(elements.pushes),

@@ -128,8 +128,7 @@ class LoopStep(Record):
         the next one.
       last_first: 1 if elements of stacks are read from the last to the first.
       cost: about how many operations one iteration is.
-      in_turn, turns: how many carries have two places, and their `CarryRow`s.
-      in_place, places: how many have one, and theirs.
+      carried, carries: how many carries there are, and their `CarryRow`s.
       moving, moves: how many elements of arrays, and their `MoveRow`s.
       reading, reads: how many stacks are read, and their `StackRow`s.
       pushing, pushes: how many are pushed on, and theirs.
@@ -137,13 +136,17 @@ class LoopStep(Record):
 
     fields = (
         "handler", "body", "scratch", "stride", "lanes", "length", "predicate", "again",
-        "last_first", "cost", "in_turn", "turns", "in_place", "places", "moving",
-        "moves", "reading", "reads", "pushing", "pushes",
+        "last_first", "cost", "carried", "carries", "moving", "moves", "reading",
+        "reads", "pushing", "pushes",
     )  # fmt: skip
 
 
 class CarryRow(Record):
-    """A carry: slots of the body, then slots around it, and its size."""
+    """A carry: slots of the body, then slots around it, and its size.
+
+    Attributes:
+      result, spare: the places that it takes in turn; where it has one, that.
+    """
 
     fields = ("input", "output", "initial", "result", "spare", "nbytes")
 

@@ -395,12 +395,11 @@ def iterate(f: Function) -> None:
         first = f.load("i8", f.slot("%frame", step.number("predicate")))
         f.store("i8", first, again)
         f.set_slot(inner, step.number("again"), again)
-    _begin_in_place(f, step, inner)
-    _begin_in_turn(f, step, inner)
+    _begin_carry(f, step, inner)
     _begin_moving(f, step, inner)
-    counts = [step.number(name) for name in ("in_turn", "moving", "reading", "pushing")]
+    counts = [step.number(name) for name in ("carried", "moving", "reading", "pushing")]
     turns, moves, reads, pushes = (
-        step.pointer(name) for name in ("turns", "moves", "reads", "pushes")
+        step.pointer(name) for name in ("carries", "moves", "reads", "pushes")
     )
     cost = step.number("cost")
     backwards = f.let(f"icmp ne i64 {step.number('last_first')}, 0")
@@ -411,8 +410,8 @@ def iterate(f: Function) -> None:
         f.stop_if(f.let(f"icmp eq i8 {f.load('i8', again)}, 0"))
         mirrored = f.let(f"sub i64 {last}, {t}")
         number = f.let(f"select i1 {backwards}, i64 {mirrored}, i64 {t}")
-        _point_at_reads(f, inner, counts[2], reads, number)
-        _point_at_pushes(f, inner, counts[3], pushes, number, status)
+        for count, cells in ((counts[2], reads), (counts[3], pushes)):
+            _point_at_cells(f, inner, count, cells, number, status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
         found = run_program(f, body, inner, "%context")
         f.store("i32", found, status)
@@ -425,38 +424,35 @@ def iterate(f: Function) -> None:
         with f.when(f.let(f"icmp slt i64 {left}, 0")):
             f.store("i32", renew_budget(f, "%context"), status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
-    _end_in_turn(f, step, inner)
+    _end_carry(f, step, inner)
     f.give(f.load("i32", status))
 
 
 # Carry. The places around the body are in %frame, those of the body in `inner`.
 
 
-def _begin_in_place(f: Function, step: View, inner: str) -> None:
-    """A carry with one place begins there with a copy of its first value."""
-    rows = step.pointer("places")
-    with f.rows(rows, records.CarryRow, step.number("in_place")) as row:
-        initial = f.slot("%frame", row.number("initial"))
-        result = f.slot("%frame", row.number("result"))
-        with f.when(f.let(f"icmp ne ptr {initial}, {result}")):
-            f.copy(result, initial, row.number("nbytes"))
-        f.set_slot(inner, row.number("input"), result)
-        f.set_slot(inner, row.number("output"), result)
+def _begin_carry(f: Function, step: View, inner: str) -> None:
+    """A carry with two places begins so that a known loop ends in the right one.
 
-
-def _begin_in_turn(f: Function, step: View, inner: str) -> None:
-    """A carry with two places begins so that a known loop ends in the right one."""
-    rows = step.pointer("turns")
+    One that has one place begins there with a copy of its first value.
+    """
     count = f.let("sub i64 %stop, %start")
     even = f.let(f"icmp eq i64 {f.let(f'and i64 {count}, 1')}, 0")
     known = f.let(f"icmp slt i64 {step.number('predicate')}, 0")
     spare_first = f.let(f"and i1 {even}, {known}")
-    with f.rows(rows, records.CarryRow, step.number("in_turn")) as row:
+    rows = step.pointer("carries")
+    with f.rows(rows, records.CarryRow, step.number("carried")) as row:
         result, spare = row.number("result"), row.number("spare")
         first = f.let(f"select i1 {spare_first}, i64 {spare}, i64 {result}")
-        f.set_slot(inner, row.number("output"), f.slot("%frame", first))
+        place = f.slot("%frame", first)
+        f.set_slot(inner, row.number("output"), place)
         initial = f.slot("%frame", row.number("initial"))
-        f.set_slot(inner, row.number("input"), initial)
+        alone = f.let(f"icmp eq i64 {result}, {spare}")
+        differs = f.let(f"icmp ne ptr {initial}, {place}")
+        with f.when(f.let(f"and i1 {alone}, {differs}")):
+            f.copy(place, initial, row.number("nbytes"))
+        begin = f.let(f"select i1 {alone}, ptr {place}, ptr {initial}")
+        f.set_slot(inner, row.number("input"), begin)
 
 
 def _take_turns(f: Function, inner: str, count: str, rows: str) -> None:
@@ -471,10 +467,10 @@ def _take_turns(f: Function, inner: str, count: str, rows: str) -> None:
         f.store("ptr", f.let(f"select i1 {turn}, ptr {spare}, ptr {result}"), output)
 
 
-def _end_in_turn(f: Function, step: View, inner: str) -> None:
+def _end_carry(f: Function, step: View, inner: str) -> None:
     """The last value goes where it must be, if it is not there."""
-    rows = step.pointer("turns")
-    with f.rows(rows, records.CarryRow, step.number("in_turn")) as row:
+    rows = step.pointer("carries")
+    with f.rows(rows, records.CarryRow, step.number("carried")) as row:
         last = f.slot(inner, row.number("input"))
         result = f.slot("%frame", row.number("result"))
         with f.when(f.let(f"icmp ne ptr {last}, {result}")):
@@ -502,15 +498,7 @@ def _move_on(f: Function, inner: str, count: str, rows: str) -> None:
 # Cells of stacks.
 
 
-def _point_at_reads(
-    f: Function, inner: str, count: str, rows: str, number: str
-) -> None:
-    with f.rows(rows, records.StackRow, count) as row:
-        header = f.slot("%frame", row.number("stack"))
-        f.set_slot(inner, row.number("slot"), _call_cell(f, row, header, number))
-
-
-def _point_at_pushes(
+def _point_at_cells(
     f: Function, inner: str, count: str, rows: str, number: str, status: str
 ) -> None:
     """The slots are cells of that number; the status tells if one has no memory.
@@ -519,14 +507,10 @@ def _point_at_pushes(
     """
     with f.rows(rows, records.StackRow, count) as row:
         header = f.slot("%frame", row.number("stack"))
-        pushed = _call_cell(f, row, header, number)
-        f.set_slot(inner, row.number("slot"), pushed)
-        with f.when(f.let(f"icmp eq ptr {pushed}, null")):
+        found = cell(f, header, number, row.number("size"), row.number("log"))
+        f.set_slot(inner, row.number("slot"), found)
+        with f.when(f.let(f"icmp eq ptr {found}, null")):
             f.store("i32", NO_MEMORY, status)
-
-
-def _call_cell(f: Function, row: View, header: str, number: str) -> str:
-    return cell(f, header, number, row.number("size"), row.number("log"))
 
 
 def _count_pushes(f: Function, count: str, rows: str) -> None:
