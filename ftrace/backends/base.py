@@ -166,7 +166,7 @@ class Executable(ABC):
     program: Program
     texts: Callable[[], Iterable[str]]
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """The source text of each kernel; some are rendered when asked for."""
         return tuple(self.texts())
