@@ -14,20 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Flags, Node, Op, dependents, inherited_origin, toposort
+from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
 from ftrace.trace.primitives import primitive
-from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
-from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
-
-#: For primitives that are linear in some operands only: which ones these are.
-_LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {
-    div: (0,),
-    select: (1, 2),
-    gather_p: (0,),
-    scatter_p: (0, 1),
-}
 
 
 @without_collection
@@ -70,39 +61,28 @@ def _push(
                 number: int = node.arg
                 known[node] = several[node.src[0]][number]
                 continue
-            given = [known.get(s) for s in node.src]
-            compound = primitive.compound_of(node)
             take(node)
-            if compound is not None:
-                several[node] = _tangents(compound, node, given)
-            elif any(t is not None for t in given):
-                known[node] = _tangent(node, given)
+            found = _tangents(node, [known.get(s) for s in node.src])
+            if primitive.compound_of(node) is None:
+                (known[node],) = found
             else:
-                known[node] = None
+                several[node] = found
 
 
-def _tangents(
-    op: primitive.Compound, node: Node, tangents: list[Node | None]
-) -> primitive.Results:
-    """The tangent of each result of a compound."""
+def _tangents(node: Node, tangents: list[Node | None]) -> primitive.Results:
+    """The tangent of each result."""
     if all(t is None for t in tangents):
         return [None] * len(node.aval.items)
-    if op.jvp is not None:
-        return op.jvp(node, tangents)
-    raise DerivativeError(f"{op.name} has no derivative: {op.no_derivative}")
-
-
-def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
-    op = primitive.primitive_of(node)
-    if op.jvp is not None:
-        return op.jvp(node, tangents)
-    if op.no_derivative:
+    op = primitive.record_of(node)
+    if op.jvp is None and op.no_derivative:
         raise DerivativeError(f"{op.name} has no derivative: {op.no_derivative}")
-    full = [
-        t if t is not None else zeros_like(s)
-        for t, s in zip(tangents, node.src, strict=True)
-    ]
-    return op(*full, arg=node.arg)
+    if isinstance(op, primitive.Compound):
+        assert op.jvp is not None
+        return op.jvp(node, tangents)
+    if op.jvp is not None:
+        return [op.jvp(node, tangents)]
+    pairs = zip(tangents, node.src, strict=True)
+    return [op(*[zeros_like(s) if t is None else t for t, s in pairs], arg=node.arg)]
 
 
 @without_collection
@@ -124,46 +104,40 @@ def transpose_nodes(
     wanted = set(leaves)
     with inherited_origin() as take:
         for node in reversed(linear):
-            compound = primitive.compound_of(node)
-            if compound is not None and node in several:
-                take(node)
-                flags = tuple(s in varying for s in node.src)
-                parts = _transpose(compound, node, several.pop(node), flags)
-                for source, part in zip(node.src, parts, strict=True):
-                    if part is not None and source in varying:
-                        _accumulate(total, source, part)
-                continue
-            if node in wanted or node not in total:
-                continue
+            found = several.pop(node, None)
+            if found is None:
+                if node in wanted or node not in total:
+                    continue
+                found = [total.pop(node)]
             take(node)
-            cotangent = total.pop(node)
             if node.op is primitive.item_p:
                 bundle = node.src[0]
                 empty: list[Node | None] = [None] * len(bundle.aval.items)
                 number: int = node.arg
-                several.setdefault(bundle, empty)[number] = cotangent
+                (several.setdefault(bundle, empty)[number],) = found
                 continue
-            _check_linear(node, varying)
-            transpose = primitive.primitive_of(node).transpose
-            assert transpose is not None
-            for i, source in enumerate(node.src):
-                if source in varying:
-                    part = transpose(node, cotangent, i)
-                    if part is not None:
-                        _accumulate(total, source, part)
+            flags = tuple([s in varying for s in node.src])
+            parts = _transpose(node, found, flags)
+            for source, part, varies in zip(node.src, parts, flags, strict=True):
+                if part is not None and varies:
+                    _accumulate(total, source, part)
     return [total.get(leaf) for leaf in leaves]
 
 
 def _transpose(
-    op: primitive.Compound, node: Node, cotangents: primitive.Results, linear: Flags
+    node: Node, cotangents: Sequence[Node | None], linear: Flags
 ) -> primitive.Results:
-    if op.transpose is None:
-        raise DerivativeError(
-            f"linear_transpose: the function is not linear in its argument: it uses "
-            f"{op.name} of it",
-            node.origin,
-        )
-    return op.transpose(node, cotangents, linear)
+    op = primitive.record_of(node)
+    if isinstance(op, primitive.Compound):
+        if op.transpose is not None:
+            return op.transpose(node, cotangents, linear)
+    elif op.transpose is not None and op.is_linear(linear):
+        (ct,) = cotangents
+        assert ct is not None
+        transpose = op.transpose
+        flags = enumerate(linear)
+        return [transpose(node, ct, i) if flag else None for i, flag in flags]
+    raise primitive.not_linear(op.name, node)
 
 
 #: How two cotangents are added that are no arrays, by the kind of their type.
@@ -175,26 +149,6 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
     if known is not None:
         cotangent = sums_of_kinds.get(type(node.aval), add)(known, cotangent)
     total[node] = cotangent
-
-
-def _check_linear(node: Node, varying: set[Node]) -> None:
-    op = primitive.primitive_of(node)
-    if op.linear:
-        return
-    positions = [i for i, s in enumerate(node.src) if s in varying]
-    allowed = _LINEAR_OPERANDS.get(op)
-    if op in (mul, mul_zero):
-        linear = len(positions) == 1
-    elif allowed is not None:
-        linear = all(i in allowed for i in positions)
-    else:
-        linear = op.transpose is not None
-    if not linear:
-        raise DerivativeError(
-            f"linear_transpose: the function is not linear in its argument: it uses "
-            f"{op.name} of it",
-            node.origin,
-        )
 
 
 #: Depths of variables that belong to no scope: tangents and residuals.

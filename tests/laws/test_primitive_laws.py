@@ -97,19 +97,14 @@ def test_transpose_is_the_adjoint(sample: Sample) -> None:
     output = sample.build(*nodes)
     if not dtypes.is_inexact(output.dtype):
         return
-    positions = {"select": (1, 2), "gather": (0,), "scatter": (0, 1), "div": (0,)}
-    allowed = positions.get(sample.name, range(len(nodes)))
+    linear = PRIMITIVES[sample.name].linear
+    allowed = linear if isinstance(linear, tuple) else range(len(nodes))
     for i in allowed:
         others = [a for k, a in enumerate(sample.arrays) if k != i]
         zeroed = [
-            const(0, n.dtype, n.shape) if k != i and PRIMITIVES[sample.name].linear
-            else n for k, n in enumerate(nodes)
-        ]  # fmt: skip
-        if sample.name in ("select", "scatter"):
-            zeroed = [
-                const(0, n.dtype, n.shape) if k in allowed and k != i else n
-                for k, n in enumerate(nodes)
-            ]
+            const(0, n.dtype, n.shape) if linear and k in allowed and k != i else n
+            for k, n in enumerate(nodes)
+        ]
         applied = sample.build(*zeroed)
         ct = variable(ShapedArray.of(output.shape, output.dtype), 0, 99)
         (back,) = transpose_nodes([applied], [nodes[i]], [ct])

@@ -228,7 +228,7 @@ neg: Primitive = _unary(
     zero_at_zero=True, zero_for="zero", doc="-x",
 )  # fmt: skip
 div = _binary(
-    "div", "iufc", reference.divide,
+    "div", "iufc", reference.divide, linear=(0,),
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
     direct=lambda aval, arg: (reference.division(aval), ()), takes_numbers=True,
@@ -600,7 +600,7 @@ def _select_value(
 
 select = Primitive(
     "select", "select", _infer_select, _select_value, batch_elementwise,
-    jvp=_select_tangent, transpose=lambda node, ct, i: _select_tangent(
+    jvp=_select_tangent, linear=(1, 2), transpose=lambda node, ct, i: _select_tangent(
         node, (None, ct, None) if i == 1 else (None, None, ct)
     ),
     direct=lambda aval, arg: (np.where, ()), slow=30, exact=True, takes_numbers=True,

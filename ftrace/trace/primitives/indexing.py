@@ -94,7 +94,7 @@ def _lane_index(index: Node) -> Node:
 
 gather_p = Primitive(
     "gather", "indexing", _infer_gather, _gather_value, _batch_gather,
-    jvp=_gather_tangent, transpose=_transpose_gather,
+    jvp=_gather_tangent, transpose=_transpose_gather, linear=(0,),
     direct=lambda aval, axes: (getitem, ()) if axes == (0,) else None,
     exact=True, doc="elements at integer indices, which are in bounds",
 )  # fmt: skip
@@ -299,7 +299,7 @@ def _batch_scatter(node: Node, src: Nodes, batched: Flags) -> Node:
 
 scatter_p = Primitive(
     "scatter", "indexing", _infer_scatter, _scatter_value, _batch_scatter,
-    jvp=_scatter_tangent, transpose=_transpose_scatter,
+    jvp=_scatter_tangent, transpose=_transpose_scatter, linear=(0, 1),
     doc="updates combined at integer indices; out of bounds is dropped",
 )  # fmt: skip
 

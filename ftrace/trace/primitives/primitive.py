@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any, TypedDict
 
 from ftrace import dtypes
-from ftrace.errors import PrimitiveError
+from ftrace.errors import DerivativeError, PrimitiveError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node
@@ -88,7 +88,8 @@ class Primitive(_Record):
 
     Attributes:
       zero_at_zero: f(0) = 0, so that padding with zeros may move through it.
-      linear: the operands in which it is linear, each on its own or all together.
+      linear: it is in all operands together, or in those of these positions; else in
+        any one of them, if there is a transpose.
       no_derivative: why it has neither jvp nor transpose.
       dtypes: kinds of dtype it takes ("biufc"), for the table in the docs.
       show: renders `arg` for people.
@@ -111,7 +112,7 @@ class Primitive(_Record):
     batch: Batch
     jvp: Jvp | None = None
     transpose: Transpose | None = None
-    linear: bool = False
+    linear: bool | tuple[int, ...] = False
     zero_at_zero: bool = False
     no_derivative: str = ""
     dtypes: str = "biufc"
@@ -153,6 +154,13 @@ class Primitive(_Record):
             if x.dtype in dtypes.FEW and self.widens((x.dtype,)):
                 return _recast(self(*map(_widen, src), arg=arg), aval)
         return make_node(self, aval, src, arg)
+
+    def is_linear(self, flags: Flags) -> bool:
+        """Is it linear in these operands together?"""
+        chosen = [i for i, flag in enumerate(flags) if flag]
+        if isinstance(self.linear, tuple):
+            return {*chosen} <= {*self.linear}
+        return self.linear or len(chosen) == 1
 
 
 class CompiledFrom(NamedTuple):
@@ -287,12 +295,27 @@ def primitive_of(node: Node) -> Primitive:
     return node.op
 
 
+def record_of(node: Node) -> Primitive | Compound:
+    """The record of a node of a graph, but for items."""
+    assert isinstance(node.op, (Primitive, Compound))
+    return node.op
+
+
+def not_linear(name: str, node: Node) -> DerivativeError:
+    """What is raised where a function to be transposed is not linear."""
+    return DerivativeError(
+        "linear_transpose: the function is not linear in its argument: it uses "
+        f"{name} of it",
+        node.origin,
+    )
+
+
 class Facts(TypedDict, total=False):
     """What the constructors of families pass on to the record as it is."""
 
     jvp: Jvp
     transpose: Transpose
-    linear: bool
+    linear: bool | tuple[int, ...]
     zero_at_zero: bool
     no_derivative: str
     direct: Direct

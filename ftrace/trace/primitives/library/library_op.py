@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError, DtypeError, ShapeError
+from ftrace.errors import DtypeError, ShapeError
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
@@ -27,6 +27,7 @@ from ftrace.trace.primitives.primitive import (
     Compound,
     Results,
     items,
+    not_linear,
 )
 from ftrace.trace.symbolic import same_size
 
@@ -134,15 +135,6 @@ def _tangents_of_one(tangent: Any, node: Node, tangents: Results) -> Results:
 
 
 # Operations that are linear in their last operand.
-
-
-def not_linear(name: str, node: Node) -> DerivativeError:
-    """What is raised where a function to be transposed is not linear."""
-    return DerivativeError(
-        "linear_transpose: the function is not linear in its argument: it uses "
-        f"{name} of it",
-        node.origin,
-    )
 
 
 def transpose_last(

@@ -29,9 +29,9 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
-from ftrace.trace.primitives.library.library_op import along, not_linear, transpose_last
+from ftrace.trace.primitives.library.library_op import along, transpose_last
 from ftrace.trace.primitives.movement import shift_axis
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.primitive import Array, Results, not_linear
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic import same_size
