@@ -168,12 +168,8 @@ class _ElementwiseRules:
         return found
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
-        total: Node | None = None
-        for tangent, factor in zip(tangents, self.factors, strict=False):
-            if tangent is not None:
-                part = p.scale(tangent, factor(node))
-                total = part if total is None else p.add(total, part)
-        return total
+        pairs = zip(tangents, self.factors, strict=False)
+        return p.total(t and p.scale(t, factor(node)) for t, factor in pairs)
 
     def formula(self, node: Node) -> Node:
         found: Any = self.kernel(*map(Term, node.src))

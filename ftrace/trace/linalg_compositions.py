@@ -258,7 +258,7 @@ def _least_squares_tangent(node: Node, tangents: Results) -> Results:
     values = mat.real(
         mat.diagonal(mat.product(mat.product(mat.adjoint(u), t), mat.adjoint(vh)))
     )
-    return mat.total(direct, p.add(left, right)), values
+    return p.total((direct, p.add(left, right))), values
 
 
 least_squares_p = composition(

@@ -30,37 +30,7 @@ def jacfwd(
       f(*args) -> a tree like the output whose leaves are trees like the argument, of
       shape output.shape + argument.shape; and aux with `has_aux`.
     """
-    return _jacfwd("jacfwd", fun, argnums, has_aux, holomorphic)
-
-
-def _jacfwd(
-    name: str, fun: grad.Function, argnums: int | Sequence[int], has_aux: bool,
-    holomorphic: bool,
-) -> grad.Function:  # fmt: skip
-    """`jacfwd`, under the name of what the user has called."""
-    tree.check_callable(fun, name)
-    chosen = Argnums(name, argnums)
-
-    @wraps(fun)
-    def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
-        avals = [aval_of(x) for x in values]
-        grad.check_inputs(name, avals, holomorphic, False, complex_too=False)
-        sizes = [a.size for a in avals]
-        output, push, *aux = grad.linearize_for(name, call, values, has_aux)
-        _check_outputs(name, tree.leaves(output), holomorphic)
-        basis = _basis(values)
-        columns = vmap(push, out_axes=-1)(*basis)
-        outs, out_def = tree.flatten(columns)
-        shapes = [a.shape for a in avals]
-        rows: list[Any] = []
-        for out, value in zip(outs, tree.leaves(output), strict=True):
-            parts = _split(_full(out, value), sizes, shapes, last=True)
-            rows.append(_as_argument(treedef, parts, chosen))
-        answer = tree.unflatten(out_def, rows)
-        return (answer, *aux) if has_aux else answer
-
-    return jacfwd_f
+    return _jacobian("jacfwd", _by_columns, fun, argnums, has_aux, holomorphic)
 
 
 def jacrev(
@@ -71,39 +41,7 @@ def jacrev(
     allow_int: bool = False,
 ) -> grad.Function:
     """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
-    return _jacrev("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
-
-
-def _jacrev(
-    name: str, fun: grad.Function, argnums: int | Sequence[int], has_aux: bool,
-    holomorphic: bool, allow_int: bool,
-) -> grad.Function:  # fmt: skip
-    """`jacrev`, under the name of what the user has called."""
-    tree.check_callable(fun, name)
-    chosen = Argnums(name, argnums)
-
-    @wraps(fun)
-    def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
-        grad.check_inputs(name, [aval_of(x) for x in values], holomorphic, allow_int)
-        output, pull, *aux = grad.vjp_for(name, call, values, has_aux)
-        outs, out_def = tree.flatten(output)
-        _check_outputs(name, outs, holomorphic)
-        basis = _basis(outs)
-        cotangents = tree.unflatten(out_def, basis)
-        grads = vmap(pull)(cotangents)
-        shapes = [aval_of(x).shape for x in outs]
-        sizes = [aval_of(x).size for x in outs]
-        pairs = zip(grads, values, strict=True)
-        per_argument = [_split(_full(g, x), sizes, shapes, False) for g, x in pairs]
-        rows = [
-            _as_argument(treedef, [parts[i] for parts in per_argument], chosen)
-            for i in range(len(outs))
-        ]
-        answer = tree.unflatten(out_def, rows)
-        return (answer, *aux) if has_aux else answer
-
-    return jacrev_f
+    return _jacobian("jacrev", _by_rows, fun, argnums, has_aux, holomorphic, allow_int)
 
 
 def hessian(
@@ -113,8 +51,61 @@ def hessian(
     holomorphic: bool = False,
 ) -> grad.Function:
     """The matrix of second derivatives: jacfwd of jacrev."""
-    inner = _jacrev("hessian", fun, argnums, has_aux, holomorphic, False)
-    return _jacfwd("hessian", inner, argnums, has_aux, holomorphic)
+    inner = _jacobian("hessian", _by_rows, fun, argnums, has_aux, holomorphic)
+    return _jacobian("hessian", _by_columns, inner, argnums, has_aux, holomorphic)
+
+
+#: For each result what is its derivative in each of the values.
+_Blocks = list[list[Value]]
+
+
+def _jacobian(
+    name: str, blocks: Callable[..., tuple[Any, _Blocks, list[Any]]],
+    fun: grad.Function, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool,
+    allow_int: bool = False,
+) -> grad.Function:  # fmt: skip
+    """A Jacobian under the name of what the user has called."""
+    tree.check_callable(fun, name)
+    chosen = Argnums(name, argnums)
+    complex_too = blocks is _by_rows
+
+    @wraps(fun)
+    def jacobian_f(*args: Any, **kwargs: Any) -> Any:
+        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
+        avals = [aval_of(x) for x in values]
+        grad.check_inputs(name, avals, holomorphic, allow_int, complex_too)
+        output, rows, aux = blocks(name, call, values, has_aux, holomorphic)
+        parts = [tree.unflatten(treedef, row) for row in rows]
+        parts = [part[0] for part in parts] if chosen.single else parts
+        answer = tree.unflatten(tree.structure(output), parts)
+        return (answer, *aux) if has_aux else answer
+
+    return jacobian_f
+
+
+def _by_columns(
+    name: str, call: grad.Function, values: Sequence[Value], has_aux: bool,
+    holomorphic: bool,
+) -> tuple[Any, _Blocks, list[Any]]:  # fmt: skip
+    output, push, *aux = grad.linearize_for(name, call, values, has_aux)
+    outs = tree.leaves(output)
+    _check_outputs(name, outs, holomorphic)
+    columns = tree.leaves(vmap(push, out_axes=-1)(*_basis(values)))
+    pairs = zip(columns, outs, strict=True)
+    return output, [_split(_full(c, x), values, last=True) for c, x in pairs], aux
+
+
+def _by_rows(
+    name: str, call: grad.Function, values: Sequence[Value], has_aux: bool,
+    holomorphic: bool,
+) -> tuple[Any, _Blocks, list[Any]]:  # fmt: skip
+    output, pull, *aux = grad.vjp_for(name, call, values, has_aux)
+    outs, out_def = tree.flatten(output)
+    _check_outputs(name, outs, holomorphic)
+    rows = vmap(pull)(tree.unflatten(out_def, _basis(outs)))
+    pairs = zip(rows, values, strict=True)
+    columns = [_split(_full(r, x), outs, last=False) for r, x in pairs]
+    return output, [[c[i] for c in columns] for i in range(len(outs))], aux
 
 
 def _check_outputs(transform: str, outputs: Sequence[Value], holomorphic: bool) -> None:
@@ -141,11 +132,6 @@ _FITTING: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], chosen: Argnums) -> Any:
-    answer = tree.unflatten(treedef, parts)
-    return answer[0] if chosen.single else answer
-
-
 def _full(derivative: Value, like: Value) -> Value:
     """A derivative; zeros of the dtype of `like` where it is float0."""
     if holds_numbers(aval_of(derivative)):
@@ -168,15 +154,14 @@ def _basis(values: Sequence[Value]) -> list[Array]:
     return parts
 
 
-def _split(
-    x: Value, sizes: Sequence[int], shapes: Sequence[Any], last: bool
-) -> list[Value]:
-    """Parts of an array along its last axis, or the first, each in a shape."""
+def _split(x: Value, like: Sequence[Value], last: bool) -> list[Value]:
+    """Parts of an array along its last axis, or the first, in the shapes of values."""
     out: list[Value] = []
     start = 0
-    for size, shape in zip(sizes, shapes, strict=True):
-        part = x[..., start : start + size] if last else x[start : start + size]
-        rest = part.shape[:-1] if last else part.shape[1:]
+    for aval in map(aval_of, like):
+        stop = start + aval.size
+        part = x[..., start:stop] if last else x[start:stop]
+        rest, shape = part.shape[:-1] if last else part.shape[1:], aval.shape
         out.append(part.reshape((*rest, *shape) if last else (*shape, *rest)))
-        start += size
+        start = stop
     return out

@@ -29,14 +29,11 @@ def fwd_and_bwd(
     chosen = Argnums("fwd_and_bwd", argnums)
 
     def fwd(*args: Any) -> tuple[Any, ...]:
-        places = chosen.positions(args)
-
         def of_chosen(*moving: Any) -> Any:
-            full = list(args)
-            for place, value in zip(places, moving, strict=True):
-                full[place] = value
-            return fun(*full)
+            given = dict(zip(places, moving, strict=True))
+            return fun(*[given.get(i, x) for i, x in enumerate(args)])
 
+        places = chosen.positions(args)
         return vjp(of_chosen, *[args[i] for i in places], has_aux=has_aux)
 
     def bwd(residuals: Callable[[Any], Any], cotangent: Any) -> Any:

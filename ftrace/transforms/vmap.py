@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from ftrace import dtypes, errors
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
@@ -91,7 +90,16 @@ def vmap(
         size = _batch_size(fun, axes, values, axis_size)
 
         output = Output.of_leaves(fun, treedef, "vmap", keywords=True)
-        function = _Example(output, kept, axis_name, size)
+
+        def example(*values: Value) -> list[Value]:
+            inner, axes = list(values), list[Axis]()
+            if axis_name is not None:  # the last argument is the index
+                axes = [Axis(axis_name, size, inner.pop())]
+            for place, leaf in kept.items():
+                inner.insert(place, leaf)
+            with bound(*axes):
+                return output(*inner)
+
         avals = [aval_of(x) for x in values]
         single = [
             a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
@@ -100,7 +108,7 @@ def vmap(
         shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
         if axis_name is not None:
             single, shared = [*single, INDEX], [*shared, None]
-        graph = trace("vmap", function, single, known=shared)
+        graph = trace("vmap", example, single, known=shared)
         count = output.count
         places = [out_axes] * count
         if out_axes is not None and type(out_axes) is not int:
@@ -157,31 +165,6 @@ def _map_refs(
 
 #: The type of the number of an instance, which names its axis for collectives.
 INDEX = ShapedArray.of((), dtypes.int32)
-
-
-@dataclass(frozen=True)
-class _Example:
-    """What is traced: the function of one example.
-
-    Attributes:
-      kept: leaves that are no arrays, by their positions.
-      name, size: of the axis; with a name the last argument is the index.
-    """
-
-    output: Output
-    kept: dict[int, Any]
-    name: Any
-    size: int
-
-    def __call__(self, *values: Value) -> list[Value]:
-        axes: list[Axis] = []
-        leaves = list(values)
-        if self.name is not None:
-            axes = [Axis(self.name, self.size, leaves.pop())]
-        for place, leaf in self.kept.items():
-            leaves.insert(place, leaf)
-        with bound(*axes):
-            return self.output(*leaves)
 
 
 def _batch(

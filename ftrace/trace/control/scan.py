@@ -18,7 +18,7 @@ import numpy as np
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.trace.autodiff import split_known, sums_of_kinds, transpose_nodes
+from ftrace.trace.autodiff import sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.body import (
     BODY_DEPTH,
@@ -43,7 +43,7 @@ from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.symbolic import same_size
 
-_LANE_DEPTH = -6
+_LANE_DEPTH, _LINEAR_DEPTH = -6, -8
 
 
 @dataclass(frozen=True)
@@ -266,15 +266,14 @@ sums_of_kinds[Stack] = add_stacks
 #
 # The cotangents of the carry are carried; so are those of constants, as sums over the
 # steps so far. What is not linear is given to each step as it was. Where that is part
-# of the carry, it is computed first, by a scan of its own that keeps it for each step.
+# of the carry, it is done of the tangents, which are the scan in what is linear.
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     """The cotangents of the operands in which a scan is linear."""
     arg: Scan = node.arg
-    flags, moving = _linear_carry(arg, linear)
-    if not all(flags[arg.consts : arg.consts + arg.carry]):
-        return _transpose_rest(node, cotangents, flags, moving)
+    if not _carries_alone(arg, linear):
+        return _transpose_tangents(node, cotangents, linear)
     places = _places(arg, linear)
     ys = [k for k, c in enumerate(cotangents) if k >= arg.carry and c is not None]
     backward = Scan(
@@ -363,96 +362,33 @@ def _backward_body(arg: Scan, places: _Places, ys: Sequence[int]) -> Body:
     )
 
 
-def _transpose_rest(
-    node: Node, cotangents: Results, flags: Sequence[bool], moving: set[Node]
-) -> Results:
-    """Of a scan that also carries what is not linear: that runs first, by itself.
-
-    Args:
-      node, cotangents: the scan, and the cotangents of its results.
-      flags: the inputs of the body that are linear.
-      moving: the values in the body that depend on those.
-    """
-    arg: Scan = node.arg
-    body, first = arg.body, arg.consts + arg.carry
-    mine = [i for i, flag in enumerate(flags) if flag]
-    wanted = [
-        k
-        for k, output in enumerate(body.outputs)
-        if (flags[arg.consts + k] if k < arg.carry else output in moving)
+def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Results:
+    """Of a scan that also carries what is not linear: its tangents are linear alone."""
+    names = [
+        variable(_strong(s.aval), _LINEAR_DEPTH, i) if flag else None
+        for i, (s, flag) in enumerate(zip(node.src, linear, strict=True))
     ]
-    results = [body.outputs[k] for k in wanted]
-    residuals = split_known(results, [body.inputs[i] for i in mine])
-    values = _computed_before(node, flags, residuals)
-    constants = set(body.inputs[: arg.consts])
-    of_consts = [n for n in residuals if n in constants]
-    of_elements = [n for n in residuals if n not in constants]
-    names = {n: variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
-    rest = Scan(
-        close(
-            [
-                *(names[n] for n in of_consts),
-                *(body.inputs[i] for i in mine),
-                *(names[n] for n in of_elements),
-            ],
-            substitute(results, names),
-        ),
-        arg.length,
-        arg.reverse,
-        len(of_consts) + sum(i < arg.consts for i in mine),
-        sum(arg.consts <= i < first for i in mine),
-    )
-    bundle = scan_p(
-        *(values[n] for n in of_consts),
-        *(node.src[i] for i in mine),
-        *(values[n] for n in of_elements),
-        arg=rest,
-    )
-    places = range(len(of_consts), len(of_consts) + len(mine))
-    parts = _transpose(
-        bundle,
-        [cotangents[k] for k in wanted],
-        tuple(i in places for i in range(len(bundle.src))),
-    )
-    return placed(len(node.src), mine, [parts[place] for place in places])
+    rows = zip(node.src, linear, strict=True)
+    point = scan_p(*[strong_zeros(s) if flag else s for s, flag in rows], arg=node.arg)
+    pairs = zip(_jvp(point, names), cotangents, strict=True)
+    moved = [(t, ct) for t, ct in pairs if t is not None]
+    leaves = [n for n in names if n is not None]
+    found = transpose_nodes([t for t, _ in moved], leaves, [ct for _, ct in moved])
+    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], found)
 
 
-def _computed_before(
-    node: Node, flags: Sequence[bool], residuals: Sequence[Node]
-) -> dict[Node, Node]:
-    """What the linear part of a body needs of the rest: of all steps, or of any."""
-    arg: Scan = node.arg
-    body, first = arg.body, arg.consts + arg.carry
-    known = [i for i, flag in enumerate(flags) if not flag]
-    carry = [i - arg.consts for i in known if arg.consts <= i < first]
-    values = {body.inputs[i]: node.src[i] for i in known if not arg.consts <= i < first}
-    stacked = [n for n in residuals if n not in values]
-    before = Scan(
-        close(
-            [body.inputs[i] for i in known],
-            [*(body.outputs[k] for k in carry), *stacked],
-        ),
-        arg.length,
-        arg.reverse,
-        sum(i < arg.consts for i in known),
-        len(carry),
-    )
-    made = scan_p.results(*(node.src[i] for i in known), arg=before)
-    return values | dict(zip(stacked, made[len(carry) :], strict=True))
-
-
-def _linear_carry(arg: Scan, linear: Sequence[bool]) -> tuple[list[bool], set[Node]]:
-    """Which inputs are linear once the carry has gone around, and what they move."""
+def _carries_alone(arg: Scan, linear: Flags) -> bool:
+    """Is all that it carries linear, once the carry has gone around?"""
+    first = arg.consts + arg.carry
     flags = list(linear)
     while True:
         leaves = [n for n, flag in zip(arg.body.inputs, flags, strict=True) if flag]
         moving = depends_on(arg.body.outputs, leaves)
         before = list(flags)
         for k in range(arg.carry):
-            i = arg.consts + k
-            flags[i] = flags[i] or arg.body.outputs[k] in moving
+            flags[arg.consts + k] |= arg.body.outputs[k] in moving
         if flags == before:
-            return flags, moving
+            return all(flags[arg.consts : first])
 
 
 def _strong(aval: ShapedArray) -> ShapedArray:

@@ -8,8 +8,8 @@ over infinity and NaN, so that a branch not taken adds nothing to a gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any, cast as cast_to
 
 import numpy as np
@@ -68,12 +68,10 @@ def batch_elementwise(node: Node, src: Nodes, batched: Flags) -> Node:
     return node.op(*[broadcast_leading(s, shape) for s in src], arg=node.arg)
 
 
-def _sum_tangents(terms: Sequence[Node | None]) -> Node | None:
-    total: Node | None = None
-    for term in terms:
-        if term is not None:
-            total = term if total is None else add(total, term)
-    return total
+def total(terms: Iterable[Node | None]) -> Node | None:
+    """The sum of the terms that are there; None if none is."""
+    there = [term for term in terms if term is not None]
+    return reduce(add, there) if there else None
 
 
 def _elementwise(
@@ -100,7 +98,7 @@ def _elementwise(
         return ShapedArray.of(avals[0].shape, dtype, weak and dtype != dtypes.bool_)
 
     def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
-        return _sum_tangents(
+        return total(
             [
                 scale(tangent, cast_to(Any, factor)(*node.src, node))
                 for tangent, factor in zip(tangents, derivatives, strict=True)
@@ -215,7 +213,7 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 
 add = _binary(
     "add", "biufc", np.add, transpose=_same, linear=True, exact=True,
-    jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, takes_numbers=True,
+    jvp=lambda node, t: total(t), zero_at_zero=True, takes_numbers=True,
     doc="x + y",
 )  # fmt: skip
 sub = _binary(
@@ -242,7 +240,7 @@ def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     top = scale(t, reciprocal(y)) if t is not None else None
     if u is None:
         return top
-    return _sum_tangents([top, neg(scale(u, div(node, y)))])
+    return total([top, neg(scale(u, div(node, y)))])
 
 
 rem = _binary(

@@ -13,7 +13,6 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, zeros_of
@@ -192,41 +191,27 @@ def linear_call(
         return fun(residual_args, linear_args)
     if found.effects:
         raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
-    rule = rule_graphs.Rule(
-        call.name,
-        call.key(fun, fun_transpose),
-        _TransposeRule(call, fun_transpose, count, custom_call.result_types(found)),
-        found.operands[: found.closed],
-    )
-    return custom_call.record(linear_call_p, call, found, found.closed + count, (rule,))
+    types = custom_call.result_types(found)
 
-
-class _TransposeRule:
-    """The user's transpose on flat values."""
-
-    def __init__(
-        self, call: Invocation, transpose: Callable[..., Any], count: int,
-        types: Sequence[ShapedArray],
-    ) -> None:  # fmt: skip
-        self.call = call
-        self.transpose = transpose
-        self.count = count
-        self.types = types
-
-    def __call__(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
-        call, count = self.call, self.count
+    def transpose(mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
+        """The user's transpose on flat values."""
         residuals, linear = call.separated(
             [*flat[:count], *range(count, len(call.avals))]
         )
         given = iter(flat[count:])
         cotangents = [
             next(given) if present else custom_call.zeros_of(aval)
-            for present, aval in zip(mask, self.types, strict=True)
+            for present, aval in zip(mask, types, strict=True)
         ]
-        answer = self.transpose(residuals, call.output.build(cotangents))
+        answer = fun_transpose(residuals, call.output.build(cotangents))
         promise = custom_call.Promise(
             f"the cotangents of the transpose of {call.name}",
-            "linear_args", self.transpose, tree.structure(linear),
+            "linear_args", fun_transpose, tree.structure(linear),
             [a.strong() for a in call.avals[count:]],
         )  # fmt: skip
         return promise.leaves(answer)
+
+    key = call.key(fun, fun_transpose)
+    closed = found.operands[: found.closed]
+    rule = rule_graphs.Rule(call.name, key, transpose, closed)
+    return custom_call.record(linear_call_p, call, found, found.closed + count, (rule,))

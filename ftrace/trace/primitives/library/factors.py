@@ -434,7 +434,7 @@ def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
     """a'·X + X·b'."""
     t, u = turns
     left = None if t is None else mat.product(t, x)
-    return mat.total(left, None if u is None else mat.product(x, u))
+    return p.total((left, u and mat.product(x, u)))
 
 
 def _sylvester_transposed(node: Node) -> tuple[Sequence[Node], None]:

@@ -49,15 +49,6 @@ def product(x: Node, y: Node) -> Node:
     return reshape(total, (*batch, m, n))
 
 
-def total(*terms: Node | None) -> Node | None:
-    """The sum of the terms that are there; None if none is."""
-    found: Node | None = None
-    for term in terms:
-        if term is not None:
-            found = term if found is None else p.add(found, term)
-    return found
-
-
 def minus(x: Node | None, y: Node | None) -> Node | None:
     """x - y, where None is zero."""
     if y is None:

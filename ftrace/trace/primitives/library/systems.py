@@ -352,13 +352,11 @@ def _dense(dl: Array, d: Array, du: Array) -> Array:
 
 def _times(node: Node, diagonals: Results, x: Node) -> Node | None:
     """The tridiagonal matrix times x; None is zero."""
-    dl, d, du = diagonals
     rows = x.ndim - 2
-    return mat.total(
-        None if dl is None else p.mul(mat.along_rows(dl, x), shift_axis(x, rows, 1)),
-        None if d is None else p.mul(mat.along_rows(d, x), x),
-        None if du is None else p.mul(mat.along_rows(du, x), shift_axis(x, rows, -1)),
-    )
+    shifted = shift_axis(x, rows, 1), x, shift_axis(x, rows, -1)
+    pairs = zip(diagonals, shifted, strict=True)
+    terms = [d and p.mul(mat.along_rows(d, x), part) for d, part in pairs]
+    return p.total(terms)
 
 
 def _tridiagonal_transposed(node: Node) -> tuple[Sequence[Node], None]:
