@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
@@ -233,6 +233,29 @@ def placed(count: int, places: Iterable[int], found: Iterable[T]) -> list[T | No
     return answer
 
 
+def around(
+    flags: Sequence[bool], carry: range, step: Callable[[list[bool]], tuple[T, Any]]
+) -> tuple[list[bool], T]:
+    """Which inputs of a loop's body something holds of, once the carry has gone around.
+
+    Args:
+      flags: of which it holds at first.
+      carry: the inputs whose next values are the first outputs.
+      step: flags -> what is made for them, and of which outputs it holds then.
+
+    Returns:
+      The flags, and what was made for them.
+    """
+    current = list(flags)
+    while True:
+        made, has = step(current)
+        before = list(current)
+        for k, i in enumerate(carry):
+            current[i] |= has[k]
+        if current == before:
+            return current, made
+
+
 def varying_carry(body: Body, flags: Sequence[bool], carry: range) -> Linearized:
     """The derivative of a loop's body once the carry has gone around.
 
@@ -240,15 +263,12 @@ def varying_carry(body: Body, flags: Sequence[bool], carry: range) -> Linearized
       body: its first outputs are the next values of the inputs `carry`.
       flags: which inputs vary at first.
     """
-    current = list(flags)
-    while True:
+
+    def step(current: list[bool]) -> tuple[Linearized, list[bool]]:
         found = linearize(body, tuple(current))
-        before = list(current)
-        for k, i in enumerate(carry):
-            if found.outputs[k] is not None:
-                current[i] = True
-        if current == before:
-            return found
+        return found, [t is not None for t in found.outputs]
+
+    return around(flags, carry, step)[1]
 
 
 def depends_on(nodes: Sequence[Node], leaves: Sequence[Node]) -> set[Node]:
@@ -348,11 +368,10 @@ def batch_carry(
       Which inputs are batched then; and as `batch_body`, where the outputs of the carry
       are as its inputs.
     """
-    flags = list(batched)
-    while True:
-        made, has = batch_body(body, flags, size, [flags[i] for i in carry])
-        before = list(flags)
-        for k, i in enumerate(carry):
-            flags[i] = has[k]
-        if flags == before:
-            return flags, made, has
+
+    def step(flags: list[bool]) -> tuple[tuple[Body, list[bool]], list[bool]]:
+        found = batch_body(body, flags, size, [flags[i] for i in carry])
+        return found, found[1]
+
+    flags, (made, has) = around(batched, carry, step)
+    return flags, made, has

@@ -16,12 +16,12 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.buffer import has_room
-from ftrace.trace.avals import Shape, ShapedArray, Stack
+from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
-from ftrace.trace.primitives.numpy_sums import PreparedProduct, product_of_parts
+from ftrace.trace.primitives.numpy_sums import PreparedProduct
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.reference import multiplication
 from ftrace.trace.primitives.sources import const_p
@@ -296,50 +296,21 @@ class Contraction(PreparedProduct):
         super().__init__(self.product.shape, node.arg, node.aval)
         dtype = self.product.dtype
         self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
-        self._is_long = _is_long(self.product) and self._is_of_all
-
-    @property
-    def _is_of_all(self) -> bool:
-        product, axes = self.product, self.node.arg
-        rest = [n for axis, n in enumerate(product.shape) if axis not in axes]
-        repeats = any(s.op is expand_p for s in product.src)
-        return set(rest) <= {1} and not repeats
 
     def __call__(self, x: Any, y: Any) -> Any:
         return settle(super().__call__(x, y), self.node.dtype)
 
     def stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
-        """The product and its sum in two steps.
-
-        Long ones are multiplied and added up in blocks, and the blocks as sums are.
-        """
+        """The product and its sum in two steps."""
         product, node = self.product, self.node
         shape = product.shape
         if not (same_size(x.shape, shape) and same_size(y.shape, shape)):
             seen: Any = partial(np.broadcast_to, shape=shape)
             way = self.stored(seen(x), seen(y))
             return lambda x, y: way(seen(x), seen(y))
-        if self._is_long and x.flags.c_contiguous and y.flags.c_contiguous:
-            return _dot_in_parts(node.shape, x.size, x.dtype)
         axes: Any = node.arg
         multiply = _multiply_wide if self._half else multiplication(product.aval)
         return partial(_multiply, multiply, *sum_call(shape, node.aval, axes))
-
-
-#: Products that are not stored, but added up by BLAS, in parts: from so many on. The
-#: whole is added up as exactly as a sum of NumPy's.
-_LONG = 1 << 14
-
-
-def _is_long(product: Node) -> bool:
-    """Is a product of so many floats that it is added up in blocks?"""
-    return product.size >= _LONG and product.dtype in (dtypes.float32, dtypes.float64)
-
-
-def _dot_in_parts(shape: Shape, count: int, dtype: Any) -> Callable[[Any, Any], Any]:
-    """x·y of all elements, of which there are so many."""
-    multiply = product_of_parts((1, count), (count, 1), dtype)
-    return lambda x, y: multiply(x.reshape(1, -1), y.reshape(-1, 1)).reshape(shape)
 
 
 def _multiply_wide(x: Any, y: Any) -> Any:

@@ -25,6 +25,7 @@ from ftrace.trace.body import (
     COTANGENT_DEPTH,
     RESIDUAL_DEPTH,
     Linearized,
+    around,
     batch_carry,
     check_types,
     close,
@@ -379,16 +380,15 @@ def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Resul
 
 def _carries_alone(arg: Scan, linear: Flags) -> bool:
     """Is all that it carries linear, once the carry has gone around?"""
-    first = arg.consts + arg.carry
-    flags = list(linear)
-    while True:
-        leaves = [n for n, flag in zip(arg.body.inputs, flags, strict=True) if flag]
-        moving = depends_on(arg.body.outputs, leaves)
-        before = list(flags)
-        for k in range(arg.carry):
-            flags[arg.consts + k] |= arg.body.outputs[k] in moving
-        if flags == before:
-            return all(flags[arg.consts : first])
+    body, carry = arg.body, range(arg.consts, arg.consts + arg.carry)
+
+    def step(flags: list[bool]) -> tuple[None, list[bool]]:
+        leaves = [n for n, flag in zip(body.inputs, flags, strict=True) if flag]
+        moving = depends_on(body.outputs, leaves)
+        return None, [n in moving for n in body.outputs]
+
+    flags, _ = around(linear, carry, step)
+    return all(flags[i] for i in carry)
 
 
 def _strong(aval: ShapedArray) -> ShapedArray:

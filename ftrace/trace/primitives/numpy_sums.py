@@ -158,8 +158,9 @@ def _is_by_rows(x: Array, arrays: Any, values: Array) -> bool:
 #     out[…] = sum over `axes` of x[…]·y[…]
 #
 # Along some axes an operand only repeats its elements (size 1, or stride 0). Where each
-# operand repeats what the other does not, this is a matrix product, and BLAS does it;
-# where one of them never repeats, it is multiply and add. Along an axis that is summed,
+# operand repeats what the other does not, this is a matrix product, and BLAS does it,
+# as it does the product of vectors; where one of them never repeats, it is multiply and
+# add. Along an axis that is summed,
 # an operand of stride 0 counts as one that does not repeat: a matrix of ones is a
 # matrix. Where there is one product only to be added up, it is the result: −0 stays −0,
 # to which BLAS adds 0.
@@ -305,11 +306,11 @@ def _recipe(
     rows = [a for a in ndim if a in in_x and a not in in_y]
     columns = [a for a in ndim if a in in_y and a not in in_x]
     neither = [a for a in ndim if shape[a] != 1 and a not in in_x and a not in in_y]
-    repeats = rows or columns or neither
+    batch = [a for a in ndim if a in both and a not in axes]
+    repeats = rows or columns or neither or all(shape[a] == 1 for a in batch)
     if 0 in shape or not (repeats and inner) or not both.issuperset(inner):
         # Nothing repeats or is added up, or a sum over the axis of one operand alone.
         return None
-    batch = [a for a in ndim if a in both and a not in axes]
 
     def layout(groups: list[list[int]]) -> _Layout:
         used = [a for group in groups for a in group]

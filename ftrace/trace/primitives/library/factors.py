@@ -17,6 +17,7 @@ tridiagonal_p(a, arg=lower) -> (T and reflections, diagonal, beside it, taus)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -397,8 +398,6 @@ eig_p = library_op.host(
 )  # fmt: skip
 
 
-as_strided: Any = numpy.lib.stride_tricks.as_strided
-
 # Sylvester's equation, and the square root.
 
 
@@ -451,39 +450,15 @@ sylvester_p = library_op.solver(
 def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("sqrtm")
 
-    def root(x: Array) -> tuple[Array]:
-        triangle, turn = linalg.schur(x, output="complex")
-        # NumPy's products are of another library: its threads would wait for those of
-        # SciPy's, which spin for a while.
-        (product,) = linalg.get_blas_funcs(("gemm",), (turn,))
-        left = product(1, turn, _triangular_root(triangle))
-        return (product(1, left, turn, trans_b=2),)
+    def root(x: Array) -> Sequence[Array]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a singular one, which may have one
+            found = linalg.sqrtm(x)
+        if not np.isfinite(found).all():
+            raise np.linalg.LinAlgError
+        return (found,)
 
     return lapack_numpy.each_finite(root, avals, a)
-
-
-def _triangular_root(t: Array) -> Array:
-    """Diagonal by diagonal, from the main one up: row d of `found` is the d-th.
-
-    Source: A. Bjorck and S. Hammarling, "A Schur method for the square root of a
-    matrix" (1983).
-    """
-    n = len(t)
-    found = np.zeros_like(t)
-    found[0] = np.sqrt(np.diagonal(t))
-    down, across = found.strides
-    for d in range(1, n):
-        # The root of the row k to the right, times that of the column k further down.
-        left = found[1:d, : n - d]
-        right = as_strided(found[d - 1, 1:], left.shape, (across - down, across))
-        rest = np.diagonal(t, d) - np.einsum("ki,ki->i", left, right)
-        # Of a block of zeros any root will do, if there is one: zero.
-        sums = np.where(rest == 0, 1, found[0, : n - d] + found[0, d:])
-        found[d, : n - d] = rest / sums
-    rows, columns = np.triu_indices(n)
-    root = np.zeros_like(t)
-    root[rows, columns] = found[columns - rows, rows]
-    return root
 
 
 def _sqrtm_tangent(node: Node, a: Node, t: Node) -> Results:
