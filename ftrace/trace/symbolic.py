@@ -64,6 +64,21 @@ def _mixed(method: str, dim: Dim, other: Any) -> Any:
     return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
 
 
+def _refused(what: str) -> Callable[..., NoReturn]:
+    """A method that would need the number."""
+
+    def method(self: Dim, *_: Any, **__: Any) -> NoReturn:
+        names = ", ".join(map(repr, sorted(s.name for s in symbols_of((self,)))))
+        raise DynamicDimensionError(
+            f"the dynamic dimension {self} was used as {what}, but the function is "
+            f"compiled once for all sizes of {names}. Compute with it through "
+            "ftrace.numpy (arange, zeros, where, sums along an axis, vmap), use -1 in "
+            f"reshape, or take {names} out of `dynamic` to compile for each size"
+        )
+
+    return method
+
+
 class Dim(Immutable, _Base):
     """A dimension whose size is not known while a function is compiled.
 
@@ -162,32 +177,13 @@ class Dim(Immutable, _Base):
 
     # What needs the number.
 
-    def __index__(self) -> int:
-        self._no_number("an integer")
-
-    def __int__(self) -> int:
-        self._no_number("an integer")
-
-    def __float__(self) -> float:
-        self._no_number("a float")
-
-    def __complex__(self) -> complex:
-        self._no_number("a complex number")
+    __index__ = __int__ = _refused("an integer")
+    __float__ = _refused("a float")
+    __complex__ = _refused("a complex number")
+    __array__ = _refused("a NumPy array")
 
     def __round__(self, ndigits: Any = None) -> Any:
         return self
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        self._no_number("a NumPy array")
-
-    def _no_number(self, what: str) -> NoReturn:
-        names = ", ".join(map(repr, sorted(s.name for s in symbols_of((self,)))))
-        raise DynamicDimensionError(
-            f"the dynamic dimension {self} was used as {what}, but the function is "
-            f"compiled once for all sizes of {names}. Compute with it through "
-            "ftrace.numpy (arange, zeros, where, sums along an axis, vmap), use -1 in "
-            f"reshape, or take {names} out of `dynamic` to compile for each size"
-        )
 
     # Texts.
 

@@ -257,6 +257,7 @@ class Mesh(_Axes):
 
     __slots__ = ("_before", "devices")
     arguments = ("devices", "axis_names", "axis_types")
+    is_multi_process = False
 
     def __init__(
         self, devices: Any, axis_names: Any, axis_types: Any = None
@@ -283,10 +284,6 @@ class Mesh(_Axes):
     @property
     def local_mesh(self) -> Mesh:
         return self
-
-    @property
-    def is_multi_process(self) -> bool:
-        return False
 
     def __enter__(self) -> Mesh:
         self._before.append(_current.set(self))

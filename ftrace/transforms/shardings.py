@@ -41,6 +41,8 @@ class Sharding:
     __slots__ = ()
     device_set: Any
     memory_kind: Any = "device"
+    is_fully_addressable = has_addressable_devices = True
+    is_fully_replicated: Any = True
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each part of an array of this shape."""
@@ -49,10 +51,6 @@ class Sharding:
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         """For each device where in an array its part is."""
         return dict.fromkeys(self.device_set, (slice(None),) * len(global_shape))
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return True
 
     def with_memory_kind(self, kind: str) -> Any:
         return replace(cast(Any, self), memory_kind=kind)
@@ -64,14 +62,6 @@ class Sharding:
     @property
     def addressable_devices(self) -> set[Device]:
         return self.device_set
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        return True
-
-    @property
-    def has_addressable_devices(self) -> bool:
-        return True
 
     def addressable_devices_indices_map(
         self, global_shape: Sequence[int]
@@ -284,10 +274,7 @@ class Placed(Array):
     __slots__ = ("given_sharding",)
 
     given_sharding: Sharding
-
-    @property
-    def committed(self) -> bool:
-        return True
+    committed: Any = True
 
     def devices(self) -> set[Any]:
         return self.given_sharding.device_set

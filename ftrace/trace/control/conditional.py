@@ -204,7 +204,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
            for s, old in zip(src, node.src, strict=True)):  # fmt: skip
         return map_lanes(node, src, batched, size)
     if batched[0]:
-        if _all_may_run(arg) or _communicate(arg, batched):
+        if _all_may_run(arg) or _communicate(arg.bodies, batched[1:]):
             return _select(arg, src, batched, size)
         return map_lanes(node, src, batched, size)
     found = [bodies.batch_body(body, batched[1:], size) for body in arg.bodies]
@@ -224,11 +224,11 @@ def _all_may_run(arg: Branches) -> bool:
     return True
 
 
-def _communicate(arg: Branches, batched: Flags) -> bool:
-    """Do lanes act together in a branch? Then each of them runs all."""
+def _communicate(parts: Sequence[Body], batched: Flags) -> bool:
+    """Do lanes act together in one of these bodies? Then each of them runs all."""
     return any(
-        communicates(body.outputs, bodies.chosen(body.inputs, batched[1:]))
-        for body in arg.bodies
+        communicates(body.outputs, bodies.chosen(body.inputs, batched))
+        for body in parts
     )
 
 
@@ -319,21 +319,13 @@ def _batch_while(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         arg.body, batched, range(arg.consts, first), size
     )
     cond, (differs,) = bodies.batch_body(arg.cond, flags, size)
-    if differs and _loop_communicates(arg, batched):
+    if differs and _communicate((arg.cond, arg.body), batched):
         return _in_step(node, src, batched, size)
     if differs:  # each lane has a length of its own
         return scan.map_lanes(node, src, batched, size)
     rows = zip(src, batched, flags, strict=True)
     operands = [bodies.with_lanes(x, had, flag, size) for x, had, flag in rows]
     return while_p.results(*operands, arg=While(cond, body, arg.consts)), has
-
-
-def _loop_communicates(arg: While, batched: Flags) -> bool:
-    """Do lanes act together, in an iteration or in the predicate?"""
-    return any(
-        communicates(body.outputs, bodies.chosen(body.inputs, batched))
-        for body in (arg.cond, arg.body)
-    )
 
 
 def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:

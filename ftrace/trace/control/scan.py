@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.autodiff import sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.body import (
@@ -275,61 +275,45 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: Scan = node.arg
     if not _carries_alone(arg, linear):
         return _transpose_tangents(node, cotangents, linear)
-    places = _places(arg, linear)
+    first = arg.consts + arg.carry
+    consts, fixed = _parted(range(arg.consts), linear)
+    xs, elements = _parted(range(first, len(linear)), linear)
+    carry = range(arg.consts, first)
     ys = [k for k, c in enumerate(cotangents) if k >= arg.carry and c is not None]
     backward = Scan(
-        _backward_body(arg, places, ys),
+        _backward_body(arg, consts, xs, fixed, elements, ys),
         arg.length,
         not arg.reverse,
-        len(places.fixed),
-        arg.carry + len(places.consts),
+        len(fixed),
+        arg.carry + len(consts),
     )
     operands = [
-        *(node.src[i] for i in places.fixed),
+        *(node.src[i] for i in fixed),
         *(or_zeros(cotangents[k], arg.body.outputs[k]) for k in range(arg.carry)),
-        *(strong_zeros(arg.body.inputs[i]) for i in places.consts),
+        *(strong_zeros(arg.body.inputs[i]) for i in consts),
         *(c for k in ys if (c := cotangents[k]) is not None),
-        *(node.src[i] for i in places.elements),
+        *(node.src[i] for i in elements),
     ]
-    wanted = *places.carry, *places.consts, *places.xs
-    return placed(len(node.src), wanted, scan_p.results(*operands, arg=backward))
+    results = scan_p.results(*operands, arg=backward)
+    return placed(len(node.src), [*carry, *consts, *xs], results)
 
 
-class _Places(NamedTuple):
-    """Which of the operands are what.
-
-    Attributes:
-      consts, carry, xs: those in which the scan is linear.
-      fixed, elements: the other constants, and the other operands that it runs over.
-    """
-
-    consts: list[int]
-    carry: list[int]
-    xs: list[int]
-    fixed: list[int]
-    elements: list[int]
+def _parted(places: range, flags: Flags) -> tuple[list[int], list[int]]:
+    """Those whose flag is set, and the others."""
+    return [i for i in places if flags[i]], [i for i in places if not flags[i]]
 
 
-def _places(arg: Scan, linear: Sequence[bool]) -> _Places:
-    first = arg.consts + arg.carry
-    consts, others = range(arg.consts), range(first, len(linear))
-    return _Places(
-        [i for i in consts if linear[i]],
-        list(range(arg.consts, first)),
-        [i for i in others if linear[i]],
-        [i for i in consts if not linear[i]],
-        [i for i in others if not linear[i]],
-    )
-
-
-def _backward_body(arg: Scan, places: _Places, ys: Sequence[int]) -> Body:
+def _backward_body(
+    arg: Scan, consts: Sequence[int], xs: Sequence[int], fixed: Sequence[int],
+    elements: Sequence[int], ys: Sequence[int],
+) -> Body:  # fmt: skip
     """One step backwards.
 
     (fixed, cotangents of carry, sums for constants, cotangents of ys, elements)
         -> (cotangents of carry, sums for constants, cotangents of xs)
     """
     body = arg.body
-    consts, carry, xs, fixed, elements = places
+    carry = range(arg.consts, arg.consts + arg.carry)
     given = {
         k: variable(_strong(body.outputs[k].aval), COTANGENT_DEPTH, k)
         for k in (*range(arg.carry), *ys)
