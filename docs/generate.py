@@ -171,7 +171,7 @@ def _shown(module: str, name: str) -> str:
 
 def derivative_of(primitive: Primitive) -> str:
     """How a record is differentiated, in a word or two."""
-    if primitive.linear:
+    if primitive.linear is True:
         return "linear"
     rules = [name for name in ("jvp", "transpose") if getattr(primitive, name)]
     return " and ".join(rules) if rules else "none"
