@@ -161,8 +161,9 @@ def _schedule(
     height = rows.length * taps.length
     sums = Panel("sums", s.plan.reduces[0], height, pitch, places)
     still = convolution.still_operand(s.right, columns, depth, lanes, facts)
-    add = tree.Slide(
-        images, still, rows, columns, depth, tile, sums, True, _in_parts(s.taps, parts)
+    cuts = rows, columns, depth
+    add = convolution.sums_over(
+        images, still, *cuts, tile, lanes, sums, _in_parts(s.taps, parts)
     )
     inside = {*rows.within, *taps.within, *columns.within}
     axes = tuple(a for a in kernel.axes if a in inside)

@@ -17,7 +17,7 @@ from ftrace.backends.llvm.contraction.find import Contraction, plain_form, runs_
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
@@ -208,10 +208,30 @@ def still_operand(
     return Panel("still", node, high, width, parts, zeros=columns.length)
 
 
-def slide(s: tree.Slide, store: tree.StoreResults) -> tuple[tree.Statement, ...]:
+def slide(s: tree.Accumulate, store: tree.StoreResults) -> tuple[tree.Statement, ...]:
     """A unit: operands are filled for each block, and tiles run over them."""
-    fills = [tree.Fill(image) for image in s.images]
-    if isinstance(s.still, Panel):
-        fills.append(tree.Fill(s.still))
+    fills = map(tree.Fill, (*s.images, *s.operands))
     unit = (*tree.for_blocks(s.depth, *fills, s), store)
-    return (tree.Clear(s.into), *unit) if s.adds else unit
+    return (*map(tree.Clear, s.into if s.depth.several else ()), *unit)
+
+
+def sums_over(
+    images: tuple[layout.Image, ...], still: Panel | Node, rows: Cut, columns: Cut,
+    depth: Cut, tile: tuple[int, int], lanes: int, sums: Panel,
+    parts: tuple[range, ...] = (),
+) -> tree.Accumulate:  # fmt: skip
+    """Sums of products with images.
+
+    Args:
+      tile: rows and vectors of a tile, which is made of the last range of the rows.
+      parts: see `Accumulate`.
+    """
+    panels = (still,) if isinstance(still, Panel) else ()
+    across = tree.Tiled(columns, RangeTiling(lanes, tile[1]), True)
+    down = None
+    if rows.within:
+        steps = layout.even_tiles(rows.extents[-1], tile[0])
+        down = tree.Tiled(rows, steps, len(rows.within) == 1)
+    return tree.Accumulate(
+        (sums.node,), panels, down, across, depth, (sums,), images=images, parts=parts
+    )

@@ -22,6 +22,7 @@ from ftrace.backends.llvm.convolution.find import (
     find_windows,
     is_sum_of_products,
     slide,
+    sums_over,
 )
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
@@ -186,8 +187,8 @@ def _schedules(
     store = tree.StoreResults((sums,), axes, (columns, rows))
     known = rows.length, pitch // lanes, target.registers, target.costs, s.together
     for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
-        size, adds = (tile.rows, tile.vectors), depth.several
-        add = tree.Slide(images, still, rows, columns, depth, size, sums, adds)
+        cuts, size = (rows, columns, depth), (tile.rows, tile.vectors)
+        add = sums_over(images, still, *cuts, size, lanes, sums)
         yield tree.Schedule(kernel, lanes, places, slide(add, store))
 
 

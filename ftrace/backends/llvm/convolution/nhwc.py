@@ -117,8 +117,8 @@ def _schedules(
     store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
     known = rows.extents[-1], pitch // lanes, target.registers, target.costs
     for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
-        size, adds = (tile.rows, tile.vectors), depth.several
-        add = tree.Slide(images, still, rows, columns, depth, size, sums, adds)
+        cuts, size = (rows, columns, depth), (tile.rows, tile.vectors)
+        add = convolution.sums_over(images, still, *cuts, size, lanes, sums)
         unit, places = convolution.slide(add, store), (*outer, rows, columns)
         yield tree.Schedule(kernel, lanes, places, unit)
 

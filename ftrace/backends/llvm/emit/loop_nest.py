@@ -327,7 +327,8 @@ class Nest:
 
             def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
                 opened = self.open(node, base, steps, tiles)
-                if others and lines.rounds and inner >= BLOCK // 4:
+                apart = lines.rounds and not self.tiling.one_by_one
+                if others and apart and inner >= BLOCK // 4:
                     fresh = self._over(loop, others, lines, lines.identities())
                     found = lines.merge(carried, fresh)
                 elif others:

@@ -110,10 +110,10 @@ class Stage:
         """`number`·`by` + `plus`."""
         return self.values.access.sum_terms([(by, number)], plus)
 
-    def new_range(self, size: int) -> Node:
+    def new_range(self, size: int, reduced: bool = False) -> Node:
         """A range that is not the kernel's."""
         self._ranges += 1
-        node = ir.make_range(self._ranges, size, False)
+        node = ir.make_range(self._ranges, size, reduced)
         self.facts.learn([node])
         return node
 

@@ -153,6 +153,11 @@ def cut_tiles(r: Node, tile: int, height: int) -> tuple[Cut, tiling.RangeTiling]
     return cut, tiling.RangeTiling(0, tile, cut.split is None)
 
 
+def even_tiles(size: int, most: int) -> tiling.RangeTiling:
+    """Tiles of no more than so many, as equal as can be."""
+    return tiling.RangeTiling(0, -(-size // -(-size // most)), False)
+
+
 @dataclass(frozen=True, eq=False)
 class VectorRows:
     """The rows of a block from a whole vector on: they are filled in vectors."""
@@ -266,10 +271,6 @@ class Window:
             return number
         return sub(const(self.taps - 1, INDEX), number)
 
-    def steps(self, size: int) -> tuple[int, int]:
-        """Where taps begin and how far they are apart, if the range's are `size`."""
-        return ((self.taps - 1) * size, -size) if self.turned else (0, size)
-
     def halo(self, steps: int) -> int:
         """Lines of a class beyond those of the columns."""
         return self.dilation * (steps - 1)
@@ -327,14 +328,6 @@ class Panel:
     @property
     def key(self) -> tuple[str, Node]:
         return self.name, self.node
-
-    def steps(self) -> dict[Node, int]:
-        """Elements from one value to the next of each range."""
-        found: dict[Node, int] = {}
-        for part in self.parts:
-            assert isinstance(part.cut, Cut)
-            found |= part.cut.steps(part.weight, part.ranges)
-        return found
 
     def __str__(self) -> str:
         strips = ["[strip]" for part in self.parts if part.strips]

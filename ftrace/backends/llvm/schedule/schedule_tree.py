@@ -95,7 +95,7 @@ class Tiled(NamedTuple):
     """How tiles run over a block.
 
     Attributes:
-      flat: all ranges of the block are one in the tiles, whose last one is whole.
+      flat: all ranges of the block are one in the tiles, in whole vectors.
     """
 
     cut: Cut
@@ -105,8 +105,8 @@ class Tiled(NamedTuple):
     @property
     def length(self) -> int:
         """Positions of the tiles."""
-        width = self.steps.width if self.flat else 1
-        return -(-self.cut.length // width) * width
+        lanes = self.steps.lanes if self.flat else 0
+        return layout.whole_vectors(self.cut, max(lanes, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +116,7 @@ class Accumulate:
     Attributes:
       totals: the sums.
       operands: what stands in panels.
+      images: what windows see of an operand, each with some of the taps.
       rows, columns: how tiles run; without rows the sums depend on columns alone.
       depth: what is summed over.
       into: where sums are put; results go from registers to where they belong if it is
@@ -123,6 +124,7 @@ class Accumulate:
       finished: other sums that results need.
       along: how the last range that is summed over runs, if vectors run along it.
       ahead: operands are asked for so many terms ahead.
+      parts: taps, by number, that a tile has for each of its rows, where taps are rows.
     """
 
     totals: tuple[Node, ...]
@@ -134,75 +136,22 @@ class Accumulate:
     finished: tuple[Panel, ...] = ()
     along: tiling.RangeTiling | None = None
     ahead: int = 0
+    images: tuple[Image, ...] = ()
+    parts: tuple[range, ...] = ()
 
     def __str__(self) -> str:
         tile = str(self.columns.steps)
         if self.along is not None:
             last = layout.name_of(self.depth.within[-1])
             tile += f" columns, {last} in vectors of {self.along.lanes}"
+        tile = f"{len(self.parts[0])} taps × {tile}" if self.parts else tile
         tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.ahead} terms ahead" if self.ahead else ""
-        value = " · ".join(["…", *[p.name for p in self.operands]])
+        names = [p.name for p in self.operands]
+        if self.images:
+            names = [_names(self.images), *(names or ["…"])]
+        value = " · ".join(names if self.images else ["…", *names])
         return _sum_text(self.into, self.depth.several, value, tile)
-
-
-@dataclass(frozen=True, eq=False)
-class Slide:
-    """Adds up products with an image: each step goes as far as the one before.
-
-    The left operand has numbers, which are spread over vectors one at a time, the right
-    one vectors. Where windows slide along the columns, the image is the right one.
-
-    Attributes:
-      images: each has some of the taps.
-      still: the other operand: a panel, or a load that is read where it stands.
-      rows, columns: tiles are made of the last range of the rows.
-      depth: what is summed over beside taps.
-      tile: rows and vectors of a tile.
-      adds: to what is there.
-      parts: taps, by number, that a tile has for each of its rows, where taps are rows.
-    """
-
-    images: tuple[Image, ...]
-    still: Panel | Node
-    rows: Cut
-    columns: Cut
-    depth: Cut
-    tile: tuple[int, int]
-    into: Panel
-    adds: bool
-    parts: tuple[range, ...] = (range(1),)
-
-    @property
-    def by_columns(self) -> bool:
-        """Is it the right operand that slides?"""
-        return self.images[0].along is self.columns
-
-    @property
-    def by_filters(self) -> bool:
-        """Are the taps rows?"""
-        return self.images[0].along is self.depth
-
-    @property
-    def taps(self) -> list[int]:
-        """Where the rows of a tile begin in the image, for each pixel of it."""
-        image = self.images[0]
-        if not self.by_filters:
-            return [0]
-        weights = [image.steps[window.tap] for window, _ in image.windows]
-        return [
-            sum(k * n for k, n in zip(weights, taps, strict=True))
-            for taps in image.taps
-        ]
-
-    def __str__(self) -> str:
-        still = self.still.name if isinstance(self.still, Panel) else "…"
-        pair = [still, _names(self.images)]
-        rows, vectors = self.tile
-        taps = f" × {len(self.parts[0])} taps" if self.by_filters else ""
-        value = " · ".join(pair if self.by_columns else pair[::-1])
-        tile = f"{rows} rows{taps} × {vectors} vectors"
-        return _sum_text([self.into], self.adds, value, tile)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +179,7 @@ class StoreResults:
         return f"out <- f({', '.join(map(str, self.panels)) or '…'}){turned}"
 
 
-Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | StoreResults
+Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults
 
 
 class View(NamedTuple):
@@ -272,8 +221,8 @@ class Schedule:
         """In which order terms are added: with the same one bits are the same."""
         found: list[str] = []
         for s in self.statements():
-            if isinstance(s, Accumulate | Slide):
-                long = isinstance(s, Accumulate) and s.depth.length > 2 * tiling.BLOCK
+            if isinstance(s, Accumulate):
+                long = not s.images and s.depth.length > 2 * tiling.BLOCK
                 found.append(f"{s if long else type(s).__name__} {s.depth}")
         return tuple(found)
 
@@ -285,8 +234,6 @@ class Schedule:
                 fills.append(s.panel)
             elif isinstance(s, Accumulate):
                 sums += s.into
-            elif isinstance(s, Slide):
-                sums.append(s.into)
         return list({m.key: m for m in (*fills, *sums)}.values())
 
     def __str__(self) -> str:

@@ -163,6 +163,7 @@ class Tiling:
       prefetch: loads that are asked for with each vector.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
+      one_by_one: loops of a sum inside one another are added up as one.
     """
 
     steps: Mapping[Node, RangeTiling]
@@ -179,6 +180,7 @@ class Tiling:
     )
     prefetch: Prefetch | None = None
     squares: bool = False
+    one_by_one: bool = False
 
     @property
     def in_tiles(self) -> bool:

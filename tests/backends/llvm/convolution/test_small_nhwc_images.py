@@ -9,7 +9,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.convolution.nhwc import column_blocks
-from ftrace.backends.llvm.schedule.schedule_tree import Slide
+from ftrace.backends.llvm.schedule.schedule_tree import Accumulate
 from tests.backends.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
@@ -70,8 +70,8 @@ def test_only_small_images_share_a_block() -> None:
         row = (None, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
         found = sliding_rows_of(kernel_of(strided(row, last=True), x, w))
         assert found is not None
-        (add,) = [s for s in found.statements() if isinstance(s, Slide)]
-        return len(add.rows.within) - 1, add.rows.size
+        (add,) = [s for s in found.statements() if isinstance(s, Accumulate)]
+        return len(add.rows.cut.within) - 1, add.rows.cut.size
 
     assert images_of(64, 7)[0] == 2
     assert 1 < images_of(64, 7)[1] < 64

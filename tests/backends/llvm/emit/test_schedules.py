@@ -99,17 +99,17 @@ CONVOLUTIONS: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...], str]] = {
     "channels first": (
         of_plan(find_sliding), convolution(2),
         ((16, 32, 28, 28), (64, 32, 3, 3)), """
-for units of i0 by 2 × i2 × i3, i1:
-    fill image[r6 × r5][line of i0 by 2 × i2 × i3]
-    fill image1[r6 × r5][line of i0 by 2 × i2 × i3]
-    sums[i1][i0 × i2 × i3] <- … · (image + image1)    8 rows × 2 vectors
-    out <- f(sums[i1][i0 × i2 × i3])"""),
+for units of i0, i2 × i3, i1:
+    fill image[r6 × r5][line of i2 × i3]
+    fill image1[r6 × r5][line of i2 × i3]
+    sums[i1][i2 × i3] <- (image + image1) · …    8 rows × 2 vectors of 16
+    out <- f(sums[i1][i2 × i3])"""),
     "channels last": (
         of_plan(find_sliding_rows), channels_last(),
         ((8, 14, 14, 64), (3, 3, 64, 64)), """
 for units of i0, i1 × i2, i3:
     fill image[line of i1 × i2][r6]
-    sums[i1 × i2][i3] <- image · …    14 rows × 2 vectors
+    sums[i1 × i2][i3] <- image · …    14 rows × 2 vectors of 16
     out <- f(sums[i1 × i2][i3])"""),
     "groups": (
         of_plan(find_sliding_rows), channels_last(8),
@@ -117,7 +117,7 @@ for units of i0, i1 × i2, i3:
 for units of i0, i1 by 7 × i2, i3 by 8 × i4:
     fill image[line of i1 by 7 × i2][r7][i3]
     fill still[r7 × r5 × r6][i4 × i3]
-    sums[i1 × i2][i3 × i4] <- image · still    14 rows × 2 vectors
+    sums[i1 × i2][i3 × i4] <- image · still    14 rows × 2 vectors of 8
     out <- f(sums[i1 × i2][i3 × i4])"""),
     "by filters": (
         of_plan(find_sliding_sum), by_filters,
@@ -127,7 +127,7 @@ for units of i0, i2, i1:
     for each r5 by 4 × r6:
         fill image[i2][line of r5 by 4 × r6]
         fill still[r5 × r6][i1]
-        sums[i2][i3 × i4][i1] += image · still    1 rows × 9 taps × 2 vectors
+        sums[i2][i3 × i4][i1] += image · still    1 rows × 9 taps × 2 vectors of 16
     out <- f(sums[i2][i3 × i4][i1])"""),
 }  # fmt: skip
 
