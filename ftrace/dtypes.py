@@ -412,7 +412,8 @@ def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
     """
     if isinstance(value, bool):
         return bool_, False
-    category = _PYTHON[type(value)] if type(value) in _PYTHON else _category(value)
+    kinds = (kind for python, kind in _PYTHON.items() if isinstance(value, python))
+    category = _PYTHON.get(type(value)) or next(kinds)
     dtype = default_dtype(category)
     if isinstance(value, int):
         dtype = _fitting(int(value), dtype)
@@ -456,10 +457,6 @@ def settled(dtype: np.dtype[Any], weak: bool) -> np.dtype[Any]:
     integer stays as wide as it is: nobody knows whether it fits.
     """
     return default_dtype(kind(dtype)) if weak and is_inexact(dtype) else dtype
-
-
-def _category(value: complex) -> str:
-    return next(c for t, c in _PYTHON.items() if isinstance(value, t))
 
 
 def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:

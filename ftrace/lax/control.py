@@ -575,7 +575,7 @@ def _scan(
         carry, ys = init, [None] * length
         for i in reversed(range(length)) if reverse else range(length):
             carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
-        return carry, tree.map(_stack, *ys)
+        return carry, tree.map(lambda *parts: stack(parts), *ys)
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = bodies.leaf_names("carry", init)
@@ -635,10 +635,6 @@ def _scan(
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
-
-
-def _stack(*values: Value) -> Any:
-    return stack(values)
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

@@ -154,9 +154,7 @@ def _interleave(even: Any, odd: Any, axis: int) -> Any:
     """Elements of the one and the other in turns; the first has as many or one more."""
     count = odd.shape[axis]
     pairs = stack([ax.shrink_axis(even, axis, 0, count), odd], axis=axis + 1)
-    shape = list(odd.shape)
-    shape[axis] = 2 * count
-    merged = ax.reshape(pairs, tuple(shape))
+    merged = ax.reshape(pairs, ax.with_size(odd.shape, axis, 2 * count))
     if even.shape[axis] == count:
         return merged
     return concatenate([merged, ax.shrink_axis(even, axis, count, count + 1)], axis)

@@ -61,15 +61,14 @@ def take(
         indices = ax.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
             indices = ax.cast(indices, dtypes.int32)
-    before = (slice(None),) * axis
     if mode in ("wrap", "clip"):
         if x.shape[axis] == 0:
             raise errors.IndexBoundsError(
                 f"take: axis {axis} of shape {x.shape} is empty"
             )
-        return read_at(
-            x, (*before, _in_range(ax.as_value(indices), x.shape[axis], mode))
-        )
+        places = _in_range(ax.as_value(indices), x.shape[axis], mode)
+        return along(x, places, axis)
+    before = (slice(None),) * axis
     return _read_or_fill(x, (*before, indices), check_mode("take", mode), fill_value)
 
 
@@ -138,9 +137,8 @@ def _product_of_one_hot(x: Any, indices: Any, axis: int, wrap: bool) -> Any:
         indices = widened(indices, size)
         indices = ax.choose(indices < 0, indices + size, indices)
     places = ax.iota(indices.dtype, (size,), 0)
-    hits = ax.cast(
-        ax.move_axis(indices, axis, x.ndim - 1)[..., None] == places, x.dtype
-    )
+    hits = ax.move_axis(indices, axis, x.ndim - 1)[..., None] == places
+    hits = hits.astype(x.dtype)
     lanes = ax.move_axis(x, axis, x.ndim - 1)[..., None]
     result = matmul(hits, lanes, precision="highest", preferred_element_type=x.dtype)
     return ax.move_axis(result[..., 0], x.ndim - 1, axis)

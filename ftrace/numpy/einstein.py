@@ -218,10 +218,7 @@ def find_path(
     """The positions to contract, step by step; each result is put at the end."""
     count = len(shapes)
     if optimize is False or (count <= 2 and isinstance(optimize, (bool, str))):
-        return (
-            (0, 1),
-            *((0, count - i) for i in range(2, count)),
-        )  # the last stands behind
+        return ((0, 1), *[(0, count - i) for i in range(2, count)])  # the last: behind
     if isinstance(optimize, (bool, str)):
         method = "optimal" if optimize == "optimal" else "greedy"
         asked = "auto" if optimize is True else optimize

@@ -412,12 +412,8 @@ def _asymptotic(polynomials: tuple[Sequence[float], ...], inverse: Any) -> Any:
     single, middle, far = polynomials
     if inverse.dtype == dtypes.float32:
         return horner(single, inverse - _SINGLE_MIDDLE)
-    is_far = inverse < 1 / _FAR
-    return ax.choose(
-        is_far,
-        horner(far, inverse - _FAR_MIDDLE),
-        horner(middle, inverse - _MIDDLE_MIDDLE),
-    )
+    near = horner(middle, inverse - _MIDDLE_MIDDLE)
+    return ax.choose(inverse < 1 / _FAR, horner(far, inverse - _FAR_MIDDLE), near)
 
 
 # Bits read in another way: bytes swapped, split into parts, joined.

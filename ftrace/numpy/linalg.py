@@ -327,10 +327,8 @@ def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
             f"tensorsolve: the first {y.ndim} sizes of a, {x.shape}, must have the "
             f"product of the others and of those of b, {y.shape}"
         )
-    flat = solve(
-        ax.reshape(x, (prod(rows), prod(columns))), ax.reshape(y, (prod(y.shape),))
-    )
-    return ax.reshape(flat, columns)
+    matrix = ax.reshape(x, (prod(rows), prod(columns)))
+    return ax.reshape(solve(matrix, ax.reshape(y, (y.size,))), columns)
 
 
 # What singular values tell.

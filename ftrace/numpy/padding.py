@@ -106,11 +106,10 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
             pairs[place] = _pairs("pad_width", width, 1)[0]
     else:
         pairs = _pairs("pad_width", pad_width, ndim)
-    widths = [
+    return [
         (ax.static_int(lo, "pad: pad_width", 0), ax.static_int(hi, "pad: pad_width", 0))
         for lo, hi in pairs
     ]
-    return widths
 
 
 def _pairs(what: str, value: Any, ndim: int) -> Pairs:

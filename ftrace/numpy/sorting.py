@@ -462,9 +462,7 @@ def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
     length = _block_length(a.shape)
-    return (
-        _first(a, primitive, axis) if not length else _of_blocks(a, primitive, length)
-    )
+    return _of_blocks(a, primitive, length) if length else _first(a, primitive, axis)
 
 
 #: A vector of so many elements has blocks, and so many elements has each at the least.
