@@ -21,7 +21,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.numpy.axes import bound_to, cast, choose, static_int
+from ftrace.numpy.axes import bound_to, cast, choose, is_sequence, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import horner
 from ftrace.trace.bind import bind, broadcast_shapes
@@ -42,6 +42,10 @@ def run_wide(
     return cast(run_fused(function, wide, **static), dtype, weak)
 
 
+#: What takes lists as well: those that do in JAX.
+_OF_LISTS = {"expn", "hyp1f1", "hyp2f1", "log_ndtr", "ndtr", "spence"}
+
+
 def compose(function: F) -> F:
     """A composition of floats as one graph in eager code.
 
@@ -60,7 +64,10 @@ def compose(function: F) -> F:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = bound_to(function, parameters, args, kwargs)
-        operands = promote_inexact(*[given.pop(n) for n in names])
+        operands = [given.pop(n) for n in names]
+        if title in _OF_LISTS:
+            operands = [fnp.asarray(x) if is_sequence(x) else x for x in operands]
+        operands = promote_inexact(*operands)
         broadcast_shapes(title, [x.shape for x in operands])
         given = {n: static(n, x) for n, x in given.items()}
         return run_wide(function, operands, **given)

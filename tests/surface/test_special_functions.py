@@ -268,3 +268,13 @@ def test_beta_of_a_negative_number_beside_a_large_one() -> None:
     wanted = scipy_special.beta(a, b)
     np.testing.assert_allclose(special.beta(a, b), wanted, rtol=1e-12)
     np.testing.assert_allclose(special.beta(*np.float32([a, b])), wanted, rtol=1e-4)
+
+
+def test_lists_are_taken_where_jax_takes_them() -> None:
+    row = [1.0, 0.6]
+    for name, count in (("expn", 2), ("hyp1f1", 3), ("ndtr", 1), ("spence", 1)):
+        function = getattr(special, name)
+        arrays = [np.asarray(row, np.float32)] * count
+        np.testing.assert_array_equal(function(*[row] * count), function(*arrays))
+    with pytest.raises(TypeError, match="got list"):
+        special.erf(row)
