@@ -19,7 +19,7 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.ground import settings
-from ftrace.numpy.axes import as_value, cast, scalar_type
+from ftrace.numpy.axes import as_value, cast, scalar_type, static_int
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
@@ -39,7 +39,7 @@ from ftrace.trace.references import (
     with_parameters,
 )
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.trace_body import Traced
@@ -542,12 +542,7 @@ def _length(xs: Any, length: int | None) -> int:
             )
         sizes.setdefault(aval.shape[0], aval)
     if length is not None:
-        try:
-            sizes.setdefault(operator.index(length), None)
-        except TypeError:
-            kind = ConcretizationTypeError if is_value(length) else ArgumentError
-            text = f"scan: length must be a known integer, got {length!r}"
-            raise kind(text) from None
+        sizes.setdefault(static_int(length, "scan: length"), None)
     if len(sizes) != 1:
         listed = ", ".join(
             f"{n} (length)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
@@ -668,10 +663,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     if batch_size is None:
         return scan(step, (), xs)[1]
     count = _length(xs, None)
-    size = operator.index(batch_size)
-    if size < 0:
-        raise ArgumentError(f"map: batch_size must be positive, got {batch_size}")
-    size = size or count or 1
+    size = static_int(batch_size, "map: batch_size", 0) or count or 1
     whole = count - count % size
 
     def batches(x: Any) -> Any:

@@ -310,13 +310,9 @@ def conv_transpose(
       ValueRangeError: the padding is malformed.
     """
     x, w = ax.as_value(lhs), ax.as_value(rhs)
-    numbers = dimension_numbers
+    numbers = dimension_numbers or _TRANSPOSED_DEFAULTS.get(x.ndim)
     if numbers is None:
-        numbers = _TRANSPOSED_DEFAULTS.get(x.ndim)
-        if numbers is None:
-            raise ShapeError(
-                f"lax.conv_transpose: give dimension_numbers for {x.ndim} axes"
-            )
+        raise ShapeError(f"conv_transpose: give dimension_numbers for {x.ndim} axes")
     axes = conv_dimension_numbers(x.shape, w.shape, numbers)
     space = tuple(axes.rhs_spec)[2:]
     name = "lax.conv_transpose"

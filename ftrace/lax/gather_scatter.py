@@ -216,14 +216,10 @@ def _check(
     words = numbers._fields
     first = ax.check_shape(starting, f"lax.{name}")
     need(
-        _are_places(first, ndim),
-        f"the starts must belong to different axes of an array of shape {shape}, got "
-        f"{first}",
-    )
-    need(
-        len(first) == starts.shape[-1],
+        _are_places(first, ndim) and len(first) == starts.shape[-1],
         f"the last axis of the indices, of shape {starts.shape}, must have one entry "
-        f"per axis that they start, which are {first}",
+        f"for each axis that they start, different ones of an array of shape {shape}; "
+        f"these are {first}",
     )
     squeezed = _check_axes(name, words[1], squeezed, ndim)
     ours = _check_axes(name, words[3], ours, ndim)
@@ -257,19 +253,13 @@ def _check(
     )
     theirs = ax.check_shape(theirs, f"lax.{name}")
     need(
-        _are_places(theirs, depth),
-        f"the batching dims of the indices must be different axes, not the last, of "
-        f"shape {starts.shape}, got {theirs}",
-    )
-    need(
-        [shape[a] for a in ours] == [starts.shape[a] for a in theirs],
-        f"the axes {ours} of shape {shape} and {theirs} of the indices of shape "
-        f"{starts.shape} run together and must have the same sizes",
-    )
-    need(
-        len({*gone}) == len(gone) and not {*first} & {*ours},
-        f"the batching dims {ours} must not be among the axes of the starts, {first}, "
-        f"or of the windows of one element, {squeezed}",
+        _are_places(theirs, depth)
+        and [shape[a] for a in ours] == [starts.shape[a] for a in theirs]
+        and len({*gone}) == len(gone)
+        and not {*first} & {*ours},
+        f"the batching dims {ours} of shape {shape} and {theirs} of the indices of "
+        f"shape {starts.shape} must be different axes of the same sizes, and none of "
+        f"the starts, {first}, or of the windows of one element, {squeezed}",
     )
     need(
         all(0 <= n <= m for n, m in zip(sizes, shape, strict=True)),

@@ -324,10 +324,7 @@ def associative_scan(
       ShapeError: the sizes along the axis differ.
       TreeError: `fn` returns a tree of another structure.
     """
-    if not callable(fn):
-        raise errors.ArgumentError(
-            f"lax.associative_scan: fn must be callable, got {fn!r}"
-        )
+    tree.check_callable(fn, "lax.associative_scan")
     leaves, treedef = tree.flatten(elems)
     values = [ax.as_value(x) for x in leaves]
     if not values:

@@ -428,26 +428,22 @@ def cross(
             "cross: vectors must have 2 or 3 components, got "
             f"{x.shape[-1]} along axis {axisa} and {y.shape[-1]} along axis {axisb}"
         )
-    x0, x1, *x2 = _components(x)
-    y0, y1, *y2 = _components(y)
-    third = _minor(x0, x1, y0, y1)
-    if not x2 and not y2:
+    planar = x.shape[-1] == y.shape[-1] == 2
+    x0, x1, x2 = _components(x)
+    y0, y1, y2 = _components(y)
+    third = x0 * y1 - x1 * y0
+    if planar:
         return ax.drop_axes(third, (third.ndim - 1,))
-    z = x2[0] if x2 else ax.full(x0.shape, 0, x0.dtype)
-    w = y2[0] if y2 else ax.full(y0.shape, 0, y0.dtype)
-    parts = [_minor(x1, z, y1, w), _minor(z, x0, w, y0), third]
+    parts = [x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, third]
     last = third.ndim - 1
     place = ax.canonical_axis(axisc, last + 1, "cross")
     return ax.move_axis(concatenate(broadcast_arrays(*parts), last), last, place)
 
 
 def _components(x: Any) -> list[Any]:
-    return [x[..., i : i + 1] for i in range(x.shape[-1])]
-
-
-def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """a·d - b·c."""
-    return a * d - b * c
+    """Three of them: the last is 0 where there are two."""
+    x = ax.pad_axis(x, x.ndim - 1, 0, 3 - x.shape[-1])
+    return [x[..., i : i + 1] for i in range(3)]
 
 
 def matrix_transpose(x: Value, /) -> Any:

@@ -304,7 +304,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.cumprod(fnp.ones(20, bool)), errors.DtypeError, "got bool"),
     (lambda: lax.cumlogsumexp(fnp.arange(3)), errors.DtypeError, "cast it"),
     (lambda: fnp.cumulative_sum(X), errors.ValueRangeError, "needs axis="),
-    (lambda: lax.associative_scan(3, X), errors.ArgumentError, "must be callable"),
+    (lambda: lax.associative_scan(3, X), errors.ArgumentError, "takes a function"),
     (
         lambda: lax.associative_scan(fnp.add, (X, X[0])),
         errors.ShapeError,

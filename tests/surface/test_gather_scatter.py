@@ -267,11 +267,11 @@ def test_batched_gradients_of_updates_on_devices(device: Any) -> None:
         ),
         (
             lambda x, i: lax.gather(x, i, G((1,), (0,), (7,)), (1, 3)),
-            ShapeError, "different axes of an array of shape",
+            ShapeError, "different ones of an array of shape",
         ),
         (
             lambda x, i: lax.gather(x, i, G((1,), (), (0,), (0,), (0,)), (1, 3)),
-            ShapeError, "run together and must have the same sizes",
+            ShapeError, "different axes of the same sizes",
         ),
         (
             lambda x, i: lax.gather(x, i, ROWS, (1, 3), mode="no"),

@@ -15,7 +15,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    ShapeError,
+    TreeError,
+    ValueRangeError,
+)
 from ftrace.lower.program import RunLoop
 from ftrace.test_util import check_grads
 from tests.data.control_cases import CASES, XS, W, X
@@ -306,7 +312,7 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         ShapeError, r"leading axis", lambda: lax.scan(lambda c, x: (c, x), X, 1.0),
     ),
     "length is traced": (
-        ft.errors.ConcretizationTypeError, r"known integer",
+        ft.errors.ConcretizationTypeError, r"not known while tracing",
         lambda: ft.jit(lambda n: lax.scan(lambda c, x: (c, x), X, None, n))(3),
     ),
     "while changes its carry": (
@@ -352,7 +358,7 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     ),
     "no function": (ArgumentError, r"function", lambda: lax.cond(True, 1, 2)),
     "batch size of zero": (
-        ArgumentError, r"positive", lambda: lax.map(lambda x: x, XS, batch_size=-1),
+        ValueRangeError, r"least 0", lambda: lax.map(lambda x: x, XS, batch_size=-1),
     ),
 }  # fmt: skip
 
