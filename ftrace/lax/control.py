@@ -502,23 +502,10 @@ def scan(
         raise ArgumentError(f"scan: unroll must not be negative, got {unroll}")
     leaves, treedef = tree.flatten((xs,))
     places = [i for i, x in enumerate(leaves) if type(x) is Ref]
-    if places:
-        return _scan_refs(f, init, leaves, treedef, places, length, reverse)
-    count = _length(xs, length)
-    return _scan("scan", f, init, xs, count, bool(reverse), None)
+    if not places:
+        return _scan("scan", f, init, xs, _length(xs, length), bool(reverse), None)
 
-
-def _scan_refs(
-    f: Function,
-    init: Any,
-    leaves: Sequence[Any],
-    treedef: tree.TreeDef,
-    places: Sequence[int],
-    length: int | None,
-    reverse: bool,
-) -> Any:
-    """A scan over references too: each iteration has one to its element of them."""
-
+    # Each iteration has a reference to its element of those that are run over.
     def step(carry: Any, x: Any) -> Any:
         (carry, y), last = with_parameters(partial(f, carry), places, treedef)(*x)
         return carry, (y, last)
@@ -570,7 +557,7 @@ def _scan(
         carry, ys = init, [None] * length
         for i in reversed(range(length)) if reverse else range(length):
             carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
-        return carry, tree.map(lambda *parts: stack(parts), *ys)
+        return carry, tree.map(_stack, *ys)
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = bodies.leaf_names("carry", init)
@@ -630,6 +617,10 @@ def _scan(
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
+
+
+def _stack(*values: Value) -> Any:
+    return stack(values)
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

@@ -286,9 +286,11 @@ def interp(
 
     result = _on_line(x, xp, fp, size)
     for value, end, beyond in ((left, 0, ew.less), (right, size - 1, ew.greater)):
-        if not _extrapolates(value):
-            outer = fp[end] if value is None else value
-            result = ax.choose(beyond(x, xp[end]), outer, result)
+        if isinstance(value, str):
+            one_of("interp: left and right", value, ("extrapolate",))
+            continue
+        outer = fp[end] if value is None else value
+        result = ax.choose(beyond(x, xp[end]), outer, result)
     return result
 
 
@@ -314,12 +316,6 @@ def _wrap(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
     xp, fp = xp[order], fp[order]
     xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
     return x, xp, concatenate([fp[-1:], fp, fp[:1]])
-
-
-def _extrapolates(value: Any) -> bool:
-    if isinstance(value, str) and value != "extrapolate":
-        raise ValueRangeError(f'interp: the only word is "extrapolate", got {value!r}')
-    return isinstance(value, str)
 
 
 def unwrap(

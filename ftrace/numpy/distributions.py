@@ -73,9 +73,53 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         *,
         weights: Value | None = None,
     ) -> Any:
-        _check_in_place(name, out, overwrite_input)
-        fraction = _fraction(q) if percent else q
-        return _quantile(name, a, fraction, axis, method, keepdims, skip_nan, weights)
+        ax.no_out(name, out)
+        if overwrite_input:
+            raise errors.ArgumentError(
+                f"{name}: overwrite_input=True is not supported, since arrays are "
+                "immutable; leave it out"
+            )
+        if percent:
+            known = isinstance(q, (int, float))
+            q = q / 100 if known else elementwise(p.div, q, 100, inexact=True)
+        a = ax.as_value(a)
+        final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
+        if isinstance(q, (int, float)):
+            q = ax.full((), q, widened(final), True)
+        q = ax.as_value(q)
+        ew.refuse_complex(name, a)
+        if q.ndim > 1:
+            raise errors.ShapeError(
+                f"{name}: q must be a scalar or a vector, got shape {q.shape}"
+            )
+        errors.one_of(f"{name}: method", method, METHODS)
+        if weights is not None and method != "inverted_cdf":
+            raise errors.ValueRangeError(
+                f'{name}: weights need method="inverted_cdf", got {method!r}'
+            )
+        axes = ax.canonical_axes(axis, a.ndim, name)
+        rows = _rows(ax.cast(a, final), axes)
+        q_type = dtypes.to_inexact(q.dtype), aval_of(q).weak_type
+        compute, _ = dtypes.promote((widened(final), False), q_type)
+        fractions = ax.cast(ax.reshape(q, (q.size, 1)), compute)
+        if rows.shape[1] == 0:
+            result = ax.full((q.size, rows.shape[0]), np.nan, final)
+        elif weights is None:
+            ordered = sort_along(rows, 1)
+            result = run_fused(
+                _of_rows, [ordered, fractions], method=method, skip_nan=skip_nan
+            )
+        else:
+            ew.refuse_complex(f"weights of {name}", weights)
+            wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
+            wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
+            result = _of_weighted_rows(rows, wide, fractions, skip_nan)
+        kept = tuple(
+            1 if i in axes else n
+            for i, n in enumerate(a.shape)
+            if keepdims or i not in axes
+        )
+        return ax.reshape(ax.cast(result, final), q.shape + kept)
 
     return quantiles
 
@@ -121,6 +165,8 @@ def nanpercentile():
 
 
 def _medians(name: str, skip_nan: bool):
+    find = _quantiles(name, skip_nan, percent=False)
+
     def medians(
         a: Value,
         axis: Axis = None,
@@ -128,8 +174,7 @@ def _medians(name: str, skip_nan: bool):
         overwrite_input: bool = False,
         keepdims: bool = False,
     ) -> Any:
-        _check_in_place(name, out, overwrite_input)
-        return _quantile(name, a, 0.5, axis, "midpoint", keepdims, skip_nan, None)
+        return find(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
     return medians
 
@@ -148,71 +193,6 @@ def nanmedian():
 
 
 # How.
-
-
-def _check_in_place(name: str, out: Any, overwrite_input: bool) -> None:
-    ax.no_out(name, out)
-    if overwrite_input:
-        raise errors.ArgumentError(
-            f"{name}: overwrite_input=True is not supported, since arrays are "
-            "immutable; leave it out"
-        )
-
-
-def _fraction(q: Value) -> Any:
-    if isinstance(q, (int, float)):
-        return q / 100
-    return elementwise(p.div, q, 100, inexact=True)
-
-
-def _quantile(
-    name: str,
-    a: Value,
-    q: Value,
-    axis: Axis,
-    method: str,
-    keepdims: bool,
-    skip_nan: bool,
-    weights: Value | None,
-) -> Any:
-    a = ax.as_value(a)
-    final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
-    if isinstance(q, (int, float)):
-        q = ax.full((), q, widened(final), True)
-    q = ax.as_value(q)
-    ew.refuse_complex(name, a)
-    if q.ndim > 1:
-        raise errors.ShapeError(
-            f"{name}: q must be a scalar or a vector, got shape {q.shape}"
-        )
-    errors.one_of(f"{name}: method", method, METHODS)
-    if weights is not None and method != "inverted_cdf":
-        raise errors.ValueRangeError(
-            f'{name}: weights need method="inverted_cdf", got {method!r}'
-        )
-    axes = ax.canonical_axes(axis, a.ndim, name)
-    rows = _rows(ax.cast(a, final), axes)
-    q_type = dtypes.to_inexact(q.dtype), aval_of(q).weak_type
-    compute, _ = dtypes.promote((widened(final), False), q_type)
-    fractions = ax.cast(ax.reshape(q, (q.size, 1)), compute)
-    if rows.shape[1] == 0:
-        result = ax.full((q.size, rows.shape[0]), np.nan, final)
-    elif weights is None:
-        ordered = sort_along(rows, 1)
-        result = run_fused(
-            _of_rows, [ordered, fractions], method=method, skip_nan=skip_nan
-        )
-    else:
-        ew.refuse_complex(f"weights of {name}", weights)
-        wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
-        wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
-        result = _of_weighted_rows(rows, wide, fractions, skip_nan)
-    kept = tuple(
-        1 if i in axes else n
-        for i, n in enumerate(a.shape)
-        if keepdims or i not in axes
-    )
-    return ax.reshape(ax.cast(result, final), q.shape + kept)
 
 
 def _rows(a: Any, axes: tuple[int, ...]) -> Any:
@@ -344,7 +324,12 @@ def bincount(
     if x.dtype == dtypes.bool_:
         x = ax.cast(x, dtypes.int32)
     x = ax.vector(ax.integers(x, "bincount: the elements"), "bincount: x")
-    count = _bins(x, minlength, length)
+    if length is not None:
+        count = ax.check_count(length, "bincount: length")
+    else:
+        ax.need_known(x, "bincount: the number of bins", "give length=n")
+        least = ax.static_int(minlength, "bincount: minlength")
+        count = max(least, int(x.max()) + 1 if x.size else 0, 0)
     if weights is None:
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
     else:
@@ -353,14 +338,6 @@ def bincount(
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
     return _add_at(x, values, count)
-
-
-def _bins(x: Any, minlength: int, length: int | None) -> int:
-    if length is not None:
-        return ax.check_count(length, "bincount: length")
-    ax.need_known(x, "bincount: the number of bins", "give length=n")
-    least_count = ax.static_int(minlength, "bincount: minlength")
-    return max(least_count, int(x.max()) + 1 if x.size else 0, 0)
 
 
 def _add_at(places: Any, values: Any, count: int) -> Any:

@@ -348,31 +348,24 @@ def tensordot(
       ValueRangeError: there are not so many axes.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    pairs = _tensordot_axes(axes, x.shape, y.shape)
-    return finished(dot_axes("tensordot", x, y, pairs), final)
-
-
-def _tensordot_axes(
-    axes: Any, x_shape: tuple[int, ...], y_shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pair: Any = axes
     if type(axes) not in (tuple, list):
-        most = min(len(x_shape), len(y_shape))
+        most = min(x.ndim, y.ndim)
         count = ax.static_int(axes, "tensordot: the number of axes", 0, most)
-        pair = range(len(x_shape) - count, len(x_shape)), range(count)
+        pair = range(x.ndim - count, x.ndim), range(count)
     if len(pair) != 2:
         raise ArgumentError(
             "tensordot: axes must be a number, or the axes of a and the axes of b: "
             f"axes=((1, 2), (0, 1)); got {axes!r}"
         )
-    of_x = ax.canonical_axes(pair[0], len(x_shape), "tensordot")
-    of_y = ax.canonical_axes(pair[1], len(y_shape), "tensordot")
-    if [x_shape[a] for a in of_x] != [y_shape[a] for a in of_y]:
+    of_x = ax.canonical_axes(pair[0], x.ndim, "tensordot")
+    of_y = ax.canonical_axes(pair[1], y.ndim, "tensordot")
+    if [x.shape[a] for a in of_x] != [y.shape[a] for a in of_y]:
         raise ShapeError(
-            f"tensordot: the shapes {x_shape} and {y_shape} differ along the axes "
+            f"tensordot: the shapes {x.shape} and {y.shape} differ along the axes "
             f"{of_x} and {of_y}; each pair must have one size"
         )
-    return of_x, of_y
+    return finished(dot_axes("tensordot", x, y, (of_x, of_y)), final)
 
 
 def outer(a: Value, b: Value, out: None = None) -> Any:

@@ -102,8 +102,25 @@ def _spread(name: str, root: bool):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
         a = ax.as_value(a)
         lost = ddof if correction is None else correction
-        along = reductions.over(name, a, axis, keepdims, where)
-        result = _variance(a, along, dtype, lost, mean)
+        _, axes, _, mask = reductions.over(name, a, axis, keepdims, where)
+        natural = dtypes.settled(a.dtype, a.weak_type)
+        wanted = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
+        if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
+            raise ValueRangeError(
+                f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
+                "real part first, or give a complex dtype"
+            )
+        operands = [a, *[x for x in (mask, mean) if x is not None]]
+        if not isinstance(lost, (int, float)):
+            ax.scalar_type(lost, f"{name}: ddof")
+            operands.append(lost)
+            lost = 0
+        final = dtypes.real_dtype(wanted) if dtype is None else wanted
+        result = run_fused(
+            _mean_square, operands, axes=axes, dtype=reductions.widened(wanted),
+            ddof=lost, has_where=mask is not None, has_mean=mean is not None,
+        )  # fmt: skip
+        result = ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
         return elementwise(p.sqrt, result) if root else result
 
     return spread
@@ -160,30 +177,6 @@ def nanvar():
 @member(_spread_without_nan, root=True)
 def nanstd():
     """The square root of `nanvar`, with its arguments."""
-
-
-def _variance(
-    a: Any, along: reductions.Over, dtype: Dtype, ddof: Value, known_mean: Value | None
-) -> Any:
-    name, axes, keepdims, mask = along
-    natural = dtypes.settled(a.dtype, a.weak_type)
-    wanted = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
-    if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
-        raise ValueRangeError(
-            f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
-            "real part first, or give a complex dtype"
-        )
-    operands = [a, *[x for x in (mask, known_mean) if x is not None]]
-    if not isinstance(ddof, (int, float)):
-        ax.scalar_type(ddof, f"{name}: ddof")
-        operands.append(ddof)
-        ddof = 0
-    final = dtypes.real_dtype(wanted) if dtype is None else wanted
-    result = run_fused(
-        _mean_square, operands, axes=axes, dtype=reductions.widened(wanted), ddof=ddof,
-        has_where=mask is not None, has_mean=known_mean is not None,
-    )  # fmt: skip
-    return ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
 
 
 def _mean_square(
