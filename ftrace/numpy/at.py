@@ -356,23 +356,15 @@ def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
     require_room("at", tracer.aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
+    result, parts = _host.array(x.numpy()), indexing.index_parts(index)
     try:
         with np.errstate(all="ignore"):
-            result = _updated(kind, x.numpy(), new, index)
+            if kind == "set":
+                result[index] = new
+            elif all(part is None or type(part) in _BASIC for part in parts):
+                result[index] = _UFUNCS[kind](result[index], new)
+            else:
+                COMBINE_AT[kind](result, index, new)
     except (IndexError, OverflowError, TypeError, ValueError):
         return None
     return Array.of(result, x.weak_type)
-
-
-def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
-    """A copy of an array that is changed at an index."""
-    result = _host.array(x)
-    if kind == "set":
-        result[index] = new
-    elif all(
-        part is None or type(part) in _BASIC for part in indexing.index_parts(index)
-    ):
-        result[index] = _UFUNCS[kind](result[index], new)
-    else:
-        COMBINE_AT[kind](result, index, new)
-    return result

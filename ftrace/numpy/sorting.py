@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.reductions import reduced
+from ftrace.numpy.reductions import is_nan, reduced, without_nan
 from ftrace.numpy.shape import concatenate, split, stack
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
@@ -437,23 +437,6 @@ def digitize(
 # Where the extremum stands.
 
 
-def _position(
-    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
-) -> Any:
-    a = ax.as_value(a)
-    ew.refuse_complex(name, a, instead="; compare abs(x)")
-    shape, whole = a.shape, axis is None
-    a, axis = ax.flattened(a, axis, name)
-    if a.shape[axis] == 0:
-        raise errors.ValueRangeError(
-            f"{name}: the array of shape {shape} has no elements along its axis {axis}"
-        )
-    result = position_of(primitive, a, axis)
-    if not keepdims:
-        return ax.drop_axes(result, (axis,))
-    return ax.reshape(result, (1,) * len(shape)) if whole else result
-
-
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
     return run_fused(first_position, [a], primitive=primitive, axis=axis)
@@ -498,23 +481,7 @@ def _first(a: Any, primitive: Primitive, axis: int) -> Any:
     return bind(reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
 
 
-def _nan_position(
-    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
-) -> Any:
-    a = ax.as_value(a)
-    if not dtypes.is_float(a.dtype):
-        return _position(name, primitive, a, axis, keepdims)
-    missing = a != a
-    filled = ax.choose(missing, ax.full((), identity(primitive, a.dtype), a.dtype), a)
-    found = _position(name, primitive, filled, axis, keepdims)
-    axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)
-    nothing = reduced(reduce_min_p, missing, axes, keepdims)
-    return ax.choose(nothing, ax.full((), -1, found.dtype), found)
-
-
 def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
-    find = _nan_position if skip_nan else _position
-
     def positions(
         a: Value,
         axis: int | None = None,
@@ -522,7 +489,23 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
         keepdims: bool | None = None,
     ) -> Any:
         ax.no_out(name, out)
-        return find(name, primitive, a, axis, bool(keepdims))
+        ew.refuse_complex(name, a, instead="; compare abs(x)")
+        whole, (x, place) = axis is None, ax.flattened(a, axis, name)
+        if not x.shape[place]:
+            raise errors.ValueRangeError(
+                f"{name}: the array of shape {ax.shape_of(a)} has no elements along "
+                f"its axis {place}"
+            )
+        missing = is_nan(x) if skip_nan else None
+        if missing is not None:
+            x = without_nan(x, identity(primitive, x.dtype))
+        result = position_of(primitive, x, place)
+        if missing is not None:
+            nothing = reduced(reduce_min_p, missing, (place,), True)
+            result = ax.choose(nothing, ax.full((), -1, result.dtype), result)
+        if not keepdims:
+            return ax.drop_axes(result, (place,))
+        return ax.reshape(result, (1,) * len(ax.shape_of(a))) if whole else result
 
     return positions
 
