@@ -103,14 +103,9 @@ def broadcast_in_dim(
             f"lax.broadcast_in_dim: broadcast_dimensions {places} must name an axis of "
             f"{target} for each axis of {x.shape}"
         )
-    if any(n not in (1, target[a]) for n, a in zip(x.shape, places, strict=True)):
-        raise ShapeError(
-            f"lax.broadcast_in_dim: {x.shape} does not fit {target} at the axes "
-            f"{places}: each size must be equal or 1"
-        )
     x = ax.permute(x, tuple(int(a) for a in np.argsort(places)))
     missing = [a for a in range(len(target)) if a not in places]
-    return ax.expand(ax.insert_axes(x, missing), target)
+    return ax.broadcast_to(ax.insert_axes(x, missing), target, "lax.broadcast_in_dim")
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
@@ -531,11 +526,6 @@ def dynamic_update_index_in_dim(
     part = ax.as_value(update)
     if part.ndim == x.ndim - 1:
         part = ax.insert_axes(part, (place,))
-    elif part.ndim != x.ndim:
-        raise ShapeError(
-            "lax.dynamic_update_index_in_dim: the update must have the axes of the "
-            f"operand, {x.shape}, with or without axis {place}; got {part.shape}"
-        )
     wrap = allow_negative_indices
     return dynamic_update_slice_in_dim(
         x, part, index, place, allow_negative_indices=wrap

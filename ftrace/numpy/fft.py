@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import AxisError, DtypeError, ShapeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, asarray, dtype_or, placed
 from ftrace.numpy.elementwise import conjugate, multiply
@@ -233,7 +233,7 @@ def _lengths(
     name: str, kind: str, x: Any, s: Any, axes: tuple[int, ...]
 ) -> tuple[int, ...]:
     if s is not None:
-        lengths = tuple(ax.static_int(n, f"{name}: length") for n in s)
+        lengths = tuple(ax.static_int(n, f"{name}: a length", 1) for n in s)
         if len(lengths) != len(axes):
             raise ShapeError(
                 f"{name}: one length per axis is required, got {lengths} for the axes "
@@ -243,8 +243,6 @@ def _lengths(
         lengths = tuple(x.shape[i] for i in axes)
         if kind == "irfft":
             lengths = (*lengths[:-1], max(2 * (lengths[-1] - 1), 0))
-    if s is not None and min(lengths) < 1:
-        raise ValueRangeError(f"{name}: lengths must be positive, got {lengths}")
     return lengths
 
 

@@ -242,7 +242,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.broadcast_in_dim(_ones(3), (2, 4), (1,)),
         ShapeError,
-        "does not fit (2, 4)",
+        "does not broadcast to (2, 4)",
     ),
     (lambda: lax.expand_dims(_ones(3), (5,)), AxisError, "out of bounds"),
     (lambda: lax.concatenate([_ones(3), np.arange(3)], 0), DtypeError, "concatenate"),
