@@ -32,8 +32,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.composite import Composite, composite_of
-from ftrace.trace.eager.exact_subgraph import exact_part
+from ftrace.trace.eager.composite import Composite, composite_of, exact_part
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally

@@ -10,7 +10,7 @@ transforms, factorizations and triangular systems stand in their records, in
 
 Last bits must not depend on how often a call came. What is rounded is therefore
 compiled at its first call or never, and the sizes alone decide; what leaves no choice
-(`eager/exact_subgraph.py`) waits until NumPy has spent as long as compiling takes.
+(`eager/composite.py`) waits until NumPy has spent as long as compiling takes.
 
 Times are of November 2026, on two cores of a Zen 4 (EPYC) with Python 3.12 and an empty
 disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
@@ -61,8 +61,8 @@ CALLS_BEFORE_RECORD = 8
 #: Kinds of calls of one function that are native, the latest; native code walks over
 #: them.
 RECORDS = 32
-#: Leaves of a call that is recorded at the most.
-LEAVES = 24
+#: Leaves of a call that is recorded, and of its result, at the most.
+LEAVES, RESULTS = 24, 512
 #: Bytes of an array that a record keeps to copy it, at the most.
 BYTES_KEPT = 1 << 16
 #: Elements, of any dtype, from which on it is asked whether there is memory for a

@@ -6,8 +6,6 @@ From the ground up:
                       that are none
     dispatch          Have I seen this call? What calls became, by what identifies them;
                       public functions
-    exact_subgraph    The part of a graph whose values leave no choice: the same bits
-                      whoever computes it
     composite         What calls became: the steps that NumPy did, and compositions as
-                      one graph
+                      one graph; what of a graph leaves no choice
 """

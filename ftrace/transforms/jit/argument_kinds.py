@@ -186,13 +186,6 @@ class _Leaf:
         self.axes = axes
 
 
-class Resolved(NamedTuple):
-    """The types of the arguments of one call, and the sizes that they leave open."""
-
-    types: tuple[ShapedArray, ...]
-    sizes: dict[str, int]
-
-
 class Dynamic:
     """The checked value of `dynamic=`.
 
@@ -281,7 +274,7 @@ class Dynamic:
         traced: Any,
         static: Chosen,
         types: Sequence[ShapedArray],
-    ) -> Resolved:
+    ) -> tuple[tuple[ShapedArray, ...], dict[str, int]]:
         """The types with dynamic dimensions in them, and the sizes of these.
 
         Args:
@@ -315,7 +308,7 @@ class Dynamic:
             for axis, symbol in leaf.axes.items():
                 shape[axis] = dims.get(symbol.name, shape[axis])
             found[number] = types[number].with_shape(tuple(shape))
-        return Resolved(tuple(found), {name: sizes[name] for name in dims})
+        return tuple(found), {name: sizes[name] for name in dims}
 
     def _flat(
         self,

@@ -22,6 +22,7 @@ from ftrace.backends import identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError, TracingError
 from ftrace.ground import settings
+from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
@@ -79,11 +80,6 @@ class CompiledGraph:
       nbytes: what it takes in memory, roughly.
     """
 
-    __slots__ = (
-        "__weakref__", "_lower", "_lowered", "_whole", "avals", "device", "executable",
-        "nbytes", "overwritten", "shares_inputs",
-    )  # fmt: skip
-
     def __init__(
         self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
     ) -> None:
@@ -93,7 +89,6 @@ class CompiledGraph:
             given = [closed.inputs[i] for i in donated]
             limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
-            self._lowered: tuple[Graph, Program] | None = None
             identity = self._identity(closed, given, limits)
             nodes = size_of(closed)
         found = None if identity is None else device.load(identity)
@@ -120,17 +115,16 @@ class CompiledGraph:
     @property
     def simplified(self) -> Graph:
         """The graph after the rewrites of lowering."""
-        return self._lower_once()[0]
+        return self._lowered[0]
 
     @property
     def program(self) -> Program:
         """The program; that of `executable` may be from disk, and know no lines."""
-        return self._lower_once()[1]
+        return self._lowered[1]
 
-    def _lower_once(self) -> tuple[Graph, Program]:
-        if self._lowered is None:
-            self._lowered = self._lower()
-        return self._lowered
+    @cached_property
+    def _lowered(self) -> tuple[Graph, Program]:
+        return self._lower()
 
     def _identity(self, graph: Graph, given: list[Node], limits: Limits) -> str | None:
         """The name under which the device may keep what becomes of a large graph."""

@@ -55,8 +55,8 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.backend import Backend, Program
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.eager.composite import exact_part
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
-from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
     Graph,
@@ -241,7 +241,7 @@ _KINDS = frozenset((Array, np.ndarray))
 _OPERANDS = _KINDS | {float, int}
 
 
-class _Call:
+def _compiled(run: Jitted, price: int, wait: int) -> Call:
     """What is computed of operands of certain types: by NumPy first, then compiled.
 
     Args:
@@ -249,19 +249,14 @@ class _Call:
       price: what NumPy needs for a call.
       wait: so much is spent before it is compiled.
     """
+    by_numpy = Tally()
 
-    def __init__(self, run: Jitted, price: int, wait: int) -> None:
-        self._run = run
-        self._price = price
-        self._wait = wait
-        self._by_numpy = Tally()
-
-    def __call__(self, values: Sequence[Any]) -> Any:
-        """The result; None where NumPy shall compute it."""
+    def call(values: Sequence[Any]) -> Any:
         if recording.tape is not None:
             recording.tape.refuse()
-        pays = self._by_numpy.reaches(self._wait, self._price)
-        return self._run(*values) if pays else None
+        return run(*values) if by_numpy.reaches(wait, price) else None
+
+    return call
 
 
 def _leave_to_numpy(values: Sequence[Any]) -> None:
@@ -277,7 +272,7 @@ def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
         return _leave_to_numpy
     price = tiering.numpy_price(graph)
     wait = tiering.wait_for_function(graph, price, exact_part(graph)[1])
-    return _leave_to_numpy if wait < 0 else _Call(run, price, wait)
+    return _leave_to_numpy if wait < 0 else _compiled(run, price, wait)
 
 
 #: Bytes of a call that is compiled, which few are.
@@ -327,7 +322,7 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     call = calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = calls.put(identity, _Call(run, 1, least.calls), _COMPILED)
+        call = calls.put(identity, _compiled(run, 1, least.calls), _COMPILED)
     return call(arrays)
 
 

@@ -139,7 +139,7 @@ def jit(
 _NO_ARGUMENTS = arguments.Chosen()
 
 
-class Traces:
+class Traces(Table[Any, OneTrace]):
     """What a function was traced to, by signature.
 
     All that `jit` gives of a function has the same, so that `jit(f)(x)` in a loop
@@ -149,19 +149,15 @@ class Traces:
       count: how often it was traced.
     """
 
-    __slots__ = ("count", "lock", "table")
-
     def __init__(self) -> None:
+        super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records, own=True)
         self.count = 0
         self.lock = fresh_after_fork(threading.RLock())
-        self.table: Table[Any, OneTrace] = Table(
-            latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
-        )
 
 
 _traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
 # A rule or a callback in a trace may hold the function.
-emptied(lambda: _traces.forget(lambda known: all(t.table.idle for t in known.values())))
+emptied(lambda: _traces.forget(lambda known: all(t.idle for t in known.values())))
 
 
 def _traces_of(fun: Any, options: Any) -> Traces | None:
@@ -169,7 +165,8 @@ def _traces_of(fun: Any, options: Any) -> Traces | None:
     if type(fun) is not FunctionType:
         return None
     by_options = _traces.get(fun) or _traces.keep(fun, {})
-    return by_options.get(options) or by_options.setdefault(options, Traces())
+    known = by_options.get(options)
+    return by_options.setdefault(options, Traces()) if known is None else known
 
 
 def _has_records(traced: OneTrace) -> bool:
@@ -205,11 +202,9 @@ class Jitted(RecordedCallable, Travels):
         "_dynamic",
         "_fun",
         "_latest",
-        "_lock",
         "_signature",
         "_static",
         "_traced",
-        "_traces",
         "_with_refs",
         "known",
     )  # fmt: skip
@@ -226,8 +221,7 @@ class Jitted(RecordedCallable, Travels):
         traces: Traces | None = None,
     ) -> None:
         super().__init__()
-        self._traces = traces or Traces()
-        self._lock, self._traced = self._traces.lock, self._traces.table
+        self._traced = Traces() if traces is None else traces
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
@@ -241,7 +235,7 @@ class Jitted(RecordedCallable, Travels):
 
     @property
     def trace_count(self) -> int:
-        return self._traces.count
+        return self._traced.count
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -312,7 +306,7 @@ class Jitted(RecordedCallable, Travels):
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
-            with self._lock:
+            with self._traced.lock:
                 donated = arguments.leaves_of(self._donated, given, static)
                 ready = self._compile(traced, key, device, donated)
                 self._keep(signature, traced)
@@ -346,7 +340,7 @@ class Jitted(RecordedCallable, Travels):
 
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
-        with self._lock:
+        with self._traced.lock:
             if ready.unbound is None or not ready.unbound.reaches(CALLS_BEFORE_BOUND):
                 return
             ready.unbound, made = None, bind()
@@ -396,15 +390,15 @@ class Jitted(RecordedCallable, Travels):
         *rest, types = signature
         if self._dynamic is None or Tracer in map(type, values):
             return self._trace_types(signature, values)
-        found = self._dynamic.resolve(args, kwargs, given, self._static, types)
-        traced = self._trace_types((*rest, found.types), values)
-        if not found.sizes:
+        types, sizes = self._dynamic.resolve(args, kwargs, given, self._static, types)
+        traced = self._trace_types((*rest, types), values)
+        if not sizes:
             return traced
-        return replace(traced, nbytes=0, programs={}, whole=traced, sizes=found.sizes)
+        return replace(traced, nbytes=0, programs={}, whole=traced, sizes=sizes)
 
     def _trace_types(self, signature: Any, values: Sequence[Value]) -> OneTrace:
         """The graph for a signature: from the cache, or traced now."""
-        with self._lock:
+        with self._traced.lock:
             found = self._traced.get(signature)
             if found is not None:
                 return found
@@ -420,7 +414,7 @@ class Jitted(RecordedCallable, Travels):
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
             self._tell_of_trace(signature)
-            self._traces.count += 1
+            self._traced.count += 1
             with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
                 graph = trace("jit", output, avals, exact=True)
             output.forget()

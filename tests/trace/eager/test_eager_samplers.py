@@ -15,7 +15,7 @@ import ftrace as ft
 from ftrace import random
 from ftrace.trace import backend as backends, tiering
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.exact_subgraph import exact_part, is_exact
+from ftrace.trace.eager.composite import exact_part, is_exact
 from ftrace.trace.tracing.trace import trace
 from tests.support.key_numbers import numbers
 

@@ -52,14 +52,14 @@ class Plan(NamedTuple):
     Attributes:
       function: is called on what NumPy has of the leaves.
       many: it gives a tuple of so many values; 0 if it gives one.
-      sources: which of the leaves and these values each leaf of a result is.
+      results: which of the leaves and these values each leaf of a result is.
       loops: the same as loops of NumPy's; None where it is more.
     """
 
-    function: Any
-    many: int
-    sources: Sequence[int]
-    loops: Loops | None
+    function: Any = None
+    many: int = 0
+    results: Sequence[int] = ()
+    loops: Loops | None = None
 
 
 class BoundCall:
@@ -69,7 +69,7 @@ class BoundCall:
       native: the native code of this process.
       signature: how it is called.
       executable: the program that runs.
-      plan: what is done where there is none; such calls are left to Python if nothing.
+      plan: what is done where there is none; without a function it is Python's.
 
     Raises:
       NotNative: it cannot be done.
@@ -82,7 +82,7 @@ class BoundCall:
         native: Native,
         signature: Signature,
         executable: CPUExecutable | None = None,
-        plan: Plan | None = None,
+        plan: Plan = Plan(),  # noqa: B008
     ) -> None:
         self._native = native
         self._keeps: list[Any] = [signature, executable]
@@ -112,18 +112,16 @@ class BoundCall:
         leaves, captured, named = signature.leaves, signature.captured, signature.named
         inputs = len(leaves) + len(captured)
         made: Sequence[tuple[int, int]] = ()
-        entry, threads, work, function, count = 0, 0, Work(), 0, 0
+        entry, threads, work, function = 0, 0, Work(), 0
         dims: Sequence[int] = ()
         if executable is not None:
             dims = [array.ctypes.data for array in executable.dims]
             entry, work, made = executable.entry, executable.work, executable.made
-            count = len(made)
             threads = executable.device.threads_for(signature.config)
             if inputs != len(executable.program.inputs):
                 raise NotNative
         else:
-            function = self._refer(self._plan and self._plan.function)
-            count = self._plan.many if self._plan else 0
+            function = self._refer(self._plan.function)
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
         parts = [self._expected(x) for x in (*signature.positional, *named.values())]
@@ -148,7 +146,7 @@ class BoundCall:
             inputs,
             *self._counted(signature.donated),
             *self._counted(signature.overwritten),
-            count,
+            len(made) or self._plan.many,
             self._list(rows),
             *self._counted(dims),
             self._result(signature.result),
@@ -156,7 +154,7 @@ class BoundCall:
             work.operations,
             work.bytes,
             function,
-            self._loops(self._plan and self._plan.loops),
+            self._loops(self._plan.loops),
         )
 
     def _loops(self, loops: Loops | None) -> Place | int:
@@ -223,7 +221,7 @@ class BoundCall:
             dtype = self._refer(aval.dtype)
             return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
-            loops = self._plan and self._plan.loops
+            loops = self._plan.loops
             dtype = loops and loops.numbers.get(number)
             return r.LeafPart(_NUMBERS.get((float, dtype), r.FLOAT64), number, 0)
         if kind in SCALARS and aval.dtype == np.dtype(kind):
@@ -255,17 +253,15 @@ class BoundCall:
         return self._block.add(*built)
 
     def _result_leaf(self, number: int) -> Sequence[Any]:
-        executable, aval = self._executable, self._signature.avals[number]
-        if executable is None:
-            assert self._plan is not None
-            holder = self._plan.sources[number]
+        done = self._executable or self._plan
+        aval, holder = self._signature.avals[number], done.results[number]
+        if self._executable is None:
             if aval is None or holder < len(self._signature.leaves):
                 return r.GivenPart(r.GIVEN, holder)
-        else:
-            holder = executable.results[number]
-            given = holder < len(executable.program.inputs)
-            if given and holder not in self._arrays:
-                raise NotNative  # it would share what NumPy may change
+        elif holder < len(self._executable.program.inputs) and (
+            holder not in self._arrays
+        ):
+            raise NotNative  # it would share what NumPy may change
         assert aval is not None
         facts = aval, aval.shape, aval.dtype, aval.weak_type
         return r.ResultPart(r.RESULT, holder, *map(self._refer, facts))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -35,7 +36,7 @@ from ftrace.trace.pytree.structure_cache import (
     Part,
     layout_of,
 )
-from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, LEAVES
+from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, LEAVES, RESULTS
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
@@ -274,18 +275,13 @@ class EagerRecords:
             if not values:  # what decides is fixed
                 tape.constants += [x for x in results if type(x) is Array]
 
-            def bound(plan: Plan | None, part: Part) -> BoundCall:
-                facts: Any = asked, tuple(types), (), (), (), part, avals
-                signature = Signature(config, positional.children, *facts)
-                return BoundCall(self._native, signature, plan=plan)
-
-            try:
-                layout = layout_of(treedef)
-                if layout is None or not results or tape.refused:
-                    raise NotNative
-                steps = Steps(tape, values, fresh, results, self._native.select)
-                found = bound(steps.plan, layout)
-            except (NotNative, TypeError):  # a step may want an array
-                found = bound(None, Nothing())  # such calls are left to Python
-            function.add_record(found)
+            plan, part, layout = Plan(), Nothing(), layout_of(treedef)
+            native = 0 < len(results) <= RESULTS and not tape.refused
+            if layout is not None and native:
+                with suppress(NotNative, TypeError):  # a step may want an array
+                    plan = Steps(tape, values, fresh, results, self._native.select).plan
+                    part = layout
+            facts: Any = asked, tuple(types), (), (), (), part, avals
+            signature = Signature(config, positional.children, *facts)
+            function.add_record(BoundCall(self._native, signature, plan=plan))
         return tree.unflatten(treedef, [own.get(id(x), x) for x in results])
