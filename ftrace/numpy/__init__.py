@@ -110,7 +110,7 @@ _publish(
     computing=_computing,
     numbers=set(_of_numbers) - {"pow", "power", "float_power"},
     shows=_shows,
-    operands=_of_numbers,
+    operands={**dict.fromkeys(_of_numbers, float), "getitem": int},
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     objects=dict.fromkeys(_METHODS, _PublishedUfunc),
     lifting=(
@@ -133,3 +133,4 @@ _surface.update(
     }
 )
 _surface["byteswap"] = _byteswap
+_surface["getitem_at"] = getitem

@@ -105,7 +105,9 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
         function.__module__ = module.__name__
         setattr(module, function_name, function)
     vars(module)["__all__"] = sorted(functions)
-    publish(module.__name__, (module.__name__,), operands=list(functions))
+    publish(
+        module.__name__, (module.__name__,), operands=dict.fromkeys(functions, float)
+    )
     return module
 
 

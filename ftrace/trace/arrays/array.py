@@ -127,7 +127,8 @@ class ArrayLike:
     __setitem__ = __delitem__ = _in_place
 
     def __getitem__(self, index: Any) -> Any:
-        return surface["getitem"](self, index)
+        native = index.__class__ in (int, Array)  # it decides nothing by what it is
+        return surface["getitem_at" if native else "getitem"](self, index)
 
     def __contains__(self, item: Any) -> bool:
         if not is_operand(item) or np.ndim(item):

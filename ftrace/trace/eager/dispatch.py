@@ -307,7 +307,7 @@ class Kind:
 
 
 def kind_of(
-    args: Any, kwargs: Any, operands: Collection[type[Any]]
+    args: Any, kwargs: Any, operands: Collection[type[Any] | None]
 ) -> tuple[Kind, list[Any]]:
     """The kind of a call, and its values.
 
@@ -444,7 +444,8 @@ class Eager(RecordedCallable):
 
     Args:
       function: the function.
-      numbers: floats are operands of it, which decide nothing.
+      numbers: the class of Python's numbers that are operands of it, which decide
+        nothing: floats, or integers that are places; None if none are.
       place: the module in which the object is found.
     """
 
@@ -453,7 +454,9 @@ class Eager(RecordedCallable):
 
     entry = "call_eager"
 
-    def __init__(self, function: Callable[..., Any], numbers: bool, place: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], numbers: type[Any] | None, place: str
+    ) -> None:
         super().__init__()
         update_wrapper(self, function)
         self.behind = function
@@ -479,7 +482,7 @@ def publish(
     computing: Collection[str] = (),
     numbers: Collection[str] = (),
     shows: Collection[str] = (),
-    operands: Collection[str] = (),
+    operands: Mapping[str, type[Any]] = MappingProxyType({}),
     calling: Collection[str] = (),
     objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
     lifting: Collection[str] = (),
@@ -496,7 +499,7 @@ def publish(
         names of functions, too.
       numbers: functions of which Python's numbers are operands, in programs.
       shows: functions that show an operand, whose memory they may share.
-      operands: functions of which floats are operands: see `Eager`.
+      operands: functions of which numbers are operands, and their class: see `Eager`.
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
@@ -529,7 +532,7 @@ def publish(
                 continue
             behind = update_wrapper(behind, function)
             make = objects.get(name, Eager)
-            made[function] = make(behind, name in operands, module)
+            made[function] = make(behind, operands.get(name), module)
         namespace[name] = made[function]
     tell_missing(module)
 

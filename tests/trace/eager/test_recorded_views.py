@@ -149,3 +149,18 @@ def test_lists_of_numbers_are_arrays_of_the_default_dtypes() -> None:
     mine[0] = 7
     assert copied[0] == 0
     assert shared[0] == 7
+
+
+def test_integers_are_places_of_one_record() -> None:
+    x = fnp.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
+    for _ in range(CALLS):
+        for k in (0, 3, -1, -4, 2):
+            row = x[k]
+            np.testing.assert_array_equal(row, np.asarray(x)[k])
+            assert float(row[k % 3]) == 3 * (k % 4) + k % 3
+    for far in (4, -5, 1 << 40):
+        with pytest.raises(ft.errors.IndexBoundsError, match="index"):
+            x[far]
+    small = fnp.asarray(np.arange(4, dtype=np.int8))
+    for k in range(4):
+        assert [int(small[k]) for _ in range(CALLS)] == [k] * CALLS

@@ -223,7 +223,8 @@ class BoundCall:
         if eager:
             loops = self._plan.loops
             dtype = loops and loops.numbers.get(number)
-            return r.LeafPart(_NUMBERS.get((float, dtype), r.FLOAT64), number, 0)
+            plain = r.INT32 if kind is int else r.FLOAT64
+            return r.LeafPart(_NUMBERS.get((kind, dtype), plain), number, 0)
         if kind in SCALARS and aval.dtype == np.dtype(kind):
             small = kind is np.int64 and type(aval) is not LargeInteger
             return r.LeafPart(r.SCALAR, number, self._refer(kind), int(small))

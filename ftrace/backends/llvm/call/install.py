@@ -261,7 +261,8 @@ class Native:
         methods: dict[str, Any] = {}
         for number, name in enumerate(method_names()):
             plain: Any = vars(ArrayLike)[name]
-            functions.append(Eager(plain, name.startswith("__"), plain.__module__))
+            numbers = float if name.startswith("__") else None
+            functions.append(Eager(plain, numbers, plain.__module__))
             methods[name] = self._method_of(Array, name, f"method_{number}")
         listed = (ctypes.py_object * len(functions))(*functions)
         self._kept.append(listed)

@@ -42,14 +42,10 @@ from ftrace.trace.tracing.tracer import aval_of
 _copied: Any = vars(np.ndarray)["copy"]
 
 
-#: Classes of the values of a call: numbers where they are operands.
-_ARRAYS, _OPERANDS = (Array,), (Array, float)
-
-
 def _another(x: Any) -> Any:
-    """Another object of the same value, as which it is noted."""
-    if type(x) is float:
-        return x * 1.0
+    """Another object of the same value, as which it is noted; an integer is itself."""
+    if type(x) is not Array:
+        return x * 1.0 if type(x) is float else x
     values = x.numpy()  # all of them see it
     return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
 
@@ -224,13 +220,12 @@ class EagerRecords:
         if recording.tape is not None or not native:
             return function.behind(*args, **kwargs)
         try:
-            operands = _OPERANDS if function.numbers else _ARRAYS
-            kind, values = kind_of(args, kwargs, operands)
+            kind, values = kind_of(args, kwargs, (Array, function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
             return function.behind(*args, **kwargs)
         if len(kind.leaves) > LEAVES:
             return function.behind(*args, **kwargs)
-        types = [aval_of(x) if type(x) is Array else float for x in values]
+        types: Any = [aval_of(x) if type(x) is Array else type(x) for x in values]
         key = ("native", function, id(config), *kind.key, *types)
         counter = calls.get(key) or calls.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
