@@ -22,7 +22,8 @@ From the ground up:
 
 A record says what the arguments of a call are, what is done, and what is made of the
 results. Of a jitted function it runs a program; of a public function of arrays that is
-called without jit it calls a function: what Python's code did in NumPy.
+called without jit NumPy's loops, where Python's code did no more in NumPy than these,
+and else a function that does the same there.
 
 The native code does what Python's code does for calls like an earlier one. Whatever it
 does not expect, it leaves to that, which has all the messages.

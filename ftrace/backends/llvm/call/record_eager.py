@@ -2,8 +2,8 @@
 
 A call that has come often is made once more in Python with a tape on
 (`trace.eager.composite`). The steps from its arguments to its result, in the order
-in which they were done, become a function of what NumPy has of its arguments: that is
-what its record does. If it is one step it is NumPy's function itself.
+in which they were done, become a function of what NumPy has of its arguments, and where
+they can NumPy's loops over their elements: that is what its record does.
 
     Steps         the steps of the tape that lead from values to the results
     EagerRecords  counts calls and makes records of them
