@@ -25,6 +25,7 @@ import numpy as np
 
 from ftrace.backends.llvm.call.object_layout import word
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.tables import memo
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.reference import Extremum
 from ftrace.trace.tiering import BYTES_KEPT
@@ -187,13 +188,10 @@ class Loops:
 
     def _loop(self, ufunc: Any, *places: Place) -> None:
         """The operands and the result, each again and again to the shape of all."""
-        kinds = "".join([place.like.dtype.char for place in places])
-        types = f"{kinds[: ufunc.nin]}->{kinds[ufunc.nin :]}"
-        native = all(place.like.dtype.isnative for place in places)
-        if ufunc.signature or types not in ufunc.types or not native:
+        dtypes = [place.like.dtype for place in places]
+        if not all(dtype.isnative for dtype in dtypes):
             raise NotLoops
-        at, address, data = ufunc.types.index(types), *_tables(ufunc)
-        self._add(word(address + 8 * at), word(data + 8 * at), *places)
+        self._add(*_loop_of(ufunc, "".join([dtype.char for dtype in dtypes])), *places)
 
     def _add(self, address: int, data: int, *places: Place) -> None:
         shape = np.broadcast_shapes(*[place.like.shape for place in places])
@@ -245,6 +243,35 @@ class Loops:
         refused = Place(self._slot, 0, np.empty((), np.bool_))
         self._loop(np.equal, x, zero, found)
         self._loop(np.logical_or, refused, found, refused)
+
+
+#: (operands, count, strides, data)
+_C_LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+
+
+@memo(1024)
+def _loop_of(ufunc: Any, kinds: str) -> tuple[int, int]:
+    """The address of a ufunc's loop for some kinds of elements, and of its data.
+
+    Raises:
+      NotLoops: there is none, or it does something else in a sample.
+    """
+    types = f"{kinds[: ufunc.nin]}->{kinds[ufunc.nin :]}"
+    if ufunc.signature or types not in ufunc.types:
+        raise NotLoops
+    place = 8 * ufunc.types.index(types)
+    address, data = [word(table + place) for table in _tables(ufunc)]
+    arrays = [np.arange(1, 8).astype(kind) for kind in kinds]
+    words = [[x.ctypes.data for x in arrays], [7], [x.itemsize for x in arrays]]
+    given: list[Any] = [np.array(row, np.int64) for row in words]
+    with np.errstate(all="ignore"):
+        expected = ufunc(*arrays[: ufunc.nin])
+    if not address:
+        raise NotLoops
+    _C_LOOP(address)(*[row.ctypes.data for row in given], data)
+    if arrays[-1].tobytes() != expected.tobytes():
+        raise NotLoops
+    return address, data
 
 
 def _tables(ufunc: Any) -> tuple[int, int]:
