@@ -16,7 +16,7 @@ from ftrace.backends.llvm.runtime.records import Block, Place
 from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import LargeInteger
+from ftrace.trace.avals import LargeInteger, ShapedArray
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -128,7 +128,8 @@ class BoundCall:
         captures: list[Any] = []
         for number, array in enumerate(captured, len(leaves)):
             self._arrays.add(number)
-            part = r.LeafPart(r.ARRAY, number, self._refer(aval_of(array)))
+            aval = aval_of(array)
+            part = r.LeafPart(self._shared(number, aval), number, self._refer(aval))
             captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
         rows: list[Any] = []
         for nbytes, size in made:
@@ -204,11 +205,19 @@ class BoundCall:
             raise NotNative
         return r.ObjectPart(r.STATIC, self._refer(value))
 
+    def _shared(self, number: int, aval: ShapedArray) -> int:
+        """The kind of an Array, by what results have its memory."""
+        assert self._executable is not None
+        pairs = zip(self._executable.results, self._signature.avals, strict=True)
+        shapes = [(a.shape, a.dtype) for i, a in pairs if i == number and a]
+        other = any(shape != (aval.shape, aval.dtype) for shape in shapes)
+        return r.BUFFERED if other else r.ARRAY
+
     def _leaf(self, number: int) -> r.LeafPart:
         kind, aval = self._signature.leaves[number]
         eager = self._executable is None
         if kind is Array:
-            use = r.HOSTED if eager else r.ARRAY
+            use = r.HOSTED if eager else self._shared(number, aval)
             if number in self._signature.overwritten:
                 use = r.OVERWRITTEN
             elif number in self._signature.donated:

@@ -33,7 +33,7 @@ arguments = Routines(ObjectFunction)
 
 #: What looks at an argument of a kind.
 _FINDERS = {
-    r.ARRAY: "array", r.HOSTED: "array", r.DONATED: "donated",
+    r.ARRAY: "array", r.HOSTED: "array", r.BUFFERED: "array", r.DONATED: "donated",
     r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.SCALAR: "scalar",
     r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number",
     r.STATIC: "same", r.INTEGER: "integer",
@@ -79,7 +79,8 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array of the type that is expected, in the host's memory.
 
     What has its memory is held. A HOSTED one is held itself, and need not be row-major
-    and aligned; of one that is not no memory is noted.
+    and aligned; of one that is not no memory is noted. A BUFFERED one is no array of
+    NumPy's, which has a shape of its own.
     """
     part, state = f.view("%part", r.LeafPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
@@ -92,6 +93,7 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
         _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), holder)
     with f.when(f.equal("ptr", buffer, state.pointer("none"))):
+        _refuse_unless(f, f.differ("i64", part.number("kind"), r.BUFFERED))
         host = f.at("%thing", offsets.host)
         plain = f.equal("ptr", f.type_of(host), state.pointer("ndarray"))
         _refuse_unless(f, plain)

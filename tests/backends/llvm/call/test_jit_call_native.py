@@ -435,6 +435,15 @@ def test_results_of_eager_calls_are_given_to_native_ones(
             got, same = step(given, given)
             np.testing.assert_array_equal(got, np.asarray(given) * 2)
             np.testing.assert_array_equal(same, given)
+    outer = np.arange(3, dtype=np.float32) * np.ones((2, 1), np.float32)
+    seen = fnp.asarray(outer)
+    views = ft.jit(lambda x, y: (x.reshape(3, 2), x[None], seen[:, None], y.view("i4")))
+    for _ in range(CALLS + tiering.CALLS_BEFORE_RECORD):
+        given = seen + seen
+        wanted = given.reshape(3, 2), given[None], seen[:, None], given.view("i4")
+        for got, value in zip(views(given, given), wanted, strict=True):
+            np.testing.assert_array_equal(np.asarray(got), np.asarray(value))
+            assert np.shape(np.asarray(got)) == got.shape == value.shape
     if expects_native(calling):
         eager = x + x
         monkeypatch.setattr(type(step), "plain_call", None)
