@@ -222,6 +222,23 @@ def test_sparse_arrays_are_made() -> None:
         sparse.eye(3, sparse_format="dia")
 
 
+def test_strict_settings_are_not_for_what_methods_are_composed_of() -> None:
+    m = dense(3, 4).astype("float32")
+    strict = {"numpy_dtype_promotion": "strict", "numpy_rank_promotion": "raise"}
+    with ft.config(**strict):
+        x = BCOO.fromdense(m, n_batch=1)
+        assert x.indices_sorted
+        x.indices_sorted = False  # not known any more
+        others = (
+            sparse.CSC.fromdense(m),
+            sparse.BCSR.fromdense(m),
+            BCOO.fromdense(m).T.T,
+        )
+        for made in (x.sort_indices(), x.update_layout(n_batch=0), *others):
+            np.testing.assert_array_equal(made.todense(), m)
+        np.testing.assert_array_equal(BCOO.fromdense(m[0, 0]).todense(), m[0, 0])
+
+
 REFUSED: list[tuple[Callable[[Any], Any], type[Exception]]] = [
     (lambda x: x + np.ones(x.shape), errors.ArgumentError),
     (lambda x: x * np.ones((2, *x.shape)), errors.ShapeError),

@@ -66,6 +66,18 @@ class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """JAX's, of products that cuSPARSE has not: never given here."""
 
 
+def _known(name: str) -> Any:
+    """What is known of the indices, which may be said later too."""
+
+    def get(mat: JAXSparse) -> bool:
+        return mat.known.get(name, False)
+
+    def put(mat: JAXSparse, value: bool) -> None:
+        mat.known[name] = value
+
+    return property(get, put)
+
+
 class JAXSparse(ABC):
     """The base of sparse arrays.
 
@@ -85,6 +97,7 @@ class JAXSparse(ABC):
     parts: tuple[str, ...] = ("data", "indices")
     index_axes = 1
     known: dict[str, bool]
+    indices_sorted, unique_indices = _known("indices_sorted"), _known("unique_indices")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -99,14 +112,6 @@ class JAXSparse(ABC):
     @property
     def size(self) -> int:
         return math.prod(self.shape)
-
-    @property
-    def indices_sorted(self) -> bool:
-        return self.known.get("indices_sorted", False)
-
-    @property
-    def unique_indices(self) -> bool:
-        return self.known.get("unique_indices", False)
 
     @property
     def batch_shape(self) -> Shape:
@@ -515,6 +520,9 @@ def all_sparse(mat: BCOO) -> BCOO:
     return bcoo_update_layout(mat, n_batch=0, n_dense=0)
 
 
+uncheck(__name__)  # also for the class, whose methods they are
+
+
 @register_pytree_node_class
 class BCOO(JAXSparse):
     """A sparse array: see the module.
@@ -607,9 +615,6 @@ class BCOO(JAXSparse):
 
     def astype(self, dtype: Any) -> BCOO:
         return replaced(self, self.data.astype(dtype))
-
-
-uncheck(__name__)
 
 
 def __getattr__(name: str) -> Any:

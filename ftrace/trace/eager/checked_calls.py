@@ -99,10 +99,10 @@ def unchecked(function: Function) -> Function:
 
 
 def uncheck(module: str) -> None:
-    """`unchecked` of all public functions of a module."""
+    """`unchecked` of all public functions of a module, so far."""
     space = vars(sys.modules[module])
     for name in space["__all__"]:
-        if isinstance(space[name], FunctionType):
+        if isinstance(space.get(name), FunctionType):
             space[name] = unchecked(space[name])
 
 
