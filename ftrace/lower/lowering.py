@@ -102,7 +102,8 @@ SIMPLIFY: Final = PatternMatcher(
 #: ends: each moves one operation past another that must stand above it, or makes the
 #: graph smaller.
 MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
-#: Runs when the graph is simple: `merge_reduces` would undo it.
+#: Runs when the graph is simple, as `merge_reduces` would undo it, and when it is known
+#: what runs slice by slice: parts of a sum that large values end in would store these.
 SPLIT: Final = PatternMatcher((*split_reductions.RULES, *PRIVATIZED))
 
 
@@ -134,8 +135,9 @@ LIBRARY: dict[Any, Rule] = {
     fft_p: fft_kernels.by_kernels,
 }
 
-#: The stages that make a graph of a graph.
-PIPELINE = (
+#: The stages that make a graph of a graph. What these leave is the graph that people
+#: are shown, and the body of which it is asked whether it fits into registers.
+SIMPLIFYING: Final = (
     Stage("calls", _inline),
     Stage(
         "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
@@ -145,8 +147,11 @@ PIPELINE = (
     Stage("compounds", lapack_kernels.PARTS, lapack_kernels.PARTS_DECISIONS),
     Stage("simplify", SIMPLIFY),
     Stage("movement", SIMPLIFY + MOVEMENT),
-    Stage("split", SPLIT),
+)  # fmt: skip
+#: Those that depend on the device, or look for work that others have left whole.
+SUITING: Final = (
     Stage("slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache"),
+    Stage("split", SPLIT),
     Stage("registers", LOOPS, promote_loops.DECISIONS, "recurrences"),
     Stage(
         "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
@@ -159,10 +164,7 @@ PIPELINE = (
         (reduce_sum_p,),
     ),
 )  # fmt: skip
-#: Those that need nothing of a device: what they leave is the graph that people are
-#: shown, and the body of which it is asked whether it fits into registers.
-SIMPLIFYING: Final = tuple(stage for stage in PIPELINE if not stage.needs)
-SUITING: Final = tuple(stage for stage in PIPELINE if stage.needs)
+PIPELINE: Final = (*SIMPLIFYING, *SUITING)
 
 
 @without_collection

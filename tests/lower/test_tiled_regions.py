@@ -223,6 +223,13 @@ def test_the_scores_of_attention_are_not_stored() -> None:
         assert ft.jit(causal).lower(*arrays).program.arena >= 8 * 2048 * 2048 * 4
 
 
+@pytest.mark.parametrize("program", [gaussian, regression])
+def test_few_results_of_large_values_store_none_of_them(program: Any) -> None:
+    """Parts of so long a sum would be sums of what is stored."""
+    arrays = [normal(2048, 4), normal(2048, 4), normal(2048, 2)]
+    assert largest(ft.jit(program).lower(*arrays).program) < 2048 * 2048 / 8
+
+
 def test_gradients_that_come_from_outside_compute_the_scores_again() -> None:
     f, arrays = PROGRAMS["between products"]
     graph = ft.make_graph(with_gradient(f, arrays))(*arrays)
