@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from math import prod
 from typing import Any, Final
 
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -39,6 +40,7 @@ from ftrace.lower.simplify.fold_constants import CONSTANTS, REDUCES
 from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
+from ftrace.trace import linalg_compositions
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
 from ftrace.trace.graph_map import Rule, convert
@@ -48,10 +50,11 @@ from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
+from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
-from ftrace.trace.symbolic import same_size
+from ftrace.trace.symbolic import any_dynamic, same_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +126,44 @@ def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[N
     return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
 
 
+def _of_known_sizes(rule: Rule, *decisions: str) -> Rule:
+    """A rule for operations whose shapes are known and have elements.
+
+    Args:
+      rule: makes others of an operation.
+      decisions: those that switch it off.
+    """
+
+    def guarded(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
+        shapes = [x.shape for x in (*node.src, *items(node))]
+        on = settings.current().disabled_rules.isdisjoint(decisions)
+        known = not any(any_dynamic(shape) or not prod(shape) for shape in shapes)
+        return rule(node, read) if on and known else None
+
+    return guarded
+
+
+COMPOUNDS: dict[Any, Rule] = dict.fromkeys(
+    linalg_compositions.PARTS, _of_known_sizes(lapack_kernels.as_parts)
+)
 LOOPS: dict[Any, Rule] = {
     canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)
 }
 #: Library operations, and what makes kernels of them.
 LIBRARY: dict[Any, Rule] = {
-    extremum_tangent_p: scan_kernels.tangent_by_kernels,
-    **dict.fromkeys(scan_kernels.OPERATORS, scan_kernels.by_kernels),
-    **dict.fromkeys(lapack_kernels.FACTORS, lapack_kernels.by_kernels),
-    **dict.fromkeys(sort_kernels.SORTS, sort_kernels.by_kernels),
-    fft_p: fft_kernels.by_kernels,
-}
+    op: _of_known_sizes(rule, *decisions)
+    for ops, rule, *decisions in (
+        (scan_kernels.OPERATORS, scan_kernels.by_kernels, "running_in_registers"),
+        (
+            (extremum_tangent_p,), scan_kernels.tangent_by_kernels,
+            "running_in_registers", "extremum_tangent_in_kernels",
+        ),
+        (lapack_kernels.FACTORS, lapack_kernels.by_kernels),
+        (sort_kernels.SORTS, sort_kernels.by_kernels, "sort_natively"),
+        ((fft_p,), fft_kernels.by_kernels, "transform_natively"),
+    )
+    for op in ops
+}  # fmt: skip
 
 #: The stages that make a graph of a graph. What these leave is the graph that people
 #: are shown, and the body of which it is asked whether it fits into registers.
@@ -144,7 +174,7 @@ SIMPLIFYING: Final = (
         of=simplify_loops.CONTROL,
     ),
     Stage("control", canonical_loop.LOOPS),
-    Stage("compounds", lapack_kernels.PARTS, lapack_kernels.PARTS_DECISIONS),
+    Stage("compounds", COMPOUNDS, lapack_kernels.PARTS_DECISIONS),
     Stage("simplify", SIMPLIFY),
     Stage("movement", SIMPLIFY + MOVEMENT),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.library.lapack_kernels import PARTS
+from ftrace.lower.lowering import COMPOUNDS
 from ftrace.lower.program import CallHost
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import toposort
@@ -132,11 +132,11 @@ def test_empty_matrices_and_others_are_left_alone() -> None:
     empty = variable(ShapedArray.of((0, 3), np.dtype(np.float32)), 0, 0)
     rtol = variable(ShapedArray.of((), np.dtype(np.float32)), 0, 1)
     whole = pinv_p.results(empty, rtol, arg=False)
-    assert convert(whole, PARTS) == whole
+    assert convert(whole, COMPOUNDS) == whole
     square = variable(ShapedArray.of((3, 3), np.dtype(np.float32)), 0, 2)
     other = svd_p.results(square, arg="full")
-    assert convert(other, PARTS) == other
-    parts = convert(cofactors_p.results(square), PARTS)
+    assert convert(other, COMPOUNDS) == other
+    parts = convert(cofactors_p.results(square), COMPOUNDS)
     assert not any(node.op is cofactors_p for node in toposort(parts))
 
 

@@ -22,7 +22,7 @@ Values that are needed for a time share an arena; inputs and outputs are the cal
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
 from typing import Any
@@ -189,26 +189,52 @@ class _Sharer:
                 self._take(result, initial, number, set())
 
     def _share_outputs(self, draft: Draft, step: BuiltKernel) -> None:
-        """A result of elementwise work, in the memory of what it is made of."""
+        """A result of elementwise work, in the memory of what it is made of.
+
+        A kernel may read of what it overwrites only the very element that it then
+        writes, for stores in the same loops that it makes before, or at once.
+        """
         if self.outputs.isdisjoint(draft.roots):
             return
         if any(n.op is ir.reduce_p for n in step.kernel.nodes):
             return
-        order = _StoreOrder(step)
+        stores = step.kernel.stores
+        loads = {s: _loads_of(step, s.expressions) for s in stores}
+        free = ir.free_ranges(step.kernel.roots)
+        ranges = {s: {r for e in s.expressions for r in free[e]} for s in stores}
+        taken: dict[ir.Store, Node] = {}
+
+        def overwrites(store: ir.Store, source: Node) -> bool:
+            readers = [s for s in stores if source in loads[s]]
+            return all(
+                ranges[s] == ranges[store]
+                and all(n.src[1] is store.index for n in loads[s][source])
+                for s in readers
+            )
+
+        # First what fewest stores must wait for.
+        sources = sorted(
+            dict.fromkeys(step.loads.values()),
+            key=lambda n: sum(n in found for found in loads.values()),
+        )
+        order = stores
         for value in draft.roots:
-            if value not in self.outputs:
+            mine = [s for s in stores if step.stores[s.buffer] is value]
+            if value not in self.outputs or len(mine) != 1:
                 continue
-            for source in order.sources:
+            for source in sources:
                 if not self._suits(source, value):
                     continue
                 if not self._may_take(source, draft.number, ()):
                     continue
-                if order.overwrite(source, value):
+                wanted = taken | {mine[0]: source}
+                found = _stores_in_order(stores, loads, wanted)
+                if found and overwrites(mine[0], source):
+                    taken, order = wanted, found
                     self._take(value, source, draft.number, set())
                     break
-        stores = order.stores()
-        if stores != step.kernel.stores:
-            kernel = replace(step.kernel, stores=stores)
+        if order != stores:
+            kernel = replace(step.kernel, stores=order)
             self.result.kernels[draft.number] = replace(step, kernel=kernel)
 
     def _suits(self, source: Node, value: Node) -> bool:
@@ -309,67 +335,24 @@ def _divisible(term: Node, row: int) -> bool:
     return any(is_constant(f) and int(constant_value(f)) % row == 0 for f in factors)
 
 
-class _StoreOrder:
-    """In which order a kernel makes its stores, of which some overwrite what it reads.
+def _stores_in_order(
+    stores: Sequence[ir.Store],
+    loads: Mapping[ir.Store, Collection[Node | None]],
+    taken: Mapping[ir.Store, Node],
+) -> tuple[ir.Store, ...]:
+    """Each after all that read what it overwrites; none if some wait for each other."""
+    left, order = list(stores), list[ir.Store]()
 
-    A kernel may read of what it overwrites only the very element that it then writes,
-    and only for stores that are made before, in the same loops, or at once.
-    """
+    def waits(store: ir.Store) -> bool:
+        return any(taken.get(store) in loads[s] for s in left if s is not store)
 
-    def __init__(self, step: BuiltKernel) -> None:
-        self.step = step
-        self.given = step.kernel.stores
-        self.free = ir.free_ranges([e for s in self.given for e in s.expressions])
-        self.loads = {store: _loads_of(step, store.expressions) for store in self.given}
-        self.before: dict[ir.Store, set[ir.Store]] = {
-            store: set() for store in self.given
-        }
-        readers = {
-            source: sum(source in found for found in self.loads.values())
-            for source in step.loads.values()
-        }
-        #: What is read, first what fewest stores must wait for.
-        self.sources = sorted(readers, key=lambda n: readers[n])
-
-    def overwrite(self, source: Node, value: Node) -> bool:
-        """May `value` be written where `source` is read? If so, it is from now on."""
-        mine = [s for s in self.given if self.step.stores[s.buffer] is value]
-        if len(mine) != 1:
-            return False
-        (store,) = mine
-        readers = {s for s, found in self.loads.items() if source in found}
-        for other in readers:
-            if any(n.src[1] is not store.index for n in self.loads[other][source]):
-                return False
-            if self._ranges(other) != self._ranges(store) or self._follows(
-                other, store
-            ):
-                return False
-        self.before[store] |= readers - {store}
-        return True
-
-    def _ranges(self, store: ir.Store) -> set[Node]:
-        return {r for e in store.expressions for r in self.free[e]}
-
-    def _follows(self, later: ir.Store, earlier: ir.Store) -> bool:
-        return any(
-            s == earlier or self._follows(s, earlier) for s in self.before[later]
-        )
-
-    def stores(self) -> tuple[ir.Store, ...]:
-        """All of them; as they were but for those that must wait for others."""
-        done: dict[ir.Store, None] = {}
-
-        def visit(store: ir.Store) -> None:
-            for other in self.given:
-                if other in self.before[store] and other not in done:
-                    visit(other)
-            done[store] = None
-
-        for store in self.given:
-            if store not in done:
-                visit(store)
-        return tuple(done)
+    while left:
+        store = next((s for s in left if not waits(s)), None)
+        if store is None:
+            return ()
+        left.remove(store)
+        order.append(store)
+    return tuple(order)
 
 
 def _loads_of(step: BuiltKernel, roots: Sequence[Node]) -> dict[Node, list[Node]]:

@@ -39,7 +39,6 @@ from dataclasses import replace
 from math import prod
 
 from ftrace import dtypes
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.library import fft_radices as radices
 from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
@@ -48,7 +47,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.sources import zeros_like
-from ftrace.trace.symbolic import any_dynamic, same_size
+from ftrace.trace.symbolic import same_size
 
 
 @dataclass(frozen=True)
@@ -141,17 +140,10 @@ _FEWEST = 4
 
 def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The result of a Fourier transform by kernels; None where the host is asked."""
-    off = "transform_natively" in settings.current().disabled_rules
-    if off or not _has_kernels(node.src[0].shape, node.arg):
+    lengths: Shape = node.arg.lengths
+    if not all(radices.is_smooth(n) or n <= LONGEST_CHIRP for n in lengths):
         return None
     return [_Kernels(node).of(node.src[0])]
-
-
-def _has_kernels(shape: Shape, arg: Fourier) -> bool:
-    """Are the sizes known, is there anything to do, and is no chirp too long?"""
-    if any_dynamic((*shape, *arg.lengths)) or not prod(shape):
-        return False
-    return all(radices.is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
 
 
 def permuted_twice(node: Node, read: Collection[int]) -> Node | None:

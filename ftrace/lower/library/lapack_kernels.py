@@ -38,7 +38,6 @@ from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.graph_map import Rule
 from ftrace.trace.primitives import elementwise as p, sources
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.library import (
@@ -50,7 +49,6 @@ from ftrace.trace.primitives.library import (
 from ftrace.trace.primitives.library.systems import Op
 from ftrace.trace.primitives.movement import permute_p, reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.symbolic import any_dynamic
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -105,9 +103,6 @@ class Factor(GraphKernel):
 
 def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The results of a factorisation by a kernel; None where the host is asked."""
-    shapes = [s.shape for s in (*node.src, *items(node))]
-    if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
-        return None
     if node.op in _RULES:
         return _RULES[node.op](node)
     return _BY_LAPACK[node.op](node, read) if _has_lapack() else None
@@ -452,13 +447,7 @@ PARTS_DECISIONS = {
 }
 
 
-def _as_parts(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
+def as_parts(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The parts of an operation in the place of its results."""
     op: Any = whole.op
-    shapes = [x.shape for x in (*whole.src, *items(whole))]
-    if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
-        return None
     return compositions.PARTS[op](whole)
-
-
-PARTS: dict[Any, Rule] = dict.fromkeys(compositions.PARTS, _as_parts)

@@ -37,7 +37,7 @@ from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.symbolic import any_dynamic, same_size
+from ftrace.trace.symbolic import same_size
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -124,11 +124,6 @@ def run_along(
 
 def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The kernel of a running reduction; None where the host is asked."""
-    if "running_in_registers" in settings.current().disabled_rules:
-        return None
-    shape = node.src[0].shape
-    if any_dynamic(shape) or not prod(shape):
-        return None
     operator = OPERATORS[node.op](node)
     if operator is None:
         return None
@@ -257,10 +252,7 @@ _DEPTH = -41
 def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
     """A choice between kernels and the host; None: it is the host's."""
     (x, t), arg = node.src, node.arg
-    if arg.ties or any_dynamic(x.shape) or x.size < _LEAST_ELEMENTS:
-        return None
-    off = ("extremum_tangent_in_kernels", "running_in_registers")
-    if not settings.current().disabled_rules.isdisjoint(off):
+    if arg.ties or x.size < _LEAST_ELEMENTS:
         return None
     if not (dtypes.is_float(x.dtype) and dtypes.is_float(t.dtype)):
         return None

@@ -46,7 +46,6 @@ from ftrace.trace.primitives.library.sorting import has_sorters
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota
-from ftrace.trace.symbolic import any_dynamic
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -112,31 +111,24 @@ class Ordering(GraphKernel):
 
 def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The result of a sort by kernels; None where the host is asked."""
-    off = "sort_natively" in settings.current().disabled_rules
-    if off or not has_sorters() or not _is_plain(node):
+    if not has_sorters() or not _is_plain(node):
         return None
     return [SORTS[node.op](node)]
 
 
 def _is_plain(node: Node) -> bool:
-    """Real numbers of known shapes, with something to sort."""
-    wanted: Any = 1
+    """Real numbers, no more than can be counted."""
     if node.op is sorting.places_p:
         if "places_natively" in settings.current().disabled_rules:
             return False
-        axis, wanted = node.src[0].ndim - 1, node.arg
+        axis = node.src[0].ndim - 1
     elif node.op in (sorting.sort_p, sorting.argsort_p):
         axis = int(node.arg)
     else:
         axis = int(node.arg.axis)
-        wanted = node.arg.k if node.op is sorting.top_k_p else 1
     return all(
-        not any_dynamic(s.shape)
-        and prod(s.shape) > 0
-        and s.shape[axis] < _NARROW
-        and dtypes.kind(s.dtype) in "biuf"
-        for s in node.src
-    ) and bool(wanted > 0)
+        s.shape[axis] < _NARROW and dtypes.kind(s.dtype) in "biuf" for s in node.src
+    )
 
 
 def runs_of(rows: int, size: int) -> int:
