@@ -8,7 +8,7 @@ from ftrace.lower.blocking.split_reductions import LARGE
 from ftrace.lower.simplify.indexing import MANY
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as e
-from ftrace.trace.primitives.indexing import gather, scatter
+from ftrace.trace.primitives.indexing import scatter
 from ftrace.trace.primitives.sources import iota
 from tests.support.rule_sample import (
     SMALL,
@@ -234,19 +234,6 @@ def choose(
 
 
 SCATTERS = {
-    "gather_of_positions_is_movement": Row(
-        lambda: [
-            gather(x, [lanes], (0,)),
-            gather(x, [iota(i8, (5,), 0)], (1,)),
-            gather(cube, [iota(i32, (3, 2), 1), iota(i32, (3, 2), 0)], (0, 1)),
-            gather(cube, [iota(i32, (1, 3), 1)], (2,)),
-        ],
-        lambda: [
-            gather(x, [e.rem(V(4, dtype=u8), C(6, 4, dtype=u8))], (1,)),
-            gather(x, [lanes, lanes], (0, 1)),
-            gather(cube, [iota(i32, (3, 2), 1)], (0,)),
-        ],
-    ),
     "scatter_without_collisions_is_select": Row(
         lambda: [
             scatter(zeros, V(4, number=18), [lanes, lane], (0, 1), "add"),

@@ -197,10 +197,12 @@ class _Classes:
         )
 
 
-#: A peak has so many times the elements of all that it is made of.
+#: A peak has so many times the elements of all that it is made of. With 8 causal
+#: attention 4×8×256×64 stores 17 MB, not 4; with 1 a transformer block has one more.
 _BLOW_UP = 2
 #: Terms of the sum of a peak, up to which it may be computed again: that takes about
 #: as long as it takes to store and load it, and the memory is free for other things.
+#: A step of a transformer block 4×256×256 stores 26 MB, with none computed again 43.
 _RECOMPUTED_TERMS = 160
 
 _FREE_MOVEMENT = (reshape_p, permute_p, expand_p)

@@ -52,7 +52,8 @@ from ftrace.trace.primitives.sources import const, const_p, is_variable, variabl
 from ftrace.trace.symbolic import same_size
 
 _NEW_DEPTH = -11
-#: What may be stored: so many times what the scan runs over, and so many elements.
+#: What may be stored: so many times what the scan runs over, and so many elements: a
+#: bound of memory, which no row of an RNN comes near.
 _MOST_STORED = 4
 _ALLOWANCE = 1 << 20
 
@@ -265,7 +266,8 @@ CONTROL = (*LOOPS, cond_p)
 _FIRST_DEPTH = -9
 _SECOND_DEPTH = -10
 
-#: An invariant of more elements per element that it is made of is computed again.
+#: An invariant of more elements per element that it is made of is computed again: a
+#: bound of memory, too.
 _GROWTH = 4
 
 

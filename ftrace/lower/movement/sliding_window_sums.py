@@ -49,6 +49,7 @@ from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 
 #: Windows that move further are left to themselves: zeros would be most of the work.
+#: With 1 a convolution's gradient by images, strided 16 of 32→64, stores 6 MB.
 MOST_STRIDE = 4
 
 

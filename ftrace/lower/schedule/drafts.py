@@ -319,10 +319,16 @@ class Precedence:
         return any(k == target or self._after[k] >> target & 1 for k in kernels)
 
 
-KERNEL_LIMIT = 600  # operations in one kernel
-ENOUGH = 450  # from which on it ends where a step begins like the one it began with
-NESTED = 1 << 14  # elements of a reduce that may run inside another one
-CONTRACTIONS = 8  # that are told apart of those from which a value is made
+#: Operations in one kernel, and from which on it ends where a step begins like the one
+#: it began with. No row has as many; 60 steps of rk4, unrolled, are compiled in 1.2 s,
+#: without the second number in 1.9.
+KERNEL_LIMIT, ENOUGH = 600, 450
+#: Elements of a reduce that may run inside another one. With 2²⁰ sums over all images
+#: or heads (causal attention 4×8×256×64, gradients) are left to one thread.
+NESTED = 1 << 14
+#: Contractions that are told apart of those from which a value is made. No row has as
+#: many: a sum over all layers of a network would be made of each.
+CONTRACTIONS = 8
 
 SOURCES = ("const", "dim", "iota", "variable")
 

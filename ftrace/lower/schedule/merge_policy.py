@@ -96,8 +96,12 @@ def _arrays(
                 pending.append((source, indices, number))
 
 
-INDEX_LIMIT = 100  # atoms in the indices of one use
-WINDOWED = 16  # operations that are rather done for all windows that see an element
+#: Atoms in the indices of one use. No row has 10; 12 reshapes and transposes of 12,600
+#: elements by turns are lowered in 0.03 s, without a limit in 20.
+INDEX_LIMIT = 100
+#: Operations that are rather done for all windows that see an element. 16 of 32×56²:
+#: means of 3×3 of gelu take 2.9 times as long if it is done for each, maxima by 2 1.7.
+WINDOWED = 16
 
 
 def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
@@ -202,9 +206,14 @@ def _in_product(plan: Plan, context: Context) -> bool:
     return draft.kind == "contract" and any(axis_of(a).reduced for a in context.ranges)
 
 
-ROOTS = 8  # values that one kernel stores
-MANY = 16  # rows that are work for all threads
-_NEAR = 64  # nodes that are looked at for what two kernels have in common
+#: Values that one kernel stores. A step of Adam (MLP medium) is 12 kernels, with 4 it
+#: is 13, with 2 20; none has more.
+ROOTS = 8
+#: Rows of several axes that are work for all threads. x + 1 and the sums of 16×32
+#: images of 56² in one kernel: 1.4 times as fast; of 2×3 images of 200²: 1.
+MANY = 16
+#: Nodes that are looked at for what two kernels have in common; all rows need 8.
+_NEAR = 64
 
 
 def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:

@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import is_contraction
-from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
+from ftrace.trace.graph import Node, constant_bits, make_node
 from ftrace.trace.primitives import elementwise as p, movement, movement as mv
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import stop_gradient
@@ -132,38 +132,10 @@ def last_position(positions: Node) -> int | None:
 
 
 def _reduce_constant(x: Node, c: Node) -> Node | None:
-    value = constant_value(c)
-    count = c.size // x.size
-    if is_dynamic(count) and x.op in (reduce_sum_p, reduce_prod_p):
-        return None
+    one, count = move_constant(c, x.shape), c.size // x.size
     if x.op is reduce_sum_p:
-        return const_like(x, _sum_repeated(value, count, x.dtype))
-    if x.op is reduce_prod_p:
-        if dtypes.is_complex(x.dtype):
-            return None
-        return const_like(x, _multiply_repeated(value, count, x.dtype))
-    return const_like(x, value)
-
-
-def _wrap(value: int, dtype: np.dtype[Any]) -> Any:
-    """A Python integer in an integer dtype, modulo its range."""
-    return np.uint64(value % (1 << 64)).astype(dtype)
-
-
-def _sum_repeated(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
-    if dtypes.is_integer(dtype):
-        return _wrap(int(value) * count, dtype)
-    if dtypes.is_complex(dtype):
-        # Part by part: ∞·(n + 0i) would be NaN.
-        return complex(float(value.real) * count, float(value.imag) * count)
-    return float(value) * count
-
-
-def _multiply_repeated(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
-    if dtypes.is_integer(dtype):
-        return _wrap(pow(int(value), count, 1 << 64), dtype)
-    with np.errstate(all="ignore"):
-        return np.power(np.float64(value), np.float64(count))
+        return None if is_dynamic(count) else times_count(one, count)
+    return one if x.op is not reduce_prod_p or is_bits(c, 1) else None
 
 
 _EVERYWHERE = (mv.reshape_p, mv.permute_p, mv.shrink_p, mv.stride_p, expand_p)
@@ -207,7 +179,7 @@ CONSTANTS: Final = (
         "fold_padding_of_zero",
         Pat((mv.pad_p, mv.shear_p, mv.unshear_p), ZERO, name="x"),
     ),
-    # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
+    # sum(c) -> n·c; max(c), min(c), prod(1) -> c
     Rule(
         "reduce_of_constant_collapses",
         Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),

@@ -9,7 +9,7 @@ that are added, is left to it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ftrace.lower.simplify.fold_constants import (
     constant,
     evaluate_scalar,
     has_kind,
+    is_bits,
     is_exact,
     last_position,
     to_binary,
@@ -64,6 +65,12 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
     return None
 
 
+def _small_power(x: Node, c: Node) -> Node | None:
+    if is_bits(c, 0):
+        return const_like(x, 1)
+    return x if is_bits(c, 1) else p.mul(x, x) if is_bits(c, 2) else None
+
+
 ALGEBRA: Final = (
     # x + 0 -> x, for integers
     to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
@@ -71,20 +78,8 @@ ALGEBRA: Final = (
     to_x(
         "fold_mul_one", Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf"))
     ),
-    # x⁰ -> 1
-    Rule(
-        "fold_pow_zero",
-        Pat(p.power, X, ZERO, aval=has_kind("f")),
-        lambda x: const_like(x, 1),
-    ),
-    # x¹ -> x
-    to_x("fold_pow_one", Pat(p.power, X, constant(1), aval=has_kind("f"))),
-    # x² -> x·x
-    Rule(
-        "fold_pow_two",
-        Pat(p.power, X, constant(2), aval=has_kind("f")),
-        lambda x: p.mul(x, x),
-    ),
+    # x⁰ -> 1, x¹ -> x, x² -> x·x
+    Rule("fold_small_power", Pat(p.power, X, C, aval=has_kind("f")), _small_power),
     # mul_zero(x, 0) -> 0
     to_zero("fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True)),
     # mul_zero(x, c) -> x·c, for c finite and not 0
@@ -125,41 +120,6 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
     return const(first, dtypes.bool_, x.shape) if first == end else None
 
 
-_DIGITS = {
-    dtypes.float16: 11,
-    dtypes.bfloat16: 8,
-    dtypes.float32: 24,
-    dtypes.float64: 53,
-}
-
-
-def has_all_values(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
-    """Has `wide` every value of `narrow`, exactly?"""
-    a, b = dtypes.kind(narrow), dtypes.kind(wide)
-    if wide == narrow or a == "b":
-        return True
-    if a == "c" or b == "c":
-        return b == "c" and has_all_values(
-            dtypes.real_dtype(wide), dtypes.real_dtype(narrow)
-        )
-    bits = 8 * narrow.itemsize - (a == "i")
-    if b == "f":
-        return narrow.itemsize < wide.itemsize if a == "f" else bits <= _DIGITS[wide]
-    if b in "iu" and a in "iu":
-        return b in ("i", a) and bits <= 8 * wide.itemsize - (b == "i")
-    return False
-
-
-def _merge_casts(node: Node, inner: Node) -> Node | None:
-    first, middle, last = inner.src[0].dtype, inner.dtype, node.dtype
-    if not has_all_values(middle, first):
-        return None
-    through_float = dtypes.is_integer(first) and not dtypes.is_integer(middle)
-    if through_float and dtypes.is_integer(last) and not has_all_values(last, first):
-        return None  # a float saturates where an integer wraps around
-    return p.cast(inner.src[0], last, node.aval.weak_type)
-
-
 LOGIC: Final = (
     # select(true, x, y) -> x; select(false, x, y) -> y
     Rule(
@@ -180,11 +140,5 @@ LOGIC: Final = (
         "fold_cast_to_itself",
         Pat(p.cast_p, X, name="node"),
         lambda x, node: x if x.dtype == node.dtype else None,
-    ),
-    # cast[t](cast[u](x)) -> cast[t](x), where u has all values of x
-    Rule(
-        "merge_casts",
-        Pat(p.cast_p, Pat(p.cast_p, name="inner"), name="node"),
-        _merge_casts,
     ),
 )

@@ -1,6 +1,5 @@
 """Rules on gathers and scatters, and on comparisons with positions that are such.
 
-    x[arange(n)]                              ->  x
     zeros.at[arange(n), i].add(u)             ->  where(k == i, u, 0)
     x.at[i].add(u)                            ->  x + the sum over b of
                                                   zeros.at[b, i[b]].add(u[b])
@@ -46,7 +45,6 @@ from ftrace.trace.primitives.indexing import (
     axes_and_kind,
     clamp,
     gather,
-    gather_p,
     in_bounds,
     read_back,
     scatter,
@@ -68,7 +66,8 @@ from ftrace.trace.symbolic import any_dynamic, same_size
 _DEPTH = 8
 #: How many nodes of a summand are looked at to see whether it holds a reduction.
 _CONE = 32
-#: From so many positions on, adding in turn is faster than a sum for each of them.
+#: From so many positions on, adding in turn is faster than a sum for each of them: the
+#: gradient of one_hot(4096 of 1000) @ (1000, 64) takes a 14th of the time.
 _MANY_POSITIONS = 16
 
 # What is known of a value along one of its axes.
@@ -409,31 +408,7 @@ def _is_complex_product(x: Node) -> bool:
     return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
 
 
-def _gather_as_movement(x: Node) -> Node | None:
-    """Each index counts along its own axis of the batch: the elements only move."""
-    axes: tuple[int, ...] = fold_constants.arg_of(x)
-    source, *indices = x.src
-    batch = indices[0].shape
-    places: list[int] = []
-    for axis, index in zip(axes, indices, strict=True):
-        place = _counted(index)
-        if place is None or place in places or batch[place] > source.shape[axis]:
-            return None
-        places.append(place)
-    if any(not same_size(n, 1) and c not in places for c, n in enumerate(batch)):
-        return None
-    for axis, place in zip(axes, places, strict=True):
-        source = movement.shrink_axis(source, axis, 0, batch[place])
-    order = [axis for _, axis in sorted(zip(places, axes, strict=True))]
-    rest = [a for a in range(source.ndim) if a not in axes]
-    return movement.reshape(movement.permute(source, (*order, *rest)), x.shape)
-
-
 SCATTERS: Final = (
-    # x[arange(n)] -> x[:n]
-    Rule(
-        "gather_of_positions_is_movement", Pat(gather_p, name="x"), _gather_as_movement
-    ),
     # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
     Rule(
         "scatter_without_collisions_is_select",
@@ -455,7 +430,9 @@ SCATTERS: Final = (
 )
 
 
-MANY = 1 << 15  # updates that are worth a second step
+#: Updates that are worth a second step, on two threads: 1M of 256 places 1.9 times as
+#: fast, 131,072 rows of 8 of 100 2.3; 65,536 of 16 1.6.
+MANY = 1 << 15
 MOST_COPIES, FEWEST_COPIES = 64, 8
 #: Updates for each place of all copies: these are filled, and read once more.
 _PER_PLACE = 4
