@@ -294,6 +294,15 @@ def _promote(
     return (_NARROW.get(joined, joined) if x64 is False else joined), False
 
 
+def require_numbers(dtype: np.dtype[Any]) -> None:
+    """Raises where elements are random keys."""
+    if is_key(dtype):
+        raise DtypeError(
+            f"numbers are required, got {name_of(dtype)}; those of keys are "
+            "random.key_data(keys)"
+        )
+
+
 def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype` where it is float or complex, else the default float.
 
@@ -301,11 +310,7 @@ def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if is_inexact(dtype):
         return dtype
-    if is_key(dtype):
-        raise DtypeError(
-            f"numbers are required, got {name_of(dtype)}; those of keys are "
-            "random.key_data(keys)"
-        )
+    require_numbers(dtype)
     if dtype.itemsize == 8 and settings.current().enable_x64 is True:
         return float64
     return float32

@@ -27,6 +27,7 @@ from typing import Any
 from ftrace.compat import private
 from ftrace.errors import AliasError
 from ftrace.ground import settings
+from ftrace.ground.missing_names import tell_missing
 
 #: The packages whose names are served, and where what is their own lies.
 PACKAGES = ("jax", "jaxlib")
@@ -188,3 +189,4 @@ class _Loader(Loader):
             private.fill(module)
         else:
             sys.modules[module.__name__] = import_module(self.home)
+            tell_missing(self.home)

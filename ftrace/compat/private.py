@@ -17,6 +17,8 @@ import optree
 
 from ftrace.backends.base import get_device
 from ftrace.compat.linear_util import infer_argnums_and_argnames, safe_map, safe_zip
+from ftrace.ground.missing_names import explain, reason_of
+from ftrace.ground.settings import config
 from ftrace.trace.pytree.tree import NAMESPACE, is_registered
 from ftrace.trace.references import AbstractRef
 from ftrace.transforms.custom.callbacks import effects_barrier
@@ -88,6 +90,11 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
     },
     # flax.nnx names them when it is imported.
     "jax.experimental.hijax": "ftrace.compat.hijax",
+    "jax.experimental.compilation_cache": {},
+    "jax.experimental.compilation_cache.compilation_cache": {
+        "set_cache_dir": partial(config.update, "cache_dir"),
+        "reset_cache": partial(config.update, "cache_dir", ""),
+    },
     "jax._src.xla_bridge": {"_backends": {"cpu": get_device("cpu")}},
     "jax._src.tree_util": (
         "jax.tree_util",
@@ -132,6 +139,8 @@ def missing(module: str) -> str:
         if module.startswith("autograd")
         else ("JAX", "coming-from-jax.md")
     )
+    if any(reason_of(inside := module.removeprefix("jax."))[1:]):
+        return explain(inside)
     return (
         f"{module}: what runs in the place of {whose} here is ftrace, which has no "
         f"such module; docs/{page} lists what is missing"

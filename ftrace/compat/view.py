@@ -21,6 +21,7 @@ from ftrace.compat import jaxpr, lax_primitives as jax
 from ftrace.compat.linear_util import debug_info as info_of
 from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lax.fft import FftType
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint, Contraction, contraction_of
@@ -38,6 +39,7 @@ from ftrace.trace.graph import (
     nodes_of,
     toposort,
 )
+from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
@@ -472,6 +474,8 @@ def _describe_compound(node: Node) -> Steps:
         return _step(node, primitive, arg.named)
     if isinstance(arg, UserArg):
         return _own(node)
+    if (params_of := _ARGUMENTS.get(node.op.name)) is not None:
+        return _step(node, jax.NAMED[node.op.name], params_of(arg))
     for kind, rule in _COMPOUNDS.items():
         if isinstance(arg, kind):
             found = rule(node, arg)
@@ -572,6 +576,17 @@ def _ruled(node: Node, arg: Ruled) -> Steps | None:
 _RULED = {
     custom_jvp_p.name: jax.custom_jvp_call_p,
     custom_vjp_p.name: jax.custom_vjp_call_p,
+}
+
+
+def _fft_params(arg: Fourier) -> dict[str, Any]:
+    return {"fft_type": FftType[arg.kind.upper()], "fft_lengths": arg.lengths}
+
+
+#: The arguments of operations of a library as JAX's parameters, where it has them.
+_ARGUMENTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "sort": lambda axis: {"dimension": axis, "is_stable": True, "num_keys": 1},
+    "fft": _fft_params,
 }
 _COMPOUNDS: dict[type[Any], Callable[[Node, Any], Steps | None]] = {
     Scan: _scan,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
+from importlib.util import find_spec
 from typing import Final, NoReturn
 
 NEVER, NOT_YET = "never", "not yet"
@@ -31,7 +32,17 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NEVER, "tokens and channels between devices belong to XLA", ""): (
         "lax.psend lax.precv"
     ),
-    (NEVER, _ONE_LOWERING, "ftrace.save and ftrace.load"): "export.* export",
+    (NEVER, _ONE_LOWERING, "ftrace.save and ftrace.load"): """
+        export.* export experimental.serialize_executable.*""",
+    (NEVER, "kernels are written by the lowering", "functions under jit"): """
+        experimental.pallas.* experimental.mosaic.*""",
+    (NEVER, "it is about XLA and its compiler", "jit(f).lower(x).cost_analysis()"): """
+        experimental.xla_metadata.* experimental.roofline.* experimental.topologies.*
+        experimental.compute_on.* experimental.EArray experimental.shard_alike.*
+        extend.mlir.*""",
+    (NOT_YET, "arrays of several processes on disk", "ftrace.save and ftrace.load"): (
+        "experimental.array_serialization.*"
+    ),
     (NEVER, _ONE_LOWERING, "primitives of your own: docs/primitives_own.md"): "ffi",
     (NEVER, _ONE_LOWERING, "jit(f).lower(x).as_text()"): "interpreters.mlir.*",
     (NEVER, _ONE_PROCESS, "the array itself"): """
@@ -106,9 +117,9 @@ def _reasons() -> dict[str, tuple[str, str, str]]:
 
 def reason_of(name: str) -> tuple[str, str, str]:
     """(status, reason, what to use) of a name of JAX's that is missing: "lax.foo"."""
-    known, (module, _, _) = _reasons(), name.rpartition(".")
+    known, module = _reasons(), name.rpartition(".")[0]
     wild = [f"{module}.*_p"] if name.endswith("_p") else []
-    for key in (name, *wild, f"{module}.*"):
+    for key in (name, *wild, f"{module}.*", f"{name}.*"):
         if key in known:
             return known[key]
     return NOT_YET, "", ""
@@ -123,12 +134,23 @@ def explain(name: str) -> str:
     return f"JAX's {shown}: {'; '.join(filter(None, parts))}"
 
 
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # what is around it is no package
+        return False
+
+
 def no_attribute(module: str, name: str) -> AttributeError:
     """What is raised where a module of ftrace has no such name."""
     inside = module.removeprefix("ftrace.compat.jax").removeprefix("ftrace")
     inside = inside.removeprefix(".")
-    if not name.startswith("__") and name in names_of_jax().get(inside, ()):
-        text = explain(f"{inside}.{name}" if inside else name)
+    whole = f"{inside}.{name}" if inside else name
+    own = name.startswith("__") or _is_module(f"{module}.{name}")
+    named = {whole, f"{whole}.*"} & _reasons().keys()
+    known = name in names_of_jax().get(inside, ()) or named
+    if known and not own:
+        text = explain(whole)
     else:
         text = f"module {module!r} has no attribute {name!r}"
     return AttributeError(text, name=name, obj=sys.modules.get(module))

@@ -71,6 +71,7 @@ for name, said in {
     "jax.nope": "no such module",
     "jax._src.nope": "private to JAX",
     "jaxlib.xla_extension": "no such module",
+    "jax.experimental.pallas": "never: kernels are written by the lowering",
 }.items():
     try:
         __import__(name)
@@ -82,6 +83,19 @@ try:
     jax.nope
 except AttributeError as error:
     assert "'jax'" in str(error)
+for module, name in (jax.experimental, "compute_on"), (jax.extend, "mlir"):
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        assert "never: it is about XLA" in str(error), error
+    else:
+        raise AssertionError(name)
+from jax.experimental.compilation_cache import compilation_cache
+before = jax.config.jax_compilation_cache_dir
+compilation_cache.set_cache_dir("/tmp/of/the/user")
+assert jax.config.jax_compilation_cache_dir == "/tmp/of/the/user"
+compilation_cache.reset_cache()
+jax.config.update("jax_compilation_cache_dir", before)
 jax._src.traceback_util.register_exclusion(__file__)
 
 class Variable:
@@ -112,6 +126,7 @@ def test_the_environment_asks_for_it_and_for_the_dtypes() -> None:
     code = "import ftrace, jax; print(jax.numpy.ones(2).dtype)"
     done = run("-c", code, FTRACE_AS_JAX="1", JAX_ENABLE_X64="1")
     assert done.stdout == "float64\n", done.stderr
+    assert "script.py" in run("-m", "ftrace.compat", "--help").stdout
     done = run(
         "-m", "ftrace.compat", "-c", "import jax; print(jax.numpy.ones(2).dtype)"
     )

@@ -578,7 +578,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
             words = self.numpy()[name]
             return f"Array({self._shape}, dtype={name}) overlaying:\n{words}"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
-        if 0 in self.shape and self.ndim > 1:
+        if 0 in self.shape:
             body = f"{body}, shape={self.shape}"
         return f"Array({body}, dtype={self._dtype}{weak})"
 

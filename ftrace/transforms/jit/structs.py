@@ -82,7 +82,7 @@ class ShapeDtypeStruct(Keyed):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        text = f"shape={self.shape}, dtype={self.dtype}"
+        text = f"shape={self.shape}, dtype={dtypes.name_of(self.dtype)}"
         if self.sharding is not None:
             text += f", sharding={self.sharding!r}"
         return f"ShapeDtypeStruct({text}{', weak_type=True' if self.weak_type else ''})"

@@ -226,6 +226,7 @@ EXTREMA = ("max", "min")
 
 def check_running(kind: str, dtype: np.dtype[Any]) -> None:
     """Raises where the reduction is not defined for a dtype."""
+    dtypes.require_numbers(dtype)
     if dtype == dtypes.bool_ and kind in ("sum", "prod"):
         raise DtypeError(
             f"a cumulative {kind} takes numbers, got bool; cast it to an integer"

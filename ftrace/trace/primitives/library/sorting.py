@@ -147,6 +147,7 @@ def top_positions(arg: TopK, x: Array) -> Array:
 def _check_axis(name: str, axis: int, x: ShapedArray) -> None:
     if not 0 <= axis < x.ndim:
         raise AxisError(f"{name}: axis {axis} does not fit {x!r}")
+    dtypes.require_numbers(x.dtype)
 
 
 def take_along(x: Node, index: Node, axis: int) -> Node:
