@@ -191,7 +191,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_HOMES})
+    return sorted({*__all__, *_HOMES})
 
 
 if _os.environ.get("FTRACE_AS_JAX") == "1":

@@ -157,9 +157,15 @@ def no_attribute(module: str, name: str) -> AttributeError:
 
 
 def tell_missing(module: str) -> None:
-    """Gives a module a `__getattr__` that says of missing names what is known."""
+    """Gives a module a `__getattr__` that says of missing names what is known.
+
+    Its `dir` is what is public, where `__all__` says that.
+    """
+    own = vars(sys.modules[module])
 
     def missing(name: str) -> NoReturn:
         raise no_attribute(module, name)
 
-    vars(sys.modules[module]).setdefault("__getattr__", missing)
+    own.setdefault("__getattr__", missing)
+    if "__all__" in own:
+        own.setdefault("__dir__", lambda: [*own["__all__"]])

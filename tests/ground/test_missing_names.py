@@ -64,3 +64,9 @@ def test_reasons_are_of_names_that_jax_has() -> None:
         assert reason or status != NEVER
         for name in names.split():
             assert name in NAMES | modules or name.endswith(".*_p"), name
+
+
+def test_the_dir_of_a_module_is_what_is_public() -> None:
+    for module in (ft.nn.initializers, ft.scipy.special, ft.numpy.linalg, ft.tree):
+        assert dir(module) == sorted(module.__all__)
+    assert not {"Any", "TYPE_CHECKING", "import_module"} & {*dir(ft)}

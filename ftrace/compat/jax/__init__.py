@@ -21,6 +21,7 @@ from ftrace.compat.jax.version import (
 )
 from ftrace.compat.private import MODULES
 from ftrace.errors import FtraceError, JaxRuntimeError
+from ftrace.ground.missing_names import names_of_jax
 
 
 # What its function raises is a JaxRuntimeError.
@@ -59,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(ftrace)})
+    return sorted({*dir(ftrace), *(globals().keys() & {*names_of_jax()[""]})})
