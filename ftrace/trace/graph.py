@@ -195,28 +195,6 @@ def _take_origin(node: Node) -> None:
 # Walks.
 
 
-class _Latest(threading.local):
-    """The outputs that were put in order last, and their order, in `one_order`."""
-
-    order: tuple[tuple[Node, ...], list[Node]] | None = None
-
-
-_latest = _Latest()
-
-
-class one_order:  # reads as a statement: `with one_order()`
-    """A block in which pass after pass asks for the order of a graph: it is kept."""
-
-    __slots__ = ("outer",)
-
-    def __enter__(self) -> None:
-        self.outer = _latest.order
-        _latest.order = self.outer or ((), [])
-
-    def __exit__(self, *_: object) -> None:
-        _latest.order = self.outer
-
-
 def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
     """All nodes that the outputs need, sources first: depth first, left first.
 
@@ -228,10 +206,7 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
       outputs: in an order of their own: no set.
       known: nodes that are left out, with what only they need.
     """
-    outputs, done = tuple(outputs), set(known)
-    latest = None if done else _latest.order
-    if latest is not None and latest[0] == outputs:
-        return list(latest[1])
+    done = set(known)
     order: list[Node] = []
     path: list[Node] = []
     rest = [iter(outputs)]  # of each node of the path the sources that are left
@@ -248,15 +223,11 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
                 node = pop()
                 finish(node)
                 enter(node)
-    if latest is not None:
-        _latest.order = outputs, list(order)
     return order
 
 
 def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     """The nodes of `toposort(outputs)`, where no order is needed."""
-    if _latest.order is not None:
-        return set(toposort(outputs))
     seen = set(outputs)
     pending = list(seen)
     while pending:
@@ -267,21 +238,9 @@ def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     return seen
 
 
-#: The serial numbers of outputs, and what `operations_of` has found for them: pass
-#: after pass asks for the same ones.
-_counted: tuple[tuple[int, ...], Mapping[Op, int]] = (), {}
-
-
 def operations_of(outputs: Iterable[Node]) -> Mapping[Op, int]:
     """How often each operation stands among the nodes of `toposort(outputs)`."""
-    global _counted
-    outputs = tuple(outputs)
-    key = tuple([node.serial for node in outputs])
-    known, found = _counted
-    if known != key:
-        found = Counter([node.op for node in nodes_of(outputs)])
-        _counted = key, found
-    return found
+    return Counter([node.op for node in nodes_of(outputs)])
 
 
 def has_any(outputs: Iterable[Node], ops: Iterable[Op]) -> bool:

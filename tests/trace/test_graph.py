@@ -21,8 +21,6 @@ from ftrace.trace.graph import (
     constant_value,
     interned_count,
     make_node,
-    nodes_of,
-    one_order,
     toposort,
 )
 from ftrace.trace.primitives.elementwise import add, mul, sin
@@ -72,24 +70,6 @@ def test_sources_come_before_what_uses_them() -> None:
     places = {node: i for i, node in enumerate(order)}
     assert all(places[s] < places[n] for n in order for s in n.src)
     assert order[-1] is z
-
-
-def test_the_order_of_a_graph_is_kept_in_a_block_and_no_longer() -> None:
-    gc.collect()
-    before = interned_count()
-    x = variable(ShapedArray.of((7, 7), dtypes.float32), 93, 0)
-    z = add(mul(sin(x), x), x)
-    with one_order():
-        toposort([z]).clear()  # it is the caller's own
-        order = toposort([z])
-        assert order == [x, z.src[0].src[0], z.src[0], z]
-        assert nodes_of([z]) == set(order)
-        assert toposort([z.src[0]]) == order[:-1]
-        assert toposort([z], [z.src[0]]) == [x, z]
-        assert toposort([z]) == order
-    del x, z, order
-    gc.collect()
-    assert interned_count() == before
 
 
 def test_the_table_is_weak() -> None:

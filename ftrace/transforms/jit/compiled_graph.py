@@ -39,7 +39,6 @@ from ftrace.trace.graph import (
     Graph,
     Node,
     bury,
-    one_order,
     operations_of,
     substitute,
 )
@@ -233,8 +232,7 @@ def compile_graph(
     )
     found = _cache.get(key)
     if found is None:
-        with one_order():
-            compiled = CompiledGraph(graph, device, donated)
+        compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found
 

@@ -61,7 +61,6 @@ from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
     Graph,
     Node,
-    one_order,
     operations_of,
     substitute,
     toposort,
@@ -137,14 +136,13 @@ def apply_derived(
     found = calls.get(key)
     if found is not None:
         return _applied(found, graph, values)
-    with one_order():  # also while the program is compiled, at its first call
-        whole = derived(kind, graph, derive)
-        # Rules run each time.
-        if whole.effects or ready_graph(whole) is not whole:
-            return compiled_graph.apply_graph(whole, values)
-        plain = Graph(whole.inputs, whole.outputs)
-        found = _like_another(whole) or (program_of(plain), ())
-        return _applied(calls.put(key, found, 4 * LIGHT), graph, values)
+    whole = derived(kind, graph, derive)
+    # Rules run each time.
+    if whole.effects or ready_graph(whole) is not whole:
+        return compiled_graph.apply_graph(whole, values)
+    plain = Graph(whole.inputs, whole.outputs)
+    found = _like_another(whole) or (program_of(plain), ())
+    return _applied(calls.put(key, found, 4 * LIGHT), graph, values)
 
 
 def _applied(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
