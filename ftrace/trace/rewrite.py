@@ -25,7 +25,6 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import emptied
 from ftrace.trace.graph import (
-    Aval,
     Node,
     Op,
     inherited_origin,
@@ -126,10 +125,6 @@ class _Variant(NamedTuple):
     def fits(self, node: Node) -> bool:
         """May nodes match that are alike in what `fixed` asks for?"""
         return all(_surely(holds, node) for holds in self.fixed)
-
-    def suits(self, node: Node) -> bool:
-        """May nodes match that have this one's type?"""
-        return self.root.aval is None or _surely(self.root.aval, node)
 
     def match(self, node: Node) -> Captures | None:
         for holds in self.tests:
@@ -278,15 +273,8 @@ class _Table:
     def for_graph(self) -> Callable[[Node], Sequence[_Candidate]]:
         """What gives the rules for each node of a graph."""
         known: dict[Any, list[_Candidate]] = {}
-        types: dict[tuple[Op, Aval], bool] = {}  # is there a rule for any of the type?
 
         def candidates(node: Node) -> Sequence[_Candidate]:
-            kind = node.op, node.aval
-            some = types.get(kind)
-            if some is None:
-                some = types[kind] = any(v.suits(node) for _, v in self._of(node.op))
-            if not some:
-                return ()
             key = (node.op, node.aval, *[s.op if s.src else s for s in node.src])
             found = known.get(key)
             if found is None:

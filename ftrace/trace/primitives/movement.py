@@ -152,23 +152,10 @@ def _infer_pad(pads: Pads, x: ShapedArray) -> ShapedArray:
     return x.with_shape(tuple([padded_size(n, *p) for n, p in sizes]))
 
 
-#: Elements from which on zeros are written only where no others come.
-_MANY = 1 << 15
-
-
 def _pad_value(aval: ShapedArray, pads: Pads, x: Array) -> Array:
-    inner = _inner(aval.shape, pads)
-    if not x.size or aval.size < _MANY or any(gap for _, _, gap in pads):
-        result = np.zeros(aval.shape, aval.dtype)
-        if x.size:
-            result[inner] = x
-        return result
-    result = np.empty(aval.shape, aval.dtype)
-    result[inner] = x
-    for axis, part in enumerate(inner):
-        before, outside = inner[:axis], (slice(0, part.start), slice(part.stop, None))
-        for side in outside:
-            result[(*before, side)] = 0
+    result = np.zeros(aval.shape, aval.dtype)
+    if x.size:
+        result[_inner(aval.shape, pads)] = x
     return result
 
 
