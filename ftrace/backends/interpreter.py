@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -235,14 +235,6 @@ _COMBINE: dict[str, Any] = {
 }
 
 
-class _Product(PreparedProduct):
-    """A sum of products; where it is no product of matrices it is stored."""
-
-    def stored(self, x: Array, y: Array) -> Callable[[Array, Array], Array]:
-        _, axes, out = self._given
-        return lambda x, y: sum_along(np.multiply(x, y), axes, out.dtype)
-
-
 class Evaluation:
     """One run of a kernel on the bytes of its buffers.
 
@@ -366,7 +358,7 @@ class Evaluation:
         axes = tuple(i for i, r in enumerate(ranges) if r in node.src[1:])
         kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
         x, y = (self._value(s, ranges).astype(dtype, copy=False) for s in product.src)
-        multiply = _Product(shape, axes, ShapedArray.of(kept, dtype))
+        multiply = PreparedProduct(shape, axes, ShapedArray.of(kept, dtype))
         return multiply(x, y).squeeze(axes)
 
 

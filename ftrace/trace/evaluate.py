@@ -7,23 +7,20 @@ expanded operands would add up is never made (`primitives/numpy_sums.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
 from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.buffer import has_room
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
 from ftrace.trace.primitives.numpy_sums import PreparedProduct
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
-from ftrace.trace.primitives.reference import multiplication
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tiering import ASKED
@@ -106,7 +103,7 @@ class NumpyPlan:
         return slot
 
     @property
-    def steps(self) -> list[tuple[Node, Contraction | None, tuple[int, ...], int]]:
+    def steps(self) -> list[tuple[Node, PreparedProduct | None, tuple[int, ...], int]]:
         """(node, the sum of a product that it is, slots of operands and value)."""
         return [step[:4] for step in self._steps]
 
@@ -117,7 +114,7 @@ class NumpyPlan:
         slots = {node: i for i, node in enumerate(given)}
         self._size = len(given)
         self.constants: list[tuple[int, Any]] = []
-        steps: list[tuple[Node, Contraction | None, tuple[int, ...], int]] = []
+        steps: list[tuple[Node, PreparedProduct | None, tuple[int, ...], int]] = []
         repeated_by_numpy = _repeated_by_numpy(nodes, deferred, outputs)
         for node in nodes:
             if node in repeated_by_numpy:
@@ -129,7 +126,7 @@ class NumpyPlan:
                 self.constants.append((slot, apply(node, ())))
                 continue
             is_product = node.op is reduce_sum_p and node.src[0] in deferred
-            contracts = Contraction(node) if is_product else None
+            contracts = _product(node) if is_product else None
             sources = tuple(slots[s] for s in _sources(node, known, deferred))
             steps.append((node, contracts, sources, slot))
         self._outputs = [slots[node] for node in outputs]
@@ -157,6 +154,11 @@ class NumpyPlan:
             for last in finished:
                 slots[last] = None
         return [slots[slot] for slot in self._outputs]
+
+
+def _product(node: Node) -> PreparedProduct:
+    """The value of a sum over a product, from the operands of the product."""
+    return PreparedProduct(node.src[0].shape, node.arg, node.aval)
 
 
 def _is_large(node: Node) -> bool:
@@ -250,9 +252,9 @@ def _repeated_by_numpy(
 
 
 def _with_releases(
-    steps: Sequence[tuple[Node, Contraction | None, tuple[int, ...], int]],
+    steps: Sequence[tuple[Node, PreparedProduct | None, tuple[int, ...], int]],
     kept: set[int],
-) -> list[tuple[Node, Contraction | None, tuple[int, ...], int, tuple[int, ...]]]:
+) -> list[tuple[Node, PreparedProduct | None, tuple[int, ...], int, tuple[int, ...]]]:
     """Adds to each step the slots that no later step reads."""
     alive_later = set(kept)
     found: list[Any] = []
@@ -285,41 +287,6 @@ def settle(value: Any, dtype: np.dtype[Any]) -> Any:
     """A result of NumPy as an array of the dtype that the record promises."""
     array = np.asarray(value)
     return array if array.dtype == dtype else array.astype(dtype)
-
-
-class Contraction(PreparedProduct):
-    """The value of a sum over a product, from the operands of the product."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.product: Any = node.src[0]
-        super().__init__(self.product.shape, node.arg, node.aval)
-        dtype = self.product.dtype
-        self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
-
-    def __call__(self, x: Any, y: Any) -> Any:
-        return settle(super().__call__(x, y), self.node.dtype)
-
-    def stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
-        """The product and its sum in two steps."""
-        product, node = self.product, self.node
-        shape = product.shape
-        if not (same_size(x.shape, shape) and same_size(y.shape, shape)):
-            seen: Any = partial(np.broadcast_to, shape=shape)
-            way = self.stored(seen(x), seen(y))
-            return lambda x, y: way(seen(x), seen(y))
-        axes: Any = node.arg
-        multiply = _multiply_wide if self._half else multiplication(product.aval)
-        return partial(_multiply, multiply, *sum_call(shape, node.aval, axes))
-
-
-def _multiply_wide(x: Any, y: Any) -> Any:
-    """Of 16 bits, exact before the sum."""
-    return np.multiply(x, y, dtype=np.float32)
-
-
-def _multiply(multiply: Any, add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
-    return add(multiply(x, y), *how)
 
 
 def _window_view(node: Node, z: Any) -> Any:

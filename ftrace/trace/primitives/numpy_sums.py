@@ -12,7 +12,6 @@ Sums of products are products of matrices.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
@@ -24,6 +23,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
+from ftrace.trace.primitives.reference import multiplication
 
 Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
@@ -195,7 +195,7 @@ class _Recipe(NamedTuple):
 _Way = Callable[[Array, Array], Array]
 
 
-class PreparedProduct(ABC):
+class PreparedProduct:
     """The sum of x·y over some axes, all decided once for the strides of the operands.
 
     Args:
@@ -217,19 +217,14 @@ class PreparedProduct(ABC):
             way = self._ways[key] = self._way(x, y)
         return way(x, y)
 
-    @abstractmethod
-    def stored(self, x: Array, y: Array) -> _Way:
-        """What is done for such operands where the product must be stored."""
-
     def _way(self, x: Array, y: Array) -> _Way:
         """What a call does for operands of these shapes and strides."""
         shape, axes, out = self._given
         x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
         recipe = _recipe(shape, x_repeats, y_repeats, axes)
         if recipe is None:
-            return self.stored(x, y)
-        half = out.dtype.itemsize == 2 and dtypes.is_float(out.dtype)
-        wide = np.dtype(np.float32) if half else None
+            return self._stored(x, y)
+        wide = dtypes.float32 if dtypes.is_half(out.dtype) else None
         left, right = _seen_as(x, recipe.left, wide), _seen_as(y, recipe.right, wide)
         a, b = _see(x, left), _see(y, right)
         many = dtypes.is_integer(out.dtype) and a.size * b.shape[-1] > _FEW_PRODUCTS
@@ -243,9 +238,28 @@ class PreparedProduct(ABC):
             last.append(_reshaped(recipe.kept))
         if recipe.kept != out.shape:  # both operands repeat along an axis
             last.append(partial(np.broadcast_to, shape=out.shape))
+        if wide is not None:
+            last.append(methodcaller("astype", out.dtype))
         if not (left or right):
             return (lambda x, y: _see(multiply(x, y), last)) if last else multiply
         return lambda x, y: _see(multiply(_see(x, left), _see(y, right)), last)
+
+    def _stored(self, x: Array, y: Array) -> _Way:
+        """The product and its sum in two steps."""
+        shape, axes, out = self._given
+        half = dtypes.is_half(out.dtype)
+        multiply: Any = multiplication(out)
+        if half:  # exact before the sum
+            multiply = partial(np.multiply, dtype=np.float32)
+        add, more = sum_of(shape, axes, dtypes.float32 if half else out.dtype)
+        whole = np.broadcast_shapes(x.shape, y.shape) == shape
+
+        def way(x: Array, y: Array) -> Array:
+            product = multiply(x, y)
+            product = product if whole else np.broadcast_to(product, shape)
+            return add(product, *more).astype(out.dtype, copy=False)
+
+        return way
 
 
 # How an array is looked at, step by step.

@@ -414,13 +414,12 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
     if source == "c" and target != "c":
         x, source = x.real, "f"
     with np.errstate(all="ignore"):
-        if source == "f" and target in "iu":
-            integers = _saturate if dtype.itemsize <= 4 else _saturate_wide
-            return integers(x, dtype)
-        if dtype.itemsize <= 2 and target == "f" and x.dtype != np.float32:
-            x = x.astype(np.float32)
         if dtypes.is_narrow(x.dtype):  # ml_dtypes converts few pairs of them
             x = x.astype(dtypes.wide(x.dtype))
+        if source == "f" and target in "iu":
+            return _saturate(x, dtype)
+        if dtype.itemsize <= 2 and target == "f" and x.dtype != np.float32:
+            x = x.astype(np.float32)
         return x.astype(dtype)
 
 
@@ -428,7 +427,7 @@ def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any
     """A function of (array of this dtype, target) that does what `convert` does."""
     kinds = source.kind, target.kind
     wide = target.itemsize > 2 or source == np.float32
-    if kinds[0] == "f" and kinds[1] in "iu" and target.itemsize <= 4:
+    if kinds[0] == "f" and kinds[1] in "iu":
         return _saturate
     if kinds in (("f", "c"), ("c", "c")) or (kinds[0] in "biu" and kinds[1] in "iuc"):
         return _astype
@@ -436,24 +435,17 @@ def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any
 
 
 def _saturate(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Floats as integers of up to 32 bits, all of which are numbers of float64."""
+    """Floats as integers: the nearest there is; of NaN 0."""
+    found = x.astype(dtype)
     if _is_surely_inside(x, dtype):
-        return x.astype(dtype)
+        return found
     low, high = dtypes.limits(dtype)
-    wide = x.astype(np.float64)
-    inside = np.minimum(np.maximum(wide, low), high)
-    return np.where(wide == wide, inside, 0).astype(dtype)
-
-
-def _saturate_wide(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Floats as 64-bit integers, the greatest of which is no number of float64."""
-    low, high = dtypes.limits(dtype)
-    wide = x.astype(np.float64)
-    whole = np.trunc(np.where(np.isnan(wide), 0, wide))
-    inside = (whole >= low) & (whole < float(high))
-    kept = np.where(inside, whole, 0).astype(dtype)
-    least, greatest = np.array(low, dtype), np.array(high, dtype)
-    return np.where(inside, kept, np.where(whole < low, least, greatest))
+    # Powers of two, which are numbers of all floats that reach so far.
+    inside = (x >= low if low else x > -1.0) & (x < float(high) + 1)
+    if inside.all():
+        return found
+    limit = np.where(x < 0, np.array(low, dtype), np.array(high, dtype))
+    return np.where(inside, found, np.where(np.isnan(x), dtype.type(0), limit))
 
 
 def _is_surely_inside(x: Any, dtype: np.dtype[Any]) -> bool:
