@@ -381,21 +381,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     """
     candidates = matcher.candidates(settings.current().disabled_rules).for_graph()
     nodes = toposort(outputs)
-    #: Of what may change, or uses such a node, the rules that may match it.
-    rules: dict[Node, Sequence[_Candidate]] = {}
-    for node in nodes:
-        found = candidates(node)
-        if found and _may_match(node, found):
-            rules[node] = found
-    if not rules:
-        return list(outputs)
-    changing, done = rules.keys(), dict[Node, Node]()
-    for node in nodes:
-        if node not in rules:
-            if changing.isdisjoint(node.src):
-                done[node] = node
-            else:
-                rules[node] = ()
+    done: dict[Node, Node] = {}
     limit = _LIMIT * len(nodes)
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, nodes, became) if matcher.counts_uses else None
@@ -421,9 +407,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 # A rule never sees a source that was replaced. One refused because
                 # of users gets a second chance: they may be gone by then.
                 if not changed and (node not in became or node in refused):
-                    found = rules.get(node)
-                    if found is None:
-                        found = candidates(node)
+                    found = candidates(node)
                     if found:
                         provenance.origin = node.origin
                         target = _first_replacement(node, found, users)
@@ -456,16 +440,6 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     raise GraphError(f"the rules do not end at {target!r}")
                 pending.append(target)
     return [done[node] for node in outputs]
-
-
-def _may_match(node: Node, candidates: Iterable[_Candidate]) -> bool:
-    for _, match in candidates:
-        try:
-            if match(node) is not None:
-                return True
-        except DynamicDimensionError:
-            return True  # of some rule: the walk tries each of them
-    return False
 
 
 def _circle(node: Node) -> GraphError:
