@@ -34,7 +34,6 @@ from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import (
     asarray,
     current_scope,
-    innermost_scope,
     scope_of,
 )
 from ftrace.trace.tracing.tracer import (
@@ -52,14 +51,7 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
 
     The operands already have the shapes and dtypes that the primitive requires.
     """
-    scope = innermost_scope(operands)
-    if scope is not None:
-        node = op(*[x.node for x in operands], arg=arg)
-        return Tracer(node, scope, origin_now(node))
-    for x in operands:
-        if type(x) is not Array:
-            break
-    else:
+    if all(type(x) is Array for x in operands):
         return _bind_now(op, operands, arg)
     scope = scope_of(operands)
     if scope is not None:

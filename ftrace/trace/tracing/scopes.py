@@ -394,18 +394,6 @@ def tell_of_indices(found: Sequence[tuple[Any, int, int]], shape: Shape) -> bool
     return bool(asked)
 
 
-def innermost_scope(values: Sequence[Value]) -> Scope | None:
-    """The innermost open scope, if all of the values are traced in it; else None."""
-    scopes = stack.scopes
-    if len(scopes) <= stack.floor:
-        return None
-    scope = scopes[-1]
-    for value in values:
-        if type(value) is not Tracer or value.scope is not scope:
-            return None
-    return scope if values else None
-
-
 #: What stands for no other array.
 _PLAIN = frozenset((Array, Tracer, np.ndarray, bool, int, float, complex))
 
