@@ -2,11 +2,11 @@
 
 From the ground up:
 
-    numpy_sums    Sums in NumPy: along axes, and of products, as products of matrices
     primitive     One record per primitive: everything the system knows about an
                   operation; barriers
     reference     What elementwise primitives mean in NumPy, where no function of it
                   says just that
+    numpy_sums    Sums in NumPy: along axes, and of products, as products of matrices
     sources       Primitives without operands: constants, iota, and the variables of a
                   graph
     movement      Movement: where elements go. Linear, and free until a kernel's index
