@@ -18,14 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import ArgumentError, FormatError
+from ftrace.errors import ArgumentError, FormatError, ShapeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 
-__all__ = ["breakpoint", "callback", "log", "print"]
+__all__ = [
+    "breakpoint", "callback", "log", "print", "visualize_array_sharding",
+    "visualize_sharding",
+]  # fmt: skip
 
 
 def _writing(name: str, emit: Callable[[str], Any]):
@@ -258,6 +261,53 @@ class _StrictFormatter(Formatter):
                 f"debug: the format does not use {sorted(map(str, unused))}; "
                 "write a {} or a {name} for each argument"
             )
+
+
+# Where arrays are.
+
+
+def visualize_sharding(
+    shape: Sequence[int], sharding: Any, *, use_color: bool = True, scale: float = 1.0,
+    min_width: int = 9, max_width: int = 80, color_map: Any = None,
+) -> None:  # fmt: skip
+    """Draws which part of an array is on which devices.
+
+    Args:
+      shape: of the array, with one axis or two.
+      sharding: how it is divided.
+      min_width: of the drawing of a part, in characters.
+      use_color, scale, max_width, color_map: accepted; parts are drawn in one size.
+
+    Raises:
+      ShapeError: an array has one axis or two.
+    """
+    if len(shape) not in (1, 2):
+        raise ShapeError(
+            "`visualize_sharding` only works for shapes with 1 and 2 dimensions, got "
+            f"{tuple(shape)}"
+        )
+    parts: dict[tuple[int, ...], list[str]] = {}
+    platform = ""
+    for device, index in sharding.devices_indices_map(tuple(shape)).items():
+        platform = device.platform.upper()
+        place = (0, *[part.start or 0 for part in index])[-2:]
+        parts.setdefault(place, []).append(f"{device.id}")
+    rows, columns = (sorted({*starts}) for starts in zip(*parts, strict=True))
+    texts = {place: f"{platform} {','.join(ids)}" for place, ids in parts.items()}
+    width = max(min_width - 2, *map(len, texts.values()))
+    bar = "─" * width
+    lines = [f"├{'┼'.join([bar] * len(columns))}┤"] * (2 * len(rows) + 1)
+    lines[0] = f"┌{'┬'.join([bar] * len(columns))}┐"
+    lines[-1] = f"└{'┴'.join([bar] * len(columns))}┘"
+    for i, row in enumerate(rows):
+        cells = "│".join([texts[row, column].center(width) for column in columns])
+        lines[2 * i + 1] = f"│{cells}│"
+    _to_output("\n".join(lines))
+
+
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
+    """`visualize_sharding` of an array: which part of it is on which devices."""
+    visualize_sharding(arr.shape, arr.sharding, **kwargs)
 
 
 tell_missing(__name__)

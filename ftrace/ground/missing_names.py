@@ -22,7 +22,7 @@ NEVER, NOT_YET = "never", "not yet"
 _NAMES_FILE = os.path.join(os.path.dirname(__file__), "jax_names.txt")
 
 _ONE_LOWERING = "programs here are graphs of ftrace, not StableHLO"
-_ONE_PROCESS = "arrays are on one device of one process"
+_ONE_PROCESS = "an array is whole in the memory of one process"
 
 #: (status, reason, what to use) -> the names, by module; `*` is all of a module.
 REASONS: Final[dict[tuple[str, str, str], str]] = {
@@ -50,8 +50,7 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         lax.sharding_constraint_p lax.ragged_all_to_all lax.ragged_all_to_all_p
         sharding.ManualAxisType""",
     (NEVER, _ONE_PROCESS, "Array.device"): """
-        debug.inspect_array_sharding debug.visualize_array_sharding
-        debug.visualize_sharding""",
+        debug.inspect_array_sharding""",
     (NEVER, "it is of Pallas and its references", "x.at[i] and lax.dynamic_slice"): (
         "ds"
     ),

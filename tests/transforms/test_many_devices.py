@@ -185,6 +185,18 @@ def test_pmap_has_a_device_for_each_element() -> None:
         ft.pmap(lambda v: v, devices=ft.devices()[:2])(np.ones(3))
 
 
+def test_a_drawing_shows_which_devices_have_a_part(capsys: Any) -> None:
+    for spec, drawn in (
+        (P("x"), "│CPU 0,1,2,3│\n├───────────┤\n│CPU 4,5,6,7│"),
+        (P(None, "y"), "│CPU 0,4│CPU 1,5│CPU 2,6│CPU 3,7│"),
+        (P("y", "x"), "│ CPU 0 │ CPU 4 │\n├───────┼───────┤\n│ CPU 1 │ CPU 5 │"),
+    ):
+        ft.debug.visualize_array_sharding(ft.device_put(X, NamedSharding(mesh(), spec)))
+        assert drawn in capsys.readouterr().out
+    with pytest.raises(errors.ShapeError, match="1 and 2 dimensions"):
+        ft.debug.visualize_sharding((2, 2, 2), NamedSharding(mesh(), P()))
+
+
 def test_wrong_meshes_and_specs_say_what_is_wrong() -> None:
     def same(v: Any) -> Any:
         return v
