@@ -16,7 +16,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
 from ftrace.random.distributions import GUMBEL_MODES, extreme, randint, unit
 from ftrace.random.draw import as_shape, check_key, draw
-from ftrace.random.keys import Key, random_bits, split_in_two
+from ftrace.random.keys import Key, random_bits, split_key
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.indexing import gather_p
@@ -69,7 +69,7 @@ def _order(key: Key, shape: Shape, axis: int) -> Any:
     """For each lane along the axis, its positions in a random order."""
     places: Any = None
     for _ in range(_rounds(prod(shape))):
-        key, drawn = split_in_two(key)
+        key, drawn = split_key(key)
         order = positions_along([random_bits(drawn, 32, shape)], axis)
         places = order if places is None else gather_along(places, order, axis)
     return ax.iota(dtypes.int32, shape, axis) if places is None else places

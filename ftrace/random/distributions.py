@@ -225,7 +225,7 @@ def offset_between(key: Key, low: Any, high: Any, shape: Shape, dtype: Dtype) ->
     # 2**width mod span, to carry the upper half of the bits over.
     multiplier = _rem(full((), 1 << (width // 2), span.dtype), span)
     multiplier = _rem(multiplier * multiplier, span)
-    upper, lower = (keys.random_bits(k, width, shape) for k in keys.split_in_two(key))
+    upper, lower = (keys.random_bits(k, width, shape) for k in keys.split_key(key))
     offset = _rem(upper, span) * multiplier + _rem(lower, span)
     return low + cast(_rem(offset, span), dtype)
 
@@ -313,7 +313,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       DtypeError: the dtype is neither float nor complex.
     """
     if dtypes.is_complex(dtype):
-        real, pair = dtypes.real_dtype(dtype), keys.split_in_two(key)
+        real, pair = dtypes.real_dtype(dtype), keys.split_key(key)
         parts = [unwrap(normal)(k, shape, real) / math.sqrt(2) for k in pair]
         return bind(ops.make_complex, *parts)
     # √2·erf⁻¹(u), with u uniform in (-1, 1).
@@ -371,7 +371,7 @@ def double_sided_maxwell(
 
     The shape of the result is `shape`, followed by that of the parameters.
     """
-    length_key, sign_key = keys.split_in_two(key)
+    length_key, sign_key = keys.split_key(key)
     sign = unwrap(rademacher)(sign_key, shape, dtype)
     length = unwrap(maxwell)(length_key, shape, dtype)
     return sign * length * scale + loc
@@ -384,7 +384,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
     transformations with multiple roots", 1976.
     """
-    normal_key, uniform_key = keys.split_in_two(key)
+    normal_key, uniform_key = keys.split_key(key)
     v = unwrap(normal)(normal_key, shape, dtype)
     z = unit(uniform_key, shape, dtype)
     y = v * v

@@ -39,12 +39,11 @@ __all__ = [
 # counter i, whatever the shape, so that every bit agrees with JAX. Where it is off,
 # bits are those that JAX gave before.
 #
-# The hash is of nodes. What samplers have is traced: a key of either kind, or, between
-# the steps of one sampler, its two words as scalars.
+# The hash is of nodes. What samplers have is traced: a key of either kind.
 
 Pair = tuple[Node, Node]
 Words = tuple[Node, ...]
-Key = Tracer | tuple[Tracer, ...]
+Key = Tracer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
@@ -73,14 +72,7 @@ def _rotate_left(x: Node, distance: int) -> Node:
     return p.bit_or(left, p.shift_right_logical(x, const_like(x, 32 - distance)))
 
 
-def _words(key: Key) -> Words:
-    """The words of a key: two, or four."""
-    if isinstance(key, tuple):
-        return tuple(word.node for word in key)
-    return _words_of_array(key.node)
-
-
-def _words_of_array(keys: Node) -> Words:
+def _words(keys: Node) -> Words:
     """The first words of keys of either kind, the second ones, and so on."""
     if not dtypes.is_key(keys.dtype):
         return tuple(_element(keys, i) for i in range(keys.shape[-1]))
@@ -97,25 +89,22 @@ def _keys_of_words(words: Words, dtype: np.dtype[Any]) -> Node:
     """Keys of their words, of one dtype of keys; of uint32 with one more axis."""
     if not dtypes.is_key(dtype):
         return _side_by_side(words)
-    wide = [p.cast(x, dtypes.uint64) for x in words]
-    parts = [
-        p.bit_or(p.shift_left(high, const_like(high, 32)), low)
-        for low, high in zip(wide[::2], wide[1::2], strict=True)
-    ]
+    parts = [_wide(words[i + 1], words[i]) for i in range(0, len(words), 2)]
     if len(parts) == 1:
         return p.bitcast(parts[0], arg=dtype)
     whole = p.make_complex(*[p.bitcast(x, arg=dtypes.float64) for x in parts])
     return p.bitcast(whole, arg=dtype)
 
 
+def _wide(high: Node, low: Node) -> Node:
+    """64 bits of two words."""
+    high, low = (p.cast(x, dtypes.uint64) for x in (high, low))
+    return p.bit_or(p.shift_left(high, const_like(high, 32)), low)
+
+
 def _element(x: Node, index: int) -> Node:
     """`x[..., index]`."""
     return reshape(shrink_axis(x, x.ndim - 1, index, index + 1), x.shape[:-1])
-
-
-def _traced(key: Key, node: Node) -> Tracer:
-    """A node as a value where the key is one."""
-    return (key[0] if isinstance(key, tuple) else key).scope.wrap(node)
 
 
 def _side_by_side(words: Words) -> Node:
@@ -131,7 +120,7 @@ def _side_by_side(words: Words) -> Node:
 
 def _hash_each(key: Key, high: Node, low: Node) -> Words:
     """Counters, hashed under each two words of a key."""
-    words = _words(key)
+    words = _words(key.node)
     pairs = zip(words[::2], words[1::2], strict=True)
     return tuple(x for pair in pairs for x in hash_counters(pair, high, low))
 
@@ -167,7 +156,7 @@ def _new_words(key: Key, shape: Shape) -> Words:
     """The words of new keys."""
     if settings.current().threefry_partitionable:
         return _hash_positions(key, shape)
-    words = _words(key)
+    words = _words(key.node)
     halves = [
         reshape(_hash_halves(pair, 2 * prod(shape)), (*shape, 2))
         for pair in zip(words[::2], words[1::2], strict=True)
@@ -178,27 +167,22 @@ def _new_words(key: Key, shape: Shape) -> Words:
 def _bits_in_halves(key: Key, width: int, shape: Shape) -> Tracer:
     """`random_bits` of words by halves, which are cut or put together."""
     size = prod(shape)
-    first, second = _words(key)
+    first, second = _words(key.node)
     bits = _hash_halves((first, second), -(-size * width // 32))
     if width == 64:
-        high, low = (
-            p.cast(shrink_axis(bits, 0, i * size, (i + 1) * size), dtypes.uint64)
-            for i in range(2)
-        )
-        bits = p.bit_or(p.shift_left(high, const_like(high, 32)), low)
+        bits = _wide(*[shrink_axis(bits, 0, i * size, (i + 1) * size) for i in (0, 1)])
     elif width < 32:
         wide = expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
         places = iota(dtypes.uint32, wide.shape, 1)
         by = p.mul(places, const_like(places, width))
         parts = p.cast(p.shift_right_logical(wide, by), unsigned(width))
         bits = shrink_axis(reshape(parts, (parts.size,)), 0, 0, size)
-    return _traced(key, reshape(bits, shape))
+    return key.scope.wrap(reshape(bits, shape))
 
 
 def _of_kind(key: Key, words: Words) -> Tracer:
     """New keys of their words, of the kind of a key."""
-    dtype = key[0].dtype if isinstance(key, tuple) else key.dtype
-    return _traced(key, _keys_of_words(words, dtype))
+    return key.scope.wrap(_keys_of_words(words, key.dtype))
 
 
 def seed_key(seed: Tracer, dtype: np.dtype[Any]) -> Tracer:
@@ -207,41 +191,15 @@ def seed_key(seed: Tracer, dtype: np.dtype[Any]) -> Tracer:
     if low.dtype.itemsize == 8:
         high = p.cast(p.shift_right_logical(low, const_like(low, 32)), dtypes.uint32)
     words = (high, p.cast(low, dtypes.uint32)) * (dtype.itemsize // 8)
-    return _traced(seed, _side_by_side(words))
+    return seed.scope.wrap(_side_by_side(words))
 
 
-def split_key(key: Key, shape: Shape) -> Tracer:
+def split_key(key: Key, shape: Shape = (2,)) -> Tracer:
     """New keys, of the kind of the key."""
     if not _is_unsafe(key):
         return _of_kind(key, _new_words(key, shape))
     bits = _philox(key, (10 * prod(shape), 4), dtypes.uint32)[::10]
-    return _of_kind(key, _words_of_array(bits.reshape(*shape, 4).node))
-
-
-def split_words(key: Key, count: int) -> list[Key]:
-    """New keys: those of two words by their words."""
-    if _is_of_four(key):
-        return list(split_key(_typed(key), (count,)))
-    words = _new_words(key, (count,))
-    return [tuple(_traced(key, _element(x, i)) for x in words) for i in range(count)]
-
-
-def split_in_two(key: Key) -> tuple[Key, Key]:
-    """Two new keys, as of `split_words`."""
-    first, second = split_words(key, 2)
-    return first, second
-
-
-def words_of(key: Key) -> Key:
-    """A key of two words by its words; another one as a scalar."""
-    if _is_of_four(key):
-        return _typed(key)
-    return tuple(_traced(key, word) for word in _words(key))
-
-
-def joined(key: Key) -> Tracer:
-    """A key as an array."""
-    return key if isinstance(key, Tracer) else _of_kind(key, _words(key))
+    return _of_kind(key, _words(bits.reshape(*shape, 4).node))
 
 
 def fold_key(key: Key, data: Tracer) -> Tracer:
@@ -249,59 +207,45 @@ def fold_key(key: Key, data: Tracer) -> Tracer:
     low = p.cast(data.node, dtypes.uint32)
     if not _is_unsafe(key):
         return _of_kind(key, _hash_each(key, const(0, dtypes.uint32), low))
-    seed = seed_key(_traced(key, low), dtypes.KEYS["rbg"])
-    drawn = _words_of_array(_philox(seed, (10, 4), dtypes.uint32)[-1].node)
-    return _of_kind(key, tuple(map(p.bit_xor, _words(key), drawn)))
+    seed = seed_key(key.scope.wrap(low), dtypes.KEYS["rbg"])
+    drawn = _words(_philox(seed, (10, 4), dtypes.uint32)[-1].node)
+    return _of_kind(key, tuple(map(p.bit_xor, _words(key.node), drawn)))
 
 
 def wrapped(raw: Tracer, dtype: np.dtype[Any]) -> Tracer:
     """Raw keys as keys of a dtype."""
-    return _traced(raw, _keys_of_words(_words_of_array(raw.node), dtype))
+    return raw.scope.wrap(_keys_of_words(_words(raw.node), dtype))
 
 
 def unwrapped(keys: Tracer) -> Tracer:
     """Keys as raw ones."""
-    return _traced(keys, _side_by_side(_words_of_array(keys.node)))
+    return keys.scope.wrap(_side_by_side(_words(keys.node)))
 
 
 def hash_under(key: Tracer, counters: Tracer) -> Tracer:
     """Counters of two words, along the last axis, hashed under a raw key."""
-    first, second = _words(key)
-    found = hash_counters((first, second), *_words_of_array(counters.node))
-    return _traced(key, _side_by_side(found))
+    first, second = _words(key.node)
+    found = hash_counters((first, second), *_words(counters.node))
+    return key.scope.wrap(_side_by_side(found))
 
 
 def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
-    if _is_of_four(key):
+    if key.dtype.itemsize == 16 or key.shape[-1:] == (4,):
         return _philox(key, shape, unsigned(width))
     if not settings.current().threefry_partitionable:
         return _bits_in_halves(key, width, shape)
     x, y = _hash_positions(key, shape)
-    if width == 64:
-        high = p.cast(x, dtypes.uint64)
-        high = p.shift_left(high, const_like(high, 32))
-        return _traced(key, p.bit_or(high, p.cast(y, dtypes.uint64)))
-    return _traced(key, p.cast(p.bit_xor(x, y), unsigned(width)))
+    bits = _wide(x, y) if width == 64 else p.cast(p.bit_xor(x, y), unsigned(width))
+    return key.scope.wrap(bits)
 
 
 # Keys of four words. "rbg" has the bits of Philox, and splits each half by threefry, as
 # do raw keys; "unsafe_rbg" splits by Philox, of which ten blocks are taken for a hash.
 
 
-def _is_of_four(key: Key) -> bool:
-    return isinstance(key, Tracer) and (
-        key.dtype.itemsize == 16 or key.shape[-1:] == (4,)
-    )
-
-
-def _typed(key: Any) -> Tracer:
-    """A key of four words as an array without axes."""
-    return key if dtypes.is_key(key.dtype) else wrapped(key, dtypes.KEYS["rbg"])
-
-
 def _is_unsafe(key: Key) -> bool:
-    return isinstance(key, Tracer) and key.dtype == dtypes.KEYS["unsafe_rbg"]
+    return key.dtype == dtypes.KEYS["unsafe_rbg"]
 
 
 def _philox(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Tracer:

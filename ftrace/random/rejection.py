@@ -62,7 +62,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
     """
-    return _sample(keys.joined(key), ax.broadcast_to(a, shape))
+    return _sample(key, ax.broadcast_to(a, shape))
 
 
 @sampler()
@@ -75,7 +75,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
     """
-    return _log_sample(keys.joined(key), ax.broadcast_to(a, shape))
+    return _log_sample(key, ax.broadcast_to(a, shape))
 
 
 @partial(jit, static_argnames="one")
@@ -116,10 +116,10 @@ def _accepted(key: Any, a: Any) -> tuple[Any, Any, Key]:
         return outside & (fnp.log(u) >= square * 0.5 + d * ((1 - cube) + fnp.log(cube)))
 
     def draw_again(state: Any) -> Any:
-        key, normal_key, uniform_key = keys.split_words(state[0], 3)
+        key, normal_key, uniform_key = keys.split_key(state[0], (3,))
 
         def next_positive(state: Any) -> Any:
-            key, own = keys.split_in_two(state[0])
+            key, own = keys.split_key(state[0])
             x = unwrap(simple.normal)(own, (), dtype)
             return key, x, 1 + x * c
 
@@ -127,7 +127,7 @@ def _accepted(key: Any, a: Any) -> tuple[Any, Any, Key]:
         _, x, v = while_loop(lambda state: state[2] <= 0, next_positive, first)
         return key, x * x, v * v * v, simple.unit(uniform_key, (), dtype)
 
-    key, boost_key = keys.split_in_two(key)
+    key, boost_key = keys.split_key(key)
     _, _, cube, _ = while_loop(is_rejected, draw_again, (key, zero, one, one + 1))
     return d, cube, boost_key
 
@@ -174,7 +174,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
     """
-    pair = zip(keys.split_in_two(key), (a, b), strict=True)
+    pair = zip(keys.split_key(key), (a, b), strict=True)
     x, y = [unwrap(loggamma)(k, p, shape, dtype) for k, p in pair]
     greater = fnp.maximum(x, y)
     x, y = fnp.exp(x - greater), fnp.exp(y - greater)
@@ -190,7 +190,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 @sampler()
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Student's t distribution with `df` degrees of freedom."""
-    normal_key, gamma_key = keys.split_in_two(key)
+    normal_key, gamma_key = keys.split_key(key)
     x = unwrap(simple.normal)(normal_key, shape, dtype)
     return x * fnp.sqrt(df / 2 / unwrap(gamma)(gamma_key, df / 2, shape, dtype))
 
@@ -198,7 +198,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 @sampler()
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The F distribution with `dfnum` and `dfden` degrees of freedom."""
-    den_key, num_key = keys.split_in_two(key)
+    den_key, num_key = keys.split_key(key)
     top = unwrap(chisquare)(num_key, dfnum, shape, dtype) / dfnum
     return top / (unwrap(chisquare)(den_key, dfden, shape, dtype) / dfden)
 
@@ -234,7 +234,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 @sampler()
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The distribution with the density exp(-|x|^p), but for a factor."""
-    gamma_key, sign_key = keys.split_in_two(key)
+    gamma_key, sign_key = keys.split_key(key)
     size = unwrap(gamma)(gamma_key, 1 / p, shape, dtype) ** (1 / p)
     return unwrap(simple.rademacher)(sign_key, shape, dtype) * size
 
@@ -254,7 +254,7 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
     the geometry of the l_p^n-ball", 2005.
     """
     d = ax.static_int(d, "random.ball: d")
-    point_key, radius_key = keys.split_in_two(key)
+    point_key, radius_key = keys.split_key(key)
     x = unwrap(generalized_normal)(point_key, p, (*shape, d), dtype)
     radius = unwrap(simple.exponential)(radius_key, shape, dtype)
     return x / ((fnp.sum(fnp.abs(x) ** p, -1) + radius) ** (1 / p))[..., None]
@@ -303,13 +303,13 @@ def _arrivals(key: Key, like: Any, gap: Any, goes_on: Any, last: bool) -> Any:
 
     def draw_next(state: Any) -> Any:
         key, count, passed = state
-        pair = keys.split_in_two(key)
+        pair = keys.split_key(key)
         key, own = pair[::-1] if last else pair
         count = ax.choose(goes_on(passed), count + 1, count)
         return key, count, passed + gap(unit(own, like.shape, like.dtype))
 
     zeros = fnp.zeros_like(like)
-    start = keys.words_of(key), zeros, zeros
+    start = key, zeros, zeros
     return while_loop(lambda state: goes_on(state[2]).any(), draw_next, start)[1] - 1
 
 
@@ -334,12 +334,12 @@ def _reject(key: Key, propose: Any, like: Any) -> Any:
 
     def draw_next(state: Any) -> Any:
         key, found, accepted = state
-        key, *pair = keys.split_words(key, 3)
+        key, *pair = keys.split_key(key, (3,))
         u, v = [unit(k, like.shape, like.dtype) for k in pair]
         value, good = propose(u - 0.5, v)
         return key, ax.choose(good, value, found), accepted | good
 
-    start = keys.words_of(key), like * 0 - 1, ax.full(like.shape, False, dtypes.bool_)
+    start = key, like * 0 - 1, ax.full(like.shape, False, dtypes.bool_)
 
     return while_loop(lambda state: ~state[2].all(), draw_next, start)[1]
 
