@@ -150,13 +150,9 @@ def lamb():
     """Adam with layer-wise rates (You et al., 2020)."""
 
 
-def noisy_sgd(
-    learning_rate: ScalarOrSchedule, eta: Scalar = 0.01, gamma: Scalar = 0.55,
-    key: Any = None, *, seed: Any = None,
-) -> Optimizer:  # fmt: skip
+@member(basic.optimizer_of, add_noise, eta=0.01, gamma=0.55)
+def noisy_sgd():
     """Gradient descent with noise that fades (Neelakantan et al., 2015)."""
-    noise = add_noise(eta, gamma, key, seed=seed)
-    return base.chain(noise, basic.scale_by_learning_rate(learning_rate))
 
 
 @member(basic.optimizer_of, scaling.scale_by_sign)

@@ -210,15 +210,11 @@ def _middle(low: Point, high: Point, third: Point) -> Any:
     return middle
 
 
-#: From a length to the point there, the gradient, and what lacks of the conditions.
-_Attempt = Callable[[Any], tuple[Point, Tree, Any]]
-
-
 def _attempt(
     function: Any, params: Tree, updates: Tree, start: Point, slope_rtol: Any,
     curv_rtol: Any, approx_dec_rtol: Any,
-) -> _Attempt:  # fmt: skip
-    """Wolfe's conditions along the updates."""
+) -> Callable[[Any], tuple[Point, Tree, Any]]:  # fmt: skip
+    """From a length to the point there, the gradient, and what Wolfe's rules lack."""
 
     def attempt(at: Any) -> tuple[Point, Tree, Any]:
         value, grad = function(tree.add_scale(params, at, updates))
@@ -232,59 +228,6 @@ def _attempt(
         return p, grad, (_positive(decrease), _positive(curvature))
 
     return attempt
-
-
-def _searching(
-    attempt: _Attempt, first: Any, factor: Any, longest: Any, tol: Any, steps: Any
-) -> Callable[[Search], Search]:
-    """A longer step, until an interval with a minimum is found."""
-
-    def search(s: Search) -> Search:
-        at = fnp.where(s.count == 0, first, factor * s.now.at)
-        is_longest = fnp.asarray(False)
-        if longest is not None:
-            is_longest, at = at >= longest, fnp.minimum(at, longest)
-        now, slopes, lacks = attempt(at)
-        good = fnp.maximum(*lacks) <= tol
-        safe, safe_grad = tree.where(
-            lacks[0] <= tol, (now, slopes), (s.safe, s.safe_grad)
-        )
-        over = (lacks[0] > 0) | ((now.value >= s.now.value) & (s.count > 0))
-        turned = (now.slope >= 0) & ~over
-        low, high = tree.where(turned, (now, s.now), (s.now, now))
-        found = over | turned | good
-        done = good | (is_longest & ~found)
-        return Search(
-            s.count + 1, now, slopes, safe, safe_grad, low, high, low, lacks, found,
-            done, (s.count + 1 >= steps) & ~done,
-        )  # fmt: skip
-
-    return search
-
-
-def _zooming(
-    attempt: _Attempt, precision: Any, tol: Any, steps: Any
-) -> Callable[[Search], Search]:
-    """A point within the interval, which becomes one of its ends."""
-
-    def zoom(s: Search) -> Search:
-        now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
-        done = fnp.maximum(*lacks) <= tol
-        better = (lacks[0] <= tol) & (now.value < s.safe.value)
-        safe, safe_grad = tree.where(better, (now, slopes), (s.safe, s.safe_grad))
-        worse = (lacks[0] > 0) | (now.value >= s.low.value)
-        rises = (now.slope * (s.high.at - s.low.at) >= 0) & ~worse
-        high = tree.where(worse, now, tree.where(rises, s.low, s.high))
-        third = tree.where(worse | rises, s.high, s.low)
-        low = tree.where(worse, s.low, now)
-        narrow = fnp.abs(s.high.at - s.low.at) <= precision
-        over = (s.count + 1 >= steps) | (narrow & (safe.at > 0))
-        return Search(
-            s.count + 1, now, slopes, safe, safe_grad, low, high, third, lacks,
-            s.found, done, over & ~done,
-        )  # fmt: skip
-
-    return zoom
 
 
 def _typed(function: Any, like: Any) -> Any:
@@ -317,8 +260,45 @@ def strong_wolfe(
     attempt = _attempt(
         function, params, updates, start, slope_rtol, curv_rtol, approx_dec_rtol
     )
-    search = _searching(attempt, first, factor, longest, tol, steps)
-    zoom = _zooming(attempt, precision, tol, steps)
+
+    def search(s: Search) -> Search:
+        """A longer step, until an interval with a minimum is found."""
+        at = fnp.where(s.count == 0, first, factor * s.now.at)
+        is_longest = fnp.asarray(False)
+        if longest is not None:
+            is_longest, at = at >= longest, fnp.minimum(at, longest)
+        now, slopes, lacks = attempt(at)
+        good = fnp.maximum(*lacks) <= tol
+        safe, safe_grad = tree.where(
+            lacks[0] <= tol, (now, slopes), (s.safe, s.safe_grad)
+        )
+        over = (lacks[0] > 0) | ((now.value >= s.now.value) & (s.count > 0))
+        turned = (now.slope >= 0) & ~over
+        low, high = tree.where(turned, (now, s.now), (s.now, now))
+        found = over | turned | good
+        done = good | (is_longest & ~found)
+        return Search(
+            s.count + 1, now, slopes, safe, safe_grad, low, high, low, lacks, found,
+            done, (s.count + 1 >= steps) & ~done,
+        )  # fmt: skip
+
+    def zoom(s: Search) -> Search:
+        """A point within the interval, which becomes one of its ends."""
+        now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
+        done = fnp.maximum(*lacks) <= tol
+        better = (lacks[0] <= tol) & (now.value < s.safe.value)
+        safe, safe_grad = tree.where(better, (now, slopes), (s.safe, s.safe_grad))
+        worse = (lacks[0] > 0) | (now.value >= s.low.value)
+        rises = (now.slope * (s.high.at - s.low.at) >= 0) & ~worse
+        high = tree.where(worse, now, tree.where(rises, s.low, s.high))
+        third = tree.where(worse | rises, s.high, s.low)
+        low = tree.where(worse, s.low, now)
+        narrow = fnp.abs(s.high.at - s.low.at) <= precision
+        over = (s.count + 1 >= steps) | (narrow & (safe.at > 0))
+        return Search(
+            s.count + 1, now, slopes, safe, safe_grad, low, high, third, lacks,
+            s.found, done, over & ~done,
+        )  # fmt: skip
 
     def step(s: Search) -> Search:
         return lax.cond(s.found, _typed(zoom, begin), _typed(search, begin), s)
@@ -403,12 +383,10 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
         known = fnp.isfinite(value)
 
         def compute(params: Tree) -> Any:
-            found = value_and_grad(value_fn)(params, *args, **kwargs)
-            return tree.map(
-                lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, (value, grad)
-            )
+            return value_and_grad(value_fn)(params, *args, **kwargs)
 
-        return lax.cond(known, lambda _: (value, grad), compute, params)
+        old = value, grad
+        return lax.cond(known, lambda _: old, _typed(compute, old), params)
 
     return function
 

@@ -30,7 +30,7 @@ from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.draw import sampler
 from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape
-from ftrace.trace.bind import bind, broadcast_shapes, elementwise
+from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
@@ -553,14 +553,8 @@ def multivariate_normal(
             "random.multivariate_normal takes a mean of shape (..., n) and a cov of "
             f"shape (..., n, n), got {outer} and {square}"
         )
-    batches = [outer[:-1], square[:-2]]
-    common = broadcast_shapes("random.multivariate_normal", batches)
-    shape = common if shape is None else how.as_shape("multivariate_normal", shape)
-    if broadcast_shapes("random.multivariate_normal", [shape, common]) != shape:
-        raise ShapeError(
-            f"random.multivariate_normal: batches of shape {common} do not broadcast "
-            f"to shape {shape}"
-        )
+    batches = [np.broadcast_to(0, x) for x in (outer[:-1], square[:-2])]
+    shape = how.common_shape("multivariate_normal", shape, *batches)
     wanted = how.check_dtype(
         "multivariate_normal", aval_of(mean).dtype if dtype is None else dtype
     )

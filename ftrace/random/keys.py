@@ -314,18 +314,15 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 def _as_integer(seed: int) -> Any:
     """A Python integer in the first of the allowed dtypes that holds it."""
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise DtypeOverflowError(
+            f"random.key: a seed is an integer of 64 bits with a sign, got {seed}; "
+            "fold larger numbers in piece by piece with random.fold_in"
+        )
     first = dtypes.default_dtype("i")
-    if -(1 << 31) <= seed < 1 << 31:
-        return first.type(seed)
-    for dtype in (first, dtypes.int64):
-        info = np.iinfo(dtype)
-        if info.min <= seed <= info.max:
-            kept = dtypes.canonicalize(dtype)
-            return np.asarray(seed, dtype).astype(kept)[()]
-    raise DtypeOverflowError(
-        f"random.key: a seed is an integer of 64 bits with a sign, got {seed}; fold "
-        "larger numbers in piece by piece with random.fold_in"
-    )
+    small = -(1 << 31) <= seed < 1 << 31
+    kept = first if small else dtypes.canonicalize(dtypes.int64)
+    return np.asarray(seed, np.int64).astype(kept)[()]
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:

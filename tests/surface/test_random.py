@@ -375,7 +375,11 @@ def test_bounds_of_integers_fit_the_dtype() -> None:
             "takes a single key.*use vmap",
         ),
         (lambda: random.normal(KEY, (-1,)), errors.ShapeError, "must not be negative"),
-        (lambda: random.normal(KEY, (2.5,)), errors.ArgumentError, "must be an integer"),
+        (
+            lambda: random.normal(KEY, (2.5,)),
+            errors.ArgumentError,
+            "must be an integer",
+        ),
         (lambda: random.normal(KEY, (), int), errors.DtypeError, "float or complex"),
         (lambda: random.beta(KEY, 1j, 2.0), errors.DtypeError, "complex numbers"),
         (lambda: random.uniform(KEY, (), int), errors.DtypeError, "draws float"),

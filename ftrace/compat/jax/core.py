@@ -165,14 +165,11 @@ class Trace:
     """JAX's interpreters derive from it; those of ftrace's are rewrites of graphs."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise _no_interpreters("Trace")
+        raise _no_interpreters(type(self).__name__)
 
 
-class TraceTag:
+class TraceTag(Trace):
     """See `Trace`."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise _no_interpreters("TraceTag")
 
 
 def take_current_trace() -> NoReturn:
