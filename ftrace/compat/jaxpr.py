@@ -68,13 +68,6 @@ class Literal:
         self.val = val
         self.aval = type_of(val) if aval is None else aval
 
-    @property
-    def hash(self) -> int | None:
-        try:
-            return hash(self.val)
-        except TypeError:
-            return None
-
     def __repr__(self) -> str:
         plain = hasattr(self.val, "item")
         value: Any = self.val.item() if plain else self.val
@@ -200,10 +193,6 @@ class ClosedJaxpr:
     def replace(self, **changes: Any) -> ClosedJaxpr:
         """The closed jaxpr with other fields."""
         return _replace(self, **changes)
-
-    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
-        """The same values, closed over by another jaxpr."""
-        return ClosedJaxpr(f(self.jaxpr), self.consts)
 
     def pretty_print(self, **_: Any) -> str:
         """The jaxpr as text."""

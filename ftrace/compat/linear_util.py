@@ -49,9 +49,6 @@ class DebugInfo(NamedTuple):
     def func_name(self) -> str:
         return self.func_src_info.split(" ")[0]
 
-    def with_unknown_names(self) -> DebugInfo:
-        return self._replace(arg_names=None, result_paths=None)
-
 
 _UNKNOWN = DebugInfo("unknown", "<unknown>")
 

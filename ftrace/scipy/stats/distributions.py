@@ -517,7 +517,12 @@ def _normal_log_density(
     return -0.5 * (fnp.sum(white * white, axis=-1) + n * LOG_TWO_PI) - log_root
 
 
+def _normal_density(x: Value, mean: Value, cov: Value) -> Any:
+    """The density of the multivariate normal distribution: see `logpdf`."""
+    return fnp.exp(_normal_log_density(x, mean, cov))
+
+
 multivariate_normal = functions_of(
     "multivariate_normal", "the multivariate normal distribution",
-    logpdf=_normal_log_density,
+    logpdf=_normal_log_density, pdf=_normal_density,
 )  # fmt: skip
