@@ -100,7 +100,20 @@ def elementwise(
       PrimitiveError: a rule is missing, or the name is taken.
     """
     _check_rules(name, numpy=numpy, kernel=kernel)
-    _check_elementwise(name, operands, derivatives, dtypes)
+    if operands not in (1, 2):
+        raise PrimitiveError(
+            f"extend.elementwise: {name!r} must have 1 or 2 operands, got {operands}; "
+            "use extend.primitive with lower= for more"
+        )
+    if derivatives is not None and len(derivatives) not in (0, operands):
+        raise PrimitiveError(
+            f"extend.elementwise: {name!r} has {operands} operands and "
+            f"{len(derivatives)} derivatives; give one for each, or () for none"
+        )
+    if set(dtypes) - set("fiu"):
+        raise PrimitiveError(
+            f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {dtypes!r}"
+        )
     factors = [_array_rule(name, i, f) for i, f in enumerate(derivatives or ())]
     rules = _ElementwiseRules(name, dtypes, numpy, kernel, factors)
     op = Primitive(
@@ -120,25 +133,6 @@ def elementwise(
     return named(call, name, doc)
 
 
-def _check_elementwise(
-    name: str, operands: int, derivatives: Sequence[Function] | None, kinds: str
-) -> None:
-    if operands not in (1, 2):
-        raise PrimitiveError(
-            f"extend.elementwise: {name!r} must have 1 or 2 operands, got {operands}; "
-            "use extend.primitive with lower= for more"
-        )
-    if derivatives is not None and len(derivatives) not in (0, operands):
-        raise PrimitiveError(
-            f"extend.elementwise: {name!r} has {operands} operands and "
-            f"{len(derivatives)} derivatives; give one for each, or () for none"
-        )
-    if set(kinds) - set("fiu"):
-        raise PrimitiveError(
-            f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {kinds!r}"
-        )
-
-
 @dataclass(frozen=True)
 class _ElementwiseRules:
     """The rules of an elementwise record, as a user's functions say them.
@@ -155,7 +149,16 @@ class _ElementwiseRules:
     factors: Sequence[Callable[[Node], Node]]
 
     def infer(self, arg: Any, *avals: ShapedArray) -> ShapedArray:
-        return _same_type(self.name, self.kinds, avals)
+        first, name = avals[0], self.name
+        for aval in avals:
+            if aval.shape != first.shape or aval.dtype != first.dtype:
+                raise ShapeError(f"{name}: the operands differ: {first!r} and {aval!r}")
+        if types_of.kind(first.dtype) not in self.kinds:
+            raise DtypeError(
+                f"{self.name} is not defined for {first!r}; convert with .astype"
+            )
+        weak = all(aval.weak_type for aval in avals)
+        return ShapedArray.of(first.shape, first.dtype, weak)
 
     def meaning(self, aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
         found = np.asarray(self.numpy(*map(_read_only, arrays)))
@@ -180,17 +183,6 @@ class _ElementwiseRules:
                 custom_call.place_of(self.kernel),
             )
         return found.node
-
-
-def _same_type(name: str, kinds: str, avals: Sequence[ShapedArray]) -> ShapedArray:
-    first = avals[0]
-    for aval in avals:
-        if aval.shape != first.shape or aval.dtype != first.dtype:
-            raise ShapeError(f"{name}: the operands differ: {first!r} and {aval!r}")
-    if types_of.kind(first.dtype) not in kinds:
-        raise DtypeError(f"{name} is not defined for {first!r}; convert with .astype")
-    weak = all(aval.weak_type for aval in avals)
-    return ShapedArray.of(first.shape, first.dtype, weak)
 
 
 def _array_rule(name: str, number_: int, function: Function) -> Callable[[Node], Node]:

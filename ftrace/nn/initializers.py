@@ -90,27 +90,6 @@ def truncated_normal(
     return _scale(dtype, stddev, draw)
 
 
-def _fans(
-    shape: tuple[int, ...], in_axis: Axes, out_axis: Axes, batch_axis: Axes
-) -> tuple[float, float]:
-    """How many inputs an output has, and how many outputs an input."""
-    if len(shape) <= 1 and in_axis == -2:
-        raise ShapeError(
-            f"variance_scaling: a shape of at least two axes is required, got {shape}; "
-            "or give in_axis"
-        )
-
-    def size(axes: Axes) -> int:
-        chosen = (axes,) if isinstance(axes, int) else axes
-        return math.prod(shape[a] for a in chosen)
-
-    inputs, outputs = size(in_axis), size(out_axis)
-    if 0 in shape:
-        raise ShapeError(f"variance_scaling: a size of 0 has no variance, got {shape}")
-    receptive = math.prod(shape) / inputs / outputs / size(batch_axis)
-    return inputs * receptive, outputs * receptive
-
-
 def _in_disc(key: Any, shape: tuple[int, ...], kind: Any, distribution: str) -> Any:
     """Complex numbers of variance 1, uniform or normal in a disc around 0.
 
@@ -159,6 +138,7 @@ def variance_scaling(
       ValueRangeError: the mode or the distribution is unknown.
     """
     kinds = ("truncated_normal", "normal", "uniform")
+    given = in_axis, out_axis, batch_axis
     one_of("variance_scaling: mode", mode, _MODES)
     one_of("variance_scaling: distribution", distribution, kinds)
 
@@ -167,7 +147,19 @@ def variance_scaling(
             raise DtypeError(
                 f"variance_scaling: a float or complex dtype is required, got {kind}"
             )
-        fan = _MODES[mode](*_fans(shape, in_axis, out_axis, batch_axis))
+        if len(shape) <= 1 and in_axis == -2:
+            raise ShapeError(
+                "variance_scaling: a shape of at least two axes is required, got "
+                f"{shape}; or give in_axis"
+            )
+        groups = [(x,) if isinstance(x, int) else x for x in given]
+        inputs, outputs, batch = (math.prod(shape[a] for a in g) for g in groups)
+        if 0 in shape:
+            raise ShapeError(
+                f"variance_scaling: a size of 0 has no variance, got {shape}"
+            )
+        receptive = math.prod(shape) / inputs / outputs / batch
+        fan = _MODES[mode](inputs * receptive, outputs * receptive)
         variance = fnp.asarray(scale / fan, dtypes.real_dtype(kind))
         width = fnp.sqrt(variance).astype(kind)
         if distribution == "normal":

@@ -123,8 +123,16 @@ def minimize(
     if tol is not None and "gtol" not in chosen:
         settings["gtol"] = tol
     x = cast(x, dtypes.to_inexact(x.dtype))
-    if dtypes.is_complex(x.dtype):
-        return _minimize_complex(fun, x, args, method, settings)
+    if dtypes.is_complex(x.dtype):  # real and imaginary parts, one behind the other
+        count = x.shape[0]
+
+        def of_parts(v: Any, *args: Any) -> Any:
+            return fun(join(v[:count], v[count:]), *args)
+
+        parts = fnp.concatenate([x.real, x.imag])
+        found = minimize(of_parts, parts, args, method=method, options=settings)
+        (v, w), (g, h) = (fnp.split(y, 2) for y in (found.x, found.jac))
+        return found._replace(x=join(v, w), jac=join(g, -h))
     derivative = value_and_grad(fun)
 
     def at(x: Any) -> tuple[Any, Any]:
@@ -134,21 +142,6 @@ def minimize(
     limited = method.lower() != "bfgs"
     memory = scale_by_lbfgs(settings["maxcor"]) if limited else _scale_by_bfgs()
     return _descend(at, x, memory, settings)
-
-
-def _minimize_complex(
-    fun: Function, x: Any, args: tuple[Any, ...], method: str, settings: Any
-) -> OptimizeResults:
-    """A minimum over real and imaginary parts, one behind the other."""
-    count = x.shape[0]
-
-    def of_parts(v: Any, *args: Any) -> Any:
-        return fun(join(v[:count], v[count:]), *args)
-
-    parts = fnp.concatenate([x.real, x.imag])
-    found = minimize(of_parts, parts, args, method=method, options=settings)
-    v, g = found.x, found.jac
-    return found._replace(x=join(v[:count], v[count:]), jac=join(g[:count], -g[count:]))
 
 
 #: What BFGS remembers: how many steps were taken, where the last one began and the

@@ -496,7 +496,17 @@ def _convolution_of_matrices(name: str, mirrored: bool):
         fillvalue: float = 0,
         precision: Any = None,
     ) -> Any:
-        _check_matrices(name, in1, in2, boundary, fillvalue)
+        if boundary != "fill" or fillvalue != 0:
+            raise ValueRangeError(
+                f"{name}: only boundary='fill' with fillvalue=0 is supported; pad the "
+                "input first, with ftrace.numpy.pad"
+            )
+        shapes = [ax.as_value(x).shape for x in (in1, in2)]
+        if any(len(shape) != 2 for shape in shapes):
+            raise ShapeError(
+                f"{name}: matrices are required, got the shapes {shapes[0]} and "
+                f"{shapes[1]}"
+            )
         other = _mirror(in2) if mirrored else in2
         return _convolve(name, in1, other, mode, late=int(mirrored))
 
@@ -550,21 +560,6 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
 def _mirror(x: Value) -> Any:
     x = conjugate(x)
     return ax.flip(x, range(x.ndim))
-
-
-def _check_matrices(
-    name: str, in1: Value, in2: Value, boundary: str, fillvalue: float
-) -> None:
-    if boundary != "fill" or fillvalue != 0:
-        raise ValueRangeError(
-            f"{name}: only boundary='fill' with fillvalue=0 is supported; pad the "
-            "input first, with ftrace.numpy.pad"
-        )
-    shapes = [ax.as_value(x).shape for x in (in1, in2)]
-    if any(len(shape) != 2 for shape in shapes):
-        raise ShapeError(
-            f"{name}: matrices are required, got the shapes {shapes[0]} and {shapes[1]}"
-        )
 
 
 def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:

@@ -240,16 +240,10 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array backwards along axes."""
-    batch, sparse, dense = _parted("bcoo_rev", operand, dimensions)
-    indices = fnp.flip(operand.indices, tuple(batch)) if batch else operand.indices
-    along = (*batch, *[operand.n_batch + 1 + i for i in dense])
-    data = fnp.flip(operand.data, along) if along else operand.data
-    keep = bcoo.inside(indices, operand.sparse_shape)
-    for i in sparse:
-        column = indices[..., i]
-        turned = fnp.where(keep, operand.sparse_shape[i] - 1 - column, column)
-        indices = indices.at[..., i].set(turned)
-    return BCOO((data, indices), shape=operand.shape,
+    turned = ax.canonical_axes(tuple(dimensions), operand.ndim, "bcoo_rev")
+    rows = [(n - 1, -1) if i in turned else (0, 1) for i, n in enumerate(operand.shape)]
+    made = _strided(operand, [a for a, _ in rows], operand.shape, [k for _, k in rows])
+    return BCOO((made.data, made.indices), shape=operand.shape,
                 unique_indices=operand.unique_indices)  # fmt: skip
 
 
@@ -267,7 +261,8 @@ def bcoo_slice(
             f"bcoo_slice: the slice from {starts} to {limits} in steps of {steps} is "
             f"not within the shape {mat.shape}"
         )
-    return sliced(mat, starts, [b - a for a, b, _ in rows], steps)
+    counts = [-(-(b - a) // k) for (a, b, _), k in zip(rows, steps, strict=True)]
+    return sliced(mat, starts, counts, steps)
 
 
 def bcoo_dynamic_slice(
@@ -282,13 +277,20 @@ def bcoo_dynamic_slice(
 
 
 def sliced(
-    mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
+    mat: BCOO, starts: Sequence[Any], counts: Sequence[int], steps: Sequence[int]
 ) -> BCOO:
-    """From each start so many elements, of which every step-th."""
+    """From each start so many elements, each so many steps from the one before."""
+    made = _strided(mat, starts, counts, steps)
+    most = math.prod(made.sparse_shape)
+    return bcoo.bcoo_sum_duplicates(made, most) if most < mat.nse else made
+
+
+def _strided(
+    mat: BCOO, starts: Sequence[Any], counts: Sequence[int], steps: Sequence[int]
+) -> BCOO:
     data, indices, k, last = mat.data, mat.indices, mat.n_batch, mat.ndim - mat.n_dense
-    counts = [-(-n // s) for n, s in zip(sizes, steps, strict=True)]
     for axis in (*range(k), *range(last, mat.ndim)):
-        if (sizes[axis], steps[axis]) == (mat.shape[axis], 1):
+        if (counts[axis], steps[axis]) == (mat.shape[axis], 1):
             continue
         places = starts[axis] + np.arange(counts[axis]) * steps[axis]
         if axis >= last:
@@ -301,15 +303,13 @@ def sliced(
     rows: list[Any] = []
     for column, axis in zip(bcoo.columns(indices), range(k, last), strict=True):
         moved = column - cast(starts[axis], indices.dtype)
-        keep = keep & (moved >= 0) & (moved < sizes[axis]) & (moved % steps[axis] == 0)
-        rows.append(moved // steps[axis])
-    limits = counts[k:last]
-    indices = bcoo.joined(rows, keep, limits, indices.dtype)
+        row = moved // steps[axis]
+        keep = keep & (moved % steps[axis] == 0) & (row >= 0) & (row < counts[axis])
+        rows.append(row)
+    indices = bcoo.joined(rows, keep, counts[k:last], indices.dtype)
     lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
     data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
-    made = BCOO((bcoo.masked(data, keep), indices), shape=counts)
-    most = math.prod(limits)
-    return bcoo.bcoo_sum_duplicates(made, most) if most < mat.nse else made
+    return BCOO((bcoo.masked(data, keep), indices), shape=counts)
 
 
 uncheck(__name__)

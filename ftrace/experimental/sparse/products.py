@@ -386,12 +386,8 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     parts[at : at + 1] = [slice(None)] * (mat.ndim - used)
     places = [p for p in parts if p is not None]
     rows = [_along(p, i, mat.shape) for i, p in enumerate(places)]
-    turned = [i for i, (_, _, step) in enumerate(rows) if step < 0]
     gone = [i for i, p in enumerate(places) if not isinstance(p, slice)]
-    starts = [a + (n - 1) * k if k < 0 else a for a, n, k in rows]
-    sizes = [max(n - 1, 0) * abs(k) + min(n, 1) for _, n, k in rows]
-    found = movement.sliced(mat, starts, sizes, [abs(k) for _, _, k in rows])
-    found = movement.bcoo_rev(found, turned) if turned else found
+    found = movement.sliced(mat, *[[row[i] for row in rows] for i in range(3)])
     found = movement.bcoo_squeeze(found, dimensions=gone) if gone else found
     left: list[Any] = [p for p in parts if p is None or isinstance(p, slice)]
     if None not in left:

@@ -9,6 +9,7 @@ Derivatives are implicit: another solve by the same method, as exact as its tole
 
 # What is passed on is of any type, and so are the parameters of lambdas.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
 

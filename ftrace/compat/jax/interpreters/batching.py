@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from ftrace import numpy as fnp
@@ -70,14 +69,11 @@ def defbroadcasting(primitive: Primitive) -> None:
     primitive_batchers[primitive] = rule
 
 
-def _reduced(
-    primitive: Primitive, args: Any, batch: Any, *, axes: Sequence[int], **params: Any
-) -> Any:
-    (x,), (axis,) = args, batch
-    front = moveaxis(x, axis, 0)
-    return primitive.bind(front, axes=tuple([a + 1 for a in axes]), **params), 0
-
-
 def defreducer(primitive: Primitive, *_: Any) -> None:
     """Says that a primitive reduces along `axes`."""
-    primitive_batchers[primitive] = partial(_reduced, primitive)
+
+    def rule(args: Any, batch: Any, *, axes: Sequence[int], **params: Any) -> Any:
+        front, inner = moveaxis(args[0], batch[0], 0), tuple([a + 1 for a in axes])
+        return primitive.bind(front, axes=inner, **params), 0
+
+    primitive_batchers[primitive] = rule
