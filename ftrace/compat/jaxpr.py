@@ -374,7 +374,9 @@ class _Printer:
     def equation(self, eqn: JaxprEqn) -> list[str]:
         left = self.typed(eqn.outvars)
         head = f"{left} = {eqn.primitive.name}" if left else eqn.primitive.name
-        shown = [self.param(k, v) for k, v in _shown(eqn)]
+        names = {*eqn.params} - {*_QUIET.get(eqn.primitive.name, ())}
+        order = sorted(names, key=lambda name: (name != "name", name))
+        shown = [self.param(name, eqn.params[name]) for name in order]
         operands = " ".join(map(self.atom, eqn.invars))
         flat = " ".join([lines[0] for lines in shown])
         if not shown:
@@ -403,9 +405,3 @@ class _Printer:
         if callable(value) and hasattr(value, "__name__"):
             return [f"{name}={value.__name__}"]
         return [f"{name}={value}"]
-
-
-def _shown(eqn: JaxprEqn) -> list[tuple[str, Any]]:
-    quiet = _QUIET.get(eqn.primitive.name, ())
-    kept = [(k, v) for k, v in eqn.params.items() if k not in quiet]
-    return sorted(kept, key=lambda item: (item[0] != "name", item[0]))

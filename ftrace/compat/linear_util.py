@@ -237,7 +237,7 @@ def _flatten(
     f: Function, store: Store, in_tree: Any, named: bool, *leaves: Any
 ) -> list[Any]:
     given = tree_util.tree_unflatten(in_tree, leaves)
-    args, kwargs = given if named else (given, {})
+    args, kwargs = given if named else (given, dict[str, Any]())
     results, out_tree = tree_util.tree_flatten(f(*args, **kwargs))
     store.store(out_tree)
     return results

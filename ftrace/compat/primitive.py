@@ -338,21 +338,16 @@ class AxisData:
 def _batch(
     primitive: Primitive, tracers: Sequence[Value], params: Any, size: int, flags: Flags
 ) -> tuple[list[Any], list[Any]]:
-    dims = tuple(0 if flag else None for flag in flags)
-    found, axes = _batch_rule(primitive)(size, tuple(tracers), dims, params)
+    given = tuple(tracers), tuple(0 if flag else None for flag in flags)
+    fancy, axis = fancy_batchers.get(primitive), axis_batchers.get(primitive)
+    if fancy is not None:
+        found, axes = fancy(AxisData(None, size), *given, **params)
+    elif axis is not None:
+        found, axes = axis(size, None, None, *given, **params)
+    else:
+        found, axes = _rule(batchers, primitive, "Batching rule")(*given, **params)
     if not primitive.multiple_results:
         found, axes = [found], [axes]
     elif not isinstance(axes, _SEVERAL):
         axes = [axes] * len(found)
     return list(found), list(axes)
-
-
-def _batch_rule(primitive: Primitive) -> Function:
-    """(size, operands, axes, params) -> (results, axes)."""
-    fancy, axis = fancy_batchers.get(primitive), axis_batchers.get(primitive)
-    if fancy is not None:
-        return lambda n, xs, ds, ps: fancy(AxisData(None, n), xs, ds, **ps)
-    if axis is not None:
-        return lambda n, xs, ds, ps: axis(n, None, None, xs, ds, **ps)
-    plain = _rule(batchers, primitive, "Batching rule")
-    return lambda n, xs, ds, ps: plain(xs, ds, **ps)

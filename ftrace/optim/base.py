@@ -414,11 +414,8 @@ def masked(
 def _is_function(mask: Any) -> bool:
     """Modules can be called too: what holds nothing but bools is a mask itself."""
     flags = tree.leaves(mask) if callable(mask) else []
-    return callable(mask) and not (flags and all(map(_is_flag, flags)))
-
-
-def _is_flag(x: Any) -> bool:
-    return isinstance(x, bool) or getattr(x, "dtype", None) == dtypes.bool_
+    kinds = {getattr(x, "dtype", type(x)) for x in flags}
+    return callable(mask) and not (flags and kinds <= {bool, dtypes.bool_})
 
 
 def _mask_part(flags: Tree, values: Tree) -> Tree:

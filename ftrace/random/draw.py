@@ -79,21 +79,15 @@ class Sampler(Composite):
 
     def _compiled(self) -> Program | None:
         """The part's program; None if it is too soon or there is no compiler."""
-        if self._program is None:
-            if not self._pays():
+        if self._program is None and not self._at_once:
+            loads = _in_all.reaches(tiering.DRAWS_SPENT_IN_ALL, self._price)
+            enough = self._spent.reaches(tiering.DRAWS_SPENT, self._price)
+            if not enough or not self.part.outputs:
                 return None
-            self._program = backend().program_of(self.part)
+            if not loads and not backend().has_compiled():  # nor is it loaded for less
+                return None
+        self._program = self._program or backend().program_of(self.part)
         return self._program if backend().compiles() else None
-
-    def _pays(self) -> bool:
-        """Is it time to compile, and to load the compiler if that has not been done?"""
-        if self._at_once:
-            return True
-        loads = _in_all.reaches(tiering.DRAWS_SPENT_IN_ALL, self._price)
-        enough = self._spent.reaches(tiering.DRAWS_SPENT, self._price)
-        if not enough or not self.part.outputs:
-            return False
-        return loads or backend().has_compiled()
 
 
 Build = Callable[..., Tracer]

@@ -52,19 +52,6 @@ __all__ = [
 P = ParamSpec("P")
 
 
-def _rows(pointers: Any, count: int) -> Any:
-    """The row of each of the elements, of the places where rows begin."""
-    places = fnp.arange(count, dtype=pointers.dtype)
-    found = fnp.searchsorted(pointers, places, side="right") - 1
-    return found.astype(pointers.dtype)
-
-
-def _pointers(rows: Any, size: int) -> Any:
-    """The places where rows begin, of the sorted rows of the elements."""
-    begins = fnp.arange(size + 1, dtype=rows.dtype)
-    return fnp.searchsorted(rows, begins).astype(rows.dtype)
-
-
 def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
     for _ in range(n_batch):
         function = vmap(function)
@@ -176,7 +163,9 @@ class _Compressed(Format):
 
     def to_bcoo(self) -> BCOO:
         def places(indices: Any, pointers: Any) -> Any:
-            return fnp.stack([_rows(pointers, self.nse), indices], -1)
+            count = fnp.arange(self.nse, dtype=pointers.dtype)
+            rows = fnp.searchsorted(pointers, count, side="right") - 1
+            return fnp.stack([rows.astype(pointers.dtype), indices], -1)
 
         found = _each(places, self.n_batch)(self.indices, self.indptr)
         return BCOO((self.data, found), shape=self.shape, **self.known)
@@ -188,10 +177,10 @@ class _Compressed(Format):
                 f"{cls.__name__}.from_bcoo: two sparse axes are required, got {arr!r}"
             )
         arr = arr if arr.indices_sorted else arr.sort_indices()
-        size = arr.sparse_shape[0]
+        numbers = fnp.arange(arr.sparse_shape[0] + 1, dtype=arr.indices.dtype)
 
         def begins(indices: Any) -> Any:
-            return _pointers(indices[:, 0], size)
+            return fnp.searchsorted(indices[:, 0], numbers).astype(indices.dtype)
 
         pointers = _each(begins, arr.n_batch)(arr.indices)
         parts = (arr.data, arr.indices[..., 1], pointers)
@@ -459,7 +448,9 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
                 made = tree.map(_with_data, args, parts, is_leaf=_is_sparse)
                 return fun(*made, **given)
 
-            parts = tree.map(_data_of, args, is_leaf=_is_sparse)
+            parts = tree.map(
+                lambda x: x.data if _is_sparse(x) else x, args, is_leaf=_is_sparse
+            )
             more = {"has_aux": True} if has_aux else {}
             found = transform(of_data, argnums, **more, **kwargs)(*parts)
             beside: Any = None
@@ -478,10 +469,6 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
         return derivative
 
     return sparse_transform
-
-
-def _data_of(x: Any) -> Any:
-    return x.data if _is_sparse(x) else x
 
 
 def _with_data(x: Any, data: Any) -> Any:
