@@ -126,7 +126,8 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
             count, y, f, t, step, last, polynomial = state
             new_y, new_f, error, middle = _runge_kutta(slope, y, f, t, step)
             size = fnp.maximum(fnp.abs(y), fnp.abs(new_y))
-            ratio = _rms(error / (atol + rtol * size).astype(error.dtype))
+            excess = fnp.abs(error / (atol + rtol * size).astype(error.dtype))
+            ratio = fnp.sqrt(fnp.mean(fnp.square(excess)))
             new = (new_y, new_f, t + step, t,
                    _polynomial(y, new_y, middle, f, new_f, step))  # fmt: skip
             old = (y, f, t, last, polynomial)
@@ -204,10 +205,6 @@ def _polynomial(y0: Any, y1: Any, middle: Any, f0: Any, f1: Any, step: Any) -> A
         d0,
         y0,
     ])  # fmt: skip
-
-
-def _rms(x: Any) -> Any:
-    return fnp.sqrt(fnp.mean(fnp.square(fnp.abs(x))))
 
 
 def _next_step(step: Any, ratio: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.numpy.axes import bound_to, cast, choose, is_sequence, static_int
-from ftrace.numpy.elementwise import promote_inexact
+from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import horner
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
@@ -46,12 +46,12 @@ def run_wide(
 _OF_LISTS = {"expn", "hyp1f1", "hyp2f1", "log_ndtr", "ndtr", "spence"}
 
 
-def compose(function: F) -> F:
+def compose(function: F, real: bool = False) -> F:
     """A composition of floats as one graph in eager code.
 
     Operands, which are the parameters without a default, are promoted to one inexact
     dtype; float16 and bfloat16 are computed in float32 and rounded once. The others are
-    static: integers, or bools as their defaults are.
+    static: integers, or bools as their defaults are. `real`: complex ones are refused.
     """
     title, parameters = function.__name__.lstrip("_"), signature(function)
     defaults = {n: x.default for n, x in parameters.parameters.items()}
@@ -69,10 +69,17 @@ def compose(function: F) -> F:
             operands = [fnp.asarray(x) if is_sequence(x) else x for x in operands]
         operands = promote_inexact(*operands)
         broadcast_shapes(title, [x.shape for x in operands])
+        if real:
+            refuse_complex(title, *operands)
         given = {n: static(n, x) for n, x in given.items()}
         return run_wide(function, operands, **given)
 
     return cast_to(F, update_wrapper(call, function))
+
+
+def compose_real(function: F) -> F:
+    """`compose`, of real numbers."""
+    return compose(function, real=True)
 
 
 # P in 1/y for y ≥ 2: by interpolation at the nodes of Chebyshev, 2^-29.4 and 2^-53.

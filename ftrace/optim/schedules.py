@@ -446,31 +446,26 @@ def inject_hyperparams(
             return array.astype(hyperparam_dtype or tree.dtype(params, "highest"))
 
         def build(values: dict[str, Any]) -> Any:
-            again = signature.bind(*args, **kwargs)
-            again.apply_defaults()
-            again.arguments.update(values)
+            again = inspect.BoundArguments(signature, bound.arguments | values)
             return with_extra_args_support(inner_factory(*again.args, **again.kwargs))
 
-        def at(states: Any, params: Tree, **extra: Any) -> dict[str, Any]:
-            found = {name: f(states[name], **extra) for name, f in schedules.items()}
-            return {name: converted(x, params) for name, x in found.items()}
+        def at(values: Any, states: Any, like: Tree, **extra: Any) -> dict[str, Any]:
+            found = {n: f(states[n], **extra) for n, f in schedules.items()}
+            return {n: converted(x, like) for n, x in (values | found).items()}
 
         def init(params: Tree) -> Any:
             states = {name: f.init() for name, f in schedules.items()}
-            values = {name: converted(x, params) for name, x in numbers.items()}
-            values |= at(states, params)
+            values = at(numbers, states, params)
             own = build(values).init(params)
             return InjectHyperparamsState(base.zero(), values, states, own)
 
         def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
             base.check_state("inject_hyperparams", state, InjectHyperparamsState)
             like = updates if params is None else params
-            values = {n: converted(x, like) for n, x in state.hyperparams.items()}
             states = state.hyperparams_states
-            values |= at(states, like, **extra)
-            made, own = build(values).update(
-                updates, state.inner_state, params, **extra
-            )
+            values = at(state.hyperparams, states, like, **extra)
+            step = build(values).update
+            made, own = step(updates, state.inner_state, params, **extra)
             states = {n: f.update(states[n], **extra) for n, f in schedules.items()}
             count = base.increment(state.count)
             return made, InjectHyperparamsState(count, values, states, own)

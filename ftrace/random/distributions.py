@@ -568,14 +568,11 @@ def multivariate_normal(
 def _normal_vectors(
     key: Key, mean: Any, cov: Any, shape: Shape, dtype: np.dtype[Any], method: str
 ) -> Any:
-    if method == "svd":
-        factor, sizes, _ = fnp.linalg.svd(cov)
-        factor = factor * fnp.sqrt(sizes[..., None, :])
-    elif method == "eigh":
-        sizes, factor = fnp.linalg.eigh(cov)
-        factor = factor * fnp.sqrt(sizes[..., None, :])
-    else:
+    if method == "cholesky":
         factor = fnp.linalg.cholesky(cov)
+    else:
+        found = fnp.linalg.svd(cov)[1::-1] if method == "svd" else fnp.linalg.eigh(cov)
+        factor = found[1] * fnp.sqrt(found[0][..., None, :])
     x = unwrap(simple.normal)(key, shape, dtype)
     return mean + fnp.matmul(factor, x[..., None])[..., 0]
 

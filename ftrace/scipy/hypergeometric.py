@@ -10,7 +10,14 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
-from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
+from ftrace.lax.gammas import (
+    any_gamma,
+    compose,
+    compose_real,
+    log_beta,
+    run_wide,
+    stirling_rest,
+)  # fmt: skip
 from ftrace.lax.special import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
@@ -105,10 +112,9 @@ def _hyp1f1_slope(function: Any, a: Any, b: Any, x: Any) -> Any:
 _kummer = _differentiable(_hyp1f1, _hyp1f1_slope, _hyp1f1, 3)
 
 
-@compose
+@compose_real
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!."""
-    refuse_complex("hyp1f1", x)
     return _kummer(*fnp.broadcast_arrays(a, b, x))
 
 
@@ -221,10 +227,9 @@ def _hyp2f1_slope(function: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
 _gauss = _differentiable(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True), 4)
 
 
-@compose
+@compose_real
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1."""
-    refuse_complex("hyp2f1", x)
     return _gauss(*fnp.broadcast_arrays(a, b, c, x))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.lax.gammas import compose
+from ftrace.lax.gammas import compose, compose_real
 from ftrace.lax.special import (
     converge,
     gamma_fraction,
@@ -91,17 +91,15 @@ def _expn_slope(expn: Any, n: Any, x: Any) -> Any:
 _expn_of = with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_slope)
 
 
-@compose
+@compose_real
 def expn(n: Any, x: Any) -> Any:
     """The exponential integral Eₙ(x) = ∫₁^∞ exp(-xt)/tⁿ dt, for whole n ≥ 0."""
-    refuse_complex("expn", x)
     return _expn_of(*fnp.broadcast_arrays(n, x))
 
 
-@compose
+@compose_real
 def exp1(x: Any) -> Any:
     """E₁(x) = ∫ₓ^∞ exp(-t)/t dt, for x ≥ 0."""
-    refuse_complex("exp1", x)
     return _expn_of(fnp.ones_like(x), x)
 
 
@@ -137,10 +135,9 @@ def _expi(x: Any) -> Any:
 _expi_of = with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
 
 
-@compose
+@compose_real
 def expi(x: Any) -> Any:
     """Ei(x) = -∫₋ₓ^∞ exp(-t)/t dt, the principal value."""
-    refuse_complex("expi", x)
     return _expi_of(x)
 
 
@@ -288,10 +285,9 @@ def erfcx(x: Value) -> Any:
 _real_erfcx = compose(_erfcx)
 
 
-@compose
+@compose_real
 def dawsn(x: Any) -> Any:
     """Dawson's integral exp(-x²)·∫₀ˣ exp(t²) dt."""
-    refuse_complex("dawsn", x)
     y = fnp.abs(x)
     h, middle, multiples = _points(is_double(x))
     large = y > (1e8 if is_double(x) else 1e4)
@@ -377,10 +373,9 @@ _DILOGARITHM = (
 )  # fmt: skip
 
 
-@compose
+@compose_real
 def spence(x: Any) -> Any:
     """Spence's function ∫₁ˣ log(t)/(1 - t) dt, the dilogarithm of 1 - x, for x ≥ 0."""
-    refuse_complex("spence", x)
     # To between ½ and 1½ by the reciprocal, or by what x lacks of 1. There, with
     # u = -log x, it is u - u²/4 + Σ B₂ₖ·u^(2k+1)/(2k + 1)! (L. Lewin, 1981).
     inside = (x > 0) & (x < math.inf)
@@ -454,8 +449,7 @@ def _owens_t_by_a(_: Any, h: Any, a: Any) -> Any:
 _owens_t_of = with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
 
 
-@compose
+@compose_real
 def owens_t(h: Any, a: Any) -> Any:
     """The probability of X > h, 0 < Y < aX, for two standard normal values."""
-    refuse_complex("owens_t", h)
     return _owens_t_of(*fnp.broadcast_arrays(h, a))

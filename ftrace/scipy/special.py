@@ -230,10 +230,9 @@ def entr(x: Value) -> Any:
     return choose(below, -np.inf, -xlogy(safe, safe))
 
 
-@gammas.compose
+@gammas.compose_real
 def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
-    refuse_complex("rel_entr", p)
     x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
@@ -259,13 +258,12 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
     return fnp.logical_and(x <= times * y, y <= times * x)
 
 
-@gammas.compose
+@gammas.compose_real
 def kl_div(p: Any, q: Any) -> Any:
     """p·log(p/q) - p + q."""
     # Near to one another, where it is a small difference, by its series. With
     # s = (x - y)/(x + y) it is (x - y)·s·(1 + (s + s²)·Σ s^2k/(2k + 3)), from
     # log(x/y) = 2·artanh(s).
-    refuse_complex("kl_div", p)
     x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     near = fnp.logical_and(positive, _are_near(x, y, 3.0))

@@ -65,9 +65,7 @@ def bcoo_dot_general(
     if preferred_element_type is not None:
         lhs, rhs = (x.astype(preferred_element_type) for x in (lhs, rhs))
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
-        return _both_sparse(
-            bcoo.all_sparse(lhs), bcoo.all_sparse(rhs), left, right, len(lb)
-        )
+        return _both_sparse(lhs, rhs, left, right, len(lb))
     if isinstance(lhs, BCOO):
         return _one_sparse(bcoo.all_sparse(lhs), fnp.asarray(rhs), left, right, len(lb))
     found = _one_sparse(bcoo.all_sparse(rhs), fnp.asarray(lhs), right, left, len(rb))
@@ -102,9 +100,9 @@ def _both_sparse(
     lhs: BCOO, rhs: BCOO, left: Sequence[int], right: Sequence[int], batch: int
 ) -> BCOO:
     """All pairs of stored elements that meet."""
+    lhs, rhs = bcoo.all_sparse(lhs), bcoo.all_sparse(rhs)
     free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
-    pairs = [*zip(left, right, strict=True)]
-    data, meet = _pairs(lhs, rhs, pairs)
+    data, meet = _pairs(lhs, rhs, [*zip(left, right, strict=True)])
     kept = [*left[:batch], *free_left]
     rows = [lhs.indices[:, None, i] for i in kept]
     rows += [rhs.indices[None, :, i] for i in free_right]
@@ -114,9 +112,8 @@ def _both_sparse(
 
 def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
     """The products of all pairs of stored elements, and which of them meet."""
-    meet = bcoo.inside(lhs.indices, lhs.shape)[:, None] & bcoo.inside(
-        rhs.indices, rhs.shape
-    )
+    of_lhs, of_rhs = (bcoo.inside(x.indices, x.shape) for x in (lhs, rhs))
+    meet = of_lhs[:, None] & of_rhs
     for i, j in axes:
         meet = meet & (lhs.indices[:, None, i] == rhs.indices[None, :, j])
     x, y = alike(lhs.data, rhs.data)
