@@ -381,7 +381,10 @@ class _Rules:
                     f"{self.name}: numpy returned shape {tuple(value.shape)}, but "
                     f"infer promised {aval!r}"
                 )
-            if not _settles(value.dtype, aval.dtype):
+            got, promised = value.dtype, aval.dtype
+            # It may lose precision only.
+            wide = types_of.is_complex(promised) or not types_of.is_complex(got)
+            if got != promised and not (types_of.is_inexact(promised) and wide):
                 raise DtypeError(
                     f"{self.name}: numpy returned {value.dtype}, but infer promised "
                     f"{aval!r}"
@@ -452,15 +455,6 @@ class _Rules:
             self.given[what], treedef, avals,
         )  # fmt: skip
         return promise.check(promise.structure(got), tangents)
-
-
-def _settles(got: Any, promised: Any) -> bool:
-    """May a result be converted to the promised dtype? It may lose precision only."""
-    if got == promised:
-        return True
-    if not types_of.is_inexact(promised):
-        return False
-    return types_of.is_complex(promised) or not types_of.is_complex(got)
 
 
 def _read_only(array: Any) -> Any:

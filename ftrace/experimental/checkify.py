@@ -351,7 +351,6 @@ class _Walk:
         self.slots: list[slice] = []
         self.zeros = [const(0, dtypes.int32)]
         self._numbers: dict[Node, int] = {}
-        self._checked: dict[Body, bool] = {}
 
     def whole(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, and the state."""
@@ -418,15 +417,11 @@ class _Walk:
         return any(map(self._has_checks, bodies))
 
     def _has_checks(self, body: Body) -> bool:
-        found = self._checked.get(body)
-        if found is None:
-            found = bool(self.wanted & float_checks) or any(
-                _check_of(n) is not None
-                or (n.op.family in ("control", "call") and self._any(bodies_of(n.arg)))
-                for n in nodes_of(body.outputs)
-            )
-            self._checked[body] = found
-        return found
+        return bool(self.wanted & float_checks) or any(
+            _check_of(n) is not None
+            or (n.op.family in ("control", "call") and self._any(bodies_of(n.arg)))
+            for n in nodes_of(body.outputs)
+        )
 
     def _number(self, site: Site, slot: slice = slice(0, 0)) -> int:
         self.sites.append(site)

@@ -133,7 +133,11 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
             old = (y, f, t, last, polynomial)
             pairs = zip(new, old, strict=True)
             y, f, t, last, polynomial = [fnp.where(ratio <= 1, a, b) for a, b in pairs]
-            step = fnp.clip(_next_step(step, ratio), 0, longest)
+            # For an error that was so many times what is allowed.
+            most = _SAFETY * fnp.where(ratio > 0, ratio, 1) ** -0.2
+            times = fnp.maximum(most, fnp.where(ratio < 1, 1.0, _SHRINKS))
+            times = fnp.where(ratio == 0, _GROWS, fnp.minimum(times, _GROWS))
+            step = fnp.clip(step * times, 0, longest)
             return count + 1, y, f, t, cast(step, t.dtype), last, polynomial
 
         _, *carry = while_loop(goes_on, advance, (0, *carry))
@@ -205,13 +209,6 @@ def _polynomial(y0: Any, y1: Any, middle: Any, f0: Any, f1: Any, step: Any) -> A
         d0,
         y0,
     ])  # fmt: skip
-
-
-def _next_step(step: Any, ratio: Any) -> Any:
-    """For an error that was so many times what is allowed."""
-    least = fnp.where(ratio < 1, 1.0, _SHRINKS)
-    best = fnp.maximum(_SAFETY * fnp.where(ratio > 0, ratio, 1) ** -0.2, least)
-    return step * fnp.where(ratio == 0, _GROWS, fnp.minimum(best, _GROWS))
 
 
 def _first_step(

@@ -87,15 +87,12 @@ def matrix_inverse_pth_root(
         return (matrix + ridge) ** alpha, 0
     one = fnp.eye(size, dtype="float32")
 
-    def squared(times: int) -> Any:
-        def power(x: Any) -> Any:
-            for _ in range(times):
-                x = product(x, x)
-            return x
+    def power(times: int, x: Any) -> Any:
+        for _ in range(times):
+            x = product(x, x)
+        return x
 
-        return power
-
-    powers = [squared(times) for times in range(4)]
+    powers = [partial(power, times) for times in range(4)]
     exponent = fnp.round(fnp.log2(p)).astype("int32")
 
     def more(carry: Any) -> Any:

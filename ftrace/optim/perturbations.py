@@ -105,6 +105,4 @@ class MultiNormalDiagFromLogScale:
         return fnp.sum(found, tuple(range(-len(self._param_shape), 0)))
 
 
-def multi_normal(loc: Any, log_scale: Any) -> MultiNormalDiagFromLogScale:
-    """Independent normal distributions."""
-    return MultiNormalDiagFromLogScale(loc, log_scale)
+multi_normal = MultiNormalDiagFromLogScale

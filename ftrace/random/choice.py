@@ -198,30 +198,25 @@ def choice(
     check_fits(count, dtypes.default_dtype("i"))
     if count <= 0 and prod(shape):
         raise ValueRangeError("random.choice: there are no elements to draw from")
-    if not replace:
-        sample = _draw_once(key, count, shape, p, mode)
+    size = prod(shape)
+    if not replace and size > count:
+        raise ValueRangeError(
+            f"random.choice: of {count} elements no {size} can be drawn without "
+            "replacement; draw fewer, or with replace=True"
+        )
+    if not replace and p is None:
+        sample = permutation(key, count)[:size].reshape(shape)
+    elif not replace:
+        logits = fnp.log(_probabilities(p, count))
+        sample = draw(
+            _greatest, key, logits, shape=shape, count=size, axis=0, mode=mode
+        )
     elif p is None:
         sample = randint(key, shape, 0, count)
     else:
         steps = fnp.cumsum(_probabilities(p, count))
         sample = draw(_weighted_positions, key, steps, shape=shape)
     return _take(a, sample, axis) if rows else sample
-
-
-def _draw_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) -> Any:
-    """Different positions below `count`."""
-    size = prod(shape)
-    if size > count:
-        raise ValueRangeError(
-            f"random.choice: of {count} elements no {size} can be drawn without "
-            "replacement; draw fewer, or with replace=True"
-        )
-    if p is None:
-        order = draw(_order, key, shape=(count,), axis=0)
-        first = ax.reshape(ax.shrink_axis(order, 0, 0, size), shape)
-        return ax.cast(first, dtypes.default_dtype("i"))
-    logits = fnp.log(_probabilities(p, count))
-    return draw(_greatest, key, logits, shape=shape, count=size, axis=0, mode=mode)
 
 
 def _probabilities(p: Any, count: int) -> Any:

@@ -250,10 +250,8 @@ def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
     Source: J. Miller's algorithm, as ratios of orders that follow one another:
     W. Gautschi, "Computational aspects of three-term recurrence relations", 1967.
     """
-    order, steps = (
-        static_int(v, "bessel_jn: v"),
-        static_int(n_iter, "bessel_jn: n_iter"),
-    )
+    order = static_int(v, "bessel_jn: v")
+    steps = static_int(n_iter, "bessel_jn: n_iter")
     if not 0 <= order <= steps:
         raise errors.ValueRangeError(
             f"bessel_jn: v must be from 0 to n_iter = {steps}, got {order}"

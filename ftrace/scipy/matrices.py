@@ -421,7 +421,13 @@ def expm(
         )
     if a.size == 0:
         return a
-    start, count, good = _start(a, most)
+    numerator, bound = _SINGLE if fnp.finfo(a.dtype).bits == 32 else _DOUBLE
+    norm = fnp.max(fnp.sum(fnp.abs(a), axis=-2), axis=-1)[..., None, None]
+    good = fnp.isfinite(norm)
+    count = fnp.maximum(fnp.frexp(fnp.where(good, norm, 0) / bound)[1], 0)
+    small = fnp.where(good, a, 0) * fnp.ldexp(fnp.ones((), norm.dtype), -count)
+    good = good & (count <= most + 1)  # one more than JAX scales by
+    count = fnp.where(good, count, 0)
     last = fnp.max(count)
 
     def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -429,7 +435,7 @@ def expm(
         twice = y @ y
         return done + 1, twice if a.ndim == 2 else fnp.where(count > done, twice, y)
 
-    state = fnp.zeros_like(last), start
+    state = fnp.zeros_like(last), _approximant(small, numerator)
     if isinstance(last, Tracer):
         state = while_loop(lambda state: state[0] < last, squared, state)
     else:
@@ -460,19 +466,6 @@ def expm_frechet(
         )
     found = jvp(expm, (a,), (e,))
     return found if compute_expm else found[1]
-
-
-def _start(a: Any, most: int) -> tuple[Any, Any, Any]:
-    """Before it is squared; how often it is; and where it is finite."""
-    numerator, bound = _SINGLE if fnp.finfo(a.dtype).bits == 32 else _DOUBLE
-    norm = fnp.max(fnp.sum(fnp.abs(a), axis=-2), axis=-1)[..., None, None]
-    good = fnp.isfinite(norm)
-    _, exponent = fnp.frexp(fnp.where(good, norm, 0) / bound)
-    count = fnp.maximum(exponent, 0)
-    one = fnp.ones((), norm.dtype)
-    y = _approximant(fnp.where(good, a, 0) * fnp.ldexp(one, -count), numerator)
-    good = good & (count <= most + 1)  # one more than JAX scales by
-    return y, fnp.where(good, count, 0), good
 
 
 def _approximant(x: Any, b: tuple[int, ...]) -> Any:

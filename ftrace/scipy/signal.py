@@ -185,7 +185,12 @@ def _csd(
     if y is not None:
         other, _ = _signal(y, axis)
         x, other = alike(x, other)
-        _check_outer(name, x.shape, other.shape)
+        pairs = [*zip(x.shape[:-1], other.shape[:-1], strict=False)]
+        if x.ndim != other.ndim or any(n != m and 1 not in (n, m) for n, m in pairs):
+            raise errors.ShapeError(
+                f"{name}: x and y must have as many axes, and broadcast but for the "
+                f"one of time, got {x.shape} and {other.shape} with that one last"
+            )
     if x.size == 0 or other.size == 0:
         outer = np.broadcast_shapes(x.shape[:-1], other.shape[:-1])
         shape = (*outer, min(x.shape[-1], other.shape[-1]))
@@ -395,15 +400,6 @@ def _signal(x: Value, axis: int) -> tuple[Any, int]:
 def _empty(shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
     real = fnp.zeros(shape, dtypes.real_dtype(dtype))
     return real, real, fnp.zeros(shape, dtypes.complex_dtype(dtypes.real_dtype(dtype)))
-
-
-def _check_outer(name: str, first: Any, second: Any) -> None:
-    pairs = zip(first[:-1], second[:-1], strict=False)
-    if len(first) != len(second) or any(n != m and 1 not in (n, m) for n, m in pairs):
-        raise errors.ShapeError(
-            f"{name}: x and y must have as many axes, and broadcast but for the one of "
-            f"time, got {first} and {second} with that one last"
-        )
 
 
 def _append_zeros(x: Any, count: int) -> Any:

@@ -320,10 +320,8 @@ def bcoo_fromdense(
 
     def stored(x: Any, mask: Any) -> Any:
         if not n_sparse:
-            data = fnp.broadcast_to(x, (count, *x.shape))
-            return data * (fnp.arange(count) == 0).reshape(-1, *(1,) * x.ndim), (
-                fnp.zeros((count, 0), index_dtype)
-            )
+            first = (fnp.arange(count) == 0).reshape(-1, *(1,) * x.ndim)
+            return x * first, fnp.zeros((count, 0), index_dtype)
         flat = fnp.nonzero(mask.ravel(), size=count, fill_value=mask.size)[0]
         places = fnp.unravel_index(fnp.minimum(flat, max(mask.size - 1, 0)), shape)
         found = flat < mask.size
@@ -508,9 +506,8 @@ def _from_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
         first, rest = indices[:, :batch], indices[:, batch:last]
         places = (*columns(first), fnp.arange(mat.nse), *columns(indices[:, last:]))
         shape = (*sizes, mat.nse, *mat.sparse_shape[last:], *data.shape[1:])
-        return scatter(data, places, shape), fnp.broadcast_to(
-            rest, (*sizes, *rest.shape)
-        )
+        rest = fnp.broadcast_to(rest, (*sizes, *rest.shape))
+        return scatter(data, places, shape), rest
 
     return BCOO(each_batch(spread, mat), shape=mat.shape)
 

@@ -237,9 +237,8 @@ def _elements(signal: Any) -> tuple[Any, Any]:
     if not isinstance(signal, BCOO):
         return fnp.asarray(signal)[0, 0], fnp.arange(signal.shape[2])
     flat = bcoo.all_sparse(signal)
-    return bcoo.masked(flat.data, bcoo.inside(flat.indices, flat.shape)), flat.indices[
-        :, 2
-    ]
+    keep = bcoo.inside(flat.indices, flat.shape)
+    return bcoo.masked(flat.data, keep), flat.indices[:, 2]
 
 
 # Elementwise.

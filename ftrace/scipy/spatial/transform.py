@@ -198,7 +198,7 @@ class Rotation(NamedTuple):
         """(…, 4); `canonical`: the first that is not 0 of w, x, y, z is positive."""
         q = self.quat
         if canonical:
-            x, y, z, w = _parts(fnp.sign(q))
+            x, y, z, w = fnp.moveaxis(fnp.sign(q), -1, 0)
             lead = fnp.where(w != 0, w, fnp.where(x != 0, x, fnp.where(y != 0, y, z)))
             q = fnp.where(lead[..., None] < 0, -q, q)
         return fnp.roll(q, 1, -1) if scalar_first else q
@@ -302,10 +302,6 @@ def _axes(seq: str, counts: Sequence[int]) -> list[int]:
 def _inexact(x: Value) -> Any:
     x = fnp.asarray(x)
     return cast(x, dtypes.to_inexact(x.dtype))
-
-
-def _parts(q: Any) -> list[Any]:
-    return [q[..., i] for i in range(q.shape[-1])]
 
 
 def _dot(x: Any, y: Any) -> Any:
