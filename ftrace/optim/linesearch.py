@@ -36,7 +36,7 @@ from ftrace.optim.base import (
     ScalarOrSchedule,
     Tree,
 )
-from ftrace.optim.optimizers import scale, scale_by_learning_rate
+from ftrace.optim.optimizers import scale_by_learning_rate
 from ftrace.transforms.grad import value_and_grad
 
 __all__ = [
@@ -502,12 +502,10 @@ def lbfgs(
     """
     if linesearch is _ZOOM:
         linesearch = scale_by_zoom_linesearch(20, initial_guess_strategy="one")
-    rate = (
-        scale(-1.0) if learning_rate is None else scale_by_learning_rate(learning_rate)
-    )
+    rate = 1.0 if learning_rate is None else learning_rate
     return base.chain(
         scale_by_lbfgs(memory_size, scale_init_precond),
-        rate,
+        scale_by_learning_rate(rate),
         base.identity() if linesearch is None else linesearch,
     )
 

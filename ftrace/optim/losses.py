@@ -165,9 +165,8 @@ def sparsemax_loss(logits: Any, labels: Any) -> Any:
 
 
 def _masked(where: Any, ndim: int, axis: Any) -> Any:
-    return (
-        where if where is None or where.ndim == ndim else fnp.expand_dims(where, axis)
-    )
+    full = where is None or where.ndim == ndim
+    return where if full else fnp.expand_dims(where, axis)
 
 
 def softmax_cross_entropy(

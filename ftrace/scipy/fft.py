@@ -44,10 +44,8 @@ def _along(name: str):
         if value.dtype.itemsize == 2:
             value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
         if dtypes.is_complex(value.dtype):
-            parts = (
-                along(part, type, n, axis, norm) for part in (value.real, value.imag)
-            )
-            return make_complex(*parts)
+            parts = value.real, value.imag
+            return make_complex(*[along(x, type, n, axis, norm) for x in parts])
         place = ax.canonical_axis(axis, value.ndim, name)
         value = ax.move_axis(value, place, value.ndim - 1)
         length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")

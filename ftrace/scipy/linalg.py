@@ -239,9 +239,7 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
 
 
 def _as_complex(x: Any) -> Any:
-    return (
-        x if dtypes.is_complex(x.dtype) else ax.cast(x, dtypes.complex_dtype(x.dtype))
-    )
+    return ax.cast(x, dtypes.complex_dtype(dtypes.real_dtype(x.dtype)))
 
 
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:

@@ -152,8 +152,6 @@ def defbilinear(primitive: Primitive, left: Rule, right: Rule) -> None:
 
 def jvp(fun: WrappedFun, has_aux: bool = False, instantiate: Any = True) -> WrappedFun:
     """The function (primals, tangents) -> (results, their tangents)."""
-
-    def pushed(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        return ftrace.jvp(fun.call_wrapped, tuple(primals), tuple(tangents), has_aux)
-
-    return wrap_init(pushed)
+    return wrap_init(
+        lambda xs, ts: ftrace.jvp(fun.call_wrapped, tuple(xs), tuple(ts), has_aux)
+    )
