@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from importlib.machinery import ModuleSpec
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +95,9 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
     """A module of functions, and exponentials of those that are logarithms."""
     for log, plain in EXPONENTIALS.items():
         if log in functions and plain not in functions:
-            functions[plain] = wraps(functions[log])(_exponential(functions[log]))
-            functions[plain].__doc__ = f"{DOCS[plain][0]} {about}: see `{log}`."
+            functions[plain] = made = _exponential(functions[log])
+            vars(made)["__signature__"] = signature(functions[log])
+            made.__doc__ = f"{DOCS[plain][0]} {about}: see `{log}`."
     module = Distribution(f"{PACKAGE}.{name}", f"{about[0].upper()}{about[1:]}.")
     module.__spec__ = ModuleSpec(module.__name__, None)
     sys.modules[module.__name__] = module
