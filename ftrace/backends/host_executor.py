@@ -20,12 +20,13 @@ from ftrace import dtypes
 from ftrace.backends.base import Counters, Device, Executable, timed
 from ftrace.backends.debug_report import report_run
 from ftrace.backends.out_of_memory import require_memory
-from ftrace.errors import GraphError
+from ftrace.errors import GraphError, ShapeError
 from ftrace.ground import settings
 from ftrace.lower import program as ir
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.symbolic import same_size
 
@@ -128,7 +129,7 @@ class Driver(ABC):
         with np.errstate(all="ignore"):
             values = operation.numpy(avals, node.arg, *operands)
         for slot, aval, value in zip(step.results, avals, values, strict=True):
-            self.write(memories[slot], checked_result(operation.name, aval, value))
+            self.write(memories[slot], checked_result(node, aval, value))
 
 
 class DrivenProgram(Executable):
@@ -279,13 +280,17 @@ class _LoopRun:
             memory[0].insert(0 if self.step.reverse else len(memory[0]), written)
 
 
-def checked_result(name: str, aval: ShapedArray, value: Any) -> Any:
+def checked_result(node: Node, aval: ShapedArray, value: Any) -> Any:
     """What the host computed, as an array of the promised type.
 
     Raises:
-      GraphError: its shape is another one.
+      ShapeError: its shape is another one.
     """
     array = settle(value, aval.dtype)
     if not same_size(array.shape, aval.shape):
-        raise GraphError(f"{name} promised {aval!r} and returned shape {array.shape}")
+        raise ShapeError(
+            f"{node.op.name} must give an array of shape {aval.shape} here; it gave "
+            f"one of shape {array.shape}",
+            node.origin,
+        )
     return np.ascontiguousarray(array)

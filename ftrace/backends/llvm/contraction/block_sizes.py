@@ -20,12 +20,9 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 
-#: How much of L2 panels may take: of right operands, of sums that are worked on later,
-#: of sums that more is added to, and of left operands. The last two are read from one
-#: end to the other, and may come from further away.
-_RIGHT, _SUMS, _TOTALS, _LEFT = 0.5, 0.25, 1.0, 2.0
-#: Strips that there should be room for where left operands are filled for them again.
-_STRIPS = 8
+#: How much of L2 panels may take: of right operands, and the others together, which are
+#: read from one end to the other, and may come from further away.
+_RIGHT, _OTHERS = 0.5, 2.0
 #: How much more a line of the left operand counts where a tile is chosen: the fewer
 #: streams, the better.
 _STREAMS = 4.0
@@ -171,22 +168,15 @@ def _deep_ways(target: Target, load: Load, tile: RegisterTile) -> Iterator[Block
     total = -(-load.vectors // tile.vectors)
     depth = _depth(target, load, strip, total)
     tiles = -(-load.rows // tile.rows)
-    row = depth * load.item * load.left
     most = max(min(room // (depth * strip), total), 1)
-    least = 1
-    if load.left:
-        least = -(-tiles // max(int(target.l2 * _LEFT) // (tile.rows * row), 1))
     for count in _ways(-(-total // most), total):
         strips = -(-total // count)
-        fewest = least
+        row = depth * load.item * load.left
         if load.heavy or depth < load.depth:
-            sums = strips * tile.vectors * target.vector_bytes * tile.rows * load.sums
-            part = _SUMS if load.heavy else _TOTALS
-            fewest = max(-(-tiles // max(int(target.l2 * part) // sums, 1)), least)
-        for parts in _ways(fewest, tiles):
+            row += strips * tile.vectors * target.vector_bytes * load.sums
+        high = max(int(target.l2 * _OTHERS) // max(tile.rows * row, 1), 1)
+        for parts in _ways(-(-tiles // high), tiles):
             high = -(-tiles // parts)
-            if load.left and high > 1 and high * tile.rows * row > target.l2 * _LEFT:
-                continue
             cycles = _cycles(target, load, tile, strips, high, depth)
             yield Blocks(tile, strips, high, depth, cycles)
 
@@ -219,8 +209,7 @@ def _depth(target: Target, load: Load, strip: int, strips: int) -> int:
     least = min(strips, 2) if load.left else 1
     if load.depth * strip * least <= room:
         return load.depth
-    most = min(strips, _STRIPS) if load.left else 1
-    deep = max(room // (strip * most), 1)
+    deep = max(room // (strip * least), 1)
     each = -(-load.depth // -(-load.depth // deep))
     each = -(-each // lanes) * lanes
     return max(each if each <= deep else each - lanes, 16)

@@ -51,6 +51,8 @@ from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 
 #: Blocks of rows that are added up before their sum is put aside, at least.
 _BLOCKS = 16
+#: Rows that are read at once.
+_ROWS = 8
 
 
 class SumRow(NamedTuple):
@@ -438,7 +440,7 @@ class Nest:
         """All rows of one reduce; returns where its sums are."""
         writer = self.writer
         *outer, last = reduce.ranges
-        blocks = cut(axis_of(last).size, RangeTiling(0, self.tiling.rows, even=False))
+        blocks = cut(axis_of(last).size, RangeTiling(0, _ROWS, even=False))
         group = block_size(_BLOCKS, blocks[0].count)
         sums = [self._place(node, loop, span, "") for node in reduce.reduces]
         parts: list[SumRow] = []

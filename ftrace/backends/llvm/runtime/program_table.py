@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.backends.host_executor import checked_result
 from ftrace.backends.llvm.runtime import records as r
 from ftrace.backends.llvm.runtime.warm_memory import cell_bytes, first_log
 from ftrace.backends.llvm.runtime.work_estimate import (
@@ -20,12 +21,10 @@ from ftrace.backends.llvm.runtime.work_estimate import (
     own_work_of,
     work_of,
 )
-from ftrace.errors import ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as ir
 from ftrace.lower.program import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
 
 #: Copies of less are not worth a second thread.
@@ -104,14 +103,7 @@ class HostCall:
         types = self.node.aval.items
         values = self.op.numpy(types, self.node.arg, *operands)
         for result, value in zip(self._results, values, strict=True):
-            array = settle(value, result.aval.dtype)
-            if array.shape != result.aval.shape:
-                raise ShapeError(
-                    f"{self.op.name} must give an array of shape {result.aval.shape} "
-                    f"here; it gave one of shape {array.shape}",
-                    self.node.origin,
-                )
-            result.view(frame)[...] = array
+            result.view(frame)[...] = checked_result(self.node, result.aval, value)
 
 
 class _SlotArray:

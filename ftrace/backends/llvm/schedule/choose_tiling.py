@@ -37,11 +37,10 @@ _OPERATIONS_OF_A_VALUE = 512
 _FEW_VALUES = 64
 _MOST_COPIES = 64
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
-#: elements; so many bytes of a row are read at a time, in so many rows.
+#: elements; so many bytes of a row are read at a time.
 _LONG_ROW = 8
 _MANY_ELEMENTS = 1 << 14
 _STRETCH = 8 << 10
-_ROWS_AT_ONCE = 8
 #: Rows that are read at once where they share the other factor, of so many at least
 #: that have so many bytes. Of 12 million elements by a vector, 6000 in a row are 1.4
 #: times as fast, 4096 are 1.2 times; 3000 would be 0.7 and 300 0.4 (AMD EPYC).
@@ -354,7 +353,7 @@ class Chooser:
                 chunk = -(-tiles // min(tiles, 2 * self.target.cores))
         return tiling.Tiling(
             self.steps, tuple(parallel), chunk, strips, operations, tuple(setup), cost,
-            self.columns, _ROWS_AT_ONCE,
+            self.columns,
         )  # fmt: skip
 
     def _tiles(self, loop: Loop) -> int:

@@ -158,7 +158,6 @@ class Tiling:
       setup: reduces that come before the parallel loops, in every thread.
       setup_operations: what they cost.
       columns: a loop of vectors over columns whose reduces run row by row.
-      rows: of which so many are read at once.
       ahead: the memory that passes ask for before it is needed.
       prefetch: loads that are asked for with each vector.
       squares: values are evaluated in vectors along one axis, and stored in vectors
@@ -174,7 +173,6 @@ class Tiling:
     setup: Sequence[ReduceLoop] = ()
     setup_operations: int = 0
     columns: Loop | None = None
-    rows: int = 1
     ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = field(
         default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
     )
