@@ -36,15 +36,8 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, axis_of
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic import is_dynamic, sample
+from ftrace.trace.symbolic import is_dynamic
 
-#: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
-#: stay in L2, and the rows of the other operand that a tile needs in L1.
-VECTORS = 12
-DEPTH = 512
-#: Rows of a block: each element of panel b is used so often.
-HEIGHT = 256
-LEAST_HEIGHT = 64
 #: Multiplications that make up for a panel of sums.
 _WORTH_SUMS = 1 << 12
 #: The axes of a block should be so long; where nothing is filled two rows will do.
@@ -164,25 +157,25 @@ def in_blocks(
         panel c[i, j] <- c[i, j] + the sum in tiles of registers
     out <- f(c)
     """
-    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
-    lanes = target.vector_bytes // item
     row = max(plan.rows, key=tiling.size_of)
-    height = prod(tiling.size_of(a) for a in ((row,) if plan.loose else plan.rows))
-    together = tiling.rows_together(
-        plan.left, row if plan.loose else None, facts, target
-    )
-    columns, tile = _cut_columns(plan.columns, height, lanes, together, target)
-    step = tile.vectors * lanes
-    pitch = -(-columns.length // step) * step
-    room = target.l2 // 2 // (pitch * item * len(plan.right))
-    deep = max(min(DEPTH * 4 // item, room), 16)
-    outer = (*plan.outer, *columns.outer)
-    units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
-    for rows, steps, others in _cuts_of_rows(plan, row, tile.rows, units, target.cores):
+    others = [a for a in plan.rows if plan.loose and a is not row]
+    load = replace(_load(plan, row, others, True, facts, target), apart=0)
+    lanes = target.vector_bytes // load.item
+    for blocks in ways_to_cut(target, load):
+        tile, height = blocks.tile, blocks.tiles * blocks.tile.rows
+        step = tile.vectors * lanes
+        columns = cut_ranges(plan.columns, blocks.strips * step, step)
+        pitch = -(-columns.length // step) * step
+        rows, steps = cut_tiles(row, tile.rows, height)
+        if not plan.loose:
+            rows, steps = (
+                cut_ranges(plan.rows, height), tiling.RangeTiling(0, tile.rows, False)
+            )  # fmt: skip
+            others = list(rows.outer)
         tiles = _Tiles(
             Tiled(rows, steps, not plan.loose),
             Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
-            cut_ranges(_walk(plan, facts), deep, lanes), facts.free,
+            cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
         )  # fmt: skip
         # Tiles read beyond the block: what stands there must not slow them down.
         right = [
@@ -194,67 +187,15 @@ def in_blocks(
         ]  # fmt: skip
         left = [] if plan.loose else _left_panels(plan, tiles, lanes, facts)
         sums = tiles.sums(plan.reduces, pitch, False)
-        unit = _unit(plan, tiles, right, left, sums)
-        yield Schedule(kernel, lanes, (*outer, *others, columns, rows), unit)
+        sharing = (*others, rows)
+        unit = _unit(plan, tiles, right, left, sums, sharing)
+        outer = (*plan.outer, *columns.outer, columns)
+        yield Schedule(kernel, lanes, (*outer, *sharing), unit)
 
 
 def _walk(plan: Contraction, facts: Facts) -> list[Node]:
     """What is summed over, in the order in which the left operands lie in memory."""
     return contraction.in_memory_order(plan.left or plan.right, plan.ranges, facts)
-
-
-def _cut_columns(
-    columns: Sequence[Node], height: int, lanes: int, together: int, target: Target
-) -> tuple[Cut, tiling.RegisterTile]:
-    """Blocks of columns that fill whole vectors and tiles best."""
-    registers, costs, column = target.registers, target.costs, columns[-1]
-    last = -(-tiling.size_of(column) // lanes)
-    tile = tiling.register_tile(height, last, registers, costs, together)
-    found = cut_ranges(columns, VECTORS * lanes, tile.vectors * lanes)
-    if found.split is column:
-        return found, tile
-    best = (float("inf"), found, tile)
-    sizes = range(1, found.size + 1) if found.split is not None else (1,)
-    for size in sizes:
-        part = replace(found, size=size)
-        tile = tiling.register_tile(
-            height, -(-part.length // lanes), registers, costs, together
-        )
-        # A block has costs of its own.
-        cycles = (tile.cycles + 1) * sample(part.blocks)
-        if cycles < best[0]:
-            best = (cycles, part, tile)
-    return best[1], best[2]
-
-
-def _cuts_of_rows(
-    plan: Contraction, row: Node, tile: int, columns: int, cores: int
-) -> list[tuple[Cut, tiling.RangeTiling, list[Node]]]:
-    """Blocks of rows, and the rows around them: high ones, but enough for all cores.
-
-    What is best comes first, then lower blocks, then higher ones.
-
-    Args:
-      columns: blocks of columns, at all places around them.
-    """
-    found: list[tuple[Cut, tiling.RangeTiling, list[Node]]] = []
-    best, height = 0, HEIGHT
-    while not found or height // 2 >= tile:
-        if plan.loose:
-            others = [a for a in plan.rows if a is not row]
-            rows, steps = cut_tiles(row, tile, height)
-        else:
-            rows, steps = (
-                cut_ranges(plan.rows, height), tiling.RangeTiling(0, tile, False)
-            )  # fmt: skip
-            others = list(rows.outer)
-        found.append((rows, steps, others))
-        enough = 4 * cores if height > LEAST_HEIGHT else cores
-        units = columns * sample(rows.blocks) * prod(map(tiling.size_of, others))
-        if units < enough and height // 4 >= tile and best == len(found) - 1:
-            best += 1
-        height //= 2
-    return found[best:] + found[:best]
 
 
 def as_panels(
@@ -326,9 +267,10 @@ def _load(
     """What the model of blocks has to know: see `Load`, and above."""
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     moved = row if plan.loose else None
+    width = prod(map(tiling.size_of, plan.columns))
     return Load(
-        rows=tiling.size_of(row),
-        vectors=-(-tiling.size_of(plan.columns[-1]) * item // target.vector_bytes),
+        rows=prod(map(tiling.size_of, (row,) if plan.loose else plan.rows)),
+        vectors=-(-width * item // target.vector_bytes),
         depth=prod(map(tiling.size_of, plan.ranges)),
         item=item,
         outer=prod(map(tiling.size_of, plan.outer)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +40,18 @@ from tests.support.run_llvm_kernel import (
 Array = np.ndarray[Any, Any]
 
 _strategies = import_module("ftrace.backends.llvm.contraction.strategies")
+
+
+def _in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of few terms and rows."""
+    ways = _strategies.ways_to_cut
+
+    def small(target: Target, load: Any) -> Iterator[Any]:
+        return (replace(b, depth=48, tiles=2) for b in ways(target, load))
+
+    monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
+    monkeypatch.setattr(_strategies, "ways_to_cut", small)
+
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 
@@ -117,9 +130,7 @@ def test_matrix_product_in_blocks(
     shape: tuple[int, int, int], turned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same in blocks, though they do not pay at these sizes."""
-    monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
-    monkeypatch.setattr(_strategies, "DEPTH", 48)
-    monkeypatch.setattr(_strategies, "HEIGHT", 20)
+    _in_small_blocks(monkeypatch)
     for dtype in ("float32", "float64", "int32"):
         test_matrix_product(shape, turned, dtype)
 
@@ -169,8 +180,7 @@ _CONVOLUTIONS = [
 @pytest.mark.parametrize("blocks", [False, True])
 def test_convolution(case: Any, blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if blocks:
-        monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
-        monkeypatch.setattr(_strategies, "DEPTH", 48)
+        _in_small_blocks(monkeypatch)
     kernel, arrays, wanted = convolution(*case)
     run(kernel, arrays, 3)
     np.testing.assert_allclose(arrays[-1], wanted, rtol=1e-4, atol=1e-4)

@@ -57,11 +57,10 @@ for units of i1 by 512, i0:
         sums[i0][i1] += …    8 rows × 2 vectors of 16, 16 terms ahead
     out <- f(sums[i0][i1])"""),
     "in blocks": (blocks, (333, 777, 555), """
-for units of i1 by 192, i0 by 117:
-    clear sums
-    for each r2 by 512:
+for units of i1 by 64, i0 by 168:
+    once for all i0 by 168:
         fill right[r2][i1]
-        sums[i0][i1] += … · right    9 rows × 3 vectors of 16
+    sums[i0][i1] <- … · right    6 rows × 4 vectors of 16
     out <- f(sums[i0][i1])"""),
 }  # fmt: skip
 
