@@ -23,6 +23,8 @@ from ftrace.ground.tables import memo
 #: How much of L2 panels may take: of right operands, and the others together, which are
 #: read from one end to the other, and may come from further away.
 _RIGHT, _OTHERS = 0.5, 2.0
+#: Strips that there should be room for where left operands are filled for them again.
+_STRIPS = 8
 #: How much more a line of the left operand counts where a tile is chosen: the fewer
 #: streams, the better.
 _STREAMS = 4.0
@@ -209,7 +211,8 @@ def _depth(target: Target, load: Load, strip: int, strips: int) -> int:
     least = min(strips, 2) if load.left else 1
     if load.depth * strip * least <= room:
         return load.depth
-    deep = max(room // (strip * least), 1)
+    most = min(strips, _STRIPS) if load.left else 1
+    deep = max(room // (strip * most), 1)
     each = -(-load.depth // -(-load.depth // deep))
     each = -(-each // lanes) * lanes
     return max(each if each <= deep else each - lanes, 16)
