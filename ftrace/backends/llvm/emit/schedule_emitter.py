@@ -121,8 +121,10 @@ class ScheduleEmitter:
 
     def _number(self, s: tree.Once, unit: str) -> str:
         """The number of the units that share it."""
-        sizes = [size_of(p) if isinstance(p, Node) else p.blocks for p in s.sharing]
-        return self.stage.writer.pure(f"udiv i64 {unit}, {prod(sizes)}", unit)
+        places = s.sharing
+        sizes = [axis_of(p).size if isinstance(p, Node) else p.blocks for p in places]
+        count = self.stage.values.number(prod(sizes))
+        return self.stage.writer.pure(f"udiv i64 {unit}, {count}", unit, count)
 
     def once(self, s: tree.Once) -> None:
         writer, made, number = self.stage.writer, self.made[s], self.numbers[s]
