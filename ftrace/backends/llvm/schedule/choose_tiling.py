@@ -218,7 +218,7 @@ class Chooser:
         if not self.target.decides("short_code"):
             return _MOST_COPIES
         values = max(
-            self.costs.operations(self.top, 1) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
+            self.costs.operations(self.top) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
         )
         return max(int(values) // max(count_values(loop.body), 1), 2)
 
@@ -327,10 +327,10 @@ class Chooser:
 
     def _share(self) -> tiling.Tiling:
         """Which loops the threads share, and how much of them makes a unit."""
-        operations = int(self.costs.operations(self.top, 1))
+        operations = int(self.costs.operations(self.top))
         # Reduces that depend on no axis, and are brief, every thread may repeat.
         setup = [s for s in self.top if isinstance(s, ReduceLoop)]
-        cost = int(self.costs.operations(setup, 1))
+        cost = int(self.costs.operations(setup))
         if _REPEATED * cost > operations:
             setup, cost = [], 0
         parallel, outer = self._parallel([s for s in self.top if s not in setup])

@@ -21,10 +21,13 @@ from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduc
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.lower.legalize.term import RARE
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.sources import const
 
 Vector = tuple[Node, int]  # the vector range and its lanes
 Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have several
 
+#: A vector along which nothing runs.
+_NO_VECTOR: Vector = (const(0, INDEX), 1)
 #: What an operation costs beside an addition.
 _COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
 
@@ -160,22 +163,9 @@ class VectorCosts:
         group = [s for s in self.kernel.stores if s.buffer == store.buffer]
         return 2 <= stride <= self.target.most_apart and len(group) >= stride
 
-    def operations(self, block: Sequence[Statement], trips: int) -> float:
+    def operations(self, block: Sequence[Statement]) -> float:
         """How many, element by element, without vectors."""
-        total = 0.0
-        for statement in block:
-            if isinstance(statement, Let):
-                total += trips * self._of_node(statement.node, None)
-            elif isinstance(statement, Store):
-                total += trips
-            elif isinstance(statement, Loop):
-                inner = trips * size_of(statement.axis)
-                total += self.operations(statement.body, inner)
-            else:
-                inner = trips * prod(size_of(r) for r in statement.ranges)
-                total += inner * len(statement.reduces)
-                total += self.operations(statement.body, inner)
-        return total
+        return self.of_block(block, {}, _NO_VECTOR)
 
 
 #: Vectors abreast at most, and instructions of a body.
