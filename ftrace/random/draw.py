@@ -32,7 +32,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.composite import Composite, composite_of, exact_part
+from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_part
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
@@ -46,7 +46,8 @@ _in_all = Tally()
 class Sampler(Composite):
     """One sampler for operands of certain types.
 
-    Its part is its exact part, or all of it where that is compiled at the first call.
+    A program may do what it begins with: its exact part, or all of it where that is
+    compiled at the first call.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -56,7 +57,8 @@ class Sampler(Composite):
         loops = any(bodies_of(node.arg) for node in graph.nodes)
         large = size >= tiering.DRAWS_LARGE and len(ends) > 0
         at_once = (large or loops) and not exact
-        super().__init__(graph, graph.outputs if at_once or exact else ends)
+        super().__init__(graph)
+        self.part = Graph(graph.inputs, graph.outputs if at_once or exact else ends)
         self._is_huge = size >= tiering.DRAWS_HUGE
         self._at_once = at_once or self._is_huge
         self._price = len(graph.nodes) * tiering.numpy_time(size)
@@ -64,18 +66,28 @@ class Sampler(Composite):
         self._program: Program | None = None
 
     @cached_property
-    def _plan(self) -> NumpyPlan:
-        return NumpyPlan(self.part.outputs, self.part.inputs)
+    def _plans(self) -> tuple[NumpyPlan, NumpyPlan]:
+        """How NumPy does the part, and how it goes on."""
+        part, graph = self.part, self.graph
+        rest = NumpyPlan(graph.outputs, (*graph.inputs, *part.outputs))
+        return NumpyPlan(part.outputs, part.inputs), rest
 
-    def begin(self, *given: Any) -> Sequence[Any]:
-        program = self._compiled()
-        if program is None:
-            return self._plan(given)
-        return [x.numpy() for x in program(*given)]
+    def value(self, *given: Any) -> Any:
+        program, (part, rest) = self._compiled(), self._plans
+        done = [x.numpy() for x in program(*given)] if program else part(given)
+        return rest([*given, *done])[0]
 
-    def is_for_device(self) -> bool:
-        # That has what takes long, also if it is no device for small things.
-        return self._is_huge and self._compiled() is None
+    def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:
+        # The device has what takes long, also if it is no device for small things.
+        if self._is_huge and self._compiled() is None:
+            return backend().run_graph(self.graph, arrays)[0]
+        return super().run(name, arrays, given)
+
+    def note(self, tape: Tape, given: Sequence[Any], made: Array) -> None:
+        if self.part.outputs:
+            tape.note(self.value, given, made)
+        else:
+            super().note(tape, given, made)
 
     def _compiled(self) -> Program | None:
         """The part's program; None if it is too soon or there is no compiler."""

@@ -234,38 +234,21 @@ class Composite:
 
     Attributes:
       graph: what it computes, of one output.
-      part: what it begins with, which may be compiled: see `random/draw.py`.
       captured: the arrays that it holds.
     """
 
-    def __init__(self, graph: Graph, part: Sequence[Node] = ()) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.part = Graph(graph.inputs, tuple(part))
         self.captured = [np.asarray(value) for value in graph.captured]
 
     @cached_property
-    def rest(self) -> NumpyPlan:
-        """How NumPy goes on from the part."""
-        known = (*self.graph.inputs, *self.part.outputs)
-        return NumpyPlan(self.graph.outputs, known)
-
-    @property
-    def is_whole(self) -> bool:
-        """Is the part all of it?"""
-        return self.part.outputs == self.graph.outputs
-
-    def begin(self, *given: Any) -> Sequence[Any]:
-        """The values of the part for those of the operands, all of NumPy."""
-        return ()
+    def plan(self) -> NumpyPlan:
+        """What NumPy does."""
+        return NumpyPlan(self.graph.outputs, self.graph.inputs)
 
     def value(self, *given: Any) -> Any:
-        """That of the composition."""
-        first = self.begin(*given)
-        return first[0] if self.is_whole else self.rest([*given, *first])[0]
-
-    def is_for_device(self) -> bool:
-        """Is it left to the default device, wherever the operands are?"""
-        return False
+        """The result for operands, all of NumPy."""
+        return self.plan(given)[0]
 
     def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:
         """The result.
@@ -275,7 +258,7 @@ class Composite:
           arrays: the operands.
           given: what they were made of, where steps are noted.
         """
-        if any(not x.memory.host for x in arrays) or self.is_for_device():
+        if any(not x.memory.host for x in arrays):
             return backend().run_graph(self.graph, arrays)[0]
         count_operation()
         aval = self.graph.outputs[0].aval
@@ -285,14 +268,12 @@ class Composite:
             raise no_memory(name, aval) from None
         made = Array.of(result, aval.weak_type)
         if recording.tape is not None:
-            self._note(recording.tape, [*given, *self.captured], made)
+            self.note(recording.tape, [*given, *self.captured], made)
         return made
 
-    def _note(self, tape: Tape, given: Sequence[Any], made: Array) -> None:
-        if self.part.outputs:
-            tape.note(self.value, given, made)
-        else:
-            tape.note_plan(self.rest, given, made)
+    def note(self, tape: Tape, given: Sequence[Any], made: Array) -> None:
+        """Notes what was done."""
+        tape.note_plan(self.plan, given, made)
 
 
 K = TypeVar("K", bound=Composite)
@@ -370,7 +351,7 @@ def _is_whole(dtype: np.dtype[Any]) -> bool:
     return dtypes.kind(dtype) in "biuk"
 
 
-def exact_part(graph: Graph) -> tuple[Sequence[Node], bool]:
+def exact_part(graph: Graph) -> tuple[tuple[Node, ...], bool]:
     """The last nodes of the part of a graph that is exact, and whether it is all of it.
 
     What they repeat, move or do not take from the inputs is left to what follows.

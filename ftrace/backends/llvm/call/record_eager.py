@@ -215,30 +215,35 @@ class EagerRecords:
 
     def call(self, function: Eager, args: tuple[Any, ...], kwargs: Any) -> Any:
         """A call for which there is no record; one that comes often gets one."""
+        due = self._due(function, args, kwargs)
+        # Only one is recorded at a time; where a fork left it locked, none.
+        if due is None or not self._lock.acquire(blocking=False):
+            return function.behind(*args, **kwargs)
+        try:
+            return self._record(function, *due, (*kwargs,))
+        finally:
+            self._lock.release()
+
+    def _due(
+        self, function: Eager, args: Any, kwargs: Any
+    ) -> tuple[Kind, list[Any]] | None:
+        """Counts a call: its kind and its values where it is to be recorded."""
         config = settings.current()
         native = config.native_calls and not config.checks_calls
         if recording.tape is not None or not native:
-            return function.behind(*args, **kwargs)
+            return None
         try:
             kind, values = kind_of(args, kwargs, (Array, function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
-            return function.behind(*args, **kwargs)
-        if len(kind.leaves) > LEAVES:
-            return function.behind(*args, **kwargs)
+            return None
         types: Any = [aval_of(x) if type(x) is Array else type(x) for x in values]
         key = ("native", function, id(config), *kind.key, *types)
         counter = calls.get(key) or calls.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
         often, rest = divmod(next(counter), CALLS_BEFORE_RECORD)
-        if rest or not often or often & (often - 1):
-            return function.behind(*args, **kwargs)
-        # Only one is recorded at a time; where a fork left it locked, none.
-        if not self._lock.acquire(blocking=False):
-            return function.behind(*args, **kwargs)
-        try:
-            return self._record(function, kind, values, (*kwargs,), config)
-        finally:
-            self._lock.release()
+        if rest or not often or often & (often - 1) or len(kind.leaves) > LEAVES:
+            return None
+        return kind, values
 
     def _record(
         self,
@@ -246,7 +251,6 @@ class EagerRecords:
         kind: Kind,
         values: Sequence[Any],
         names: Sequence[str],
-        config: settings.Config,
     ) -> Any:
         fresh = list(map(_another, values))
         args, kwargs = kind.arguments(fresh)
@@ -277,6 +281,6 @@ class EagerRecords:
                     plan = Steps(tape, values, fresh, results, self._native.select).plan
                     part = layout
             facts: Any = asked, tuple(types), (), (), (), part, avals
-            signature = Signature(config, positional.children, *facts)
+            signature = Signature(settings.current(), positional.children, *facts)
             function.add_record(BoundCall(self._native, signature, plan=plan))
         return tree.unflatten(treedef, [own.get(id(x), x) for x in results])
