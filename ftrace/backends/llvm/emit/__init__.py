@@ -17,6 +17,5 @@ From the ground up:
                         fits in the cache
     blocked_ranges      The block of a cut that is open, panels of two blocks, and
                         images
-    schedule_emitter    Carries schedules out, statement by statement; tiles of sums
-                        where windows slide
+    schedule_emitter    Carries schedules out, statement by statement
 """
