@@ -422,7 +422,18 @@ def fori_loop(
                 f"fori_loop: unroll={unroll} takes known bounds, got {lower!r} and "
                 f"{upper!r}"
             )
-        return _while_below(lower, upper, _counter(bounds), body_fun, init_val)
+
+        def goes_on(carry: Any) -> Any:
+            return carry[0] < carry[1]
+
+        def body(carry: Any) -> Any:
+            i, last, value = carry
+            return i + 1, last, body_fun(i, value)
+
+        counter, first, last = _counter(bounds), as_value(lower), as_value(upper)
+        if not counter.weak_type:
+            first, last = (x.astype(counter.dtype) for x in (first, last))
+        return while_loop(goes_on, body, (first, last, init_val))[2]
     start, stop = _int(lower), _int(upper)
     counter = _counter([aval_of(start), aval_of(stop)])
     if _in_python(init_val):
@@ -453,22 +464,6 @@ def _int(value: Any) -> Any:
         return int(value if isinstance(value, int) else np.asarray(value).item())
     except (OverflowError, ValueError):
         raise ArgumentError(f"fori_loop: a bound must be finite, got {value}") from None
-
-
-def _while_below(
-    lower: Value, upper: Value, counter: ShapedArray, body_fun: Function, init_val: Any
-) -> Any:
-    def goes_on(carry: Any) -> Any:
-        return carry[0] < carry[1]
-
-    def body(carry: Any) -> Any:
-        i, last, value = carry
-        return i + 1, last, body_fun(i, value)
-
-    first, last = (as_value(x) for x in (lower, upper))
-    if not counter.weak_type:
-        first, last = (x.astype(counter.dtype) for x in (first, last))
-    return while_loop(goes_on, body, (first, last, init_val))[2]
 
 
 def scan(

@@ -328,8 +328,7 @@ def _as_signed(start: Any, size: int) -> Any:
 
 def _window_index(start: Any, shape: Shape, axis: int) -> Any:
     """start + position along one axis of a shape that begins with start's."""
-    lined = ax.reshape(start, start.shape + (1,) * (len(shape) - start.ndim))
-    lined = ax.expand(lined, shape)
+    lined = _spread(start, shape)
     if shape[axis] == 1:
         return lined
     return lined + ax.iota(start.dtype, shape, axis)
@@ -344,7 +343,7 @@ def _only_inside(found: Places) -> tuple[Any, ...]:
 
 
 def _spread(mask: Any, shape: Shape) -> Any:
-    """A mask with more axes at the end, to a shape."""
+    """A value with more axes at the end, to a shape."""
     mask = ax.reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
     return ax.expand(mask, shape)
 

@@ -64,7 +64,10 @@ def pad(
     x = ax.as_value(array)
     widths = _widths(pad_width, x.ndim)
     if callable(mode):
-        return _pad_by(x, widths, mode, kwargs)
+        x = _pad_constant(x, widths, 0)
+        for axis, width in enumerate(widths):
+            x = apply_along_axis(mode, axis, x, width, axis, kwargs)
+        return x
     one_of("pad: mode", mode, _OPTIONS)
     if unknown := sorted(kwargs.keys() - _OPTIONS[mode]):
         raise ArgumentError(f"pad: mode {mode!r} has no option {', '.join(unknown)}")
@@ -246,15 +249,6 @@ def _statistic(
     if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):
         value = rounded(value)
     return ax.expand(ax.cast(value, x.dtype), ax.with_size(x.shape, axis, count))
-
-
-def _pad_by(
-    x: Any, widths: Sequence[tuple[int, int]], function: Any, kwargs: Any
-) -> Any:
-    x = _pad_constant(x, widths, 0)
-    for axis, width in enumerate(widths):
-        x = apply_along_axis(function, axis, x, width, axis, kwargs)
-    return x
 
 
 # Roll.
