@@ -20,7 +20,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
-from ftrace.trace.bind import bind, broadcast_shapes
+from ftrace.trace.bind import bind, broadcast_shapes, do_now
 from ftrace.trace.eager.composite import Number
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
@@ -423,8 +423,11 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return tracer.Tracer(select(chosen, *nodes), scope)
-    x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
-    return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
+    values = cast(mask, dtypes.bool_), cast(x, dtype, weak), cast(y, dtype, weak)
+    found = do_now(np.where, *values, dtype=dtype, weak=weak)
+    if found is not None:
+        return found
+    return bind(select, *[broadcast_to(v, shape) for v in values])
 
 
 # Movement.
