@@ -66,7 +66,7 @@ def test_place_of_a_scalar_is_a_row_without_columns(value: int) -> None:
 
 def test_empty_array_shows_its_shape() -> None:
     assert repr(fnp.zeros((0, 3))) == "Array([], shape=(0, 3), dtype=float32)"
-    assert repr(fnp.zeros(0)) == "Array([], dtype=float32)"
+    assert repr(fnp.zeros(0)) == "Array([], shape=(0,), dtype=float32)"
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
