@@ -253,7 +253,7 @@ def test_a_child_makes_the_device_that_a_thread_was_making(
     begun, go = threading.Event(), threading.Event()
     me, cpu = threading.get_ident(), get_device("cpu")
 
-    def make() -> Device:
+    def make(number: int) -> Device:
         if threading.get_ident() != me:
             begun.set()
             go.wait()
@@ -262,7 +262,7 @@ def test_a_child_makes_the_device_that_a_thread_was_making(
                 time.sleep(0.2)
         return cpu
 
-    monkeypatch.setitem(vars(base)["_factories"], "slow", make)
+    monkeypatch.setitem(vars(base)["_platforms"], "slow", (make, lambda: 1))
     monkeypatch.setattr(base, "_devices", {})
     thread = threading.Thread(target=get_device, args=("slow",))
     thread.start()
