@@ -15,7 +15,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
 from ftrace.random.distributions import GUMBEL_MODES, extreme, randint, unit
-from ftrace.random.draw import as_shape, check_key, draw
+from ftrace.random.draw import as_shape, check_key, draw, sharded
 from ftrace.random.keys import Key, random_bits, split_key
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, bind_compound
@@ -26,6 +26,7 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits, is_value
 __all__ = ["categorical", "choice", "permutation"]
 
 
+@sharded
 def permutation(
     key: Any,
     x: Any,
@@ -41,7 +42,7 @@ def permutation(
       x: an array, or a number n for the integers from 0 to n - 1.
       axis: along which the order changes.
       independent: each lane along the axis has an order of its own.
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       AxisError: there is no such axis.
@@ -80,6 +81,7 @@ def _rounds(size: int) -> int:
     return ceil(3 * log(max(1, size)) / log((1 << 32) - 1))
 
 
+@sharded
 def categorical(
     key: Any,
     logits: Any,
@@ -100,7 +102,7 @@ def categorical(
         `axis`; by default the latter alone.
       replace: if false, what leading sizes of `shape` count are different categories.
       mode: "high" for probabilities below 1e-7, or "highest"; by default "low".
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       ShapeError: `shape` does not end in that of `logits` without `axis`.

@@ -109,6 +109,7 @@ def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
     return bool(low == 0) or math.frexp(abs(float(high - low)))[0] == 0.5
 
 
+@how.sharded
 def uniform(
     key: Any,
     shape: Any = (),
@@ -126,7 +127,7 @@ def uniform(
       dtype: a float dtype, by default float32.
       minval: the least value; broadcasts to `shape`.
       maxval: never reached, but for rounding; broadcasts to `shape`.
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -149,6 +150,7 @@ def _is_number(x: Any, value: int) -> bool:
 # Integers.
 
 
+@how.sharded
 def randint(
     key: Any,
     shape: Any,
@@ -167,7 +169,7 @@ def randint(
         than the greatest value of the dtype. In arrays a bound beyond it is moved to
         its end.
       dtype: an integer dtype, by default int32.
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -251,6 +253,7 @@ def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
 # Coin flips.
 
 
+@how.sharded
 def bernoulli(
     key: Any,
     p: Any = 0.5,
@@ -266,7 +269,7 @@ def bernoulli(
       p: floats that broadcast to `shape`.
       shape: of the result, by default that of `p`.
       mode: "high" draws twice the bits, for probabilities below 1e-7.
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: `p` is no float.
@@ -520,6 +523,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     return cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
 
 
+@how.sharded
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -539,7 +543,7 @@ def multivariate_normal(
       shape: of the result without its last axis, by default that of the batches.
       dtype: a float dtype, by default that of the parameters.
       method: "cholesky", or "eigh" or "svd", which singular covariances need.
-      out_sharding: accepted, without effect.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       ShapeError: the shapes do not fit.

@@ -26,6 +26,7 @@ from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config
 from ftrace.numpy.axes import bound_to, cast, check_sizes
+from ftrace.numpy.creation import placed
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
@@ -143,10 +144,20 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Accepted, without effect.
+#: Where the result is.
 _SHARDING = Parameter(
     "out_sharding", Parameter.KEYWORD_ONLY, default=None, annotation="Any"
 )
+
+
+def sharded(function: F) -> F:
+    """A function whose result is where its keyword `out_sharding` says."""
+
+    def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        return placed(function(*args, **kwargs), out_sharding)
+
+    made: Any = update_wrapper(call, function)
+    return made
 
 
 def sampler(
@@ -196,7 +207,8 @@ def sampler(
             operands = [parameter(given[n], kept) for n in names]
             shape = resolve(name, given["shape"], *operands)
             key = check_key(name, given["key"])
-            return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
+            drawn = draw(build, key, *operands, shape=shape, dtype=dtype, **static)
+            return placed(drawn, out_sharding)
 
         build.__name__ = name
         made: Any = update_wrapper(call, function)

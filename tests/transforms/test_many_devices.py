@@ -222,3 +222,15 @@ def test_wrong_meshes_and_specs_say_what_is_wrong() -> None:
         )  # fmt: skip
     with pytest.raises(errors.ShapeError, match="a part must have shape"):
         ft.make_array_from_callback((8, 8), whole, lambda _: X[:1])
+
+
+def test_draws_are_where_out_sharding_says() -> None:
+    places, key = NamedSharding(mesh(), P("x")), ft.random.key(3)
+    logits = np.ones((4, 3), np.float32)
+    for function, *rest in (
+        (ft.random.uniform, (4,)), (ft.random.gamma, 2.0, (4,)),
+        (ft.random.permutation, 4), (ft.random.categorical, logits),
+    ):  # fmt: skip
+        got = function(key, *rest, out_sharding=places)
+        assert got.sharding == places
+        np.testing.assert_array_equal(got, function(key, *rest))
