@@ -386,50 +386,35 @@ class _Loops:
     def _moves(self, name: Input | Node, cuts: Sequence[Cut]) -> bool:
         return any(self._axis(name, c.number) is not None for c in cuts)
 
-    def _slice(self, name: Input | Node, shape: Shape, cuts: Sequence[Cut]) -> Shape:
-        sizes = list(shape)
-        for cut in cuts:
-            axis = self._axis(name, cut.number)
-            if axis is not None:
-                sizes[axis] = cut.piece
-        return tuple(sizes)
-
     def _stack(self, name: Input | Node, x: Node, cuts: Sequence[Cut]) -> Node:
         """The slices of an input along a new leading axis."""
-        axes = [self._axis(name, cut.number) for cut in cuts]
-        shape: list[int] = []
-        order: list[int] = []
-        place: dict[int, int] = {}
-        for axis, size in enumerate(x.shape):
-            if axis in axes:
-                cut = cuts[axes.index(axis)]
-                place[axis] = len(shape)
-                shape.append(cut.count)
-                size = cut.piece
-            order.append(len(shape))
-            shape.append(size)
-        axes_first = (*(place[a] for a in axes if a is not None), *order)
-        whole = _permute_axes(reshape(x, tuple(shape)), axes_first)
-        length = prod(c.count for c in cuts)
-        return reshape(whole, (length, *self._slice(name, x.shape, cuts)))
+        for k, cut in enumerate(cuts):
+            axis = self._axis(name, cut.number)
+            assert axis is not None  # cuts of one level are in the same inputs
+            shape = list(x.shape)
+            shape[axis + k : axis + k + 1] = cut.count, cut.piece
+            others = [a for a in range(k, len(shape)) if a != axis + k]
+            pieces = reshape(x, tuple(shape))
+            x = _permute_axes(pieces, (*range(k), axis + k, *others))
+        length = prod(cut.count for cut in cuts)
+        return reshape(x, (length, *x.shape[len(cuts) :]))
 
     def _unstack(self, output: Node, x: Node, cuts: Sequence[Cut]) -> Node:
         """The slices of an output put together."""
-        counts = [cut.count for cut in cuts]
-        x = reshape(x, (*counts, *x.shape[1:]))
-        shape = list(x.shape[len(cuts) :])
-        ended = [i for i, cut in enumerate(cuts) if output in self.summed[cut.number]]
-        x = reduce(output.op, x, tuple(ended))
-        left = [i for i in range(len(cuts)) if i not in ended]
-        x = reshape(x, (*(counts[i] for i in left), *shape))
-        place = {self._axis(output, cuts[i].number): k for k, i in enumerate(left)}
-        order: list[int] = []
-        for axis, _ in enumerate(shape):
-            if axis in place:
-                order.append(place[axis])
-                shape[axis] *= counts[left[place[axis]]]
-            order.append(len(left) + axis)
-        return reshape(_permute_axes(x, tuple(order)), tuple(shape))
+        x = reshape(x, (*(cut.count for cut in cuts), *x.shape[1:]))
+        for k, cut in reversed(list(enumerate(cuts))):
+            before, after = x.shape[:k], list(x.shape[k + 1 :])
+            if output in self.summed[cut.number]:
+                x = reduce(output.op, x, (k,))
+            else:
+                axis = self._axis(output, cut.number)
+                assert axis is not None
+                own = [*range(k + 1, x.ndim)]
+                own.insert(axis, k)
+                x = _permute_axes(x, (*range(k), *own))
+                after[axis] = cut.size
+            x = reshape(x, (*before, *after))
+        return x
 
     # One block.
 

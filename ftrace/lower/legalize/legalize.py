@@ -170,10 +170,9 @@ FORMULAS: Final = {
 
 #: Those that a device takes instead which can look numbers up in the tables.
 BY_TABLES: Final = {
-    "tanh": (special.tanh_in_pieces, special.TABLES_OF_32.keys()),
-    "erf": (special.erf_in_pieces, special.TABLES_OF_32.keys()),
-    "erfc": (special.erfc_in_pieces, special.TABLES_OF_32.keys()),
-}
+    "tanh": special.tanh_in_pieces, "erf": special.erf_in_pieces,
+    "erfc": special.erfc_in_pieces,
+}  # fmt: skip
 
 #: For each operation that a device may lack, what computes it from simpler ones; users
 #: add more (`extend.py`), for one process.
@@ -189,8 +188,7 @@ def formula(name: str, has: Collection[str]) -> Callable[..., Term]:
 
 def _by_tables(has: Collection[str]) -> dict[str, Callable[..., Term]]:
     """Those for a device that has these which take tables."""
-    rows = BY_TABLES.items()
-    return {name: f for name, (f, needs) in rows if all(t in has for t in needs)}
+    return BY_TABLES if all(name in has for name in special.TABLES_OF_32) else {}
 
 
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
