@@ -62,6 +62,12 @@ DIFFERS = {
     "accepted; all products are as exact as their dtype": """
         lax.Precision lax.DotAlgorithm lax.DotAlgorithmPreset lax.AccuracyMode
         lax.Tolerance default_matmul_precision""",
+    "accepted, and decides nothing": """
+        allow_f16_reductions array_garbage_collection_guard auto_pcast debug_key_reuse
+        enable_custom_prng jax2tf_associative_scan_reductions
+        remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
+        transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
+        transfer_guard_host_to_device""",
     "an interactive console of Python": "debug.breakpoint",
     "a class above those that are raised": """
         errors.JAXTypeError errors.JAXIndexError errors.JaxRuntimeError

@@ -62,21 +62,21 @@ def get(ref: Ref, idx: Any = ...) -> Any:
     return ref[idx]
 
 
-def set(ref: Ref, idx: Any, val: Value) -> None:
-    """`ref[idx] = val`."""
-    ref[idx] = val
+def set(ref: Ref, idx: Any, value: Value) -> None:
+    """`ref[idx] = value`."""
+    ref[idx] = value
 
 
-def swap(ref: Ref, idx: Any, val: Value) -> Any:
-    """`ref[idx] = val`; returns what was there."""
+def swap(ref: Ref, idx: Any, value: Value) -> Any:
+    """`ref[idx] = value`; returns what was there."""
     found = ref[idx]
-    ref[idx] = val
+    ref[idx] = value
     return found
 
 
-def addupdate(ref: Ref, idx: Any, val: Value) -> None:
-    """`ref[idx] += val`; where an index comes twice, both are added."""
-    ref.addupdate(val, idx)
+def addupdate(ref: Ref, idx: Any, x: Value) -> None:
+    """`ref[idx] += x`; where an index comes twice, both are added."""
+    ref.addupdate(x, idx)
 
 
 tell_missing(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,6 @@ def check_grads(
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
         one_of("check_grads: modes", mode, ("fwd", "rev"))
-    atol, rtol = _of_dtype(atol, args), _of_dtype(rtol, args)
     rng = np.random.default_rng(0)
     pending = [(f, tuple(args), order, "f")]
     while pending:
@@ -61,11 +61,11 @@ def check_grads(
         if left <= 0:
             continue
         if "fwd" in modes:
-            check_jvp(function, values, rng, atol, rtol, eps, name)
+            check_jvp(function, partial(jvp, function), values, atol, rtol, eps, name)
             forward = _forward(function, _directions(values, rng))
             pending.append((forward, values, left - 1, f"jvp of {name}"))
         if "rev" in modes:
-            check_vjp(function, values, rng, atol, rtol, eps, name)
+            check_vjp(function, partial(vjp, function), values, atol, rtol, eps, name)
             reverse = _reverse(function, _directions(function(*values), rng))
             pending.append((reverse, values, left - 1, f"vjp of {name}"))
 
@@ -81,40 +81,53 @@ def _of_dtype(tolerance: Tolerance, args: Sequence[Any]) -> float | None:
 
 def check_jvp(
     f: Function,
+    f_jvp: Function,
     args: tuple[Any, ...],
-    rng: np.random.Generator,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
-    name: str = "f",
+    err_msg: str = "",
 ) -> None:
-    """Raises unless jvp of `f` along one direction is the central difference."""
-    tangents = _directions(args, rng)
-    value, tangent = jvp(f, args, tangents)
+    """Raises unless `f_jvp` along one direction is the central difference of `f`.
+
+    Args:
+      f_jvp: of arguments and tangents, as `partial(jvp, f)`.
+      args, atol, rtol, eps: as those of `check_grads`.
+      err_msg: what is checked, for the message.
+    """
+    name = err_msg or "f"
+    tangents = _directions(args, np.random.default_rng(0))
+    value, tangent = f_jvp(args, tangents)
     expected, _ = _difference(f, args, tangents, eps)
-    width = _width((args, value))
-    for got, want in zip(_numpy(tangent), expected, strict=True):
-        _compare(f"the jvp of {name}", got, want, width, atol, rtol)
+    compare = partial(_compare, _width((args, value)), atol, rtol, args)
+    compare(f"the value of {name}'s jvp, beside f", value, _numpy(f(*args)))
+    compare(f"the jvp of {name} is not the finite difference", tangent, expected)
 
 
 def check_vjp(
     f: Function,
+    f_vjp: Function,
     args: tuple[Any, ...],
-    rng: np.random.Generator,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
-    name: str = "f",
+    err_msg: str = "",
 ) -> None:
-    """Raises unless ⟨vjp(ȳ), ẋ⟩ is ⟨ȳ, central difference along ẋ⟩."""
+    """Raises unless ⟨f_vjp(…)(ȳ), ẋ⟩ is ⟨ȳ, central difference of `f` along ẋ⟩.
+
+    Args:
+      f_vjp: of the arguments, as `partial(vjp, f)`; the others as in `check_jvp`.
+    """
+    name, rng = err_msg or "f", np.random.default_rng(0)
     tangents = _directions(args, rng)
-    value, pullback = vjp(f, *args)
+    value, pullback = f_vjp(*args)
     cotangents = _directions(value, rng)
     expected, size = _difference(f, args, tangents, eps)
     left = _inner(_numpy(pullback(cotangents)), _numpy(tangents))
     right = _inner(_numpy(cotangents), expected)
-    width = _width((args, value))
-    _compare(f"the vjp of {name}", left, right, width, atol, rtol, size)
+    compare = partial(_compare, _width((args, value)), atol, rtol, args)
+    compare(f"the value of {name}'s vjp, beside f", value, _numpy(f(*args)))
+    compare(f"the vjp of {name} is not the finite difference", [left], [right], size)
 
 
 def _forward(f: Function, tangents: Any) -> Function:
@@ -183,24 +196,27 @@ def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
 
 
 def _compare(
-    what: str,
-    got: Any,
-    want: Any,
     width: int,
-    atol: float | None,
-    rtol: float | None,
+    atol: Tolerance,
+    rtol: Tolerance,
+    args: Any,
+    what: str,
+    gots: Any,
+    wants: Sequence[Any],
     magnitude: float = 1.0,
 ) -> None:
     tolerance = _TOLERANCE[width]
+    atol, rtol = _of_dtype(atol, args), _of_dtype(rtol, args)
     absolute = tolerance * max(1.0, magnitude) if atol is None else atol
     relative = tolerance if rtol is None else rtol
-    if not np.allclose(_wide(np.asarray(got)), want, relative, absolute, True):
-        error = np.max(np.abs(got - want))
-        raise GradientCheckError(
-            f"check_grads: {what} is not the finite difference: they differ by {error} "
-            f"where {absolute} + {relative} · |value| is allowed; got\n{got}\n"
-            f"and the difference is\n{want}"
-        )
+    for got, want in zip(_numpy(gots), wants, strict=True):
+        if not np.allclose(_wide(got), want, relative, absolute, True):
+            error = np.max(np.abs(got - want))
+            raise GradientCheckError(
+                f"check_grads: {what}: they differ by {error} where "
+                f"{absolute} + {relative} · |value| is allowed; got\n"
+                f"{got}\nand the difference is\n{want}"
+            )
 
 
 tell_missing(__name__)

@@ -75,15 +75,15 @@ class UndefinedPrimal:
     aval: ShapedArray
 
 
-def is_undefined_primal(value: Any) -> bool:
+def is_undefined_primal(x: Any) -> bool:
     """Is its cotangent asked for?"""
-    return type(value) is UndefinedPrimal
+    return type(x) is UndefinedPrimal
 
 
-def instantiate_zeros(value: Any) -> Any:
-    """The value; of a `Zero` the zeros as an array."""
-    symbolic = isinstance(value, (Zero, SymbolicZero))
-    return value.instantiate() if symbolic else value
+def instantiate_zeros(tangent: Any) -> Any:
+    """The tangent; of a `Zero` the zeros as an array."""
+    symbolic = isinstance(tangent, (Zero, SymbolicZero))
+    return tangent.instantiate() if symbolic else tangent
 
 
 def add_tangents(x: Any, y: Any) -> Any:

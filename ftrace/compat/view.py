@@ -45,8 +45,9 @@ from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Axis, Value, bound
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.vmap import INDEX
 
 #: The effect of what has to happen in its turn, and of nothing else.
 ORDERED = "ordered"
@@ -98,10 +99,12 @@ def trace_to_jaxpr(
     function: Callable[..., Sequence[Value]],
     avals: Sequence[ShapedArray],
     debug_info: Any = None,
+    places: int = 0,
 ) -> jaxpr.ClosedJaxpr:
     """The jaxpr of a function from flat values to flat values.
 
-    What it uses beside its arguments, arrays and traced values, are constants.
+    What it uses beside its arguments, arrays and traced values, are constants; so are
+    the last arguments, so many as there are `places` along axes that have names.
     """
     draft = trace_body("make_jaxpr", function, avals)
     before, after = draft.effects[:1], draft.effects[1:]
@@ -110,9 +113,8 @@ def trace_to_jaxpr(
     count, results = len(inputs) - len(before), len(draft.outputs)
     effects = (*body.inputs[count:], *body.outputs[results:])
     graph = Graph(body.inputs[:count], body.outputs[:results], (), effects)
-    return jaxpr.ClosedJaxpr(
-        TracedJaxpr(graph, len(draft.arguments), debug_info), [*draft.values]
-    )
+    made = TracedJaxpr(graph, len(draft.arguments) - places, debug_info)
+    return jaxpr.ClosedJaxpr(made, [*[np.int32(0)] * places, *draft.values])
 
 
 def make_jaxpr(
@@ -126,7 +128,7 @@ def make_jaxpr(
     Args:
       fun: a function of pytrees of arrays.
       static_argnums: arguments that are Python values.
-      axis_env: accepted for JAX's sake.
+      axis_env: axes that have names in `fun`, as pairs (name, size).
       return_shape: also return the shapes and dtypes of the result.
 
     Returns:
@@ -135,6 +137,7 @@ def make_jaxpr(
     """
     tree.check_callable(fun, "make_jaxpr")
     numbers = read_argnums("make_jaxpr", "static_argnums", static_argnums)
+    env = axis_env or ()
 
     @wraps(fun)
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
@@ -143,16 +146,19 @@ def make_jaxpr(
         leaves, treedef = tree.flatten((given, kwargs))
 
         def call(*tracers: Value) -> Any:
-            pairs = zip(leaves, tracers, strict=True)
+            pairs = zip(leaves, tracers, strict=False)
+            places: Any = tracers[len(leaves) :]
             own = [Ref(x) if isinstance(leaf, Ref) else x for leaf, x in pairs]
             moving, named = tree.unflatten(treedef, own)
             rest = iter(moving)
             full = [x if i in static else next(rest) for i, x in enumerate(args)]
-            return fun(*full, **named)
+            with bound(*[Axis(*x, i) for x, i in zip(env, places, strict=True)]):
+                return fun(*full, **named)
 
         output = Output(call, "make_jaxpr", False)
         info = info_of("jit", fun, args, kwargs, static_argnums=tuple(static))
-        closed = trace_to_jaxpr(output, [type_of(x) for x in leaves], info)
+        types = [*map(type_of, leaves), *[INDEX] * len(env)]
+        closed = trace_to_jaxpr(output, types, info, len(env))
         if not return_shape:
             return closed
         return closed, output.build(list(map(ShapeDtypeStruct.of, closed.out_avals)))

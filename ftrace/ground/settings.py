@@ -135,12 +135,11 @@ class Config:
 
     # No fields: they follow from these.
 
-    #: Are calls of functions, or their results, checked? Such calls are not native.
+    #: Are calls of functions and programs, or their results, checked? Such calls are
+    #: not native.
     checks_calls = False
     #: Has any configuration of this process asked for it? Until then no call looks.
     any_checks_calls = False
-    #: Are programs, before they run or after?
-    checks_programs = False
     #: The settings on which it depends what a function is traced to.
     rules = cast(Any, None)
 
@@ -161,10 +160,9 @@ class Config:
         ]
         rules: Any = (self.enable_x64, *unusual) if unusual else self.enable_x64
         object.__setattr__(self, "rules", rules)
-        checks = strict or self.debug_nans or self.debug_infs
+        checks = strict or self.debug_nans or self.debug_infs or self.no_execution
         object.__setattr__(self, "checks_calls", checks)
         Config.any_checks_calls |= checks
-        object.__setattr__(self, "checks_programs", checks or self.no_execution)
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
@@ -528,11 +526,22 @@ _JAX_GUARDS = (
     "transfer_guard_device_to_host", "transfer_guard_host_to_device",
 )  # fmt: skip
 _JAX_GUARD = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
+#: How products may be computed: how exactly, or by which algorithm.
+_JAX_PRECISIONS = (
+    None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",
+)  # fmt: skip
+PRODUCT_ALGORITHMS = (
+    "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY",
+    "ANY_F8_ANY_F8_ANY_FAST_ACCUM", "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16",
+    "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9",
+    "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64",
+)  # fmt: skip
 #: The values that some of them take.
 _JAX_CHOICES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(_JAX_GUARDS, _JAX_GUARD),
     "legacy_prng_key": ("allow", "warn", "error"),
     "array_garbage_collection_guard": (None, "allow", "log", "fatal"),
+    "default_matmul_precision": (*_JAX_PRECISIONS, *PRODUCT_ALGORITHMS),
 }
 
 #: Those that are read, in `random`.
@@ -543,10 +552,7 @@ _JAX_READ = ("legacy_prng_key", "random_seed_offset")
 _JAX_MET: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("platforms", "platform_name"), ("cpu", "", None)),
     **dict.fromkeys(_JAX_GUARDS, _JAX_GUARD),
-    "default_matmul_precision": (
-        "default", "high", "highest", "float32", "tensorfloat32", "bfloat16",
-        "bfloat16_3x",
-    ),
+    "default_matmul_precision": _JAX_PRECISIONS,
 }  # fmt: skip
 
 #: JAX's names of settings that are here, without `jax_`.

@@ -24,6 +24,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, one_of
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -50,6 +51,20 @@ class Precision(enum.Enum):
     HIGH = 1
     HIGHEST = 2
 
+    @classmethod
+    def _missing_(cls, value: object) -> Precision | None:
+        return next((p for p in cls if value in _PRECISIONS[p.value]), None)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: What each of them is called, too.
+_PRECISIONS: tuple[tuple[object, ...], ...] = (
+    (None, "default", "fastest", "bfloat16"),
+    ("high", "bfloat16_3x", "tensorfloat32"),
+    ("highest", "float32"),
+)
 
 PrecisionLike = Precision | str | tuple[Any, Any] | None
 
@@ -107,10 +122,7 @@ class _Preset(enum.Enum):
 
 DotAlgorithmPreset = _Preset(
     "DotAlgorithmPreset",
-    """DEFAULT ANY_F8_ANY_F8_F32 ANY_F8_ANY_F8_F32_FAST_ACCUM ANY_F8_ANY_F8_ANY
-    ANY_F8_ANY_F8_ANY_FAST_ACCUM F16_F16_F16 F16_F16_F32 BF16_BF16_BF16 BF16_BF16_F32
-    BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3
-    F32_F32_F32 F64_F64_F64""",
+    ("DEFAULT", *settings.PRODUCT_ALGORITHMS),
     module=__name__,
 )
 

@@ -139,8 +139,7 @@ def selu(x: Any) -> Any:
 @_beside_floats
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere."""
-    below = fnp.where(x > 0, 0, x)
-    return fnp.where(x > 0, x, alpha * fnp.expm1(below / alpha))
+    return fnp.maximum(x, 0) + alpha * fnp.expm1(fnp.minimum(x, 0) / alpha)
 
 
 @_activation
@@ -251,6 +250,7 @@ def glu(x: Value, axis: int = -1) -> Any:
 # Along axes.
 
 
+@ax.takes_names
 def logmeanexp(
     x: Value, axis: Axis = None, where: Value | None = None, keepdims: bool = False
 ) -> Any:

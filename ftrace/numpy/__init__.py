@@ -94,6 +94,14 @@ _computing = (
     "triu", "unwrap", "vector_norm", "where",
 )  # fmt: skip
 
+# Arguments that JAX's have, and that decide nothing here.
+_placed = (
+    "arange", "array", "asarray", "broadcast_to", "full", "full_like", "ones_like",
+    "percentile", "ravel", "repeat", "reshape", "zeros_like",
+)  # fmt: skip
+_idle = dict.fromkeys(_placed, ("out_sharding",))
+_idle |= dict.fromkeys(_METHODS, ("out", "where")) | {"modf": ("out",)}
+
 # These show their operand, and share the memory of an array of NumPy's. What others
 # return is memory of its own, whatever the sizes and the values are.
 _shows = (
@@ -113,6 +121,7 @@ _publish(
     operands={**dict.fromkeys(_of_numbers, float), "getitem": int},
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     objects=dict.fromkeys(_METHODS, _PublishedUfunc),
+    idle=_idle,
     lifting=(
         "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
         "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from inspect import Signature
+from functools import wraps
+from inspect import Signature, signature
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,19 +21,20 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
-from ftrace.trace.bind import bind, broadcast_shapes, do_now
+from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now
 from ftrace.trace.eager.composite import Number
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
-from ftrace.trace.primitives import movement
+from ftrace.trace.primitives import movement, reduction
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
+from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.weak_constants import WIDE, counts_bits
 
-Axis = int | Sequence[int] | None
+Axis = int | str | Sequence[int | str] | None
 
 
 # Arguments.
@@ -620,3 +622,56 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
             f"{x.shape} has"
         )
     return shrink(result, bounds)
+
+
+# Axes that `vmap` has named, beside those that arrays have. The values of all instances
+# are an array with one axis more, which is reduced as any other: who is batched has it
+# at hand.
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SEVERAL: tuple[type[Any], ...] = tuple, list
+
+
+def takes_names(function: F) -> F:
+    """A function of an array and `axis`, which may be the name of an axis, or hold it.
+
+    It is given the values of all instances, along leading axes; of a result that has
+    them too, as that of a softmax, an instance has its own part.
+    """
+    parameters = signature(function)
+    array = next(iter(parameters.parameters))
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        axis: Any = kwargs.get("axis", args[1] if len(args) > 1 else None)
+        several: Any = axis if isinstance(axis, _SEVERAL) else (axis,)
+        name = call.__name__
+        axes = {a: tracer.axis_of(a, name) for a in several if isinstance(a, str)}
+        if not axes:
+            return function(*args, **kwargs)
+        bound = parameters.bind(*args, **kwargs)
+        given = bound.arguments
+        shape = shape_of(given[array])
+        for key in {array, "where", "b"} & given.keys():
+            if given[key] is not None:
+                x = broadcast_to(as_value(given[key]), shape, name)
+                for each in reversed(axes.values()):
+                    arg = reduction.Along(each.name, each.size)
+                    (x,) = bind_compound(reduction.all_gather_p, x, each.index, arg=arg)
+                given[key] = x
+        order = [*axes, *range(len(shape))]
+        own = [a if a in axes else canonical_axis(a, len(shape), name) for a in several]
+        given["axis"] = tuple(map(order.index, own))
+        result = function(*bound.args, **bound.kwargs)
+        whole = "keepdims" not in parameters.parameters
+        if not whole and not given.get("keepdims"):
+            return result
+        place = tuple(each.index if whole else 0 for each in axes.values())
+        return tree.map(lambda x: x[place], result)
+
+    # As if it were the function: who names it, names no other one.
+    made: Any = call
+    made.__signature__ = parameters
+    del made.__wrapped__
+    return made

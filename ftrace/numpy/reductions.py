@@ -195,6 +195,7 @@ def present(name: str, a: Any, where: Value | None) -> Any:
 
 
 def _total(name: str, primitive: Primitive):
+    @ax.takes_names
     def total(
         a: Value,
         axis: Axis = None,
@@ -315,6 +316,7 @@ def _complex_extremum(
 def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
     """`beyond` takes the place of NaN, where that is left out."""
 
+    @ax.takes_names
     def extreme(
         a: Value,
         axis: Axis = None,
@@ -375,6 +377,7 @@ amax = max
 amin = min
 
 
+@ax.takes_names
 def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The greatest element less the least, along `axis` or of all."""
     ax.no_out("ptp", out)
@@ -388,6 +391,7 @@ def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -
 
 
 def _truth(name: str, primitive: Primitive):
+    @ax.takes_names
     def truth(
         a: Value,
         axis: Axis = None,
@@ -414,6 +418,7 @@ def all():
     """Are the elements along `axis`, or all of them, not zero?"""
 
 
+@ax.takes_names
 def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements along `axis`, or of all, are not zero."""
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
@@ -483,6 +488,7 @@ def _scalar(x: Any, value: float) -> Any:
 
 
 def _exponentials(name: str, logarithm: bool):
+    @ax.takes_names
     def exponentials(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
         x = inexact(x)
         axes = ax.canonical_axes(axis, x.ndim, name)
@@ -528,6 +534,7 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
     return x - bind(p.stop_gradient, top)
 
 
+@ax.takes_names
 def logsumexp(
     a: Value,
     axis: Axis = None,

@@ -33,6 +33,7 @@ __all__ = [
 Dtype = Any
 
 
+@ax.takes_names
 def mean(
     a: Value,
     axis: Axis = None,
@@ -85,6 +86,7 @@ def nanmean(
 
 
 def _spread(name: str, root: bool):
+    @ax.takes_names
     def spread(
         a: Value,
         axis: Axis = None,

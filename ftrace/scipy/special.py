@@ -205,7 +205,7 @@ def logit(x: Any) -> Any:
 def _annihilating(x: Any, log: Any, y: Any) -> Any:
     """x·log, where x = 0 makes it 0 whatever the logarithm is; NaN stays NaN."""
     product = elementwise(p.mul_zero, x, log)
-    product = choose(bind(p.ne, x, x), x, product)
+    product = choose(fnp.isfinite(x), product, x * log)
     return choose(bind(p.ne, y, y), y, product)
 
 
@@ -276,7 +276,8 @@ def kl_div(p: Any, q: Any) -> Any:
     close = difference * s * (1 + (s + s * s) * series)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
     apart = safe_x * (_log_ratio(safe_x, safe_y) - 1) + safe_y
-    outside = choose(fnp.logical_and(x == 0, y >= 0), y, np.inf)
+    undefined = choose(fnp.logical_or(x != x, y != y), np.nan, np.inf)
+    outside = choose(fnp.logical_and(x == 0, y >= 0), y, undefined)
     return choose(near, close, choose(positive, apart, outside))
 
 

@@ -367,3 +367,13 @@ def test_a_loop_of_a_jaxpr_takes_arrays_of_the_same_constant_apart() -> None:
         return eval_jaxpr(closed.jaxpr, [a + 3, b + 1], x)[0]
 
     assert f(0.0) == 3
+
+
+def test_names_of_axes_are_bound_while_a_jaxpr_is_made() -> None:
+    made = ft.make_jaxpr(
+        lambda x: ft.lax.psum(x, ("i", "j")) / ft.lax.axis_size("j"),
+        axis_env=[("i", 2), ("j", 3)],
+    )(np.ones(3, np.float32))
+    names = [eqn.primitive.name for eqn in made.jaxpr.eqns]
+    assert names == ["psum", "psum", "div"]
+    assert len(made.jaxpr.invars) == len(made.in_avals) == 1

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import pytest
 
+import ftrace as ft
+import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.test_util import check_jvp, check_vjp
 from ftrace.trace.eager.dispatch import Eager
 
 DISTRIBUTIONS = (
@@ -69,3 +73,33 @@ def test_a_public_class_is_found_by_its_public_name() -> None:
         if name[0] != "_" and isinstance(x, type) and x.__module__ != "ftrace.errors":
             assert (x.__module__, x.__qualname__) == ("ftrace.lax", name)
             assert pickle.loads(pickle.dumps(x)) is x
+
+
+def test_arguments_of_jax_that_decide_nothing_have_to_be_none() -> None:
+    x = fnp.ones(4)
+    placed: list[Any] = [
+        *[partial(fnp.reshape, x, (2, 2)), partial(x.reshape, 2, 2), x.ravel],
+        *[partial(fnp.arange, 3), partial(fnp.full, 2, 1), partial(fnp.zeros_like, x)],
+    ]
+    idle = [(partial(fnp.add, x, x), "out where"), (partial(fnp.modf, x), "out")]
+    for call, names in [*[(call, "out_sharding") for call in placed], *idle]:
+        for name in names.split():
+            call(**{name: None})
+            with pytest.raises(NotImplementedError, match=f"{name} of .* must be None"):
+                call(**{name: x})
+    for function in (lambda x: fnp.add(x, x, out=None), partial(fnp.ravel, order="C")):
+        assert ft.jit(function)(x).shape == (4,)
+    assert str(inspect.signature(fnp.negative)).startswith("(x: 'Value', /, *, out:")
+
+
+def test_rules_of_users_are_held_against_differences() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sin(x) * x
+
+    check_jvp(f, partial(ft.jvp, f), (1.5,))
+    check_vjp(f, partial(ft.vjp, f), (fnp.ones(3),), atol=0.1, err_msg="f")
+    for wrong in (lambda p, t: (p[0], t[0]), lambda p, t: (f(*p), t[0])):
+        with pytest.raises(AssertionError, match="mine"):
+            check_jvp(f, wrong, (0.3,), err_msg="mine")
+    with pytest.raises(AssertionError, match="the vjp of mine"):
+        check_vjp(f, lambda x: (f(x), lambda c: (c,)), (0.3,), err_msg="mine")

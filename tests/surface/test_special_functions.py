@@ -263,6 +263,17 @@ def test_a_nan_beside_zero_stays() -> None:
         np.testing.assert_allclose(slopes[1], 0.0)
 
 
+def test_numbers_without_a_value_are_as_in_scipy() -> None:
+    edges = np.array([np.nan, -1.0, 0.0, 1.0, np.inf])
+    for name in ("kl_div", "xlogy", "xlog1py"):
+        x, y = np.meshgrid(edges, edges)
+        wanted = getattr(scipy_special, name)(x, y)
+        if name == "kl_div":
+            wanted[(x == np.inf) & (y == 1)] = np.inf  # its limit
+        np.testing.assert_allclose(getattr(special, name)(x, y), wanted, err_msg=name)
+    assert np.isnan(ft.nn.celu(np.array([0.5, -0.5, 0]), np.nan)).all()
+
+
 def test_beta_of_a_negative_number_beside_a_large_one() -> None:
     a, b = np.array([-2.5, -0.5, -89.5, -20.5]), np.array([1e10, 1e10, 100.0, 31.0])
     wanted = scipy_special.beta(a, b)

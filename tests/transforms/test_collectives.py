@@ -281,6 +281,34 @@ def test_what_is_no_array_passes_through() -> None:
         ft.vmap(f, in_axes=(0, 0))((marker, 1.0), np.arange(3.0), flag=np.ones(3))
 
 
+def test_reductions_take_names_of_axes_as_their_own_axis() -> None:
+    x = np.sin(np.arange(12, dtype=np.float32).reshape(3, 4))
+    names = "sum prod max min any all mean var nansum nanmax ptp count_nonzero"
+    cases: list[Any] = [getattr(fnp, name) for name in names.split()]
+    for f in (*cases, ft.nn.logsumexp, ft.nn.logmeanexp):
+        for axis, whole in (("i", 0), (("i",), 0), ((0, "i"), None)):
+            got = ft.vmap(lambda v, f=f, a=axis: f(v, a), axis_name="i")(x)
+            for row in got:
+                np.testing.assert_allclose(row, f(x, whole), rtol=1e-5)
+        kept = ft.vmap(lambda v, f=f: f(v, ("i", 0), keepdims=True), axis_name="i")(x)
+        np.testing.assert_allclose(kept[1], f(x, keepdims=True)[0], rtol=1e-5)
+    for f in (ft.nn.softmax, ft.nn.log_softmax, ft.nn.standardize):
+
+        def named(x: Any, f: Any = f) -> Any:
+            return ft.vmap(lambda v: f(v, "i"), axis_name="i")(x)
+
+        np.testing.assert_allclose(named(x), f(x, 0), rtol=1e-4, atol=1e-6)
+        slope = ft.grad(lambda x, f=named: (f(x) ** 3).sum())(x)
+        wanted = ft.grad(lambda x, f=f: (f(x, 0) ** 3).sum())(x)
+        np.testing.assert_allclose(slope, wanted, rtol=1e-3, atol=1e-4)
+    masked = ft.vmap(lambda v: v.sum("i", where=v > 0), axis_name="i")(x)
+    np.testing.assert_allclose(masked[0], np.sum(x, 0, where=x > 0), rtol=1e-5)
+    with pytest.raises(AxisNameError, match="sum: unbound axis name: k"):
+        ft.vmap(lambda v: fnp.sum(v, "k"), axis_name="i")(x)
+    with pytest.raises(ValueError, match="duplicate"):
+        ft.vmap(lambda v: fnp.sum(v, ("i", "i")), axis_name="i")(x)
+
+
 def test_wrong_axes_and_operands_are_named() -> None:
     for f in (lax.psum, lax.axis_index, lax.axis_size):
         with pytest.raises(NameError, match="unbound axis name: k"):

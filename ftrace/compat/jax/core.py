@@ -96,17 +96,17 @@ def valid_jaxtype(x: Any) -> bool:
     return is_value(x)
 
 
-def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
-    """`force(value)`, where the value is known; `force` may be None.
+def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
+    """`force(val)`, where the value is known; `force` may be None.
 
     Raises:
       ConcretizationTypeError: the value is traced.
     """
-    if isinstance(value, Tracer) and unbound_variable(value.node) is not None:
+    if isinstance(val, Tracer) and unbound_variable(val.node) is not None:
         raise ConcretizationTypeError(
-            f"a value of type {value.aval!r} is not known while tracing. {context}"
+            f"a value of type {val.aval!r} is not known while tracing. {context}"
         )
-    return value if force is None else force(value)
+    return val if force is None else force(val)
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
@@ -126,9 +126,9 @@ def unmapped_aval(
     return aval.with_shape((*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
-def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
     """The dtype of a tangent."""
-    return dtype if dtypes.is_inexact(dtype) else dtypes.float0
+    return primal_dtype if dtypes.is_inexact(primal_dtype) else dtypes.float0
 
 
 def gensym() -> Callable[[ShapedArray], Var]:

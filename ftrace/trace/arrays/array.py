@@ -180,10 +180,10 @@ class ArrayLike:
         _unary("at"), doc="`x.at[index].set(y)` and the like: a changed copy of x."
     )
 
-    def reshape(self, *shape: Any, order: str = "C") -> Any:
+    def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
         """See `ftrace.numpy.reshape`; the sizes may be given one by one."""
         target = shape[0] if len(shape) == 1 else shape
-        return surface["reshape"](self, target, order=order)
+        return surface["reshape"](self, target, order=order, **options)
 
     def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Any:
         """See `ftrace.numpy.compress`."""

@@ -554,9 +554,9 @@ def saved_residuals(
     return [Residual(n.aval, what(n)) for n in kept]
 
 
-def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Prints what the derivative of `fun` keeps of the first computation."""
-    for residual in saved_residuals(fun, *args, **kwargs):
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints what the derivative of `f` keeps of the first computation."""
+    for residual in saved_residuals(f, *args, **kwargs):
         print(residual)  # noqa: T201
 
 

@@ -260,9 +260,9 @@ class custom_vmap(custom_call.WithRules):
         return call.output.build(rule_graphs.bind_call(custom_vmap_p, found, arg))
 
 
-def sequential_vmap(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`; under `vmap` it is called for one example after the other."""
-    made = custom_vmap(fun)
+def sequential_vmap(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`; under `vmap` it is called for one example after the other."""
+    made = custom_vmap(f)
     made.sequential = True
     return made
 

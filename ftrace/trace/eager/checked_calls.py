@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError, warn_user
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
@@ -28,7 +28,7 @@ from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import aval_of, is_value
+from ftrace.trace.tracing.tracer import aval_of, is_value, stack
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NDARRAY: type[Any] = np.ndarray
@@ -50,6 +50,7 @@ _BROADCASTING = frozenset(("clip", "isclose"))
 _PLAIN: dict[str, Any] = {
     "numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow",
 }  # fmt: skip
+_UNCHECKED = _PLAIN | dict.fromkeys(("debug_nans", "debug_infs", "no_execution"), False)
 #: Kinds that a weak type of a kind may become.
 _GROWS = {"i": "iufc", "f": "fc", "c": "c", "b": "b", "u": "u"}
 
@@ -64,6 +65,10 @@ def _is_ufunc(name: str) -> bool:
 def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, checked as the settings say."""
     config, name = settings.current(), function.__name__
+    if config.no_execution and not stack.scopes:
+        raise errors.TracingError(
+            f"{name} was to be executed, and 'no_execution' is set"
+        )
     promotes = not function.__module__.startswith("ftrace.lax")
     if promotes and (name in _PROMOTING or _is_ufunc(name)):
         named = [value for value in kwargs.values() if hasattr(value, "dtype")]
@@ -71,7 +76,7 @@ def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     if name in _BROADCASTING or _is_ufunc(name):
         shapes = [aval_of(x).shape for x in args if is_value(x)]
         check_ranks(name, shapes)
-    with settings.config(debug_nans=False, debug_infs=False, **_PLAIN):
+    with settings.config(**_UNCHECKED):
         result = call(*args, **kwargs)
     if not (config.debug_nans or config.debug_infs):
         return result

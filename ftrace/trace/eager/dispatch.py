@@ -47,13 +47,14 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
+from inspect import Parameter, signature as signature_of
 from types import EllipsisType, FunctionType, MappingProxyType, NoneType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, get_origin
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import Origin, user_origin
+from ftrace.errors import Origin, UnsupportedError, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
@@ -116,6 +117,23 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
         return own(function(*args, **kwargs), args, kwargs)
 
     return update_wrapper(call, function)
+
+
+def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """`function`, which takes further arguments of JAX's that have to be None."""
+    known = signature_of(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs and names:
+            if kwargs.pop(name, None) is not None:
+                raise UnsupportedError(f"{name} of {function.__name__} must be None")
+        return function(*args, **kwargs)
+
+    made: Any = update_wrapper(call, function)
+    kind = Parameter.KEYWORD_ONLY
+    more = [Parameter(n, kind, default=None, annotation="None") for n in names]
+    made.__signature__ = known.replace(parameters=[*known.parameters.values(), *more])
+    return made
 
 
 #: What calls became, by `signature`.
@@ -487,6 +505,7 @@ def publish(
     objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
     lifting: Collection[str] = (),
     always: Collection[str] = (),
+    idle: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Has the public functions of a module recognise their calls, and become native.
 
@@ -504,6 +523,7 @@ def publish(
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
       lifting, always: functions that lift operands: see `recalling`.
+      idle: by name, arguments that functions accept: see `accepting`.
     """
     namespace = vars(sys.modules[module])
     public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
@@ -517,11 +537,12 @@ def publish(
         if not function.__module__.startswith("ftrace."):
             continue
         if function not in made:
+            plain = accepting(function, idle[name]) if name in idle else function
             if name in calling:
                 behind = owning(function)
             elif not _takes_functions(function):
                 behind = recalling(
-                    function,
+                    plain,
                     name in lifting,
                     name in always,
                     function.__module__ in computing or name in computing,
@@ -530,7 +551,7 @@ def publish(
                 )
             else:
                 continue
-            behind = update_wrapper(behind, function)
+            behind = update_wrapper(behind, plain)
             make = objects.get(name, Eager)
             made[function] = make(behind, operands.get(name), module)
         namespace[name] = made[function]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import Origin, UnexpectedTracerError, user_origin
+from ftrace.errors import Origin, TracingError, UnexpectedTracerError, user_origin
 from ftrace.ground import settings
 from ftrace.trace import python_limits
 from ftrace.trace.arrays.array import Array, is_array, surface
@@ -113,6 +113,9 @@ class Scope:
     def __enter__(self) -> Scope:
         scopes, opened = stack.scopes, open_in_all_threads
         self.depth = len(scopes)
+        # Compositions of our own are traced once, when they are first called.
+        if not scopes and self.transform != "eager" and settings.current().no_tracing:
+            raise TracingError(f"tracing for {self.transform}, and 'no_tracing' is set")
         if self.depth and self.depth % python_limits.STEP == 0:
             python_limits.make_room(self.depth, sum([s.isolated for s in scopes]))
         self.origin = user_origin()

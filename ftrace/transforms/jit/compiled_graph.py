@@ -140,7 +140,7 @@ class CompiledGraph:
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for one array per input of the graph, on any device."""
-        checks = settings.current().checks_programs
+        checks = settings.current().checks_calls
         if checks and settings.current().no_execution:
             raise TracingError("a program was to run, and 'no_execution' is set")
         if self.overwritten:

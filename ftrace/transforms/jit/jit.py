@@ -310,7 +310,7 @@ class Jitted(RecordedCallable, Travels):
                 donated = arguments.leaves_of(self._donated, given, static)
                 ready = self._compile(traced, key, device, donated)
                 self._keep(signature, traced)
-        elif config.checks_programs or reads:
+        elif config.checks_calls or reads:
             pass  # each call is looked at
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made

@@ -114,6 +114,11 @@ def test_the_name_of_every_setting_is_accepted(capsys: Any) -> None:
     assert capsys.readouterr().err == ""
     with pytest.raises(ValueError, match="transfer_guard must be one of"):
         ft.config.update("jax_transfer_guard", "foo")
+    with pytest.raises(ValueError, match="default_matmul_precision must be one of"):
+        ft.default_matmul_precision("foo").__enter__()
+    highest = [ft.lax.Precision(name) for name in ("highest", "float32", 2)]
+    assert list(map(str, highest)) == ["HIGHEST"] * 3
+    assert ft.lax.Precision(None) is ft.lax.Precision("fastest")
     for wrong in (lambda: ft.config.jax_nonsense, lambda: ft.config.update("x", 1)):
         with pytest.raises(AttributeError, match="unknown setting"):
             wrong()
@@ -159,11 +164,24 @@ def test_traces_are_told_and_forbidden(capsys: Any) -> None:
     with ft.enable_x64(), ft.debug_nans(), ft.log_compiles(False):
         assert fnp.ones(1).dtype == np.float64
         assert ft.debug_nans.value is True
+    one = fnp.ones(3)
+    total: Any = ft.grad(lambda x: (x * x).sum())
     with ft.no_execution():
-        for g in (lambda: f(F), lambda: ft.grad(lambda x: (x * x).sum())(F)):
+        eager: list[Any] = [
+            lambda: F + fnp.ones(3),
+            lambda: fnp.ones(3),
+            lambda: one[0],
+        ]
+        for g in (lambda: f(F), lambda: total(F), lambda: one + 1, *eager):
             with pytest.raises(RuntimeError, match="no_execution"):
                 g()
+        assert len(ft.make_jaxpr(lambda x: fnp.sin(x) * 2)(F).eqns) == 2
     f(F)
+    with ft.no_tracing():
+        assert (one + 1 + ft.nn.softmax(one)).shape == (3,)
+        for g in (total, ft.vmap(double), ft.make_jaxpr(double)):
+            with pytest.raises(RuntimeError, match="no_tracing"):
+                g(one)
     kept: list[Any] = []
     with ft.check_tracer_leaks(True):
         ft.jit(lambda x: x + 1)(F)
