@@ -276,8 +276,7 @@ def kl_div(p: Any, q: Any) -> Any:
     close = difference * s * (1 + (s + s * s) * series)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
     apart = safe_x * (_log_ratio(safe_x, safe_y) - 1) + safe_y
-    undefined = choose(fnp.logical_or(x != x, y != y), np.nan, np.inf)
-    outside = choose(fnp.logical_and(x == 0, y >= 0), y, undefined)
+    outside = choose(fnp.logical_and(x == 0, y >= 0), 0.0, np.inf) - x + y
     return choose(near, close, choose(positive, apart, outside))
 
 
