@@ -397,7 +397,7 @@ class ufunc:
     """
 
     _methods: Methods
-    _func: Callable[..., Any]
+    _function: Callable[..., Any]
 
     def __init__(
         self,
@@ -417,7 +417,7 @@ class ufunc:
         self._call = vectorize(func)
 
     def _keep(self, methods: Methods, func: Callable[..., Any]) -> None:
-        vars(self).update(_methods=methods, _func=func)
+        vars(self).update(_methods=methods, _function=func)
 
     def __call__(self, *args: Value) -> Any:
         if len(args) != self.nin:
@@ -432,6 +432,7 @@ class ufunc:
     identity = property(
         lambda self: self._methods.identity, doc="What changes nothing, or None."
     )
+    _func = property(lambda self: self._function)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ufunc) and self._parts() == other._parts()

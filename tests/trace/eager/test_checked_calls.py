@@ -187,3 +187,14 @@ def test_traces_are_told_and_forbidden(capsys: Any) -> None:
         ft.jit(lambda x: x + 1)(F)
         with pytest.raises(errors.TracingError, match="Leaked trace"):
             ft.jit(lambda x: kept.append(x * 2))(F)
+
+
+def test_what_functions_are_composed_of_is_not_refused() -> None:
+    strict = {"numpy_dtype_promotion": "strict", "numpy_rank_promotion": "raise"}
+    turned = np.stack([np.eye(3, dtype=np.float32)[[1, 2, 0]]] * 2)
+    with ft.config(**strict):
+        minimize = ft.scipy.optimize.minimize
+        found = minimize(lambda x: (x * x).sum(), np.ones(2, np.float32), method="BFGS")
+        rotation = ft.scipy.spatial.transform.Rotation.from_matrix(turned)
+        np.testing.assert_allclose(rotation.as_matrix(), turned, atol=1e-6)
+    np.testing.assert_allclose(found.x, 0, atol=1e-5)
