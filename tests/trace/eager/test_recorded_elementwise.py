@@ -202,3 +202,14 @@ def test_loops_leave_what_is_not_row_major_to_numpy() -> None:
         expected = np.exp(y.numpy())
         for _ in range(CALLS):
             assert (fnp.exp(y).numpy() == expected).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_beside_arrays_of_16_bits_are_such(dtype: str) -> None:
+    for turn in range(2 * CALLS):
+        values = 0.25 * np.arange(-turn, 4 - turn, dtype=np.float32)
+        x = fnp.asarray(values).astype(dtype)
+        np.testing.assert_array_equal(abs(x) < 0.5, abs(values) < 0.5)
+        np.testing.assert_allclose(
+            fnp.sinc(x).astype("float32"), np.sinc(values), 0, 0.02
+        )

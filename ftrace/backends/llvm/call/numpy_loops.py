@@ -37,6 +37,8 @@ _SAME = (_NDARRAY.reshape, copy.numpy)
 _COPIES = (_NDARRAY.copy, np.array)
 #: Unsigned integers, whose bits are copied, by their sizes.
 _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
+#: What numbers become that are given to calls: see `bind_signature`.
+_NUMBERS = (np.float32, np.float64, np.int32)
 #: Where the memory of a record has room: after a word that is 0 unless it is refused.
 _FIRST, _ALIGNED = 64, 64
 _HALF = (1 << 32) - 1
@@ -129,7 +131,8 @@ class Loops:
         first = operands[0] if operands else ""
         if isinstance(function, type) and first in self._leaves:
             number, dtype = self._leaves.index(first), self._values[name].dtype
-            if self.numbers.setdefault(number, dtype) != dtype:
+            known = self.numbers.setdefault(number, dtype) == dtype
+            if not known or dtype not in _NUMBERS:
                 raise NotLoops
         elif getattr(function, "func", function) not in _SAME:
             return False
