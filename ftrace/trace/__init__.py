@@ -20,8 +20,8 @@ From the ground up:
                          leading axis
     rewrite              The one engine for rewrites: named rules, patterns, a walk to
                          the fixed point
-    tiering              When the next tier of a call pays: one policy, all thresholds
-                         in one place
+    tiering              When the next tier of a call pays: thresholds that are not one
+                         operation's
     backend              What stands above and is used from below: it runs graphs as
                          programs of a device
     evaluate             NumPy evaluation of a graph, node by node: the reference, and

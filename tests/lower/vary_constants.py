@@ -10,7 +10,8 @@ it is changed. With names, `contraction.block_sizes costs.fill`, only those.
       double: matmul 1024³, matmul 2048³, bilinear einsum 256×(64·64→128)
 
 A number of which nothing hangs is part of a model, or guards what no row has: memory,
-the time to compile, sizes far beyond those of the rows.
+the time to compile, sizes far beyond those of the rows; or it decides on what is no
+code of a kernel: how threads share it, and calls without jit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -34,30 +36,35 @@ from ftrace.ground.limits import Limits
 from ftrace.ground.tables import clear_tables
 from ftrace.lower import lower
 from ftrace.lower.kernel.ir import Kernel
+from ftrace.trace import tiering
+from ftrace.trace.primitives.primitive import COMPOUNDS
 from tests.lower.test_golden_kernels import CACHES, CODES, PROCESSORS, ROWS
 from tests.support.kernel_texts import digest
 
-#: The folders whose numbers are decisions.
-FOLDERS = {
-    lowering: ["analysis", "blocking", "build", "kernel", "register_loops", "schedule"],
-    llvm: ["contraction", "convolution", "emit", "register_loops", "schedule"],
-}
+#: Where numbers are coefficients, formats and layouts rather than decisions.
+NO_DECISIONS = {
+    "lower.legalize", "call", "compile_threads", "elf_loader", "ir", "object_cache",
+    "scalar",
+}  # fmt: skip
 Number = tuple[str, float, Callable[[float], Any]]
 
 
-def modules() -> Iterator[ModuleType]:
-    for floor, folders in FOLDERS.items():
-        for folder in folders:
-            package = import_module(f"{floor.__name__}.{folder}")
-            for found in pkgutil.iter_modules(package.__path__):
-                yield import_module(f"{package.__name__}.{found.name}")
+def modules() -> Iterator[tuple[str, ModuleType]]:
+    """The files, each by its name: `trace.tiering`, `lower.analysis`, `emit.module`."""
+    yield "trace.tiering", tiering
+    for floor, prefix in ((lowering, "lower."), (llvm, "")):
+        start = f"{floor.__name__}."
+        for found in pkgutil.walk_packages(floor.__path__, start):
+            place = prefix + found.name.removeprefix(start)
+            parts = place.split(".")
+            rooms = {".".join(parts[:k]) for k in range(len(parts) + 1)}
+            if not found.ispkg and rooms.isdisjoint(NO_DECISIONS):
+                yield place, import_module(found.name)
 
 
 def numbers() -> Iterator[Number]:
     """Name, value, and a context in which it is another one."""
-    for module in modules():
-        *_, floor, folder, file = module.__name__.split(".")
-        place = f"{'lower.' if floor == 'lower' else ''}{folder}.{file}"
+    for place, module in modules():
         for name, value in vars(module).items():
             if not name.lstrip("_").isupper():
                 continue
@@ -74,6 +81,15 @@ def numbers() -> Iterator[Number]:
                             m, n, (*whole[:k], v, *whole[k + 1 :])
                         ),
                     )  # fmt: skip
+    for op in COMPOUNDS.values():
+        least: Any = op.compiled_from
+        for name, value in () if least is None else least._asdict().items():
+            yield (
+                f"{op.name}.compiled_from.{name}", value,
+                lambda v, op=op, new=least, n=name: record_changed(
+                    op, "compiled_from", new._replace(**{n: v})
+                ),
+            )  # fmt: skip
     for field in dataclasses.fields(Costs):
         yield (
             f"costs.{field.name}", field.default,
@@ -91,6 +107,17 @@ def numbers() -> Iterator[Number]:
                 lambda t: dataclasses.replace(t, **{n: v})
             ),
         )  # fmt: skip
+
+
+@contextmanager
+def record_changed(record: Any, name: str, value: Any) -> Generator[None]:
+    """A record, which is frozen, with another value for a while."""
+    before = getattr(record, name)
+    object.__setattr__(record, name, value)
+    try:
+        yield
+    finally:
+        object.__setattr__(record, name, before)
 
 
 def changed_targets(change: Callable[[Target], Target]) -> Any:
@@ -129,7 +156,7 @@ def main() -> None:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         print(f"{name} = {value}", flush=True)
-        lowers = name.startswith("lower.")  # others do not change what is lowered
+        lowers = name.startswith(("lower.", "trace."))  # others: the same kernels
         for word, factor in (("half:  ", 0.5), ("double:", 2)):
             with change(type(value)(value * factor)):
                 try:

@@ -374,15 +374,19 @@ def _elements_of(root: Node) -> set[Node]:
 #: figures: float32 but where another dtype is named, two cores of an AMD EPYC with
 #: AVX-512, how many times as fast as with the row switched off.
 SPLITS: tuple[Split, ...] = (
+    # reduce[a](x) -> reduce(reduce[a₁](reduce[a₂](x))), by lines of narrow rows
     # 1.4 to 2 for rows of 2 and 3, 8 for bfloat16 and 20 for int8; 1 from rows of 16 on
     Split(
         "split_reduce_of_narrow_rows", _has_narrow_rows, _blocks_of_lines,
         lines=_rows_of_a_line,
     ),
+    # reduce[a, b](x) -> reduce[a₁](reduce[a₂, b](x)), where results are few
     # A sum of 16M: 1, one core is as fast as memory; it is for machines of more cores.
     Split("split_reduce_by_blocks", _has_few_results, _blocks),
+    # reduce[a, b](x) -> reduce[a](reduce[b](x)), where b is long
     # The greatest of (64, 8, 8, 4096) along the first and the last axis: 1.5 to 2.3.
     Split("split_reduce_by_axes", _has_long_rows, _each),
+    # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
         "split_contraction", _is_long, _parts_in_cache, (reduce_sum_p,),

@@ -63,7 +63,7 @@ class Plan(NamedTuple):
 
 
 class BoundCall:
-    """See `backend.Record`.
+    """See `trace.eager.dispatch.Record`.
 
     Args:
       native: the native code of this process.
