@@ -156,7 +156,7 @@ def need_shape(x: tracer.Value, what: str, shape: Shape) -> Any:
       ShapeError: it has another one.
     """
     x = as_value(x)
-    if x.shape != shape:
+    if not same_size(x.shape, shape):
         raise errors.ShapeError(f"{what} must have the shape {shape}, got {x.shape}")
     return x
 
@@ -426,6 +426,7 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return tracer.Tracer(select(chosen, *nodes), scope)
     values = cast(mask, dtypes.bool_), cast(x, dtype, weak), cast(y, dtype, weak)
+    require_room("where", a.with_dtype(dtype, weak).with_shape(shape))
     found = do_now(np.where, *values, dtype=dtype, weak=weak)
     if found is not None:
         return found

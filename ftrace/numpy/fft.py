@@ -273,7 +273,7 @@ def _frequencies(
     name: str, n: int, d: Value, dtype: Dtype, device: Any, real: bool
 ) -> Any:
     """0, 1, … divided by n·d; those from the middle on are n less, but of `real`."""
-    count = ax.static_int(n, f"{name}: n", 1)
+    count = ax.static_int(n, f"{name}: n", 0)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
     if not real:

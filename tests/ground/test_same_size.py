@@ -32,7 +32,7 @@ NUMBERS = (
     "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
     "backends/llvm/library/sort/", "backends/llvm/library/scan_kernel.py",
     "backends/llvm/register_loops.py",
-    "backends/llvm/runtime/", "lower/library/fft_radices.py",
+    "lower/library/fft_radices.py",
     "trace/arrays/", "trace/primitives/numpy_sums.py",
     "trace/primitives/library/lapack_numpy.py",
     "trace/primitives/reference.py",

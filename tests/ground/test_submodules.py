@@ -27,7 +27,7 @@ def test_symmetric_product() -> None:
     both = lax_linalg.symmetric_product(a, c, alpha=2, beta=0.5, symmetrize_output=True)
     lower = np.tril(want)
     np.testing.assert_allclose(both, lower + np.tril(want, -1).swapaxes(-1, -2))
-    with pytest.raises(errors.ShapeError, match=r"\(\.\.\., m, m\)"):
+    with pytest.raises(errors.ShapeError, match="must have the shape"):
         lax_linalg.symmetric_product(a, c[:, :2])
     with pytest.raises(errors.DtypeError, match="one float or complex dtype"):
         lax_linalg.symmetric_product(a, c.astype(np.float32))

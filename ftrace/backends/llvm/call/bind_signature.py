@@ -18,6 +18,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import LargeInteger, ShapedArray
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import aval_of
 
 if TYPE_CHECKING:
@@ -209,8 +210,9 @@ class BoundCall:
         """The kind of an Array, by what results have its memory."""
         assert self._executable is not None
         pairs = zip(self._executable.results, self._signature.avals, strict=True)
-        shapes = [(a.shape, a.dtype) for i, a in pairs if i == number and a]
-        other = any(shape != (aval.shape, aval.dtype) for shape in shapes)
+        own = (aval.shape, aval.dtype)
+        kinds = [(a.shape, a.dtype) for i, a in pairs if i == number and a]
+        other = not all(same_size(kind, own) for kind in kinds)
         return r.BUFFERED if other else r.ARRAY
 
     def _leaf(self, number: int) -> r.LeafPart:
