@@ -234,8 +234,3 @@ def clear_tables() -> None:
     for table in _budget.tables():
         if not table.own:
             table.clear()
-
-
-def held_bytes() -> int:
-    """What all entries of all tables weigh."""
-    return sum(table.nbytes for table in _budget.tables())

@@ -30,12 +30,10 @@ from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast_p, is_reused, mul, mul_zero
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
-from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
+from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size, upper_bound
 
-#: Families of operations of which an element depends on the same element of operands.
-ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 #: Operations that are rather done again than stored and loaded. With none the gradient
 #: of maxima of 2×2 is four kernels, not two, and n-body forces of 1024 store 17 MB, not
 #: 4; from 2 to 20 only transformer blocks differ, by 4 % of their memory.
@@ -101,6 +99,10 @@ def shared_dear(order: Iterable[Node]) -> set[Node]:
     return found
 
 
+#: Values that are looked at for what two have in common; all rows need 8.
+NEAR = 64
+
+
 def nodes_near(
     root: Node, most: int, below: Callable[[Node], Iterable[Node]]
 ) -> dict[Node, None]:
@@ -113,6 +115,12 @@ def nodes_near(
                 seen[source] = None
                 pending.append(source)
     return seen
+
+
+def nbytes(node: Node) -> int:
+    """Bytes of a value; 0 where its size is dynamic."""
+    size = node.aval.size
+    return 0 if is_dynamic(size) else size * node.dtype.itemsize
 
 
 def weight(node: Node) -> int:
@@ -266,9 +274,7 @@ def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
         return outputs
 
     def by_axes(node: Node, read: Collection[int]) -> Node | None:
-        if is_dynamic(node.aval.size) or node.size * node.dtype.itemsize < least:
-            return None
-        return counted_by_axes(node)
+        return counted_by_axes(node) if nbytes(node) >= least else None
 
     return convert(outputs, {movement.reshape_p: by_axes})
 

@@ -154,11 +154,6 @@ def origin_now(node: Node) -> Origin | None:
     return node.origin if provenance.origin is None else None
 
 
-def interned_count() -> int:
-    """How many nodes are alive in the process."""
-    return len(_nodes)
-
-
 class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`
     """A block in which new nodes take this origin."""
 

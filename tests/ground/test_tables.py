@@ -18,10 +18,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, ValueRangeError
-from ftrace.ground.tables import Shared, Table, held_bytes, memo
+from ftrace.ground.tables import Shared, Table, memo
 from ftrace.ground.weak_tables import WeakValues
-from ftrace.trace.graph import interned_count
 from ftrace.transforms.jit import compiled_graph
+from tests.support.alive import held_bytes, interned_count
 
 
 class Thing:

@@ -19,13 +19,13 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import (
     Graph,
     constant_value,
-    interned_count,
     make_node,
     toposort,
 )
 from ftrace.trace.primitives.elementwise import add, mul, sin
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive
 from ftrace.trace.primitives.sources import const, variable
+from tests.support.alive import interned_count
 
 F32 = ShapedArray.of((3,), dtypes.float32)
 

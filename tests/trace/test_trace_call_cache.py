@@ -19,10 +19,11 @@ import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
 from ftrace.trace.eager import dispatch
 from ftrace.trace.eager.dispatch import Eager
-from ftrace.trace.graph import Graph, interned_count, toposort
+from ftrace.trace.graph import Graph, toposort
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.jit import compiled_graph
+from tests.support.alive import interned_count
 
 X = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)

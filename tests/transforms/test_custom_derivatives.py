@@ -17,7 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, DerivativeError, UnexpectedTracerError
 from ftrace.test_util import check_grads
-from ftrace.trace.graph import interned_count
+from tests.support.alive import interned_count
 from tests.support.covering import covering
 
 DATA = Path(__file__).parents[1] / "data"

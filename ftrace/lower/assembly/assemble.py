@@ -31,7 +31,7 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower import program
-from ftrace.lower.analysis import root_of
+from ftrace.lower.analysis import nbytes, root_of
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.kernel import ir
@@ -450,18 +450,13 @@ class _Memory:
     def _freed(self, number: int) -> int:
         """Bytes that are free after a kernel and were not before it."""
         reads, writes = self.reads[number], self.writes[number]
-        freed = sum(_nbytes(n) for n in reads - writes if self.readers[n] == 1)
-        return freed - sum(_nbytes(n) for n in writes - self.alive)
+        freed = sum(nbytes(n) for n in reads - writes if self.readers[n] == 1)
+        return freed - sum(nbytes(n) for n in writes - self.alive)
 
     def run(self, number: int) -> None:
         for node in self.reads.get(number, ()):
             self.readers[node] -= 1
         self.alive |= self.writes.get(number, set())
-
-
-def _nbytes(node: Node) -> int:
-    size = node.aval.size
-    return 0 if is_dynamic(size) else size * node.dtype.itemsize
 
 
 # Slots, and the steps.

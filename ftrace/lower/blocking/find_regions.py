@@ -23,7 +23,13 @@ from dataclasses import field
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis import ELEMENTWISE, axes_in_step, is_contraction, is_followed
+from ftrace.lower.analysis import (
+    ELEMENTWISE,
+    axes_in_step,
+    is_contraction,
+    is_followed,
+    nbytes,
+)
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p
@@ -211,14 +217,9 @@ _FREE_MOVEMENT = (reshape_p, permute_p, expand_p)
 def find_regions(outputs: Sequence[Node], least: int) -> list[Region]:
     """The regions whose peaks have at least so many bytes, in an order that works."""
     order = toposort(outputs)
-    if not any(_nbytes(n) >= least for n in order if n.op.family == "reduction"):
+    if not any(nbytes(n) >= least for n in order if n.op.family == "reduction"):
         return []
     return _Finder(order, outputs, least).find()
-
-
-def _nbytes(node: Node) -> int:
-    size = node.aval.size
-    return 0 if is_dynamic(size) else size * node.dtype.itemsize
 
 
 class _Finder:
@@ -274,7 +275,7 @@ class _Finder:
                 self.lean[node] = node.size
 
     def _is_peak(self, node: Node) -> bool:
-        if node.op.family != "reduction" or _nbytes(node) < self.least:
+        if node.op.family != "reduction" or nbytes(node) < self.least:
             return False
         return node.size >= _BLOW_UP * self.lean[node.src[0]] > 0
 

@@ -269,9 +269,6 @@ _ROW_BYTES = (256, 16 << 10)
 _ROWS = 64
 _ROW_BLOCKS = (16, 1024)
 
-#: Values that are looked at for what two have in common.
-_NEAR = 64
-
 
 def _is_beyond_cache(x: Node, limits: Limits) -> bool:
     return x.src[0].size * x.src[0].dtype.itemsize >= _LEAST * limits.cache
@@ -364,7 +361,7 @@ def _elements_of(root: Node) -> set[Node]:
             return []
         return [s for s in node.src if same_size(s.size, root.size)]
 
-    near = cost.nodes_near(root, _NEAR, below)
+    near = cost.nodes_near(root, cost.NEAR, below)
     return {n for n in near if n.op not in (expand_p, movement.reshape_p)}
 
 

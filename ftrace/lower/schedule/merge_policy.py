@@ -91,7 +91,7 @@ def _arrays(
                 continue
             number = numbers.setdefault(indices, len(numbers))
         for source in node.src:
-            if len(seen) < _NEAR and (source, number) not in seen:
+            if len(seen) < costs.NEAR and (source, number) not in seen:
                 seen.add((source, number))
                 pending.append((source, indices, number))
 
@@ -212,8 +212,6 @@ ROOTS = 8
 #: Rows of several axes that are work for all threads. x + 1 and the sums of 16×32
 #: images of 56² in one kernel: 1.4 times as fast; of 2×3 images of 200²: 1.
 MANY = 16
-#: Nodes that are looked at for what two kernels have in common; all rows need 8.
-_NEAR = 64
 
 
 def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
@@ -401,7 +399,7 @@ def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
         return found
     size = node.src[0].size
     for source in costs.nodes_near(
-        node, _NEAR, lambda n: [s for s in n.src if same_size(s.size, size)]
+        node, costs.NEAR, lambda n: [s for s in n.src if same_size(s.size, size)]
     ):
         if source is not node:
             found |= {c.kernel for c in plan.contexts.get(source, ())}
@@ -419,7 +417,7 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
         moves = above.op.family == "movement"
         return () if moves and above.op not in (expand_p, reshape_p) else above.src
 
-    for source in costs.nodes_near(node, _NEAR, below):
+    for source in costs.nodes_near(node, costs.NEAR, below):
         if source is node or not same_size(costs.squeeze(source.shape), whole):
             continue
         long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]

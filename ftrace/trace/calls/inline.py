@@ -83,12 +83,14 @@ def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
     return False
 
 
-class _Follower:
+class _Walk:
     """One walk; what became of bodies is remembered."""
 
     def __init__(self) -> None:
         self.bodies: dict[tuple[Body, bool], Body] = {}
 
+
+class _Follower(_Walk):
     def followed(
         self, outputs: Sequence[Node], varying: set[Node], again: bool = False
     ) -> list[Node]:
@@ -165,12 +167,7 @@ def _array(node: Node) -> Array:
     return arg.array
 
 
-class _Inliner:
-    """One walk; what became of bodies is remembered."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[tuple[Body, bool], Body] = {}
-
+class _Inliner(_Walk):
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
         if not any(map(_concerns, operations_of(outputs))):

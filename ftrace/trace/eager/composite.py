@@ -41,7 +41,7 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.library.sorting import argsort_p
 from ftrace.trace.primitives.movement import reshape_p, shear_p
-from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
+from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.tiering import ASKED
@@ -311,9 +311,8 @@ def composite_of(
 # Where a graph begins with such a part, that part may run in compiled code at one call
 # and in NumPy at another, and nobody can tell.
 
-_ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 #: Of integers and bools these are exact, in any order.
-_OF_WHOLE = (*_ELEMENTWISE, "reduction")
+_OF_WHOLE = (*ELEMENTWISE, "reduction")
 _WIDE_ENOUGH = frozenset((dtypes.float32, dtypes.float64))
 
 

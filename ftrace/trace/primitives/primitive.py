@@ -39,6 +39,8 @@ Batch = Callable[[Node, Nodes, Flags], Node]
 #: The results for all lanes together, and which of them have lanes.
 Batched = tuple[list[Node], list[bool]]
 
+#: Families of operations of which an element depends on the same element of operands.
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 #: All primitives by name, in the order in which they were made.
 PRIMITIVES: dict[str, Primitive] = {}
 

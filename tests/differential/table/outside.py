@@ -75,7 +75,7 @@ OUTSIDE = {
         tree.all tree.broadcast tree.flatten tree.flatten_with_path tree.leaves
         tree.leaves_with_path tree.map tree.map_with_path tree.reduce
         tree.reduce_associative tree.structure tree.transpose tree.unflatten""",
-    "registries of classes, and parts of trees: tests/ground/test_pytree.py": """
+    "registries of classes, and parts of trees: tests/trace/pytree/test_tree.py": """
         tree_util.flatten_one_level tree_util.flatten_one_level_with_keys
         tree_util.is_tree_node tree_util.keystr tree_util.treedef_children
         tree_util.treedef_is_leaf tree_util.treedef_tuple tree_util.register_dataclass

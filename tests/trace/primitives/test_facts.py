@@ -135,7 +135,7 @@ def test_what_jumps_says_so(primitive: Primitive) -> None:
 
 
 def test_thresholds_of_tiers_stand_in_one_table() -> None:
-    """When a call is compiled is decided by `trace/tiering.py`."""
+    """When a call is compiled: by `trace/tiering.py`, and by records of operations."""
     found = [
         f"{path.relative_to(PACKAGE).as_posix()}:{name.id}"
         for path in PACKAGE.rglob("*.py")
