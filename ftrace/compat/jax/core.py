@@ -43,6 +43,8 @@ from ftrace.transforms.contexts import (
 
 AbstractValue = ShapedArray
 Value = Any
+ParamDict = dict[str, Any]
+eval_context = ensure_compile_time_eval
 Effects = AbstractSet[Any]
 
 
@@ -203,3 +205,13 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
                 where = "the results" if eqn is None else f"the equation {eqn}"
                 raise GraphError(f"{where}: {atom} is used before it is made")
         known.update(made)
+
+
+def max_dim(d1: Any, d2: Any) -> Any:
+    """The greater of two sizes, which are numbers."""
+    return max(d1, d2)
+
+
+def min_dim(d1: Any, d2: Any) -> Any:
+    """The smaller of two sizes, which are numbers."""
+    return min(d1, d2)
