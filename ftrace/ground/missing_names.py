@@ -69,10 +69,12 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         lib extend.backend.* interpreters.xla.Backend
         make_user_context""",
     (NEVER, "it is of JAX's own tracing", "make_jaxpr and primitives of your own"): """
-        core.AbstractToken core.InconclusiveDimensionOperation core.Token core.TraceTag
-        core.array_types core.call_impl core.no_effects
-        core.nonempty_axis_env_DO_NOT_USE core.set_current_trace core.take_current_trace
-        core.unsafe_get_axis_names_DO_NOT_USE interpreters.ad.JVPTrace
+        extend.core.AbstractToken extend.core.InconclusiveDimensionOperation
+        extend.core.Token extend.core.TraceTag extend.core.array_types
+        extend.core.call_impl extend.core.no_effects
+        extend.core.nonempty_axis_env_DO_NOT_USE extend.core.set_current_trace
+        extend.core.take_current_trace extend.core.unsafe_get_axis_names_DO_NOT_USE
+        interpreters.ad.JVPTrace
         interpreters.ad.linearize interpreters.partial_eval.*""",
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
         "experimental.sparse.bcoo_gather"
