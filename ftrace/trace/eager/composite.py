@@ -47,7 +47,7 @@ from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, wrapped
 
 Function = Callable[..., Any]
 
@@ -149,9 +149,10 @@ class Tape:
 
     def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in a dtype: the same, a number, or what a further step gives."""
-        if type(x) in (int, float):
-            return Number(x, dtype)
         if not is_array(x):
+            x = wrapped(x, dtype)
+            if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
+                return Number(x, dtype)
             return convert(np.asarray(x), dtype)[()]
         if x.dtype == dtype:
             return x

@@ -144,8 +144,7 @@ class Steps:
         return name
 
     def _call(self, function: Any, operands: Sequence[str], dtype: Any = None) -> str:
-        with np.errstate(all="ignore"):
-            value = function(*[self._values[name] for name in operands])
+        value = function(*[self._values[name] for name in operands])
         text = f"{self._constant(function)}({', '.join(operands)})"
         if dtype is not None and (type(value), value.dtype) != (np.ndarray, dtype):
             value = np.asarray(value, dtype)
@@ -277,7 +276,8 @@ class EagerRecords:
             plan, part, layout = Plan(), Nothing(), layout_of(treedef)
             native = 0 < len(results) <= RESULTS and not tape.refused
             if layout is not None and native:
-                with suppress(NotNative, TypeError):  # a step may want an array
+                # A step may want an array.
+                with suppress(NotNative, TypeError), np.errstate(all="ignore"):
                     plan = Steps(tape, values, fresh, results, self._native.select).plan
                     part = layout
             facts: Any = asked, tuple(types), (), (), (), part, avals

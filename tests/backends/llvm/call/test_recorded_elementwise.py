@@ -213,3 +213,36 @@ def test_numbers_beside_arrays_of_16_bits_are_such(dtype: str) -> None:
         np.testing.assert_allclose(
             fnp.sinc(x).astype("float32"), np.sinc(values), 0, 0.02
         )
+
+
+NUMBERS = (-1, 300, -(2**31) - 1, 2**63, 10**400, 1e300, -1e39, 1e-320, np.nan, True)
+#: What NumPy makes of numbers.
+WIDE_NUMBERS = (1 - 2e300j, np.float64(1.00048829), np.float64(-1e39), np.int64(-1))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int8", "uint32", "int64", "float16", "bfloat16", "float32"]
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_do_not_fit_are_what_they_are_at_the_first_call(
+    dtype: str,
+) -> None:
+    functions = (
+        lambda x, c: x.clip(c, 2),
+        lambda x, c: x + c,
+        lambda x, c: fnp.where(x == c, c, x),
+    )
+
+    def call(i: int, x: Any, c: Any) -> Any:
+        try:
+            return bits(functions[i](x, c))
+        except ft.errors.FtraceError as error:
+            return str(error)
+
+    x = fnp.asarray(np.arange(4, dtype=np.float32)).astype(dtype)
+    for i, _ in enumerate(functions):
+        for c in (*NUMBERS, *WIDE_NUMBERS):
+            with ft.config(native_calls=False):
+                expected = call(i, x, c)
+            for _ in range(CALLS):
+                assert call(i, x, c) == expected, (i, c)
