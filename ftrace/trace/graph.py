@@ -201,41 +201,49 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
       outputs: in an order of their own: no set.
       known: nodes that are left out, with what only they need.
     """
-    done = set(known)
-    order: list[Node] = []
-    path: list[Node] = []
-    rest = [iter(outputs)]  # of each node of the path the sources that are left
-    enter, finish, push, pop = order.append, done.add, path.append, path.pop
-    while rest:
-        for source in rest[-1]:
+    done: dict[Node, None] = dict.fromkeys(known)
+    left_out = len(done)
+    node: Node | None = None
+    rest = iter(outputs)  # the sources of the node that are left
+    user: Any = None  # the node that led here, what is left of it, and its user
+    while True:
+        for source in rest:
             if source not in done:
-                push(source)
-                rest.append(iter(source.src))
+                user = node, rest, user
+                node, rest = source, iter(source.src)
                 break
         else:
-            rest.pop()
-            if path:
-                node = pop()
-                finish(node)
-                enter(node)
-    return order
+            if node is None:
+                return list(done)[left_out:]
+            done[node] = None
+            node, rest, user = user
 
 
 def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     """The nodes of `toposort(outputs)`, where no order is needed."""
-    seen = set(outputs)
-    pending = list(seen)
-    while pending:
-        for source in pending.pop().src:
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    return seen
+    seen: dict[Node, None] = {}
+    pending = list(outputs)
+    for node in pending:  # which grows meanwhile
+        if node not in seen:
+            seen[node] = None
+            pending += node.src
+    return set(seen)
+
+
+#: The serial numbers of outputs, and what `operations_of` found for them: pass after
+#: pass asks for the same, which takes a tenth of the time of long gradients.
+_counted: tuple[list[int], Mapping[Op, int]] = [], {}
 
 
 def operations_of(outputs: Iterable[Node]) -> Mapping[Op, int]:
     """How often each operation stands among the nodes of `toposort(outputs)`."""
-    return Counter([node.op for node in nodes_of(outputs)])
+    global _counted
+    outputs, found = tuple(outputs), _counted
+    serials = [node.serial for node in outputs]
+    if found[0] != serials:
+        counts = Counter([node.op for node in nodes_of(outputs)])
+        found = _counted = serials, counts
+    return found[1]
 
 
 def has_any(outputs: Iterable[Node], ops: Iterable[Op]) -> bool:

@@ -28,6 +28,7 @@ from ftrace.trace.graph import (
     Node,
     Op,
     inherited_origin,
+    nodes_of,
     provenance,
     rebuild,
     toposort,
@@ -380,7 +381,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
       GraphError: the rules do not come to an end.
     """
     candidates = matcher.candidates(settings.current().disabled_rules).for_graph()
-    nodes = toposort(outputs)
+    nodes = nodes_of(outputs)
     done: dict[Node, Node] = {}
     limit = _LIMIT * len(nodes)
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
@@ -399,10 +400,9 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 missing: list[Node] = []
                 changed = False
                 for source in node.src:
-                    known = done.get(source)
-                    if known is None:
+                    if source not in done:
                         missing.append(source)
-                    elif known is not source:
+                    elif done[source] is not source:
                         changed = True
                 # A rule never sees a source that was replaced. One refused because
                 # of users gets a second chance: they may be gone by then.
