@@ -25,8 +25,9 @@ from ftrace.trace.graph import provenance
 #: After so many the limit is raised, for as many more.
 STEP = 16
 #: So many may be nested. One takes up to 2 KiB of the processor's stack, which has
-#: 8 MiB in threads and the main thread of Linux.
-DEEPEST = 2048
+#: 8 MiB in threads and the main thread of Linux. Python 3.12 and 3.13 count calls from
+#: C besides, of which each function makes some eight, and allow 10,000.
+DEEPEST = 1024 if (3, 12) <= sys.version_info < (3, 14) else 2048
 #: Bodies that may stand in each other: of `checkpoint`, loops, branches and rules of
 #: one's own. Every later walk over the graph calls itself for each, up to seven deep.
 DEEPEST_BODIES = 96
@@ -62,9 +63,10 @@ def make_room(depth: int, bodies: int) -> None:
         )
     if depth >= DEEPEST:
         raise NestingError(
-            f"{depth} functions under transforms call each other, which is the most "
-            "that is possible; does one call itself without end? Repetition belongs "
-            "into lax.fori_loop or lax.scan, which trace their function once"
+            "functions under transforms call each other a thousand deep and more, "
+            "which is the most that is possible; does one call itself without end? "
+            "Repetition belongs into lax.fori_loop or lax.scan, which trace their "
+            "function once"
         )
     limit = sys.getrecursionlimit()
     if not _state.threads:

@@ -15,6 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import NestingError
+from ftrace.trace.python_limits import DEEPEST
 
 X = np.float32(0.5)
 
@@ -68,7 +69,8 @@ def test_the_signature_of_jits_of_jits_is_that_of_the_function(between: Any) -> 
 
 def test_the_stack_of_a_thread_is_deep_enough() -> None:
     found: list[float] = []
-    thread = threading.Thread(target=lambda: found.append(float(wrapped(1900)(X))))
+    deep = wrapped(DEEPEST - 148)
+    thread = threading.Thread(target=lambda: found.append(float(deep(X))))
     thread.start()
     thread.join()
     np.testing.assert_allclose(found, np.sin(0.5), rtol=1e-6)
