@@ -25,9 +25,10 @@ from ftrace.trace.graph import provenance
 #: After so many the limit is raised, for as many more.
 STEP = 16
 #: So many may be nested. One takes up to 2 KiB of the processor's stack, which has
-#: 8 MiB in threads and the main thread of Linux. Python 3.12 and 3.13 count calls from
-#: C besides, of which each function makes some eight, and allow 10,000.
-DEEPEST = 1024 if (3, 12) <= sys.version_info < (3, 14) else 2048
+#: 8 MiB in threads and the main thread of Linux; in Python 3.10, where calls of
+#: Python's take some as well, about 6. Python 3.12 and 3.13 count calls from C besides,
+#: of which each function makes some eight, and allow 10,000.
+DEEPEST = 1024 if sys.version_info[:2] in ((3, 10), (3, 12), (3, 13)) else 2048
 #: Bodies that may stand in each other: of `checkpoint`, loops, branches and rules of
 #: one's own. Every later walk over the graph calls itself for each, up to seven deep.
 DEEPEST_BODIES = 96
