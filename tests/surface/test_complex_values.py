@@ -149,12 +149,19 @@ def assert_is(
         assert not bad.size, (mode, [(z[i], got[i], wanted[i]) for i in bad])
 
 
+#: NumPy before 2.3, as on Python 3.10, has other signs for infinities beside NaN, where C
+#: leaves them open, than code for jit; and acosh(0 + NaN·i) is not C's.
+RECENT_NUMPY = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("name", TABLE)
 def test_complex_values_are_those_of_c_in_every_mode(name: str, dtype: Any) -> None:
     z = grid(dtype)
     if name == "exp2":  # im·log 2 is rounded: of a large one nothing is left
         z = z[~(np.isfinite(z.imag) & (np.abs(z.imag) > 1e9))]
+    if name == "acosh" and not RECENT_NUMPY:
+        z = z[(z.real != 0) | ~np.isnan(z.imag)]
     function = getattr(fnp, name, None) or getattr(lax, name)
     info = np.finfo(dtype)
     with np.errstate(all="ignore"):
@@ -174,7 +181,7 @@ def test_complex_values_are_those_of_c_in_every_mode(name: str, dtype: Any) -> N
         assert_is(got.astype(dtype), wanted, z, float(info.tiny), 8 * info.eps, mode)
         for part in (np.real, np.imag):  # also the signs that C leaves open
             x, y = part(got), part(values["jit"])
-            infinite = np.isinf(x)
+            infinite = np.isinf(x) & (RECENT_NUMPY | ~np.isnan(got))
             np.testing.assert_array_equal(x[infinite], y[infinite], mode)
 
 
