@@ -149,8 +149,8 @@ def assert_is(
         assert not bad.size, (mode, [(z[i], got[i], wanted[i]) for i in bad])
 
 
-#: NumPy before 2.3, as on Python 3.10, has other signs for infinities beside NaN, where C
-#: leaves them open, than code for jit; and acosh(0 + NaN·i) is not C's.
+#: NumPy before 2.3, as on Python 3.10, has other signs for infinities beside NaN, where
+#: C leaves them open, than code for jit; and acosh(0 + NaN·i) is not C's.
 RECENT_NUMPY = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 
 

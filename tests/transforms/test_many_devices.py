@@ -149,7 +149,10 @@ def test_derivatives_and_transforms_go_through_shard_map() -> None:
         return over(part, (P(), P(("x", "y"))), P())(w, x)
 
     w = np.linspace(-1, 1, 8, dtype=np.float32)
-    plain = lambda w, x: ((x @ w) ** 2).mean()  # noqa: E731
+
+    def plain(w: Any, x: Any) -> Any:
+        return ((x @ w) ** 2).mean()
+
     for transform in (ft.grad, ft.hessian, ft.jacfwd):
         wanted = transform(plain)(w, X)
         for way in (transform(loss), ft.jit(transform(loss))):
