@@ -94,10 +94,10 @@ _computing = (
     "triu", "unwrap", "vector_norm", "where",
 )  # fmt: skip
 
-# Arguments that JAX's have, and that decide nothing here.
+# Arguments that JAX's have: where the result is, and what decides nothing here.
 _placed = (
-    "arange", "array", "asarray", "broadcast_to", "full", "full_like", "ones_like",
-    "percentile", "ravel", "repeat", "reshape", "zeros_like",
+    "arange", "array", "asarray", "broadcast_to", "empty", "full", "full_like", "ones",
+    "ones_like", "percentile", "ravel", "repeat", "reshape", "zeros", "zeros_like",
 )  # fmt: skip
 _idle = dict.fromkeys(_placed, ("out_sharding",))
 _idle |= dict.fromkeys(_METHODS, ("out", "where")) | {"modf": ("out",)}

@@ -17,7 +17,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, shape, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.dispatch import Eager, placed
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import is_dynamic
@@ -41,11 +41,6 @@ Dtype = Any
 def dtype_or(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that is meant, or a default where none is given."""
     return default if dtype is None else dtypes.as_dtype(dtype)
-
-
-def placed(x: Any, device: Any) -> Any:
-    """An array on the device that a caller named; None leaves it where it is."""
-    return x if device is None else surface["device_put"](x, device)
 
 
 # Conversions.

@@ -15,11 +15,11 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, one_of
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import Dtype, asarray, dtype_or, placed
+from ftrace.numpy.creation import Dtype, asarray, dtype_or
 from ftrace.numpy.elementwise import conjugate, multiply
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.dispatch import member, placed
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library.fft import Fourier, fft_p
 from ftrace.trace.tracing.tracer import Value

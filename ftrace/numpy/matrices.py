@@ -13,13 +13,13 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
-from ftrace.numpy.creation import Dtype, dtype_or, placed
+from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of, stack
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.dispatch import member, placed
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

@@ -22,7 +22,6 @@ from ftrace.numpy.creation import (
     astype,
     dtype_or,
     from_number,
-    placed,
     type_like,
 )
 from ftrace.numpy.floats import i0
@@ -32,7 +31,7 @@ from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, own
+from ftrace.trace.eager.dispatch import Eager, member, own, placed
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
@@ -49,9 +48,7 @@ __all__ = [
 
 
 def _of_one_value(name: str, value: int):
-    def filled(
-        shape: Any, dtype: Dtype = None, *, device: Any = None, out_sharding: Any = None
-    ) -> Any:
+    def filled(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
         target = dtype_or(dtype, dtypes.default_dtype("f"))
         return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
 

@@ -26,7 +26,7 @@ from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config
 from ftrace.numpy.axes import bound_to, cast, check_sizes
-from ftrace.numpy.creation import placed
+from ftrace.trace.eager.dispatch import placed
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording

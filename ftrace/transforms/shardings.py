@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, cast
 
 from ftrace.backends.base import Device
-from ftrace.errors import DeviceError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DeviceError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import ShapedArray
@@ -318,13 +318,24 @@ def named(sharding: Any, what: str) -> Any:
     """A sharding; a spec alone is one over the mesh of this context.
 
     Raises:
-      DeviceError: there is no such mesh.
+      ArgumentError: it is neither.
+      DeviceError: there is no such mesh, or it has no axes.
     """
     mesh = get_mesh()
     if isinstance(sharding, NamedSharding) and sharding.mesh == mesh.abstract_mesh:
-        return NamedSharding(mesh, sharding.spec)
-    if not isinstance(sharding, PartitionSpec):
+        sharding = NamedSharding(mesh, sharding.spec)
+    if isinstance(sharding, NamedSharding) and sharding.mesh.empty:
+        raise DeviceError(
+            f"One of {what} leaf specifications got an empty NamedSharding: {sharding} "
+            "which is not allowed; its mesh has no axes and no devices"
+        )
+    if isinstance(sharding, Sharding):
         return sharding
+    if not isinstance(sharding, PartitionSpec):
+        raise ArgumentError(
+            f"{what}: a device, its name, a sharding or a PartitionSpec is required, "
+            f"got {sharding!r}"
+        )
     if mesh.empty:
         raise DeviceError(
             f"{what} requires a non-empty mesh in context for a PartitionSpec; name "

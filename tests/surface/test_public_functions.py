@@ -12,7 +12,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax
+from ftrace import errors, lax
 from ftrace.test_util import check_jvp, check_vjp
 from ftrace.trace.eager.dispatch import Eager
 
@@ -78,16 +78,18 @@ def test_a_public_class_is_found_by_its_public_name() -> None:
 
 def test_arguments_of_jax_that_decide_nothing_have_to_be_none() -> None:
     x = fnp.ones(4)
-    placed: list[Any] = [
-        *[partial(fnp.reshape, x, (2, 2)), partial(x.reshape, 2, 2), x.ravel],
-        *[partial(fnp.arange, 3), partial(fnp.full, 2, 1), partial(fnp.zeros_like, x)],
-    ]
     idle = [(partial(fnp.add, x, x), "out where"), (partial(fnp.modf, x), "out")]
-    for call, names in [*[(call, "out_sharding") for call in placed], *idle]:
+    for call, names in idle:
         for name in names.split():
             call(**{name: None})
             with pytest.raises(NotImplementedError, match=f"{name} of .* must be None"):
                 call(**{name: x})
+    for call in (partial(fnp.reshape, x, (2, 2)), x.ravel, partial(fnp.arange, 3)):
+        call(out_sharding=None)
+        with pytest.raises(
+            errors.ArgumentError, match="device_put: a device, its name"
+        ):
+            call(out_sharding=3)
     for function in (lambda x: fnp.add(x, x, out=None), partial(fnp.ravel, order="C")):
         assert ft.jit(function)(x).shape == (4,)
     assert str(inspect.signature(fnp.negative)).startswith("(x: 'Value', /, *, out:")

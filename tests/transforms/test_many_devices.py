@@ -237,3 +237,28 @@ def test_draws_are_where_out_sharding_says() -> None:
         got = function(key, *rest, out_sharding=places)
         assert got.sharding == places
         np.testing.assert_array_equal(got, function(key, *rest))
+
+
+def test_new_arrays_are_where_out_sharding_says() -> None:
+    places = NamedSharding(mesh(), P("x"))
+    for function, *rest in (
+        (fnp.arange, 8), (fnp.full, (8, 2), 3.0), (fnp.zeros, 8), (fnp.ones, (4, 1)),
+        (fnp.asarray, [1, 2, 3, 4]), (fnp.reshape, X, (-1,)), (fnp.zeros_like, X),
+    ):  # fmt: skip
+        got = function(*rest, out_sharding=places)
+        assert got.sharding == places
+        np.testing.assert_array_equal(got, function(*rest))
+
+
+def test_the_sharding_of_a_type_outside_of_meshes_says_nothing() -> None:
+    """optax passes that of its parameters on, whatever they are."""
+    nowhere = ft.typeof(fnp.ones(3)).sharding
+    key = ft.random.key(0)
+    assert fnp.zeros(3, device=nowhere).sharding == fnp.zeros(3).sharding
+    assert fnp.arange(3, out_sharding=nowhere).sharding == fnp.zeros(3).sharding
+    drawn = ft.random.normal(key, (3,), out_sharding=nowhere)
+    np.testing.assert_array_equal(drawn, ft.random.normal(key, (3,)))
+    with pytest.raises(errors.DeviceError, match="an empty NamedSharding"):
+        ft.device_put(X, nowhere)
+    with pytest.raises(errors.DeviceError, match="an empty NamedSharding"):
+        ft.lax.with_sharding_constraint(X, nowhere)

@@ -60,7 +60,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import checked
 from ftrace.trace.graph import Node, provenance, toposort
@@ -119,15 +119,32 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
+def placed(x: Any, device: Any) -> Any:
+    """An array on the device that a caller named.
+
+    None leaves it where it is, and so does the sharding of a type outside of any mesh.
+    """
+    if device is None or getattr(getattr(device, "mesh", None), "empty", False):
+        return x
+    return surface["device_put"](x, device)
+
+
 def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
-    """`function`, which takes further arguments of JAX's that have to be None."""
+    """`function`, which takes further arguments of JAX's that have to be None.
+
+    But for `out_sharding`, which says where the result is.
+    """
     known = signature_of(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        place = None
         for name in kwargs and names:
-            if kwargs.pop(name, None) is not None:
+            given = kwargs.pop(name, None)
+            if name == "out_sharding":
+                place = given
+            elif given is not None:
                 raise UnsupportedError(f"{name} of {function.__name__} must be None")
-        return function(*args, **kwargs)
+        return placed(function(*args, **kwargs), place)
 
     made: Any = update_wrapper(call, function)
     kind = Parameter.KEYWORD_ONLY
