@@ -26,7 +26,6 @@ from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config
 from ftrace.numpy.axes import bound_to, cast, check_sizes
-from ftrace.trace.eager.dispatch import placed
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
@@ -34,6 +33,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_part
+from ftrace.trace.eager.dispatch import placed
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
