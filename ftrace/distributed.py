@@ -1,15 +1,25 @@
-"""Programs of several processes: there is one."""
+"""Programs of several processes: the ranks that `mpirun` has started.
+
+    mpirun -n 4 python train.py        which begins with ft.distributed.initialize()
+
+Each process runs the same program. `ft.devices()` are those of all of them, and what is
+over a mesh of these is computed by all together.
+"""
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
+from ftrace.backends.base import own_devices, set_system
 from ftrace.errors import DeviceError
+from ftrace.ground import VERSION, processes, settings
 from ftrace.ground.missing_names import tell_missing
 
-
-class _State:
-    initialized = False
+#: Platforms that are seen as one system.
+_PLATFORMS = ("cpu", "interpreter")
 
 
 def initialize(
@@ -20,31 +30,48 @@ def initialize(
     coordinator_bind_address: str | None = None, slice_index: int | None = None,
     partition_index: int | None = None,
 ) -> None:  # fmt: skip
-    """Joins the other processes of the program: it must be the only one.
+    """Joins the other processes of the program, which MPI has started.
+
+    Without `mpirun` the program has one process. A process that then ends by an
+    exception ends the others, with its name; none waits longer than the setting
+    `distributed_timeout` says.
+
+    Args:
+      num_processes, process_id: what they are to be, if given.
+      coordinator_address, …: accepted for JAX's sake: MPI knows.
 
     Raises:
-      DeviceError: there are to be several processes, or it has been called before.
+      MissingExtraError: mpi4py or an MPI library is missing.
+      DeviceError: there are not as many processes, or it has been called before.
+      ProcessError: the processes have other versions or settings.
     """
-    if num_processes not in (None, 1) or process_id not in (None, 0):
-        raise DeviceError(
-            f"distributed.initialize: programs run in one process, got {num_processes} "
-            f"processes and number {process_id}; several are not there yet"
-        )
-    if _State.initialized:
+    if processes.is_joined():
         raise DeviceError(
             "distributed.initialize should only be called once. Call shutdown first"
         )
-    _State.initialized = True
+    processes.join(num_processes, process_id)
+    if processes.count() > 1:
+        everyone, config = processes.everyone(), settings.current()
+        lines = f"ftrace {VERSION}\nnumpy {version('numpy')}\nrules {config.rules}"
+        everyone.agree("versions and settings", lambda: lines)
+        own = np.array([len(own_devices(name)) for name in _PLATFORMS])
+        counts = everyone.gather(own).T.tolist()
+        set_system(dict(zip(_PLATFORMS, counts, strict=True)))
 
 
 def is_initialized() -> bool:
     """Has `initialize` been called?"""
-    return _State.initialized
+    return processes.is_joined()
 
 
 def shutdown() -> None:
-    """Leaves the other processes."""
-    _State.initialized = False
+    """Leaves the other processes; waits until all have come here.
+
+    Raises:
+      ProcessError: not all came within the time.
+    """
+    set_system({})
+    processes.leave()
 
 
 tell_missing(__name__)

@@ -209,6 +209,10 @@ class DeviceError(FtraceError, JaxRuntimeError):
     """A device is unknown, missing its driver, or failed."""
 
 
+class ProcessError(FtraceError, JaxRuntimeError):
+    """Another process of the program has ended, does something else, or came not."""
+
+
 class MissingExtraError(FtraceError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ftrace.errors import DeviceError, GraphError
-from ftrace.ground import settings
+from ftrace.ground import processes, settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property, fresh_after_fork
 from ftrace.ground.limits import ANY_DEVICE, Limits
@@ -251,14 +251,21 @@ class Device(ABC):
     limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
 
-    # What JAX's programs ask of a device: there is one process.
-    process_index = host_id = task_id = 0
+    #: The number of the process that has it; `set_system` sets it where it is not 0.
+    process_index = 0
 
     def __init__(self, number: int = 0) -> None:
         self.counters = Counters()
         self.platform = self.device_kind = self.name
         self.id = self.local_hardware_id = number
         self.name = _name_of(self.platform, number)
+
+    @property
+    def host_id(self) -> int:
+        """The number of the process: older names of JAX's."""
+        return self.process_index
+
+    task_id = host_id
 
     @property
     def client(self) -> Device:
@@ -390,10 +397,84 @@ def get_device(name: str | Device | None = None) -> Device:
 
 
 def devices_of(backend: str | Device | None = None) -> list[Device]:
-    """All devices of a platform: the default one's, or that of a device or a name."""
+    """All devices of a platform: the default one's, or that of a device or a name.
+
+    Those of other processes are among them, by the numbers of the processes.
+    """
     platform = get_device(backend).platform
+    return list(_systems.get(platform) or own_devices(platform))
+
+
+def own_devices(platform: str) -> list[Device]:
+    """The devices of a platform that this process has."""
     count = _platforms[platform][1]()
     return [get_device(_name_of(platform, number)) for number in range(count)]
+
+
+class RemoteDevice(Device):
+    """A device of another process: programs may be over it, and run there."""
+
+    host = False
+
+    def __init__(self, platform: str, number: int, process: int) -> None:
+        self.name = platform
+        super().__init__(number)
+        self.process_index = process
+        self.name = f"{self.name}@{process}"
+
+    def _refuse(self) -> DeviceError:
+        return DeviceError(
+            f"{self.name} is a device of process {self.process_index}, and is not "
+            f"addressable from process {processes.index()}; give a sharding over the "
+            "devices of all, or one of local_devices()"
+        )
+
+    def compile(self, program: Program) -> Executable:
+        raise self._refuse()
+
+    def allocate(self, nbytes: int) -> Buffer:
+        raise self._refuse()
+
+    def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
+        raise self._refuse()
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        raise self._refuse()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _in_system, (self.platform, self.id)
+
+
+#: The devices of all processes, by platform, where there are several processes.
+_systems: dict[str, list[Device]] = {}
+
+
+def _in_system(platform: str, number: int) -> Device:
+    return devices_of(platform)[number]
+
+
+def set_system(counts: dict[str, Sequence[int]]) -> None:
+    """Numbers the devices of all processes.
+
+    Args:
+      counts: for a platform how many each process has; {} is one process by itself.
+    """
+    for platform, system in _systems.items():
+        for number, device in enumerate(own_devices(platform)):
+            if device in system:
+                device.id, device.process_index = number, 0
+    _systems.clear()
+    for platform, each in counts.items():
+        found: list[Device] = []
+        for process, count in enumerate(each):
+            own = process == processes.index()
+            local = own_devices(platform) if own else ()
+            found += local or [RemoteDevice(platform, i, process) for i in range(count)]
+        for number, device in enumerate(found):
+            device.id = number
+            if not isinstance(device, RemoteDevice):
+                device.process_index = processes.index()
+        _systems[platform] = found
 
 
 def live_devices() -> list[Device]:

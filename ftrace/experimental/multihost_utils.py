@@ -1,4 +1,4 @@
-"""What processes tell each other: here there is one."""
+"""What processes tell each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.errors import ValueRangeError
+from ftrace.ground import processes
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.pytree import tree
 
@@ -15,22 +17,80 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _text(values: Any) -> str:
+    leaves, treedef = tree.flatten(values)
+    types = [f"{x.dtype}{list(x.shape)}" for x in map(np.asarray, leaves)]
+    return "\n".join([str(treedef), *types])
+
+
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The tree of the source, in NumPy's arrays: its own."""
-    return tree.map(np.asarray, in_tree)
+    """The tree of the source, in NumPy's arrays.
+
+    Args:
+      in_tree: arrays, of the same shapes and dtypes in all processes.
+      is_source: is it this process? By default that is number 0.
+
+    Raises:
+      ProcessError: the trees differ in structure, shapes or dtypes.
+      ValueRangeError: there is not exactly one source.
+    """
+    everyone, own = processes.everyone(), processes.index() == 0
+    everyone.agree("broadcast_one_to_all", lambda: _text(in_tree))
+    flags = everyone.gather(np.array([own if is_source is None else is_source]))
+    if flags.sum() != 1:
+        raise ValueRangeError(
+            f"broadcast_one_to_all: one process is the source, got {flags.ravel()}"
+        )
+    place = int(flags.argmax())
+
+    def spread(x: Any) -> Any:
+        return everyone.spread(np.asarray(x), place)
+
+    return tree.map(spread, in_tree)
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """The trees of all processes, stacked along a new axis, or one behind the other."""
-    return tree.map(lambda x: np.asarray(x)[... if tiled else None], in_tree)
+    """The trees of all processes, in NumPy's arrays.
+
+    Args:
+      in_tree: arrays, of the same shapes and dtypes in all processes. Of one that is
+        over several processes the whole is returned.
+      tiled: they stand one behind the other, and not along a new axis.
+
+    Raises:
+      ProcessError: the trees differ in structure, shapes or dtypes.
+    """
+    everyone = processes.everyone()
+    everyone.agree("process_allgather", lambda: _text(in_tree))
+
+    def gathered(x: Any) -> Any:
+        rows = everyone.gather(np.asarray(x))
+        return np.concatenate(rows) if tiled and rows.ndim > 1 else rows
+
+    return tree.map(gathered, in_tree)
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """Raises where processes have different trees: one has its own."""
+    """Raises where processes have different trees.
+
+    Raises:
+      ProcessError: they have.
+    """
+
+    def text() -> str:
+        leaves, treedef = tree.flatten(in_tree)
+        return "\n".join([f"{treedef}", *[f"{np.asarray(x)!r}" for x in leaves]])
+
+    processes.everyone().agree(fail_message or "assert_equal", text)
 
 
 def sync_global_devices(name: str) -> None:
-    """Waits for all processes."""
+    """Waits for all processes, which must give the same name.
+
+    Raises:
+      ProcessError: they have not.
+    """
+    processes.everyone().agree("sync_global_devices", lambda: name)
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:

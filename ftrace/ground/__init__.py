@@ -15,6 +15,7 @@ From the ground up:
                       once
     tables            What is kept so that it need not be made again, all of it within
                       one limit of bytes
+    processes         The processes of a program, over MPI, and what they send
 """
 
 from typing import Final

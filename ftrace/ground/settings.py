@@ -73,6 +73,7 @@ class Config:
       threads: number of threads of the CPU device, no more than the machine has;
         None takes all cores that the process may use.
       cpu_devices: as how many devices the host is seen, "cpu", "cpu:1" and so on.
+      distributed_timeout: seconds after which a process gives up waiting for others.
       native_calls: jitted functions are called in native code, where this interpreter
         allows it.
       cache_dir: folder of the disk cache; empty for the platform's own.
@@ -113,6 +114,7 @@ class Config:
     check_specs: bool = False
     threads: int | None = None
     cpu_devices: int = 1
+    distributed_timeout: int = 300
     native_calls: bool = True
     cache_dir: str = ""
     cache_size: int = CACHE_SIZE
@@ -263,6 +265,13 @@ def _devices(value: Any, name: str) -> int:
     return count
 
 
+def _seconds(value: Any, name: str) -> int:
+    count = _whole(value, name, "a whole number of seconds")
+    if count < 1:
+        raise ValueRangeError(f"{name} must be 1 second or more, got {count}")
+    return count
+
+
 def _bytes(value: Any, name: str, none: str = "is no disk cache") -> int:
     size = _whole(value, name, "a whole number of bytes")
     if size < 0:
@@ -286,6 +295,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "disabled_rules": _rules,
     "threads": _threads,
     "cpu_devices": _devices,
+    "distributed_timeout": _seconds,
     "cache_dir": _folder,
     "cache_size": _bytes,
     "cache_memory": partial(_bytes, none="keeps the latest alone"),

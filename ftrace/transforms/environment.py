@@ -1,4 +1,4 @@
-"""Where a program runs: one process, its devices, and the arrays on them."""
+"""Where a program runs: its processes, their devices, and the arrays on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.ground import VERSION
+from ftrace.ground import VERSION, processes
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
@@ -53,22 +53,24 @@ def local_devices(
     process_index: int | None = None, backend: str | None = None,
     host_id: int | None = None,
 ) -> list[Device]:  # fmt: skip
-    """The devices of this process: all of a backend.
+    """The devices of a process, by default this one: all of a backend.
 
     Raises:
-      ValueRangeError: the process is another one than the only one.
+      ValueRangeError: there is no such process.
     """
-    for number in (process_index, host_id):
-        if number not in (None, 0):
-            raise ValueRangeError(
-                f"local_devices: there is one process, number 0, got {number}"
-            )
-    return devices(backend)
+    chosen = processes.index() if process_index is None else process_index
+    chosen = chosen if host_id is None else host_id
+    if not 0 <= chosen < processes.count():
+        raise ValueRangeError(
+            f"local_devices: there are {processes.count()} processes, from 0 on, got "
+            f"{chosen}"
+        )
+    return [d for d in devices(backend) if d.process_index == chosen]
 
 
 def local_device_count(backend: str | None = None) -> int:
     """How many devices this process has."""
-    return len(devices(backend))
+    return len(local_devices(backend=backend))
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -128,18 +130,18 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process: 0, there is one."""
-    return 0
+    """The number of this process."""
+    return processes.index()
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes there are: one."""
-    return 1
+    """How many processes there are."""
+    return processes.count()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of all processes."""
-    return [0]
+    return [*range(processes.count())]
 
 
 host_id, host_count, host_ids = process_index, process_count, process_indices

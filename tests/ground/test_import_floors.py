@@ -64,7 +64,7 @@ KNOTS: dict[str, tuple[str, ...]] = {}
 #: What a function may import when it runs: the extras of pyproject.toml, and the
 #: drivers of devices.
 OPTIONAL = {
-    "hypothesis", "opt_einsum", "platformdirs", "pyopencl", "pytest",
+    "hypothesis", "mpi4py", "opt_einsum", "platformdirs", "pyopencl", "pytest",
     "rich", "safetensors", "scipy",
 }  # fmt: skip
 

@@ -1,0 +1,401 @@
+"""The processes of one program: the ranks of MPI's world, and what they send.
+
+MPI starts them, numbers them and carries their bytes, by way of mpi4py: nothing of that
+is done here. Here stand the few operations that collectives are made of, and what is
+to happen where a process ends before its time:
+
+    gather, exchange, send, spread    bytes from the memory of one array to another's
+    agree                             the same digest everywhere, or an error for all
+
+All waiting is done in `_Group.wait`: it looks whether the others are still there, and
+gives up after `config.distributed_timeout` seconds. A process that ends by an exception
+tells the others, which raise it with its name; MPI ends those that do not hear.
+
+Sums are no business of MPI's, whose order of adding depends on algorithms that it
+chooses: bytes are brought together, and added up in the order of the processes. So a
+sum has the same bits from run to run, and on all processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from hashlib import sha256
+from importlib import import_module
+from traceback import format_exception
+from typing import Any
+
+import numpy
+
+from ftrace.errors import DeviceError, MissingExtraError, ProcessError
+from ftrace.ground import settings
+
+np: Any = numpy  # whose stubs leave too much unknown
+Array = Any
+
+#: Variables by which a launcher of MPI tells a process how many there are.
+_LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
+#: How often a request is tried at once, before others get the processor meanwhile.
+_TRIES = 200
+#: Seconds for which one that has ended waits for the others to hear of it, and in which
+#: what it had sent before must have come.
+_GRACE = 3.0
+
+
+class _World:
+    """The state of this process.
+
+    Attributes:
+      index, count: its number, and how many there are.
+      mpi: `mpi4py.MPI`, where there are several.
+      notes: the communicator on which processes tell that they end.
+      ended: what those that have ended told, and when it was heard.
+      joined: has `join` been called?
+    """
+
+    def __init__(self) -> None:
+        self.index, self.count = 0, 1
+        self.mpi: Any = None
+        self.notes: Any = None
+        self.ended: dict[int, tuple[str, float]] = {}
+        self.groups: dict[tuple[int, ...], Group] = {}
+        self.joined = False
+        self.hook: Any = None
+        self.kept: list[Any] = []  # what MPI may still read
+
+
+_world = _World()
+
+
+def index() -> int:
+    """The number of this process."""
+    return _world.index
+
+
+def count() -> int:
+    """How many processes there are."""
+    return _world.count
+
+
+def is_joined() -> bool:
+    return _world.joined
+
+
+def is_launched() -> bool:
+    """Has a launcher of MPI started this process?"""
+    return any(name in os.environ for name in _LAUNCHED)
+
+
+def join(wanted: int | None = None, number: int | None = None) -> None:
+    """Makes the ranks of MPI's world one system. All of them must call it.
+
+    Args:
+      wanted: how many there are to be, if that is known.
+      number: which one this is to be.
+
+    Raises:
+      MissingExtraError: mpi4py, or an MPI library, is missing.
+      DeviceError: there are not as many processes.
+    """
+    if is_launched():
+        mpi = _load()
+        world = mpi.COMM_WORLD
+        _world.index, _world.count = world.Get_rank(), world.Get_size()
+        if _world.count > 1:
+            _world.mpi, _world.notes = mpi, world.Dup()
+            _world.hook, sys.excepthook = sys.excepthook, _end
+            atexit.register(leave)
+    got = _world.index, _world.count
+    if got != (_world.index if number is None else number, wanted or _world.count):
+        _world.index, _world.count = 0, 1
+        raise DeviceError(
+            f"distributed.initialize: this is process {got[0]} of {got[1]}, where "
+            f"process {number} of {wanted} was asked for. Processes are started by "
+            f"MPI: pip install 'ftrace[mpi]', and then mpirun -n {wanted} python …"
+        )
+    _world.joined = True
+
+
+def _load() -> Any:
+    try:
+        return import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise MissingExtraError(
+            "distributed.initialize: several processes need mpi4py and an MPI library, "
+            f"which the extra has: pip install 'ftrace[mpi]' ({error})"
+        ) from error
+
+
+# The end.
+
+
+def leave() -> None:
+    """Leaves the others, once all are done; the first ones wait.
+
+    Raises:
+      ProcessError: not all came within the time.
+    """
+    atexit.unregister(leave)
+    if _world.mpi is not None:
+        _tell("left: its program has ended")
+        deadline = time.monotonic() + _timeout()
+        while len(_world.ended) < _world.count - 1:
+            if time.monotonic() > deadline:
+                missing = {*range(_world.count)} - {_world.index, *_world.ended}
+                raise ProcessError(
+                    f"process {_world.index} has ended, and waited {_timeout()} "
+                    f"seconds for {_listed(missing)}"
+                )
+            _listen()
+            time.sleep(1e-3)
+        sys.excepthook = _world.hook
+    kept = _world.kept
+    _world.__init__()
+    _world.kept = kept
+
+
+def _end(kind: Any, error: Any, traceback: Any) -> None:
+    """Instead of `sys.excepthook`: the others are told of an exception, too."""
+    text = "".join(format_exception(kind, error, traceback))
+    sys.stderr.write(f"process {_world.index} of {_world.count} ends:\n{text}")
+    reason = str(error).split("\n  at ", 1)[0]
+    _tell(f"ended by {kind.__name__}: {reason}")
+    deadline = time.monotonic() + _GRACE
+    while len(_world.ended) < _world.count - 1 and time.monotonic() < deadline:
+        _listen()
+        time.sleep(1e-2)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _world.mpi.COMM_WORLD.Abort(1)
+
+
+def _tell(text: str) -> None:
+    """Tells all others that this process ends."""
+    note = np.frombuffer(text.encode()[:2000], np.uint8)
+    for other in range(_world.count):
+        if other != _world.index:
+            _world.kept.append((_world.notes.Isend(note, other), note))
+
+
+def _listen() -> None:
+    """Reads what others have told."""
+    status = _world.mpi.Status()
+    while _world.notes.Iprobe(status=status):
+        note = np.empty(status.Get_count(), np.uint8)
+        _world.notes.Recv(note, status.Get_source())
+        text = note.tobytes().decode(errors="replace")
+        _world.ended[status.Get_source()] = text, time.monotonic()
+
+
+def _listed(processes: Any) -> str:
+    return "process " + ", ".join(map(str, sorted(processes)))
+
+
+def _timeout() -> int:
+    return settings.current().distributed_timeout
+
+
+# Groups.
+
+
+def group(members: Sequence[int]) -> Group:
+    """These processes, one of which is this one, in that order."""
+    key = tuple(members)
+    if key not in _world.groups:
+        _world.groups[key] = Group(key)
+    return _world.groups[key]
+
+
+def everyone() -> Group:
+    """All processes."""
+    return group(range(_world.count))
+
+
+class Group:
+    """Some processes, in an order.
+
+    Attributes:
+      members: their numbers.
+      place: which of them this process is.
+
+    Raises:
+      DeviceError: this process is none of them.
+    """
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        if _world.index not in members:
+            raise DeviceError(
+                f"process {_world.index} has no device of a mesh over the processes "
+                f"{members}; only these may run its programs"
+            )
+        self.members, self.place = members, members.index(_world.index)
+        if len(members) > 1:
+            whole: Any = _world.mpi.COMM_WORLD
+            own = whole.Get_group().Incl(members)
+            self._messages: Any = whole.Create_group(own)
+            self._digests: Any = whole.Create_group(own, 1)
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+    def gather(self, x: Array) -> Array:
+        """The arrays of all, of one shape, along a new leading axis."""
+        if self.size == 1:
+            return x[None]
+        return self._gather(self._messages, x, "for what others send to all")
+
+    def _gather(self, messages: Any, x: Array, what: str) -> Array:
+        found = np.empty((self.size, *x.shape), x.dtype)
+        self.wait(what, messages.Iallgather(_bytes(x), _bytes(found)))
+        return found
+
+    def exchange(self, x: Array) -> Array:
+        """Row i of `x` goes to the i-th; row j of the result is from the j-th."""
+        if self.size == 1:
+            return x
+        found = np.empty(x.shape, x.dtype)
+        sent = np.ascontiguousarray(x)
+        request = self._messages.Ialltoall(_bytes(sent), _bytes(found))
+        self.wait("for a part of each other", request)
+        return found
+
+    def spread(self, x: Array, place: int = 0) -> Array:
+        """The array of the first one, or of another."""
+        if self.size == 1:
+            return x
+        found = np.array(x)
+        request = self._messages.Ibcast(_bytes(found), place)
+        self.wait("for what the first one sends", request)
+        return found
+
+    def send(
+        self, rows: Sequence[tuple[Array, int, int]],
+        into: Sequence[tuple[Array, int, int]],
+    ) -> None:  # fmt: skip
+        """Sends rows, and fills others with what comes: (row, to or from, a tag)."""
+        if self.size == 1:  # to itself
+            tagged = {tag: row for row, _, tag in rows}
+            for row, _, tag in into:
+                row[...] = tagged[tag]
+            return
+        messages = self._messages
+        self.wait(
+            "for what another one sends",
+            *[messages.Irecv(_bytes(row), place, tag) for row, place, tag in into],
+            *[messages.Isend(_bytes(row), place, tag) for row, place, tag in rows],
+        )
+
+    def combine(self, function: Any, x: Array) -> Array:
+        """All arrays, combined by a function of NumPy in the order of the processes.
+
+        Few bytes are brought to all at once. Of many each process combines its own
+        part, and these are brought to all: it receives each byte twice, as it must.
+        """
+        if self.size == 1:
+            return x
+        if x.nbytes <= _FEW or self.size == 2:
+            return self._fold(function, self.gather(x))
+        length = -(-x.size // self.size)
+        parts = np.zeros((self.size, length), x.dtype)
+        parts.reshape(-1)[: x.size] = x.reshape(-1)
+        own = self._fold(function, self.exchange(parts))
+        return self.gather(own).reshape(-1)[: x.size].reshape(x.shape)
+
+    def combine_parts(self, function: Any, x: Array) -> Array:
+        """Row i of all, combined, for the i-th process."""
+        return x[0] if self.size == 1 else self._fold(function, self.exchange(x))
+
+    def _fold(self, function: Any, rows: Array) -> Array:
+        found = rows[0]
+        for row in rows[1:]:
+            function(found, row, out=found)
+        return found
+
+    # Waiting.
+
+    def wait(self, what: str, *requests: Any) -> None:
+        """Returns when MPI has done what was asked for.
+
+        Raises:
+          ProcessError: one of the others has ended, or the time is over.
+        """
+        test = _world.mpi.Request.Testall
+        deadline, tries = None, 0
+        while not test(requests):
+            tries += 1
+            if tries < _TRIES:
+                continue
+            if deadline is None:
+                deadline = time.monotonic() + _timeout()
+            os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+            if tries % _TRIES == 0:
+                self._check(what, requests, deadline)
+
+    def _check(self, what: str, requests: Any, deadline: float) -> None:
+        _listen()
+        now = time.monotonic()
+        for other in self.members:
+            text, heard = _world.ended.get(other, ("", now))
+            if text and (not text.startswith("left") or now - heard > _GRACE):
+                _world.kept.append(requests)
+                raise ProcessError(
+                    f"process {other} of {_world.count} {text}; process {_world.index} "
+                    f"was waiting {what}"
+                )
+        if now > deadline:
+            _world.kept.append(requests)
+            raise ProcessError(
+                f"process {_world.index} of {_world.count} has waited {_timeout()} "
+                f"seconds {what}, in vain: not all of {_listed(self.members)} came "
+                "there. Do all of them run the same program? "
+                "FTRACE_DISTRIBUTED_TIMEOUT sets the time"
+            )
+
+    def agree(self, what: str, text: Callable[[], str], digest: bytes = b"") -> None:
+        """Returns if all have the same text; its digest is compared.
+
+        Raises:
+          ProcessError: they have not; the message shows the first lines that differ.
+        """
+        if self.size == 1:
+            return
+        own = digest or sha256(text().encode()).digest()
+        waiting = f"for the others to run {what}"
+        rows = np.frombuffer(own, np.uint8)
+        found = self._gather(self._digests, rows, waiting)
+        if (found == rows).all():
+            return
+        written = np.frombuffer(text().encode(), np.uint8)
+        sizes = self._gather(self._digests, np.array([written.size]), waiting)
+        padded = np.zeros(sizes.max(), np.uint8)
+        padded[: written.size] = written
+        everything = self._gather(self._digests, padded, waiting)
+        texts = [
+            row[: int(n[0])].tobytes().decode()
+            for row, n in zip(everything, sizes, strict=True)
+        ]
+        other = next(i for i, other in enumerate(texts) if other != texts[0])
+        pair = [t.splitlines() for t in (texts[0], texts[other])]
+        numbers = self.members[0], self.members[other]
+        names = [f"process {number}" for number in numbers]
+        lines = [*unified_diff(*pair, *names, n=0, lineterm="")]
+        raise ProcessError(
+            f"the processes disagree in {what}; each must run the same on the same "
+            "shapes:\n  " + "\n  ".join(lines[:_LINES])
+        )
+
+
+#: Lines of a difference that a message shows.
+_LINES = 12
+#: Bytes up to which an array is brought to all before it is combined.
+_FEW = 1 << 14
+
+
+def _bytes(array: Array) -> Array:
+    """An array as MPI takes it: contiguous memory, of no dtype."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,96 @@
+"""Several processes, which `mpirun` starts on the checks of `in_each_process.py`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ftrace as ft
+from ftrace import errors
+from ftrace.ground import processes
+
+ROOT = Path(__file__).parents[2]
+CHECKS = Path(__file__).with_name("in_each_process.py")
+_BESIDE = str(Path(sys.executable).parent)
+MPIRUN = shutil.which("mpirun", path=os.pathsep.join([_BESIDE, os.environ["PATH"]]))
+
+started = pytest.mark.skipif(
+    MPIRUN is None or importlib.util.find_spec("mpi4py") is None,
+    reason="mpirun or mpi4py is missing: pip install 'ftrace[mpi]'",
+)
+
+
+def start(count: int, *words: str, **variables: str) -> Any:
+    """What so many processes have written, and whether all ended well."""
+    command = [
+        str(MPIRUN), "-n", f"{count}", "--oversubscribe", "--allow-run-as-root",
+        sys.executable, "-W", "error", str(CHECKS), *words,
+    ]  # fmt: skip
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), **variables}
+    return subprocess.run(
+        command, env=environment, text=True, timeout=120, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+@started
+@pytest.mark.parametrize(
+    ("count", "variables"),
+    [(2, {"FTRACE_CPU_DEVICES": "2"}), (4, {"FTRACE_DEVICE": "interpreter"})],
+    ids=["2 processes of 2 devices", "4 processes of the interpreter"],
+)
+def test_what_holds_in_each_process(count: int, variables: dict[str, str]) -> None:
+    done = start(count, **variables)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all hold") == count, done.stdout
+
+
+@started
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("raises", "process 1 of 2 ended by ValueError: not this one; process 0"),
+        ("leaves", "process 1 of 2 left: its program has ended; process 0"),
+        ("sleeps", "process 0 of 2 has waited 1 seconds"),
+        ("differs", "+int64[4]"),
+    ],
+)
+def test_a_process_that_does_not_come_ends_the_others(way: str, told: str) -> None:
+    begin = time.perf_counter()
+    done = start(2, way, FTRACE_DISTRIBUTED_TIMEOUT="1" if way == "sleeps" else "60")
+    assert done.returncode != 0
+    assert told in done.stdout, done.stdout
+    assert time.perf_counter() - begin < 40
+
+
+def test_without_mpi_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.DeviceError, match=r"ftrace\[mpi\].*mpirun -n 2"):
+        ft.distributed.initialize("10.0.0.1:1", 2, 0)
+    assert (ft.process_count(), ft.distributed.is_initialized()) == (1, False)
+    monkeypatch.setenv("PMIX_RANK", "0")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(errors.MissingExtraError, match=r"ftrace\[mpi\]"):
+        ft.distributed.initialize()
+    with pytest.raises(ValueError, match="1 second or more"):
+        ft.config.update("distributed_timeout", 0)
+
+
+def test_one_process_has_a_group_by_itself() -> None:
+    import numpy as np
+
+    alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
+    for made in (
+        alone.gather(x[0]), alone.exchange(x), alone.spread(x), alone.combine(None, x),
+        alone.combine_parts(None, x)[None],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(made, x)
+    alone.agree("nothing", str)
