@@ -36,6 +36,7 @@ from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, fenced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity_of
@@ -208,10 +209,8 @@ class KernelPlan:
 
     def _is_contraction(self, node: Node) -> bool:
         """Is it a sum of a product that is larger than both of its operands?"""
-        if node.op is not ir.reduce_p or node.arg != "add":
-            return False
-        value = node.src[0]
-        if value.op.name not in ("mul", "mul_zero") or value.dtype == dtypes.bool_:
+        value = ir.product_of(node, (p.mul, p.mul_zero))
+        if value is None or value.dtype == dtypes.bool_:
             return False
         size, closed = len(self.ranges[value]), set(node.src[1:])
         return all(
@@ -336,7 +335,7 @@ class Evaluation:
             return np.full(shape, identity_of(node.arg, node.dtype), node.dtype)
         dtype = _accumulator(node)
         if node in self.plan.contractions:
-            if value.op.name == "mul" or all(
+            if value.op is p.mul or all(
                 np.isfinite(self.values[s]).all() for s in value.src
             ):
                 return self._contract(node, dtype)

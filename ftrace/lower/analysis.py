@@ -1,7 +1,8 @@
 """Facts about graphs that several stages ask for: costs, and axes that run in step.
 
     reshape(x), barrier(x)   have the memory of x, their *root*
-    sum(a * b)               is a *contraction* where a and b are both used again
+    sum(a * b)               is a *contraction* where a and b are both used again: see
+                             `elementwise.product_of_contraction`
     sin(x) + 1               has a *weight* of 10 + 1 operations for each element
 
     y = x + z                axis a of y is axis a of x and of z
@@ -26,8 +27,8 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, has_any, make_node
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives import movement
-from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, cast_p, is_reused, mul, mul_zero
+from ftrace.trace.primitives.broadcast import expand, expand_p
+from ftrace.trace.primitives.elementwise import add, cast_p, mul, product_of_contraction
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
@@ -65,13 +66,8 @@ def squeeze(shape: Shape) -> Shape:
 
 
 def is_contraction(node: Node) -> bool:
-    """A sum of products of which both factors are used again: matmul, convolution."""
-    if node.op is not reduce_sum_p:
-        return False
-    product = node.src[0]
-    while product.op.name == "cast":
-        product = product.src[0]
-    return product.op in (mul, mul_zero) and all(is_reused(s) for s in product.src)
+    """Is it a contraction: matmul, convolution?"""
+    return product_of_contraction(node) is not None
 
 
 def reduced_axes(node: Node) -> list[int]:
@@ -82,7 +78,7 @@ def reduced_axes(node: Node) -> list[int]:
 def elements_of_sum(node: Node) -> Node:
     """What a sum adds up, in the shape and the dtype in which it is computed."""
     node = root_of(node.src[0])
-    while node.op.name == "cast":
+    while node.op is cast_p:
         node = root_of(node.src[0])
     return node
 

@@ -56,7 +56,7 @@ from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
 from ftrace.backends.llvm.schedule.index_facts import facts_of
-from ftrace.backends.llvm.schedule.prefetch import fetches
+from ftrace.backends.llvm.schedule.prefetch import prefetches
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
 from ftrace.backends.llvm.schedule.tiling_ir import Tiling, size_of
 from ftrace.backends.llvm.schedule.transposed_access import find_transposed
@@ -212,9 +212,10 @@ def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
         return Code(tiling, emit, tiling.operations, streamed, worth=worth)
 
     for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
-        ahead = fetches(kernel, facts, tiling, target)
-        asks = target.decides("fetch_ahead")
-        yield code(replace(tiling, ahead=ahead) if asks else tiling)
+        if target.decides("prefetch"):
+            asked = prefetches(kernel, facts, tiling, target)
+            tiling = replace(tiling, prefetch=asked)
+        yield code(tiling)
 
 
 def _phases(case: Case) -> Iterator[Sequence[Code]]:

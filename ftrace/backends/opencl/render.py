@@ -43,7 +43,14 @@ from ftrace.backends.opencl.writer import (
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import Kernel, Store, axis_of, free_ranges, load_p
+from ftrace.lower.kernel.ir import (
+    Kernel,
+    Store,
+    axis_of,
+    free_ranges,
+    load_p,
+    product_of,
+)
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.reduction import identity_of
@@ -96,11 +103,8 @@ def find_contraction(
     if kernel.ordered or 0 in kernel.shape:
         return None
     (total,) = loop.reduces
-    product = total.src[0]
     length = prod(axis_of(r).size for r in loop.ranges)
-    if total.arg != "add" or product.op.name != "mul" or length < SHORTEST:
-        return None
-    if total.dtype not in _DTYPES:
+    if product_of(total) is None or total.dtype not in _DTYPES or length < SHORTEST:
         return None
     free = free_ranges(kernel.roots)
     for store in kernel.stores:

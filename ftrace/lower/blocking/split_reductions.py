@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node, Op, rebuild, toposort
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, cast
+from ftrace.trace.primitives.elementwise import add, cast, cast_p
 from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, same_size
@@ -114,7 +114,7 @@ def _of_factors(x: Node, source: Node, change: Callable[[Node], Node]) -> Node:
     """What is reduced, changed; of a contraction its factors are, before any cast."""
     if not cost.is_contraction(x):
         return change(source)
-    if source.op.name == "cast":
+    if source.op is cast_p:
         return cast(_of_factors(x, source.src[0], change), source.dtype)
     return source.op(*map(change, source.src))
 
@@ -243,7 +243,7 @@ def _image_blocks(x: Node, size: int) -> int | None:
 
 def _has_windows(node: Node) -> bool:
     """Does a window slide over what is only moved?"""
-    while node.op.family == "movement" or node.op.name == "expand":
+    while node.op.family == "movement":
         if node.op is movement.shear_p:
             return True
         node = node.src[0]

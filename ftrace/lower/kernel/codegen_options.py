@@ -28,7 +28,7 @@ DECISIONS = {
     # softmax 4096×1000 1.25, 32,768×128 1.1
     "keep_rows": "values of a row stay in the cache for the work after a reduce",
     # softmax 2048² 1.14, 8×2048 @ 2048×8192 1.4, 16×4096 @ 4096² 1.34
-    "fetch_ahead": "memory is asked for before it is needed",
+    "prefetch": "memory is asked for before it is needed",
     "unrounded_products": "the products in a sum are not rounded",
     "past_caches": "large results that nobody reads soon are written past the caches",
     "several_vectors": "light work is done for several vectors at once",

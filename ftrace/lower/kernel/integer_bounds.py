@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ftrace import dtypes
 from ftrace.lower.kernel.ir import axis_of, range_p
-from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.graph import Node, Op, constant_value, toposort
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.indexing import gather_p
@@ -94,16 +94,16 @@ def interval_of(node: Node, known: Mapping[Node, Interval | None]) -> Interval |
 
 def _combine(node: Node, of: Callable[[Node], Interval | None]) -> Interval | None:
     """Between which integers an operation is, by those of its operands."""
-    name = node.op.name
-    if node.op is const_p:
+    op = node.op
+    if op is const_p:
         value = int(constant_value(node))
         return value, value
-    if node.op is dim_p:
+    if op is dim_p:
         return bounds_of_size(node.arg)
-    if name in ("cast", "copy", "stop_gradient", "neg"):
+    if op in _SAME or op is p.neg:
         x = of(node.src[0])
-        return (-x[1], -x[0]) if x is not None and name == "neg" else x
-    rule = _RULES.get(name)
+        return (-x[1], -x[0]) if x is not None and op is p.neg else x
+    rule = _RULES.get(op)
     if rule is None:
         return None
     x, y = (of(s) for s in node.src[-2:])
@@ -131,13 +131,15 @@ def _remainder(x: Interval, y: Interval) -> Interval | None:
     return -reach, reach
 
 
-_RULES: dict[str, Callable[[Interval, Interval], Interval | None]] = {
-    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    "mul": lambda x, y: _hull(*((a * b, a * b) for a in x for b in y)),
-    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "select": _hull,
-    "div": _quotient,
-    "rem": _remainder,
+#: What gives its operand.
+_SAME = (p.cast_p, p.copy, p.stop_gradient)
+_RULES: dict[Op, Callable[[Interval, Interval], Interval | None]] = {
+    p.add: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    p.sub: lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    p.mul: lambda x, y: _hull(*((a * b, a * b) for a in x for b in y)),
+    p.maximum: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    p.minimum: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    p.select: _hull,
+    p.div: _quotient,
+    p.rem: _remainder,
 }

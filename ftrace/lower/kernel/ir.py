@@ -22,7 +22,7 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,6 +35,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
+from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import any_dynamic
 
@@ -104,7 +105,7 @@ def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
 
 def is_masked(value: Node) -> bool:
     """Is it zero already where the access is not valid?"""
-    while value.op.name == "cast":
+    while value.op is cast_p:
         value = value.src[0]
     return value.op is load_p and len(value.src) == 3
 
@@ -113,6 +114,12 @@ def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
     """`value` combined over the ranges by "add", "mul", "max" or "min"."""
     aval = ShapedArray.of((), value.dtype)
     return make_node(reduce_p, aval, (value, *ranges), op)
+
+
+def product_of(total: Node, like: Collection[Op] = (mul,)) -> Node | None:
+    """The product that a reduce is the sum of; None where it is another one."""
+    found = total.op is reduce_p and total.arg == "add" and total.src[0].op in like
+    return total.src[0] if found else None
 
 
 def axis_of(node: Node) -> Axis:

@@ -71,7 +71,7 @@ def _simplified(node: Node) -> Node:
         for known, other in (src, src[::-1]):
             if known.op is const_p:
                 return other if bool(constant_value(known)) is neutral else known
-    if node.op.name == "mul_zero":
+    if node.op is p.mul_zero:
         for known in src:
             if known.op is const_p and not constant_value(known):
                 return const(0, node.dtype)

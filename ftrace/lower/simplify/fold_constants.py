@@ -16,7 +16,6 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis import is_contraction
 from ftrace.trace.graph import Node, constant_bits, make_node
 from ftrace.trace.primitives import elementwise as p, movement, movement as mv
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
@@ -218,12 +217,10 @@ def _is_sum_of_results(inner: Node, axes: set[int]) -> bool:
 
     One loop over all products would load each factor again and again.
     """
-    if not is_contraction(inner):
-        return False
-    product = inner.src[0]
-    while product.op is p.cast_p:
-        product = product.src[0]
-    return any(not axes.isdisjoint(_repeats(factor)) for factor in product.src)
+    product = p.product_of_contraction(inner)
+    return product is not None and any(
+        not axes.isdisjoint(_repeats(factor)) for factor in product.src
+    )
 
 
 def _merge_reduces(x: Node, inner: Node) -> Node | None:

@@ -34,7 +34,6 @@ from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import (
     IN_LOOPS,
     Batched,
@@ -238,13 +237,8 @@ def _contraction(node: Node) -> Contraction | None:
     """The product that a value is, also where the sum or its terms are cast."""
     if node.op is p.cast_p:
         node = node.src[0]
-    if node.op is not reduce_sum_p:
-        return None
-    product = node.src[0]
-    while product.op is p.cast_p:
-        product = product.src[0]
-    several = product.op in (p.mul, p.mul_zero) and all(map(p.is_reused, product.src))
-    return contraction_of(product, node.arg) if several else None
+    product = p.product_of_contraction(node)
+    return None if product is None else contraction_of(product, node.arg)
 
 
 def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:

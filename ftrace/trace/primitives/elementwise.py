@@ -21,7 +21,11 @@ from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value
 from ftrace.trace.primitives import reference
-from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
+from ftrace.trace.primitives.broadcast import (
+    broadcast_leading,
+    expand_p,
+    reduce_sum_p,
+)
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import (
@@ -145,6 +149,21 @@ def is_reused(node: Node) -> bool:
             return True
         node = node.src[0]
     return False
+
+
+def product_of_contraction(total: Node) -> Node | None:
+    """The product, before any cast, that a contraction is the sum of; else None.
+
+    A contraction is a sum of products of which both factors are used again, for others:
+    matmul, convolution.
+    """
+    if total.op is not reduce_sum_p:
+        return None
+    (product,) = total.src
+    while product.op is cast_p:
+        (product,) = product.src
+    both = product.op in (mul, mul_zero) and all(map(is_reused, product.src))
+    return product if both else None
 
 
 def scale(tangent: Node, factor: Node) -> Node:

@@ -94,7 +94,7 @@ def _has_groups(plan: Contraction, groups: Groups) -> bool:
     if groups is _BYTES and not _is_one_matrix(plan):
         return False
     return all(
-        node.arg == "add" and node.dtype == groups.dtype and _fits(node, plan, groups)
+        node.dtype == groups.dtype and _fits(node, plan, groups)
         for node in plan.reduces
     )
 
@@ -120,8 +120,8 @@ def _may_group(r: Node, plan: Contraction, count: int) -> bool:
 
 def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:
     """Is it a sum of products of one left operand with one right one, both short?"""
-    value = total.src[0]
-    if value.op is not p.mul or any(s.op is not p.cast_p for s in value.src):
+    value = ir.product_of(total)
+    if value is None or any(s.op is not p.cast_p for s in value.src):
         return False
     a, b = sorted(value.src, key=lambda s: s in plan.right)
     if a not in plan.left or b not in plan.right:

@@ -104,7 +104,7 @@ def _unit(
     left: Sequence[Panel] = (),
     into: tuple[Panel, ...] = (),
     sharing: tuple[Node | Cut, ...] = (),
-    ahead: int = 0,
+    prefetch: int = 0,
     along: tiling.RangeTiling | None = None,
 ) -> tuple[Statement, ...]:
     """The sums of a unit, and what becomes of them.
@@ -114,7 +114,7 @@ def _unit(
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
       sharing: units that differ in these alone fill right panels once.
-      ahead, along: see `Accumulate`.
+      prefetch, along: see `Accumulate`.
     """
     rows, columns, depth, _ = tiles
     part = Part.of(columns.cut, 1)
@@ -129,7 +129,9 @@ def _unit(
     if shared and sharing and not depth.several:
         shared = [tree.Once(sharing, tuple(shared))]
     operands = plan.reduces, (*right, *left)
-    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, along, ahead)
+    add = tree.Accumulate(
+        *operands, rows, columns, depth, into, offsets, along, prefetch
+    )
     own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
     around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
     if around and around[0] is not rows.cut:
@@ -249,10 +251,10 @@ def as_panels(
         if tiles.depth.several or heavy:
             sums = tiles.sums(plan.reduces, columns.length + lanes, True)
         size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
-        far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
-        ahead = tiles.depth.length if blocks.shallow and far else 0
+        far = size * len(plan.right) > target.l2 and target.decides("prefetch")
+        prefetch = tiles.depth.length if blocks.shallow and far else 0
         sharing = (*others, rows)
-        unit = _unit(plan, tiles, right, left, sums, sharing, ahead)
+        unit = _unit(plan, tiles, right, left, sums, sharing, prefetch)
         yield Schedule(kernel, lanes, (*plan.outer, columns, *sharing), unit)
 
 

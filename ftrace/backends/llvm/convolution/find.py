@@ -20,7 +20,7 @@ from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
+from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, product_of, range_p
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic import is_dynamic, same_size
 
@@ -121,12 +121,10 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     (total,), factors = plan.reduces, (*plan.left, *plan.right)
     if len(plan.left) != 1 or len(factors) != 2:
         return False
-    if total.arg != "add" or total.dtype not in FLOATS:
-        return False
     if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
         return False
-    term = total.src[0]
-    if term.op.name != "mul" or set(term.src) != set(factors):
+    term = product_of(total)
+    if term is None or set(term.src) != set(factors) or total.dtype not in FLOATS:
         return False
     return {factor.dtype for factor in factors} == {total.dtype}
 

@@ -25,7 +25,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.affine_index import Index, is_affine, range_index
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.elementwise import add
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels that one becomes, at most.
@@ -81,7 +81,7 @@ def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
     taps: dilations that a stride divides.
     """
     for node in kernel.nodes:
-        if node.op.name != "eq" or facts.constant(node.src[1]) != 0:
+        if node.op is not p.eq or facts.constant(node.src[1]) != 0:
             continue
         rest = node.src[0]
         if rest in kernel.axes and ir.axis_of(rest).size > 1:
@@ -90,7 +90,7 @@ def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
             ):
                 yield _Condition(node, facts.affine[rest], ir.axis_of(rest).size)
             continue
-        if rest.op.name != "rem":
+        if rest.op is not p.rem:
             continue
         form, step = facts.affine[rest.src[0]], facts.constant(rest.src[1])
         if step is not None and step > 1 and is_affine(form):
@@ -179,11 +179,11 @@ class _Phase:
         """Is there nothing to be loaded, multiplied or summed over?"""
         if node.op is ir.load_p:
             return any(_is_known(self.new[valid], False) for valid in node.src[2:])
-        if node.op.name == "mul":
+        if node.op is p.mul:
             return not self.zeros.isdisjoint(node.src)
         if node.op is ir.reduce_p:
             return node.src[0] in self.zeros
-        if node.op.name == "select":
+        if node.op is p.select:
             condition, met, unmet = node.src
             if _is_known(self.new[condition], False):
                 return unmet in self.zeros or _is_known(unmet, 0)
@@ -201,7 +201,7 @@ class _Phase:
             return known_positions.rebuild(node, src)
         ranges = self._over(node.src[1:])
         if not ranges:  # as a sum, it has no -0
-            return add(src[0], const(0, node.dtype))
+            return p.add(src[0], const(0, node.dtype))
         return ir.reduce(node.arg, src[0], ranges)
 
 
@@ -214,12 +214,12 @@ def _vanishes(value: Node, condition: Node) -> bool:
     src = list(value.src)
     if value.op is ir.load_p:
         return any(condition in _conjuncts(valid) for valid in src[2:])
-    if value.op.name == "select":
+    if value.op is p.select:
         found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)
         return found and _is_known(src[2], 0)
-    if value.op.name == "mul":
+    if value.op is p.mul:
         return any(_vanishes(s, condition) for s in src)
-    return value.op.family == "cast" and _vanishes(src[0], condition)
+    return value.op is p.cast_p and _vanishes(src[0], condition)
 
 
 def _conjuncts(valid: Node) -> set[Node]:
@@ -227,7 +227,7 @@ def _conjuncts(valid: Node) -> set[Node]:
     pending = [valid]
     while pending:
         node = pending.pop()
-        if node.op.name == "and":
+        if node.op is p.bit_and:
             pending += node.src
         else:
             found.add(node)

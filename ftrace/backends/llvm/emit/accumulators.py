@@ -17,9 +17,10 @@ from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Row
 from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import byte_quads_p, pairs_p, word_pairs_p
+from ftrace.lower.kernel.ir import byte_quads_p, fma_p, pairs_p, word_pairs_p
 from ftrace.lower.legalize.term import RELAXED
 from ftrace.trace.graph import Node, Op
+from ftrace.trace.primitives.elementwise import add, mul, neg, sub
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic import is_dynamic, upper_bound
 
@@ -130,17 +131,17 @@ def block_size(block: int, count: int) -> int:
 
 def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:
     """a·b, or a·b ± c·d, as factors and whether they are subtracted; else nothing."""
-    name, src = value.op.name, value.src
-    if name == "mul":
+    op, src = value.op, value.src
+    if op is mul:
         return [(False, src)]
-    if name == "fma" and value.arg == RELAXED:
+    if op is fma_p and value.arg == RELAXED:
         *first, last = src
-        less = last.op.name == "neg"
+        less = last.op is neg
         last = last.src[0] if less else last
-        if last.op.name != "mul":
+        if last.op is not mul:
             return []
         return [(False, tuple(first)), (less, last.src)]
-    if name not in ("add", "sub") or any(s.op.name != "mul" for s in src):
+    if op not in (add, sub) or any(s.op is not mul for s in src):
         return []
     a, b = src
-    return [(False, a.src), (name == "sub", b.src)]
+    return [(False, a.src), (op is sub, b.src)]

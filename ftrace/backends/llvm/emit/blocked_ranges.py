@@ -18,7 +18,8 @@ from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Part, VectorRows
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
+from ftrace.backends.llvm.schedule.prefetch import prefetch_along
+from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort
@@ -27,7 +28,7 @@ from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic import same_size, upper_bound
 
 #: Bytes of pieces of rows that are asked for before they are needed.
-_AHEAD = 2 << 10
+_PREFETCHED = 2 << 10
 _ONE = RangeTiling()
 #: Where every range runs one by one.
 NO_STEPS: Mapping[Node, RangeTiling] = MappingProxyType({})
@@ -193,12 +194,9 @@ def fill_panel(
     if vector is minor:
         outer = [r for r in ranges if r is not vector]
         along = outer[-1] if outer and ranges[-1] is vector else None
-        prefetch = None
-        if along is not None and (
-            ahead := _rows_ahead(node, vector, along, blocks, stage)
-        ):
-            prefetch = Prefetch([node], along, ahead)
-        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
+        rows = along and _rows_ahead(node, vector, along, blocks, stage)
+        later = prefetch_along([node], along, rows, facts) if along and rows else None
+        stage.run(ranges, [store], steps, spans, prefetch_along=later)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
@@ -219,12 +217,12 @@ def _rows_ahead(
     number, size = buffer.arg, node.dtype.itemsize
     assert isinstance(number, int)
     far = not valid and upper_bound(stage.values.sizes[number]) * size > stage.target.l2
-    if not far or not stage.target.decides("fetch_ahead"):
+    if not far or not stage.target.decides("prefetch"):
         return 0
     split = [b.cut.size for b in blocks if b.cut.split is vector]
     piece = min([size_of(vector), *split]) * size
     pitch = abs(stage.facts.affine[index_of(node)].terms.get(along, 0)) * size
-    return -(-_AHEAD // piece) if pitch > piece else 0
+    return -(-_PREFETCHED // piece) if pitch > piece else 0
 
 
 def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:

@@ -30,7 +30,7 @@ from ftrace.backends.llvm.ir.writer import Type, first_lanes, index_type, mask_t
 from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import Condition, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Prefetch
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
@@ -402,38 +402,35 @@ class Values(Expressions):
 
     # What is read or written later is asked for, where the schedule says so.
 
-    def prefetch(self, fetch: Fetch, at: At) -> None:
-        base = self.buffer(fetch.buffer)
-        p = self.address(base, fetch.form, at, fetch.size)
-        self.access.prefetch(p, fetch.write, fetch.near)
+    def prefetch(self, asked: Prefetch, at: At) -> None:
+        base = self.buffer(asked.buffer)
+        p = self.address(base, asked.form, at, asked.size)
+        self.access.prefetch(p, asked.write, asked.near)
 
-    def prefetch_pass(self, fetches: Sequence[Fetch], along: Node) -> None:
-        """What `schedule/prefetch.py` has chosen for a loop over this range."""
+    def prefetch_pass(self, every: Sequence[Prefetch], along: Node) -> None:
+        """What a loop over this range asks for."""
         vector = self.vector
-        for fetch in fetches:
-            if vector is None or (fetch.write and fetch.buffer in self.streamed):
+        for asked in every:
+            if vector is None or (asked.write and asked.buffer in self.streamed):
                 continue
-            width = vector.lanes * fetch.size
+            width = vector.lanes * asked.size
             for at in self.assignments([along]):
                 copy = at[vector.slot] if vector.slot >= 0 else 0
                 if not copy * width % 64:  # else its line has been asked for
-                    self.prefetch(fetch, at)
+                    self.prefetch(asked, at)
 
-    def prefetch_steps(self, asked: Prefetch | None) -> None:
-        """What is read some steps later."""
+    def prefetch_steps(self, every: Sequence[Prefetch]) -> None:
+        """What is asked for with each vector."""
         vector = self.vector
-        if asked is None or vector is None or not self.is_open(asked.along):
+        if vector is None:
             return
-        for node in asked.loads:
-            form, size = self.facts.affine[index_of(node)], node.dtype.itemsize
-            later = asked.steps * form.terms.get(asked.along, 0)
+        for asked in every:
+            form, size = asked.form, asked.size
             step = abs(form.terms.get(vector.node, 0))
-            if not later:
-                continue
-            for at in self.assignments([node]):
+            for at in self.assignments(form.terms):
                 for part in range(0, vector.lanes * step * size, 64):
-                    line = form + (later + part // size)
-                    self.prefetch(Fetch.of(node, line), at)
+                    line = asked._replace(form=form + part // size)
+                    self.prefetch(line, at)
 
     def prefetch_squares(self, store: Store, ats: Sequence[At]) -> None:
         """The rows of the next square of registers, whose places no processor guesses.
@@ -455,7 +452,7 @@ class Values(Expressions):
             step = (second - first) * len(ats)
             if abs(step) * size >= 64 * len(ats):
                 for at in ats:
-                    self.prefetch(Fetch.of(node, form + step), at)
+                    self.prefetch(Prefetch.of(node, form + step), at)
 
 
 # Tables in registers.

@@ -109,7 +109,7 @@ class Nest:
     def _store(self, group: Sequence[Store]) -> None:
         """Stores that together fill what lies side by side: mostly one."""
         values, tiling, first = self.values, self.tiling, group[0]
-        values.prefetch_steps(tiling.prefetch)
+        self._prefetch_steps()
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
             values.prefetch_squares(first, ats)
@@ -120,7 +120,12 @@ class Nest:
             values.store_group(group, at)
 
     def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
-        self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)
+        self.values.prefetch_pass(self.tiling.prefetch.get(loop, ()), along)
+
+    def _prefetch_steps(self) -> None:
+        along, every = self.tiling.prefetch_along or (None, ())
+        if along is not None and self.values.is_open(along):
+            self.values.prefetch_steps(every)
 
     # Ranges.
 
@@ -416,7 +421,7 @@ class Nest:
                 parts = [values.plain(total.node.src[0], lanes, at) for at in ats]
                 part = total.combine_pairwise(self.values, parts)
                 state[number] = total.combine(values, state[number], part)
-        values.prefetch_steps(self.tiling.prefetch)
+        self._prefetch_steps()
         return state
 
     # Columns, row by row.

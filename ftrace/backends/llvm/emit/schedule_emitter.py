@@ -18,7 +18,8 @@ from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
+from ftrace.backends.llvm.schedule.prefetch import prefetch_along, whole_vectors
+from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, rem, sub
@@ -208,9 +209,9 @@ class ScheduleEmitter:
         ranges, spans = depth.cut.within, depth.spans() | spans
         if s.along is not None:
             steps[ranges[-1]] = s.along
-        if s.ahead:
-            column = s.columns.cut.within[-1]
-            later = Prefetch.of(values, column, ranges[-1], s.ahead, stage.facts)
+        if s.prefetch:
+            loads = whole_vectors(values, s.columns.cut.within[-1], stage.facts)
+            later = prefetch_along(loads, ranges[-1], s.prefetch, stage.facts)
         stores: list[Store] = []
         for at in taps:
             sums: dict[Node, Node] = {}
@@ -221,8 +222,8 @@ class ScheduleEmitter:
                     sums[node] = self._seen(s, image, value, moved, at)
             more = s.depth.several or image not in (None, *s.images[:1])
             stores += self._stores(s, sums, at, more)
-        one_by_one = image is not None
-        stage.run(axes, stores, steps, spans, prefetch=later, one_by_one=one_by_one)
+        how = {"prefetch_along": later, "one_by_one": image is not None}
+        stage.run(axes, stores, steps, spans, **how)
         self.lines.clear()
 
     def _tile(

@@ -18,14 +18,24 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import affine_index, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
 from ftrace.lower.legalize.term import RARE
-from ftrace.trace.graph import Node, constant_value, substitute, toposort
-from ftrace.trace.primitives.elementwise import add
+from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    cast_p,
+    div,
+    ge,
+    gt,
+    le,
+    lt,
+    rem,
+)
 from ftrace.trace.primitives.sources import const, const_p
 
 _NARROW = 1 << 31
 _HALF = _NARROW // 2
 #: Comparisons, and what they are with their operands exchanged.
-_EXCHANGED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_EXCHANGED: dict[Op, Op] = {lt: gt, le: ge, gt: lt, ge: le}
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +167,7 @@ class Facts:
         form = self.affine[node]
         if node not in form.terms:
             return self.form_stride(form, vector, lanes)
-        if node.op.name not in ("div", "rem") or not self._vectors_aligned:
+        if node.op not in (div, rem) or not self._vectors_aligned:
             return None
         # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
         top, bottom = node.src
@@ -167,7 +177,7 @@ class Facts:
             return None
         if low is None or low[0] < 0 or not self._aligned(top, vector, step * lanes):
             return None
-        return 0 if node.op.name == "div" else step
+        return 0 if node.op is div else step
 
     def _aligned(self, node: Node, vector: Node, by: int) -> bool:
         """Is the first lane's value a multiple of `by`?"""
@@ -179,23 +189,23 @@ class Facts:
 
     def bound_of(self, node: Node) -> Bound | None:
         """What a comparison of an index with a constant says."""
-        name = node.op.name
-        if name not in _EXCHANGED:
+        op = node.op
+        if op not in _EXCHANGED:
             return None
         left, right = (self._index(s) for s in node.src)
         if left is None or right is None:
             return None
         if not left.pairs:
-            left, right, name = right, left, _EXCHANGED[name]
+            left, right, op = right, left, _EXCHANGED[op]
         if right.pairs or not left.pairs:
             return None
-        limit = right.constant - left.constant + (name in ("le", "gt"))
-        return Bound(affine_index.Index(left.pairs, 0), limit, name in ("lt", "le"))
+        limit = right.constant - left.constant + (op in (le, gt))
+        return Bound(affine_index.Index(left.pairs, 0), limit, op in (lt, le))
 
     def _index(self, node: Node) -> affine_index.Index | None:
         """An index, also as a number of another integer dtype that holds it."""
         inner = node
-        while inner.op.name == "cast" and dtypes.is_integer(inner.dtype):
+        while inner.op is cast_p and dtypes.is_integer(inner.dtype):
             (source,) = inner.src
             if not dtypes.is_integer(source.dtype):
                 break
@@ -213,7 +223,7 @@ class Facts:
         pending = [valid]
         while pending:
             node = pending.pop()
-            if node.op.name == "and":
+            if node.op is bit_and:
                 pending += node.src
                 continue
             bound = self.bound_of(node)

@@ -309,8 +309,7 @@ def _combine(
     ranges = frozenset(short)
     inside = [n for n in toposort([value]) if facts.free[n] & ranges]
     found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
-    fused = target.fma and reduce.arg == "add" and value.op is p.mul
-    fused = fused and dtypes.kind(reduce.dtype) == "f"
+    fused = target.fma and ir.product_of(reduce) and dtypes.kind(reduce.dtype) == "f"
     for places in product(*(range(ix.size_of(r)) for r in short)):
         new: dict[Node, Node] = {}
         moved = dict(zip(short, map(ix.constant_index, places), strict=True))
@@ -441,7 +440,7 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
     for node in kernel.nodes:
         if axis not in facts.free[node]:
             continue
-        if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
+        if node.op in (p.div, p.rem) and node.dtype is ir.INDEX:
             return []
         bound = facts.bound_of(node)
         if bound is not None and list(bound.form.terms) == [axis]:

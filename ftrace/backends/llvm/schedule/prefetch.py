@@ -12,14 +12,16 @@ is helped too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Tiling, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Tiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.affine_index import index_of_atom
 from ftrace.lower.kernel.ir import Kernel, Store, axis_of, bytes_of, load_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, toposort
 
 #: Rows of one unit: the next row of the last one may be another thread's.
 _ROWS = 4
@@ -39,9 +41,9 @@ class _Rows(NamedTuple):
     last: Loop | None
 
 
-def fetches(
+def prefetches(
     kernel: Kernel, facts: Facts, tiling: Tiling, target: Target
-) -> dict[ReduceLoop | Loop, list[Fetch]]:
+) -> dict[ReduceLoop | Loop, list[Prefetch]]:
     """What each pass of a kernel asks for."""
     if kernel.is_dynamic or not tiling.parallel:
         return {}
@@ -57,7 +59,7 @@ def fetches(
         return _stream(tiling, facts) if total > target.l3 // 2 else {}
     *_, before = rows.passes
     later = rows.last if len(rows.passes) < 2 else before
-    found: dict[ReduceLoop | Loop, list[Fetch]] = {}
+    found: dict[ReduceLoop | Loop, list[Prefetch]] = {}
     if later is not None:
         found[later] = _reads(rows, later, facts, target)
     if rows.last is not None:
@@ -66,7 +68,7 @@ def fetches(
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
 
 
-def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]]:
+def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Prefetch]]:
     """What a single reduce reads some pages later, where it runs on through memory."""
     body = tiling.parallel[-1].body
     inner = [s for s in body if isinstance(s, ReduceLoop | Loop)]
@@ -76,13 +78,13 @@ def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]
     own = _range_of(loop)
     if not tiling.of(own).lanes or not all(isinstance(s, Let) for s in loop.body):
         return {}
-    found: list[Fetch] = []
+    found: list[Prefetch] = []
     for node in [s.node for s in loop.body if isinstance(s, Let)]:
         if node.op is not load_p or len(node.src) != 2:
             continue
         form, size = facts.affine[index_of(node)], node.dtype.itemsize
         if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
-            found.append(Fetch.of(node, form + (_DISTANCE // size), True))
+            found.append(Prefetch.of(node, form + (_DISTANCE // size), True))
     return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
 
 
@@ -110,17 +112,38 @@ def _rows(tiling: Tiling) -> _Rows | None:
     return _Rows(loop.axis, passes, others[0] if others else None)
 
 
+def whole_vectors(values: Sequence[Node], vector: Node, facts: Facts) -> list[Node]:
+    """Loads in expressions that are whole vectors, nowhere masked."""
+    loads = [n for n in toposort(values) if n.op is load_p and len(n.src) == 2]
+    return [n for n in loads if facts.affine[index_of(n)].terms.get(vector) == 1]
+
+
+def prefetch_along(
+    loads: Sequence[Node], along: Node, steps: int, facts: Facts
+) -> tuple[Node, list[Prefetch]]:
+    """Loads that are asked for with each vector, as they are some steps later.
+
+    They go to the second cache: rows far apart often share a set of the first.
+    """
+    found: list[Prefetch] = []
+    for node in loads:
+        form = facts.affine[index_of(node)]
+        if along in form.terms:
+            found.append(Prefetch.of(node, form + steps * form.terms[along]))
+    return along, found
+
+
 def _range_of(loop: ReduceLoop | Loop) -> Node:
     return loop.axis if isinstance(loop, Loop) else loop.ranges[-1]
 
 
 def _reads(
     rows: _Rows, where: ReduceLoop | Loop, facts: Facts, target: Target
-) -> list[Fetch]:
+) -> list[Prefetch]:
     """The next row of what the first pass reads."""
     first = rows.passes[0]
     own, other = _range_of(first), _range_of(where)
-    found: dict[object, Fetch] = {}
+    found: dict[object, Prefetch] = {}
     if len(first.ranges) > 1:
         return []
     for statement in first.body:
@@ -136,16 +159,16 @@ def _reads(
         if nbytes < _LEAST_BYTES or nbytes > target.l2 // 4:
             continue
         moved = (form + step).over({own: index_of_atom(other)})
-        fetch = Fetch.of(node, moved, nbytes <= target.l1 // 4)
-        found[fetch.buffer, frozenset(moved.terms.items()), moved.constant] = fetch
+        asked = Prefetch.of(node, moved, nbytes <= target.l1 // 4)
+        found[asked.buffer, frozenset(moved.terms.items()), moved.constant] = asked
     return list(found.values())
 
 
 def _writes(
     rows: _Rows, loop: Loop, other: Node, facts: Facts, target: Target
-) -> list[Fetch]:
+) -> list[Prefetch]:
     """The lines that the last pass writes, but those that all rows are added to."""
-    found: list[Fetch] = []
+    found: list[Prefetch] = []
     for store in loop.body:
         if not isinstance(store, Store) or store.valid is not None or store.combine:
             continue
@@ -156,5 +179,5 @@ def _writes(
             continue
         if form.terms.get(loop.axis) == 1 and _LEAST_BYTES <= nbytes <= target.l1 // 4:
             moved = form.over({loop.axis: index_of_atom(other)})
-            found.append(Fetch(store.buffer, moved, size, True, True))
+            found.append(Prefetch(store.buffer, moved, size, True, True))
     return found

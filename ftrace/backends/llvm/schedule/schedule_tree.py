@@ -123,7 +123,7 @@ class Accumulate:
         nowhere.
       finished: other sums that results need.
       along: how the last range that is summed over runs, if vectors run along it.
-      ahead: operands are asked for so many terms ahead.
+      prefetch: operands are asked for so many terms ahead.
       parts: taps, by number, that a tile has for each of its rows, where taps are rows.
     """
 
@@ -135,7 +135,7 @@ class Accumulate:
     into: tuple[Panel, ...] = ()
     finished: tuple[Panel, ...] = ()
     along: tiling.RangeTiling | None = None
-    ahead: int = 0
+    prefetch: int = 0
     images: tuple[Image, ...] = ()
     parts: tuple[range, ...] = ()
 
@@ -146,7 +146,7 @@ class Accumulate:
             tile += f" columns, {last} in vectors of {self.along.lanes}"
         tile = f"{len(self.parts[0])} taps × {tile}" if self.parts else tile
         tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
-        tile += f", {self.ahead} terms ahead" if self.ahead else ""
+        tile += f", {self.prefetch} terms ahead" if self.prefetch else ""
         names = [p.name for p in self.operands]
         if self.images:
             names = [_names(self.images), *(names or ["…"])]

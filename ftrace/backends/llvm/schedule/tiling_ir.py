@@ -96,12 +96,12 @@ class Tiles:
 ONE_BY_ONE = RangeTiling()
 
 
-class Fetch(NamedTuple):
-    """Elements that a pass asks for, one vector for each of its own.
+class Prefetch(NamedTuple):
+    """Elements that are asked for before they are needed, a vector at a time.
 
     Attributes:
       buffer: of the kernel.
-      form: the index, in terms of the range of the pass.
+      form: the index, in terms of the ranges that are open where it is done.
       size: bytes of an element.
       write: they will be written.
       near: they belong in the first cache, not in the second.
@@ -114,34 +114,9 @@ class Fetch(NamedTuple):
     near: bool
 
     @staticmethod
-    def of(load: Node, form: Index, near: bool = False) -> Fetch:
+    def of(load: Node, form: Index, near: bool = False) -> Prefetch:
         """What is read by a load, at another index."""
-        return Fetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
-
-
-@dataclass(frozen=True, eq=False)
-class Prefetch:
-    """Loads that are asked for with each vector, as they are some steps later.
-
-    They go to the second cache: rows far apart often share a set of the first.
-
-    Attributes:
-      along: the range of the steps; where it is not open nothing is asked for.
-      steps: how many of them.
-    """
-
-    loads: Sequence[Node]
-    along: Node
-    steps: int = 1
-
-    @staticmethod
-    def of(
-        values: Sequence[Node], vector: Node, along: Node, steps: int, facts: Facts
-    ) -> Prefetch:
-        """Of the loads in expressions that are whole vectors, nowhere masked."""
-        loads = [n for n in toposort(values) if n.op is load_p and len(n.src) == 2]
-        plain = [n for n in loads if facts.affine[index_of(n)].terms.get(vector) == 1]
-        return Prefetch(plain, along, steps)
+        return Prefetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +133,8 @@ class Tiling:
       setup: reduces that come before the parallel loops, in every thread.
       setup_operations: what they cost.
       columns: a loop of vectors over columns whose reduces run row by row.
-      ahead: the memory that passes ask for before it is needed.
-      prefetch: loads that are asked for with each vector.
+      prefetch: what loops ask for, for those that run later.
+      prefetch_along: a range, and what is asked for with each vector while it is open.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
       one_by_one: loops of a sum inside one another are added up as one.
@@ -173,10 +148,10 @@ class Tiling:
     setup: Sequence[ReduceLoop] = ()
     setup_operations: int = 0
     columns: Loop | None = None
-    ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = field(
-        default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
+    prefetch: Mapping[Loop | ReduceLoop, Sequence[Prefetch]] = field(
+        default_factory=dict[Loop | ReduceLoop, Sequence[Prefetch]]
     )
-    prefetch: Prefetch | None = None
+    prefetch_along: tuple[Node, Sequence[Prefetch]] | None = None
     squares: bool = False
     one_by_one: bool = False
 

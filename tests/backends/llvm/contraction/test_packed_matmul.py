@@ -168,7 +168,7 @@ def _asks_ahead(kernel: Any, arrays: Any, wanted: Any, enough: int) -> None:
     assert "llvm.prefetch" in render(kernel, small, "kernel").text
     for target in (
         replace(small, l2=enough),
-        replace(small, without=("fetch_ahead",)),
+        replace(small, without=("prefetch",)),
     ):
         assert "llvm.prefetch" not in render(kernel, target, "kernel").text
 
