@@ -291,7 +291,7 @@ def _promote(
         found = default_dtype(joined[0], x64)
         same = [dtype for dtype, weak in types if weak and kind(dtype) == joined[0]]
         return found, all(dtype == found for dtype in same)
-    return (_NARROW.get(joined, joined) if x64 is False else joined), False
+    return (OF_32_BITS.get(joined, joined) if x64 is False else joined), False
 
 
 def require_numbers(dtype: np.dtype[Any]) -> None:
@@ -329,16 +329,17 @@ def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def canonicalize(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype`, narrowed to 32 bits when JAX's 32-bit behaviour is switched on."""
     if settings.current().enable_x64 is False:
-        return _NARROW.get(dtype, dtype)
+        return OF_32_BITS.get(dtype, dtype)
     return dtype
 
 
 def narrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype` as JAX has it: 64 bits are 32 unless `enable_x64` is on."""
-    return dtype if settings.current().enable_x64 else _NARROW.get(dtype, dtype)
+    return dtype if settings.current().enable_x64 else OF_32_BITS.get(dtype, dtype)
 
 
-_NARROW: Final = {
+#: What 64 bits per number are under JAX's 32-bit behaviour.
+OF_32_BITS: Final = {
     int64: int32, uint64: uint32, float64: float32, complex128: complex64,
 }  # fmt: skip
 

@@ -11,14 +11,18 @@ counterpart in JAX has a primitive of its own, under the name that graphs print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 import ftrace
-from ftrace import lax
+from ftrace import dtypes, lax
 from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxpr_as_fun
 from ftrace.compat.linear_util import wrap_init
 from ftrace.compat.primitive import CallPrimitive, Primitive
+from ftrace.ground import settings
+from ftrace.numpy.floats import reinterpret
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
@@ -41,7 +45,11 @@ class NamedPrimitive(Primitive):
         self._impl = function
 
     def bind(self, *args: Any, **params: Any) -> Any:
-        found = self.impl(*args, **params)
+        if _has_64_bits(args) or _has_64_bits(params.values()):
+            with settings.config(enable_x64=True):  # an equation means what it says
+                found = self.impl(*args, **params)
+        else:
+            found = self.impl(*args, **params)
         return list(found) if self.multiple_results else found
 
     def abstract_eval(self, *avals: Any, **params: Any) -> Any:
@@ -49,6 +57,12 @@ class NamedPrimitive(Primitive):
         found = ftrace.eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
         types = [ftrace.typeof(t) for t in ftrace.tree.leaves(found)]
         return (types if self.multiple_results else types[0]), frozenset[Any]()
+
+
+def _has_64_bits(values: Iterable[Any]) -> bool:
+    """Is one of them such a dtype, or of one?"""
+    found = [x if isinstance(x, np.dtype) else getattr(x, "dtype", None) for x in values]
+    return any(dtype in dtypes.OF_32_BITS for dtype in found)
 
 
 def _row(name: str, function: Function, several: bool = False) -> NamedPrimitive:
@@ -104,7 +118,7 @@ _row("add_any", _named(lambda x, y: x + y, ""))
 _PARAMETERS = {
     "y": "integer_pow",
     "rounding_method": "round",
-    "new_dtype": "convert_element_type bitcast_convert_type",
+    "new_dtype": "convert_element_type",
     "exponent_bits mantissa_bits": "reduce_precision",
     "axes": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or "
             "reduce_xor",
@@ -126,6 +140,17 @@ _PARAMETERS = {
 for _names, _functions in _PARAMETERS.items():
     for _name in _functions.split():
         _row(_name, _named(getattr(lax, _name.replace("-", "_")), _names))
+
+
+def _bitcast(x: Any, *, new_dtype: Any) -> Any:
+    """Also of what `lax` has no bits of: complex numbers and random keys."""
+    target = np.dtype(new_dtype)
+    if any(dtypes.is_key(t) or dtypes.is_complex(t) for t in (x.dtype, target)):
+        return reinterpret(x, target)
+    return lax.bitcast_convert_type(x, target)
+
+
+_row("bitcast_convert_type", _bitcast)
 
 
 def _position(name: str) -> Function:

@@ -61,10 +61,6 @@ from ftrace.trace.tracing.trace import record_compound
 
 
 _SCALARS = (bool, int, float, complex)
-_NARROWED = {
-    dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32,
-    dtypes.float64: dtypes.float32, dtypes.complex128: dtypes.complex64,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -271,7 +267,7 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
         )
     if settings.current().enable_x64 is True:
         return False
-    return _NARROWED.get(got.dtype, got.dtype) == wanted.dtype  # None is float64
+    return dtypes.OF_32_BITS.get(got.dtype, got.dtype) == wanted.dtype  # None is float64
 
 
 def _as_array(operand: Any, dtype: np.dtype[Any]) -> Array:
