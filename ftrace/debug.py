@@ -200,15 +200,19 @@ def _formatted(
         return _StrictFormatter().vformat(fmt, args, kwargs)
 
 
-@lru_cache(maxsize=1024)
-def _writer(fmt: Any, options: Any, emit: Callable[[str], Any]) -> Callable[..., None]:
-    """The function that writes in this format: the same object for the same one."""
+class Writer:
+    """The function that writes in a format, with options of printing."""
 
-    def write(*args: Any, **kwargs: Any) -> None:
-        emit(_formatted(fmt, options, args, kwargs))
+    def __init__(self, fmt: str, options: Any, emit: Callable[[str], Any]) -> None:
+        self.fmt, self.options, self._emit = fmt, options, emit
+        self.__name__ = repr(fmt)
 
-    write.__name__ = repr(fmt)
-    return write
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._emit(_formatted(self.fmt, self.options, args, kwargs))
+
+
+#: The same object for the same arguments.
+_writer = lru_cache(maxsize=1024)(Writer)
 
 
 # Formats.

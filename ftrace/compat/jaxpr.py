@@ -318,6 +318,8 @@ _QUIET = {
     "dot_general": ("precision", "out_sharding"),
     "scan": ("linear", "_split_transpose"),
 }
+#: Parameters that are not shown where they are empty.
+_QUIET_IF_EMPTY = {"broadcast_in_dim": ("broadcast_dimensions",)}
 
 
 def letters() -> Iterator[str]:
@@ -375,6 +377,8 @@ class _Printer:
         left = self.typed(eqn.outvars)
         head = f"{left} = {eqn.primitive.name}" if left else eqn.primitive.name
         names = {*eqn.params} - {*_QUIET.get(eqn.primitive.name, ())}
+        may_be_empty = _QUIET_IF_EMPTY.get(eqn.primitive.name, ())
+        names -= {name for name in may_be_empty if not eqn.params[name]}
         order = sorted(names, key=lambda name: (name != "name", name))
         shown = [self.param(name, eqn.params[name]) for name in order]
         operands = " ".join(map(self.atom, eqn.invars))

@@ -12,6 +12,7 @@ counterpart in JAX has a primitive of its own, under the name that graphs print.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
 from ftrace.trace.tracing.scopes import scope_of
 from ftrace.trace.tracing.trace import record_compound
+from ftrace.transforms.custom.callbacks import io_callback
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -53,7 +55,7 @@ class NamedPrimitive(Primitive):
         return list(found) if self.multiple_results else found
 
     def abstract_eval(self, *avals: Any, **params: Any) -> Any:
-        structs = [ftrace.ShapeDtypeStruct.of(a) for a in avals]
+        structs = _structs(avals)
         found = ftrace.eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
         types = [ftrace.typeof(t) for t in ftrace.tree.leaves(found)]
         return (types if self.multiple_results else types[0]), frozenset[Any]()
@@ -61,7 +63,9 @@ class NamedPrimitive(Primitive):
 
 def _has_64_bits(values: Iterable[Any]) -> bool:
     """Is one of them such a dtype, or of one?"""
-    found = [x if isinstance(x, np.dtype) else getattr(x, "dtype", None) for x in values]
+    found = [
+        x if isinstance(x, np.dtype) else getattr(x, "dtype", None) for x in values
+    ]
     return any(dtype in dtypes.OF_32_BITS for dtype in found)
 
 
@@ -131,8 +135,8 @@ _PARAMETERS = {
     "padding_config": "pad",
     "dimension_numbers slice_sizes unique_indices? indices_are_sorted? mode? "
     "fill_value?": "gather",
-    "dimension_numbers mode?": "scatter scatter-add scatter-sub scatter_mul "
-                               "scatter_min scatter_max",
+    "dimension_numbers mode?": "scatter scatter-add scatter-sub scatter-mul "
+                               "scatter-min scatter-max",
     "dimension_numbers precision? preferred_element_type?": "dot_general",
     "fft_type fft_lengths": "fft",
 }  # fmt: skip
@@ -194,10 +198,77 @@ _row("top_k", _named(lax.top_k, "k axis?"), several=True)
 _row("optimization_barrier", lambda *xs: lax.optimization_barrier(xs), several=True)
 _row("cholesky", lambda x, **_: lax.linalg.cholesky(x, symmetrize_input=False))
 _row("triangular_solve", lambda a, b, **kw: lax.linalg.triangular_solve(a, b, **kw))
-for _name in ("eig", "eigh", "lu", "qr", "svd", "schur", "tridiagonal", "hessenberg"):
-    _found = getattr(lax.linalg, _name, None)
-    if _found is not None:
-        _row(_name, _found, several=True)
+
+
+def _svd(
+    x: Any, *, compute_uv: bool = True, full_matrices: bool = True, **_: Any
+) -> Any:
+    if not compute_uv:
+        return [lax.linalg.svd(x, compute_uv=False)]
+    u, values, vh = lax.linalg.svd(x, full_matrices=full_matrices)
+    return values, u, vh
+
+
+#: Of `lax.linalg`: names of parameters as in `_PARAMETERS`.
+_FACTORS = {
+    "lu": "", "hessenberg": "", "tridiagonal": "lower?",
+    "eig": "compute_left_eigenvectors? compute_right_eigenvectors?",
+    "qr": "pivoting? full_matrices?",
+    "schur": "compute_schur_vectors? sort_eig_vals? select_callable?",
+}  # fmt: skip
+
+for _name, _names in _FACTORS.items():
+    _row(_name, _named(getattr(lax.linalg, _name), _names), several=True)
+_hermitian = partial(lax.linalg.eigh, symmetrize_input=False)
+_row("eigh", _named(_hermitian, "lower? subset_by_index?"), several=True)
+_row("svd", _svd, several=True)
+_row("tridiagonal_solve", lambda *xs, **kw: lax.linalg.tridiagonal_solve(*xs, **kw))
+_row(
+    "lu_pivots_to_permutation",
+    _named(lax.linalg.lu_pivots_to_permutation, "permutation_size"),
+)
+
+
+# Calls of Python: of flat operands, for flat results.
+
+
+def _structs(avals: Iterable[Any]) -> list[Any]:
+    return [ftrace.ShapeDtypeStruct.of(a) for a in avals]
+
+
+def _pure_callback(
+    *args: Any, callback: Function, result_avals: Any, vmap_method: Any = None, **_: Any
+) -> Any:
+    types = _structs(result_avals)
+    return ftrace.pure_callback(callback, types, *args, vmap_method=vmap_method)
+
+
+def _io_callback(*args: Any, callback: Function, result_avals: Any, **_: Any) -> Any:
+    return io_callback(callback, _structs(result_avals), *args)
+
+
+def _debug_callback(*args: Any, callback: Function, **_: Any) -> Any:
+    ftrace.debug.callback(callback, *args)
+    return ()
+
+
+def _debug_print(
+    *args: Any, fmt: str, in_tree: Any, static_args: Any = (),
+    np_printoptions: Any = (), **_: Any,
+) -> Any:  # fmt: skip
+    leaves = list(args)
+    for place, value in static_args:
+        leaves.insert(place, value)
+    given, named = ftrace.tree.unflatten(in_tree, leaves)
+    with np.printoptions(**dict(np_printoptions)):
+        ftrace.debug.print(fmt, *given, skip_format_check=True, **named)
+    return ()
+
+
+_row("pure_callback", _pure_callback, several=True)
+_row("io_callback", _io_callback, several=True)
+_row("debug_callback", _debug_callback, several=True)
+_row("debug_print", _debug_print, several=True)
 
 
 # What holds jaxprs.

@@ -6,7 +6,8 @@
 Each node is described by steps: the first takes other nodes as operands, each of the
 others what is before it. Movements are told apart (squeeze, broadcast_in_dim, reshape),
 a sum that keeps its axes and the reshape behind it are one `reduce_sum`, and a sum of
-products is a `dot_general` where it is one.
+products is a `dot_general` where it is one. Indexing, and what LAPACK and Python do, is
+in `library_view.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ftrace.compat import jaxpr, lax_primitives as jax
+from ftrace.compat.library_view import ROWS, RULES, Step, Steps, describe_row, one_step
 from ftrace.compat.linear_util import debug_info as info_of
 from ftrace.compat.primitive import Primitive, primitive_of
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lax.fft import FftType
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint, Contraction, contraction_of
@@ -39,7 +40,6 @@ from ftrace.trace.graph import (
     nodes_of,
     toposort,
 )
-from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
@@ -166,21 +166,6 @@ def make_jaxpr(
     return jaxpr_of
 
 
-class Step(NamedTuple):
-    """One equation: a primitive, its parameters, the types of its results."""
-
-    primitive: Primitive
-    params: dict[str, Any]
-    avals: tuple[ShapedArray, ...]
-
-
-class Steps(NamedTuple):
-    """The equations of a node: of these operands the first, of each the next one."""
-
-    operands: tuple[Node, ...]
-    steps: tuple[Step, ...]
-
-
 def equations(
     graph: Graph, variables: Sequence[jaxpr.Var]
 ) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
@@ -220,22 +205,26 @@ class _Writer:
         return self.atoms[node]
 
     def _emit(self, node: Node) -> None:
-        operands, steps = _describe(node)
+        operands, steps, results, passed = _describe(node)
         invars = [self._atom(n) for n in operands]
+        effects = (ORDERED,) if TOKEN in node.aval.items else ()
+        outvars: list[jaxpr.Var] = []
         for step in steps:
-            outvars: list[jaxpr.Var] = [jaxpr.Var(a) for a in step.avals]
-            if step is steps[-1]:
-                parts = isinstance(node.op, Compound)
-                nodes = [item_p(node, arg=i) for i in range(len(outvars))]
-                self.atoms.update(zip(nodes if parts else [node], outvars, strict=True))
-            invars += step.params.pop("literals", [])
-            effects = (ORDERED,) if TOKEN in step.avals else ()
-            self.eqns.append(
-                jaxpr.new_jaxpr_eqn(
-                    invars, outvars, step.primitive, step.params, effects, node.origin
-                )
-            )
+            around = [[self._atom(n) for n in ns] for ns in (step.before, step.after)]
+            outvars = [jaxpr.Var(a) for a in step.avals]
+            eqn = jaxpr.new_jaxpr_eqn(
+                [*around[0], *invars, *around[1]], outvars, step.primitive,
+                step.params, effects, node.origin,
+            )  # fmt: skip
+            self.eqns.append(eqn)
             invars = list(outvars)
+        if results is None:
+            parts = isinstance(node.op, Compound)
+            results = [item_p(node, arg=i) for i in range(len(outvars))]
+            results = results if parts else [node]
+        pairs = zip(results, outvars, strict=True)
+        self.atoms.update({n: v for n, v in pairs if n is not None})
+        self.atoms.update({new: self._atom(old) for new, old in passed})
 
 
 def _is_scalar(node: Node) -> bool:
@@ -246,26 +235,21 @@ def _describe(node: Node) -> Steps:
     rule = _RULES.get(node.op.name)
     if rule is not None:
         return rule(node)
+    if (of_library := RULES.get(node.op.name)) is not None:
+        return of_library(node) or _own(node)
     if compound_of(node) is not None:
         return _describe_compound(node)
     name = _RENAMED.get(node.op.name, node.op.name)
     if name in jax.NAMED and node.arg is None:
-        return _step(node, jax.NAMED[name], {}, _scalars(node))
+        return one_step(node, jax.NAMED[name], {}, _scalars(node))
     return _own(node)
-
-
-def _step(
-    node: Node, primitive: Primitive, params: dict[str, Any], operands: Any = None
-) -> Steps:
-    given = node.src if operands is None else operands
-    return Steps(tuple(given), (Step(primitive, params, node.aval.items),))
 
 
 def _own(node: Node) -> Steps:
     params = {} if node.arg is None else {"arg": node.arg}
     operands = _scalars(node) if node.op.family in ("unary", "binary") else None
     primitive = jax.own_primitive(node.op)  # type: ignore[arg-type]
-    return _step(node, primitive, params, operands)
+    return one_step(node, primitive, params, operands)
 
 
 def _scalars(node: Node) -> list[Node]:
@@ -282,8 +266,8 @@ def _scalars(node: Node) -> list[Node]:
 def _multiply(node: Node) -> Steps:
     x, y = node.src
     if x is y:
-        return _step(node, jax.NAMED["square"], {}, [x])
-    return _step(node, jax.NAMED["mul"], {}, _scalars(node))
+        return one_step(node, jax.NAMED["square"], {}, [x])
+    return one_step(node, jax.NAMED["mul"], {}, _scalars(node))
 
 
 #: The names of elementwise primitives that are others in JAX.
@@ -357,26 +341,26 @@ def _expand(node: Node) -> Steps:
 
 
 def _permute(node: Node) -> Steps:
-    return _step(node, jax.NAMED["transpose"], {"permutation": node.arg})
+    return one_step(node, jax.NAMED["transpose"], {"permutation": node.arg})
 
 
 def _pad(node: Node) -> Steps:
     zero = const(0, node.dtype, (), False)
     params = {"padding_config": node.arg}
-    return _step(node, jax.NAMED["pad"], params, (*node.src, zero))
+    return one_step(node, jax.NAMED["pad"], params, (*node.src, zero))
 
 
 def _shrink(node: Node) -> Steps:
     starts, stops = zip(*node.arg, strict=True)
     params = {"start_indices": starts, "limit_indices": stops, "strides": None}
-    return _step(node, jax.NAMED["slice"], params)
+    return one_step(node, jax.NAMED["slice"], params)
 
 
 def _stride(node: Node) -> Steps:
     steps: tuple[int, ...] = node.arg
     if all(abs(n) == 1 for n in steps):
         axes = tuple(i for i, n in enumerate(steps) if n < 0)
-        return _step(node, jax.NAMED["rev"], {"dimensions": axes})
+        return one_step(node, jax.NAMED["rev"], {"dimensions": axes})
     if any(n < 0 for n in steps):
         return _own(node)
     (x,) = node.src
@@ -384,32 +368,34 @@ def _stride(node: Node) -> Steps:
     starts, stops = zip(*bounds, strict=True)
     params = {"start_indices": starts, "limit_indices": stops, "strides": steps}
     operands = x.src if x.op.name == "shrink" else (x,)
-    return _step(node, jax.NAMED["slice"], params, operands)
+    return one_step(node, jax.NAMED["slice"], params, operands)
 
 
 def _iota(node: Node) -> Steps:
     params = {"dtype": node.dtype, "shape": node.shape, "dimension": node.arg}
-    return _step(node, jax.NAMED["iota"], {**params, "sharding": None})
+    return one_step(node, jax.NAMED["iota"], {**params, "sharding": None})
 
 
 def _cast(node: Node) -> Steps:
     params = {"new_dtype": node.dtype, "weak_type": node.aval.weak_type}
-    return _step(node, jax.NAMED["convert_element_type"], {**params, "sharding": None})
+    return one_step(
+        node, jax.NAMED["convert_element_type"], {**params, "sharding": None}
+    )
 
 
 def _bitcast(node: Node) -> Steps:
     params = {"new_dtype": node.dtype}
-    return _step(node, jax.NAMED["bitcast_convert_type"], params)
+    return one_step(node, jax.NAMED["bitcast_convert_type"], params)
 
 
 def _round(node: Node) -> Steps:
     params = {"rounding_method": jax.lax.RoundingMethod.TO_NEAREST_EVEN}
-    return _step(node, jax.NAMED["round"], params)
+    return one_step(node, jax.NAMED["round"], params)
 
 
 def _select(node: Node) -> Steps:
     which, x, y = node.src
-    return _step(node, jax.NAMED["select_n"], {}, (which, y, x))
+    return one_step(node, jax.NAMED["select_n"], {}, (which, y, x))
 
 
 # Reductions: those of the graph keep their axes, with size 1.
@@ -469,19 +455,36 @@ def _product(node: Node, found: Contraction, shape: Shape) -> Steps:
 
 
 def closed_body(body: Body) -> jaxpr.ClosedJaxpr:
-    """The body of a loop, a branch or a call as a jaxpr."""
-    return jaxpr_of_graph(Graph(body.inputs, body.outputs))
+    """The body of a loop, a branch or a call as a jaxpr, which has no tokens."""
+    inputs, outputs = (
+        tuple([n for n in nodes if n.aval is not TOKEN])
+        for nodes in (body.inputs, body.outputs)
+    )
+    ends = (*body.inputs, *body.outputs)
+    tokens = tuple([n for n in ends if n.aval is TOKEN])
+    return jaxpr_of_graph(Graph(inputs, outputs, (), tokens if tokens[1:] else ()))
+
+
+def _without_token(node: Node, primitive: Primitive, params: dict[str, Any]) -> Steps:
+    """A node as one equation; the token that it takes is the one that it gives."""
+    parts = [item_p(node, arg=i) for i in range(len(node.aval.items))]
+    before = [n for n in node.src if n.aval is TOKEN]
+    after = [n for n in parts if n.aval is TOKEN]
+    kept = [n for n in parts if n.aval is not TOKEN]
+    made = Step(primitive, params, tuple([n.aval for n in kept]))
+    operands = tuple([n for n in node.src if n.aval is not TOKEN])
+    return Steps(operands, (made,), kept, tuple(zip(after, before, strict=True)))
 
 
 def _describe_compound(node: Node) -> Steps:
     arg = node.arg
     primitive = primitive_of(arg)
     if primitive is not None:
-        return _step(node, primitive, arg.named)
+        return one_step(node, primitive, arg.named)
     if isinstance(arg, UserArg):
         return _own(node)
-    if (params_of := _ARGUMENTS.get(node.op.name)) is not None:
-        return _step(node, jax.NAMED[node.op.name], params_of(arg))
+    if (row := ROWS.get(node.op.name)) is not None:
+        return describe_row(node, row)
     for kind, rule in _COMPOUNDS.items():
         if isinstance(arg, kind):
             found = rule(node, arg)
@@ -492,17 +495,18 @@ def _describe_compound(node: Node) -> Steps:
 def _scan(node: Node, arg: Scan) -> Steps | None:
     if arg.length is None:
         return None
-    params = {
+    params: dict[str, Any] = {
         "jaxpr": closed_body(arg.body),
         "length": arg.length,
         "reverse": arg.reverse,
-        "linear": (False,) * len(node.src),
         "unroll": 1,
         "num_consts": arg.consts,
-        "num_carry": arg.carry,
+        "num_carry": arg.carry - (TOKEN in node.aval.items),
         "_split_transpose": False,
     }
-    return _step(node, jax.NAMED["scan"], params)
+    steps = _without_token(node, jax.NAMED["scan"], params)
+    params["linear"] = (False,) * len(steps.operands)
+    return steps
 
 
 def _while(node: Node, arg: While) -> Steps | None:
@@ -518,8 +522,10 @@ def _while(node: Node, arg: While) -> Steps | None:
         "body_jaxpr": closed_body(body),
         "body_nconsts": len(of_body),
     }
+    steps = _without_token(node, jax.NAMED["while"], params)
     operands = [consts[i] for i in (*of_cond, *of_body)]
-    return _step(node, jax.NAMED["while"], params, (*operands, *init))
+    operands += [n for n in init if n.aval is not TOKEN]
+    return steps._replace(operands=tuple(operands))
 
 
 def _used_consts(body: Body, count: int) -> tuple[list[int], Body]:
@@ -532,7 +538,7 @@ def _used_consts(body: Body, count: int) -> tuple[list[int], Body]:
 
 def _cond(node: Node, arg: Branches) -> Steps:
     branches = tuple(map(closed_body, arg.bodies))
-    return _step(node, jax.NAMED["cond"], {"branches": branches})
+    return _without_token(node, jax.NAMED["cond"], {"branches": branches})
 
 
 def _checkpoint(node: Node, arg: Checkpoint) -> Steps:
@@ -542,7 +548,7 @@ def _checkpoint(node: Node, arg: Checkpoint) -> Steps:
         "differentiated": False,
         "policy": None,
     }
-    return _step(node, jax.remat_p, params)
+    return _without_token(node, jax.remat_p, params)
 
 
 @dataclass(frozen=True)
@@ -576,7 +582,7 @@ def _ruled(node: Node, arg: Ruled) -> Steps | None:
         "num_consts": arg.closed,
         "rules": Recorded(node.op, arg),  # type: ignore[arg-type]
     }
-    return _step(node, primitive, params)
+    return one_step(node, primitive, params)
 
 
 _RULED = {
@@ -585,15 +591,6 @@ _RULED = {
 }
 
 
-def _fft_params(arg: Fourier) -> dict[str, Any]:
-    return {"fft_type": FftType[arg.kind.upper()], "fft_lengths": arg.lengths}
-
-
-#: The arguments of operations of a library as JAX's parameters, where it has them.
-_ARGUMENTS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "sort": lambda axis: {"dimension": axis, "is_stable": True, "num_keys": 1},
-    "fft": _fft_params,
-}
 _COMPOUNDS: dict[type[Any], Callable[[Node, Any], Steps | None]] = {
     Scan: _scan,
     While: _while,
@@ -615,7 +612,5 @@ _RULES: dict[str, Callable[[Node], Steps]] = {
     "round": _round,
     "select": _select,
     "mul": _multiply,
-    "gather": _own,
-    "scatter": _own,
     **dict.fromkeys(_REDUCTIONS, _reduce),
 }

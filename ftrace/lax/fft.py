@@ -16,7 +16,7 @@ from ftrace.trace.tracing.tracer import Value
 __all__ = ["FftType", "fft"]
 
 
-class FftType(enum.Enum):
+class FftType(enum.IntEnum):
     """The kinds of transform."""
 
     FFT = 0

@@ -168,13 +168,18 @@ class Callback:
         return operand[tuple(p for p, (_, flags) in pairs if flags[number])]
 
     def _once(self, operands: Sequence[Any]) -> list[Any]:
+        result = self.result_of(operands)
+        return [] if self.drops_result else self._check(result)
+
+    def result_of(self, operands: Sequence[Any]) -> Any:
+        """What the function returns for the operands of one call."""
         rest = iter(map(_as_array, operands, self.operands))
         leaves = [next(rest) if s is None else s.value for s in self.leaves]
         args, kwargs = tree.unflatten(self.arguments, leaves)
         # What it computes is its own affair, not part of a function that is traced.
         with scopes.outside_scopes():
             try:
-                result = self.function.value(*args, **kwargs)
+                return self.function.value(*args, **kwargs)
             except errors.UnexpectedTracerError as error:
                 raise errors.UnexpectedTracerError(
                     f"{self.kind}: {self.name} uses a traced value of the function "
@@ -191,7 +196,6 @@ class Callback:
                     ) from error
                 _add_note(error, self)
                 raise
-            return [] if self.drops_result else self._check(result)
 
     # Results.
 
@@ -267,7 +271,9 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
         )
     if settings.current().enable_x64 is True:
         return False
-    return dtypes.OF_32_BITS.get(got.dtype, got.dtype) == wanted.dtype  # None is float64
+    return (
+        dtypes.OF_32_BITS.get(got.dtype, got.dtype) == wanted.dtype
+    )  # None is float64
 
 
 def _as_array(operand: Any, dtype: np.dtype[Any]) -> Array:

@@ -1,0 +1,340 @@
+"""Equations of indexing, of operations of a library, and of calls of Python.
+
+    gather x i j      concatenate i j, then gather[dimension_numbers=…] x indices
+    scatter x u i     scatter-add[dimension_numbers=…] x indices u
+    argsort, top_k    sort of the keys and an iota; top_k; their values are not used
+    eigh, svd, …      a row: the parameters of JAX's primitive, the order of results
+    callbacks         pure_callback, io_callback, debug_callback, debug_print
+
+Rules describe a node by steps. The token that keeps effects in order is not seen, as in
+JAX.
+"""
+
+# The parameters of lambdas are Any.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ftrace.compat import jaxpr, lax_primitives as jax
+from ftrace.compat.primitive import Primitive
+from ftrace.debug import Writer
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lax.fft import FftType
+from ftrace.lax.gather_scatter import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.effects import Callback
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.indexing import axes_and_kind
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.primitive import item_p
+from ftrace.trace.primitives.sources import iota
+from ftrace.trace.pytree import tree
+
+
+class Step(NamedTuple):
+    """One equation: a primitive, its parameters, the types of its results.
+
+    Attributes:
+      before, after: operands around what the step before it gives.
+    """
+
+    primitive: Primitive
+    params: dict[str, Any]
+    avals: tuple[ShapedArray, ...]
+    before: tuple[Node, ...] = ()
+    after: tuple[Node, ...] = ()
+
+
+class Steps(NamedTuple):
+    """The equations of a node: of these operands the first, of each the next one.
+
+    Attributes:
+      results: the nodes that the results of the last one are, None for what no node
+        is; by default the node, or its parts in order.
+      passed: nodes that are others.
+    """
+
+    operands: tuple[Node, ...]
+    steps: tuple[Step, ...]
+    results: Sequence[Node | None] | None = None
+    passed: tuple[tuple[Node, Node], ...] = ()
+
+
+def one_step(
+    node: Node, primitive: Primitive, params: dict[str, Any], operands: Any = None
+) -> Steps:
+    """A node as one equation of its sources, or of other operands."""
+    given = node.src if operands is None else operands
+    return Steps(tuple(given), (Step(primitive, params, node.aval.items),))
+
+
+# Indexing.
+
+_UNKNOWN = {"indices_are_sorted": False, "unique_indices": False}
+
+
+def _windows(x: Node, axes: Sequence[int]) -> tuple[int, ...]:
+    """The windows of single elements along some axes."""
+    return tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+
+
+def _along(
+    node: Node, indices: Sequence[Node], last: Step, before: tuple[Node, ...]
+) -> Steps:
+    """A step that takes the indices along a last axis, side by side."""
+    shape = indices[0].shape
+    columns = tuple(reshape_p(i, arg=(*shape, 1)) for i in indices)
+    if len(columns) == 1:
+        return Steps((*before, *columns, *last.after), (last._replace(after=()),))
+    dtype = indices[0].aval.strong()
+    joined = Step(
+        jax.NAMED["concatenate"], {"dimension": len(shape)},
+        (dtype.with_shape((*shape, len(columns))),),
+    )  # fmt: skip
+    return Steps(columns, (joined, last._replace(before=before)))
+
+
+def _gather(node: Node) -> Steps | None:
+    if 0 in node.shape:  # where an axis is empty, no window fits it
+        return None
+    axes: tuple[int, ...] = node.arg
+    x, *indices = node.src
+    offsets = tuple(range(indices[0].ndim, node.ndim))
+    params = {
+        "dimension_numbers": GatherDimensionNumbers(offsets, axes, axes),
+        "slice_sizes": _windows(x, axes),
+        "mode": GatherScatterMode.PROMISE_IN_BOUNDS,
+        "fill_value": None,
+        **_UNKNOWN,
+    }
+    last = Step(jax.NAMED["gather"], params, node.aval.items)
+    return _along(node, indices, last, (x,))
+
+
+#: How a scatter combines: JAX's primitive, and that of two elements.
+_COMBINED = {"add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+def _scatter(node: Node) -> Steps | None:
+    axes, kind = axes_and_kind(node)
+    x, updates, *indices = node.src
+    if 0 in updates.shape:
+        return None
+    through = tuple(range(indices[0].ndim, updates.ndim))
+    params = {
+        "dimension_numbers": ScatterDimensionNumbers(through, axes, axes),
+        "mode": GatherScatterMode.FILL_OR_DROP,
+        "update_jaxpr": None if kind == "set" else _combining(kind, x.aval),
+        "update_consts": (),
+        **_UNKNOWN,
+    }
+    name = "scatter" if kind == "set" else f"scatter-{kind}"
+    last = Step(jax.NAMED[name], params, node.aval.items, after=(updates,))
+    return _along(node, indices, last, (x,))
+
+
+def _combining(kind: str, aval: ShapedArray) -> jaxpr.Jaxpr:
+    """The function of two elements that a scatter combines them by."""
+    scalar = aval.with_shape(()).strong()
+    x, y, z = (jaxpr.Var(scalar) for _ in range(3))
+    eqn = jaxpr.new_jaxpr_eqn([x, y], [z], jax.NAMED[kind], {})
+    return jaxpr.Jaxpr([], [x, y], [z], [eqn])
+
+
+# Sorts.
+
+
+def _argsort(node: Node) -> Steps:
+    keys, axis = node.src, node.arg
+    places = iota(node.aval.items[0].dtype, keys[0].shape, axis)
+    types = (*[k.aval for k in keys], *node.aval.items)
+    params = {"dimension": axis, "is_stable": True, "num_keys": len(keys)}
+    made = Step(jax.NAMED["sort"], params, types)
+    results = (*[None] * len(keys), item_p(node, arg=0))
+    return Steps((*keys, places), (made,), results)
+
+
+def _top_k(node: Node) -> Steps | None:
+    if not node.arg.largest:
+        return None
+    places = node.aval.items[0]
+    types = (node.src[0].aval.with_shape(places.shape), places)
+    params = {"k": node.arg.k, "axis": node.arg.axis}
+    made = Step(jax.NAMED["top_k"], params, types)
+    return Steps(node.src, (made,), (None, item_p(node, arg=0)))
+
+
+# What LAPACK does, and the like.
+
+
+class Row(NamedTuple):
+    """How JAX has an operation of a library.
+
+    Attributes:
+      name: that of the primitive, of the argument of the operation.
+      params: its parameters, of the argument.
+      order: for each result of the primitive, which one of the operation it is.
+    """
+
+    name: Callable[[Any], str]
+    params: Callable[[Any], dict[str, Any]]
+    order: Callable[[Any], tuple[int, ...]] | None = None
+
+
+def _row(name: str, params: Callable[[Any], dict[str, Any]], order: Any = None) -> Row:
+    return Row(lambda arg: name, params, order)
+
+
+def _svd(arg: str) -> dict[str, Any]:
+    return {
+        "full_matrices": arg != "reduced", "compute_uv": arg != "values",
+        "subset_by_index": None, "algorithm": None,
+    }  # fmt: skip
+
+
+def _eig(vectors: bool) -> dict[str, Any]:
+    return {
+        "compute_left_eigenvectors": vectors, "compute_right_eigenvectors": vectors,
+        "enable_eigvec_derivs": vectors, "implementation": None,
+    }  # fmt: skip
+
+
+_SORT = {"is_stable": True, "num_keys": 1}
+_EIGH = {"sort_eigenvalues": True, "subset_by_index": None, "algorithm": None}
+_SCHUR = {
+    "compute_schur_vectors": True, "sort_eig_vals": False, "select_callable": None,
+}  # fmt: skip
+
+#: By the names of graphs.
+ROWS: dict[str, Row] = {
+    "barrier": _row("optimization_barrier", lambda _: {}),
+    "cholesky": _row("cholesky", lambda _: {}),
+    "cumulate": Row(
+        lambda arg: f"cum{arg.kind}",
+        lambda arg: {"axis": arg.axis, "reverse": arg.reverse},
+    ),
+    "eig": _row("eig", lambda _: _eig(True)),
+    "eigh": _row("eigh", lambda lower: {"lower": lower, **_EIGH}),
+    "eigvals": _row("eig", lambda _: _eig(False)),
+    "fft": _row(
+        "fft",
+        lambda arg: {"fft_type": FftType[arg.kind.upper()], "fft_lengths": arg.lengths},
+    ),
+    "hessenberg": _row("hessenberg", lambda _: {}),
+    "lu": _row("lu", lambda _: {}),
+    "permutation": _row(
+        "lu_pivots_to_permutation", lambda size: {"permutation_size": size}
+    ),
+    "qr": _row(
+        "qr",
+        lambda full: {"pivoting": False, "full_matrices": full, "use_magma": None},
+    ),
+    "qr_pivoted": _row(
+        "qr", lambda full: {"pivoting": True, "full_matrices": full, "use_magma": None}
+    ),
+    "schur": _row("schur", lambda _: _SCHUR),
+    "sort": _row("sort", lambda axis: {"dimension": axis, **_SORT}),
+    "svd": _row("svd", _svd, lambda arg: (0,) if arg == "values" else (1, 0, 2)),
+    "triangular_solve": _row("triangular_solve", lambda arg: arg._asdict()),
+    "tridiagonal": _row("tridiagonal", lambda lower: {"lower": lower}),
+    "tridiagonal_solve": _row(
+        "tridiagonal_solve", lambda _: {"perturb_singular": False}
+    ),
+}
+
+
+def describe_row(node: Node, row: Row) -> Steps:
+    """An operation of a library as the primitive of its row."""
+    types = node.aval.items
+    order = range(len(types)) if row.order is None else row.order(node.arg)
+    made = Step(
+        jax.NAMED[row.name(node.arg)], row.params(node.arg),
+        tuple(types[i] for i in order),
+    )  # fmt: skip
+    return Steps(node.src, (made,), [item_p(node, arg=i) for i in order])
+
+
+# Calls of Python.
+
+
+@dataclass(frozen=True)
+class FlatCallback:
+    """The function of a callback, of flat operands for flat results.
+
+    Where vmap made it one call per lane, these are the operands of all lanes.
+    """
+
+    callback: Callback
+
+    def __call__(self, *operands: Any) -> list[Any]:
+        if self.callback.lanes:
+            return self.callback(operands)
+        return tree.leaves(self.callback.result_of(operands))
+
+    def __repr__(self) -> str:
+        name, structure = self.callback.name, self.callback.arguments
+        return f"FlatCallback(callback_func={name}, in_tree={structure})"
+
+
+def _callback(node: Node) -> Steps:
+    """An effect; the token that it takes is the one that it gives."""
+    token, *operands = node.src
+    arg: Callback = node.arg
+    writes = arg.function.value
+    if arg.kind == "debug.print" and isinstance(writes, Writer) and not arg.lanes:
+        name, params = "debug_print", _printing(arg, writes)
+    elif arg.drops_result:
+        name, params = "debug_callback", {
+            "callback": FlatCallback(arg), "effect": "OrderedDebug",
+            "partitioned": False,
+        }  # fmt: skip
+    else:
+        name, params = "io_callback", {
+            "callback": FlatCallback(arg), "result_avals": arg.types,
+            "sharding": None, "ordered": True,
+        }  # fmt: skip
+    parts = [item_p(node, arg=i) for i in range(1 + len(arg.types))]
+    made = Step(jax.NAMED[name], params, node.aval.items[1:])
+    return Steps(tuple(operands), (made,), parts[1:], ((parts[0], token),))
+
+
+def _printing(arg: Callback, writer: Writer) -> dict[str, Any]:
+    leaves = enumerate(arg.leaves)
+    return {
+        "fmt": writer.fmt,
+        "has_placeholders": "{" in writer.fmt,
+        "in_tree": arg.arguments,
+        "static_args": tuple([(i, s.value) for i, s in leaves if s is not None]),
+        "np_printoptions": writer.options,
+        "logging_record": None,
+        "ordered": True,
+        "partitioned": False,
+    }
+
+
+def _pure_callback(node: Node) -> Steps:
+    arg: Callback = node.arg
+    params = {
+        "callback": FlatCallback(arg), "result_avals": arg.types, "sharding": None,
+        "vmap_method": arg.method,
+    }  # fmt: skip
+    return one_step(node, jax.NAMED["pure_callback"], params)
+
+
+#: By the names of graphs; None is what JAX has no equation for.
+RULES: dict[str, Callable[[Node], Steps | None]] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "argsort": _argsort,
+    "top_k": _top_k,
+    "callback": _callback,
+    "pure_callback": _pure_callback,
+}
