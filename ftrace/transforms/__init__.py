@@ -6,6 +6,8 @@ From the ground up:
                        axes
     shardings          How arrays lie on devices: shardings, of a mesh and a spec, or of
                        one device
+    partition/         jit of sharded arrays: a program over a mesh becomes one for each
+                       device
     device_placement   Where arrays are: devices, and moving arrays between them
     contexts           Settings as contexts, by JAX's names:
                        `with ft.debug_nans(True): …`

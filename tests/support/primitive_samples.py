@@ -14,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import Constraint
 from ftrace.trace.primitives.movement import Shear
 from ftrace.trace.primitives.primitive import PRIMITIVES
 
@@ -132,6 +133,9 @@ def _elementwise() -> list[Sample]:
         Sample("copy", (_uniform(-1, 1, (3, 2)),)),
         Sample("stop_gradient", (_uniform(-1, 1, (3,)),)),
         Sample("name", (np.arange(3.0),), "a name"),
+        Sample(
+            "sharding_constraint", (_uniform(-1, 1, (3,)),), Constraint(None, (("x",),))
+        ),
         Sample("widened", (_uniform(-1, 1, (3,)), _uniform(-1, 1, (3,)))),
     ]
     return rows

@@ -1,8 +1,9 @@
 """Calls and bodies in graphs: found, replaced, and taken away before all else.
 
 follow_rules   what is differentiated by a rule is also computed by it
-inline_calls   call(x) -> the body of the call, applied to x; name(x) -> x; arrays held
-               in bodies become operands of the loops and branches that hold these
+inline_calls   call(x) -> the body of the call, applied to x; name(x) -> x, and so for
+               constraints; arrays held in bodies become operands of the loops and
+               branches that hold these
 ready_graph    a graph for execution: no calls, and held arrays are captured ones
 """
 
@@ -38,13 +39,14 @@ from ftrace.trace.graph import (
     with_bodies,
 )
 from ftrace.trace.graph_map import exchange
+from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
 from ftrace.trace.primitives.sources import is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
 _RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
-_VANISHING = (name_p, widened)
+_VANISHING = (name_p, constraint_p, widened)
 _HELD_DEPTH = -12
 #: Families of the operations that may have bodies in their argument.
 HOLDERS = ("control", "call")
@@ -130,20 +132,25 @@ def _is_spared(node: Node) -> bool:
 # Calls become what they call.
 
 
-def inline_calls(outputs: Sequence[Node]) -> list[Node]:
+def inline_calls(
+    outputs: Sequence[Node], keeps_constraints: bool = False
+) -> list[Node]:
     """The outputs without calls, also in the bodies of loops and branches.
+
+    Args:
+      keeps_constraints: of how values are divided, for who divides them.
 
     Raises:
       DerivativeError: a tangent is needed of a function that has none (custom_vjp).
     """
-    return _Inliner().inlined(outputs)
+    return _Inliner(keeps_constraints).inlined(outputs)
 
 
-def ready_graph(graph: Graph) -> Graph:
+def ready_graph(graph: Graph, keeps_constraints: bool = False) -> Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
     tokens = graph.effects[1:]
     before = (*graph.outputs, *tokens)
-    outputs = inline_calls(before)
+    outputs = inline_calls(before, keeps_constraints)
     if tuple(outputs) == before:
         return graph
     nodes = [n for n in toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
@@ -168,6 +175,10 @@ def _array(node: Node) -> Array:
 
 
 class _Inliner(_Walk):
+    def __init__(self, keeps_constraints: bool) -> None:
+        super().__init__()
+        self._keeps_constraints = keeps_constraints
+
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
         if not any(map(_concerns, operations_of(outputs))):
@@ -186,7 +197,9 @@ class _Inliner(_Walk):
             if expanded is None:
                 return None
             return apply_body(self.body(expanded, looped), src)
-        if node.op is name_p:
+        if node.op is name_p or (
+            node.op is constraint_p and not self._keeps_constraints
+        ):
             return src[0]
         if node.op is widened:
             return src[1]

@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value
@@ -700,3 +701,39 @@ copy = identity("copy", transpose=_same, linear=True, doc="the same value, store
 stop_gradient = identity(
     "stop_gradient", jvp=no_tangent, doc="the same value, constant to derivatives"
 )
+
+
+# Constraints. They say how a value is divided over the devices of a mesh; a program for
+# one device has none (`calls/inline.py`).
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """The argument of a constraint.
+
+    Attributes:
+      mesh: over which devices.
+      spec: for each axis of the value the axes of the mesh that divide it; None where
+        the constraint says nothing of it.
+    """
+
+    mesh: Any
+    spec: tuple[tuple[Any, ...] | None, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(
+            ["?" if s is None else "·".join(map(str, s)) or "-" for s in self.spec]
+        )
+
+
+def _batch_constraint(node: Node, src: Nodes, batched: Flags) -> Node:
+    arg: Constraint = node.arg
+    return constraint_p(src[0], arg=Constraint(arg.mesh, (None, *arg.spec)))
+
+
+constraint_p = Primitive(
+    "sharding_constraint", "identity", _same_aval, _same_value, _batch_constraint,
+    transpose=lambda node, ct, i: constraint_p(ct, arg=node.arg), linear=True,
+    zero_at_zero=True, zero_for="zero", exact=True,
+    doc="the same value, divided so over devices",
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""A graph over a mesh becomes the program of one of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ftrace.errors import DeviceError
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.graph import Graph, Node, nodes_of
+from ftrace.trace.primitives.elementwise import Constraint, constraint_p
+from ftrace.transforms.partition.localize import Partitioned, localize
+from ftrace.transforms.partition.propagate import Propagation, Specs
+from ftrace.transforms.partition.specs import spec_of
+from ftrace.transforms.shardings import NamedSharding
+
+
+def constrained(node: Node, sharding: Any) -> Node:
+    """A value that is divided so.
+
+    Raises:
+      ShapeError: it cannot be.
+    """
+    if not isinstance(sharding, NamedSharding):
+        return node
+    sharding.shard_shape(node.shape)
+    spec = spec_of(sharding, node.ndim, open_as=None)
+    return constraint_p(node, arg=Constraint(sharding.mesh, spec))
+
+
+def find_specs(
+    graph: Graph, mesh: Any, in_shardings: Sequence[Any], out_shardings: Sequence[Any]
+) -> tuple[Graph, Propagation, Specs, Specs]:
+    """The graph as it is divided, its specs, and those of its inputs and outputs.
+
+    Args:
+      graph: any; its captured arrays are inputs like others.
+      in_shardings: of each input a `NamedSharding`; of one of which nothing is said,
+        None, each device has the whole. They may be fewer than the inputs.
+      out_shardings: of each output a `NamedSharding`, or None: as it is found.
+
+    Raises:
+      ShapeError: a value cannot be divided so.
+      DeviceError: a constraint is over another mesh.
+    """
+    ready = ready_graph(graph, keeps_constraints=True)
+    outputs = tuple(map(constrained, ready.outputs, out_shardings))
+    ready = Graph(ready.inputs, outputs, ready.captured, ready.effects)
+    given = [*in_shardings, *[None] * (len(ready.inputs) - len(in_shardings))]
+    for sharding, node in zip(given, ready.inputs, strict=True):
+        if sharding is not None:
+            sharding.shard_shape(node.shape)
+    rows = zip(given, ready.inputs, strict=True)
+    specs = tuple(
+        [((),) * n.ndim if s is None else spec_of(s, n.ndim) for s, n in rows]
+    )
+    tokens = ready.effects
+    for node in nodes_of([*ready.outputs, *tokens[1:]]):
+        if node.op is constraint_p and node.arg.mesh.shape_tuple != mesh.shape_tuple:
+            raise DeviceError(
+                f"a program over {mesh} has a constraint over {node.arg.mesh}; all "
+                "shardings of a program are over one mesh"
+            )
+    known = dict(zip(ready.inputs, specs, strict=True))
+    ends = (*ready.inputs, *ready.outputs, *tokens)
+    found = Propagation(ends, known, mesh.shape)
+    results = tuple([found.own[node] for node in ready.outputs])
+    return ready, found, specs, results
+
+
+def partition(
+    graph: Graph, mesh: Any, in_shardings: Sequence[Any],
+    out_shardings: Sequence[Any] | None = None,
+) -> Partitioned:  # fmt: skip
+    """The program of each device of a mesh, of a graph over whole arrays.
+
+    Args:
+      graph, in_shardings, out_shardings: as those of `find_specs`.
+      mesh: a `Mesh` or `AbstractMesh`.
+    """
+    outs = [None] * len(graph.outputs) if out_shardings is None else out_shardings
+    return localize(*find_specs(graph, mesh, in_shardings, outs))

@@ -1,0 +1,427 @@
+"""Shardings flow along the factors of operations, forwards and backwards.
+
+    x: (data, ·)   w: (·, model)
+    x @ w          i k, k j -> i j      i by data, j by model: (data, model)
+
+A spec only grows: an axis that nothing divides yet takes what an operation that makes
+or reads the value knows. Inputs and constraints are closed. Where two factors of an
+operation want one axis of the mesh, that choice is taken for which each device receives
+the fewest bytes, then that which divides more, then the first.
+
+A loop carries what it gives back: its carry has the spec with which the body leaves it
+as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import Stack
+from ftrace.trace.control.conditional import Branches, While
+from ftrace.trace.control.scan import Scan
+from ftrace.trace.graph import Body, Node, toposort
+from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.primitives.primitive import Compound, compound_of, item_p, items
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.python_limits import without_collection
+from ftrace.transforms.partition.rules import (
+    Rule,
+    divide,
+    feasible,
+    rule_of,
+    spec_for,
+)
+from ftrace.transforms.partition.specs import (
+    Names,
+    Sizes,
+    Spec,
+    is_prefix,
+    local_bytes,
+    moves,
+    names_of,
+    received,
+)
+
+Division = dict[int, Names]
+Specs = tuple[Spec, ...]
+#: Of so many choices of an operation each is weighed; of more the first ones.
+_CHOICES = 64
+#: Sweeps, forwards and backwards, after which specs stay as they are.
+_SWEEPS = 8
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How a loop or branch is divided.
+
+    Attributes:
+      operands, results: their specs.
+      bodies: those of its bodies.
+    """
+
+    operands: Specs
+    results: Specs
+    bodies: tuple[BodyPlan, ...]
+
+
+@dataclass(frozen=True)
+class BodyPlan:
+    """How the body of a loop or branch is divided, and with which specs it ends."""
+
+    body: Body
+    found: Propagation
+    inputs: Specs
+    outputs: Specs
+
+
+def replicated(node: Node) -> Spec:
+    return ((),) * len(node.aval.shape)
+
+
+def outputs_of(node: Node) -> list[Node]:
+    """The values that an operation gives."""
+    return items(node) if isinstance(node.op, Compound) else [node]
+
+
+class Propagation:
+    """The specs of the values of a graph.
+
+    Args:
+      outputs: the graph.
+      given: specs of inputs; one that is not named may be divided in any way.
+      sizes: of the axes of the mesh.
+
+    Attributes:
+      order: the operations and variables, sources first.
+      rules, divisions: of operations, how the factors are divided.
+      flows: of loops and branches.
+      own: the specs with which values are computed.
+    """
+
+    @without_collection
+    def __init__(
+        self, outputs: Sequence[Node], given: Mapping[Node, Spec], sizes: Sizes
+    ) -> None:
+        self.sizes = sizes
+        self.order = toposort(outputs)
+        self._operations = [n for n in self.order if not self._is_value(n)]
+        self.outputs_of = {n: outputs_of(n) for n in self._operations}
+        self.specs = {n: replicated(n) for n in self.order if n.op is item_p}
+        for node in self.order:
+            if node.op is not item_p:
+                for value in self.outputs_of.get(node, [node]):
+                    self.specs[value] = replicated(value)
+        self.specs |= given
+        self._closed: dict[Node, tuple[bool, ...]] = {
+            node: (True,) * len(spec) for node, spec in given.items()
+        }
+        self.rules = {
+            n: rule_of(n) for n in self._operations if n.op.family != "control"
+        }
+        self.flows: dict[Node, Flow] = {}
+        self._known_flows: dict[Any, Flow] = {}
+        self._close_constraints()
+        self._reduced_next = self._find_reductions()
+        self._sweep()
+        self.divisions = {n: self._choose(n) for n in self.rules}
+        self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
+        for node in self._operations:
+            rows = zip(self.outputs_of[node], self._results(node), strict=True)
+            self.own |= dict(rows)
+
+    @staticmethod
+    def _is_value(node: Node) -> bool:
+        return node.op is item_p or is_variable(node)
+
+    def _close_constraints(self) -> None:
+        for node in self._operations:
+            if node.op is constraint_p:
+                entries: tuple[Names | None, ...] = node.arg.spec
+                self.specs[node] = tuple([names or () for names in entries])
+                self._closed[node] = tuple([names is not None for names in entries])
+
+    def _find_reductions(self) -> dict[Node, Node]:
+        """The reduction that alone reads a value, if one does."""
+        readers: dict[Node, list[Node]] = {}
+        for node in self._operations:
+            for source in node.src:
+                readers.setdefault(source, []).append(node)
+        found: dict[Node, Node] = {}
+        for node in reversed(self._operations):
+            reading = readers.get(node, [])
+            if len(reading) == 1 and compound_of(node) is None:
+                (reader,) = reading
+                if reader.op.family == "reduction":
+                    found[node] = reader
+                elif reader.op.family == "cast" and reader in found:
+                    found[node] = found[reader]
+        return found
+
+    # Sweeps.
+
+    def _sweep(self) -> None:
+        for _ in range(_SWEEPS):
+            before = dict(self.specs)
+            for node in self._operations:
+                if self._is_touched(node):
+                    rows = zip(self.outputs_of[node], self._results(node), strict=True)
+                    for value, spec in rows:
+                        self._refine(value, spec)
+            for node in reversed(self._operations):
+                if node in self.rules and self._is_touched(node):
+                    rule, division = self.rules[node], self._choose(node)
+                    for source, axes in zip(node.src, rule.operands, strict=True):
+                        spec = spec_for(rule, axes, division, self.sizes)
+                        self._refine(source, spec)
+            if self.specs == before:
+                return
+
+    def _is_touched(self, node: Node) -> bool:
+        if node not in self.rules:
+            return True  # a body may have constraints
+        values = (*node.src, *self.outputs_of[node])
+        return any(any(self.specs[value]) for value in values)
+
+    def _results(self, node: Node) -> Specs:
+        if node not in self.rules:
+            return self._flow(node).results
+        rule, division = self.rules[node], self._choose(node)
+        return tuple(
+            [spec_for(rule, axes, division, self.sizes) for axes in rule.results]
+        )
+
+    def _refine(self, value: Node, spec: Spec) -> None:
+        old = self.specs[value]
+        closed = self._closed.get(value, (False,) * len(old))
+        merged = list(old)
+        for axis, names in enumerate(spec):
+            more = names[len(old[axis]) :]
+            if closed[axis] or not more or not is_prefix(old[axis], names):
+                continue
+            if not {*more} & {*names_of(tuple(merged))}:
+                merged[axis] = names
+        self.specs[value] = tuple(merged)
+
+    # Choices.
+
+    def _choose(self, node: Node) -> Division:
+        """How the factors of an operation are divided, as far as is known."""
+        rule = self.rules[node]
+        if node.op is constraint_p:
+            return divide(rule, rule.results[0], self.specs[node], self.sizes)
+        candidates = self._candidates(node, rule)
+        single = {f: found[0] for f, found in candidates.items() if len(found) == 1}
+        used = [name for names in single.values() for name in names]
+        if len(single) == len(candidates) and len({*used}) == len(used):
+            return feasible(rule, single, self.sizes)
+        best: tuple[int, int] | None = None
+        chosen: Division = {}
+        for option in _options(candidates):
+            division = feasible(rule, option, self.sizes)
+            price = self._price(node, rule, division)
+            if best is None or price < best:
+                best, chosen = price, division
+        return chosen
+
+    def _candidates(self, node: Node, rule: Rule) -> dict[int, list[Names]]:
+        found: dict[int, list[Names]] = {}
+        values = (*node.src, *self.outputs_of[node])
+        for value, axes in zip(values, (*rule.operands, *rule.results), strict=True):
+            own = divide(rule, axes, self.specs[value], self.sizes)
+            for factor, names in own.items():
+                known = found.setdefault(factor, [])
+                if not any(is_prefix(names, other) for other in known):
+                    known[:] = [x for x in known if not is_prefix(x, names)] + [names]
+        return found
+
+    def _price(self, node: Node, rule: Rule, division: Division) -> tuple[int, int]:
+        """(bytes that each device receives, elements that it computes)."""
+        sizes, total, size = self.sizes, 0, 0
+        for source, axes in zip(node.src, rule.operands, strict=True):
+            total += self._fetch(source, spec_for(rule, axes, division, sizes))
+        for value, axes in zip(self.outputs_of[node], rule.results, strict=True):
+            have = spec_for(rule, axes, division, sizes)
+            pending, combine = pending_of(rule, division)
+            want = self._wanted(value, have)
+            total += self._moving(value, have, want, pending, combine)
+            size += local_bytes(value.aval, have, sizes)
+            reader = self._reduced_next.get(value)
+            if reader is not None:
+                rest = tuple([() if d in reader.arg else s for d, s in enumerate(have)])
+                gone = names_of(tuple([have[d] for d in reader.arg]))
+                total += self._moving(reader, rest, rest, tuple(gone), "psum")
+        return total, size
+
+    def _moving(
+        self, value: Node, have: Spec, want: Spec, pending: Names = (),
+        combine: str = "psum",
+    ) -> int:  # fmt: skip
+        steps = moves(have, want, pending, combine)
+        return received(steps, local_bytes(value.aval, have, self.sizes), self.sizes)
+
+    def _wanted(self, value: Node, have: Spec) -> Spec:
+        """What is wanted of a result; where nothing is known, what there is."""
+        known = self.specs[value]
+        closed = self._closed.get(value, (False,) * len(known))
+        used = {*names_of(known)}
+        return tuple(
+            [
+                mine if shut or mine or {*has} & used else has
+                for has, mine, shut in zip(have, known, closed, strict=True)
+            ]
+        )
+
+    def _fetch(self, value: Node, want: Spec) -> int:
+        """Bytes for an operand in a spec: of what it is a view of, if it is one."""
+        while (rule := self.rules.get(value)) is not None and rule.view:
+            division = view_division(rule, want, self.sizes)
+            if division is None:
+                break
+            if not value.src:
+                return 0
+            want = spec_for(rule, rule.operands[0], division, self.sizes)
+            (value,) = value.src
+        return self._moving(value, self.specs[value], want)
+
+    # Loops and branches.
+
+    def _flow(self, node: Node) -> Flow:
+        specs = tuple([self.specs[source] for source in node.src])
+        key = node, specs
+        if key not in self._known_flows:
+            fixed = [self._is_known(source) for source in node.src]
+            self._known_flows[key] = _flow_of(node, specs, fixed, self.sizes)
+        self.flows[node] = self._known_flows[key]
+        return self.flows[node]
+
+    def _is_known(self, value: Node) -> bool:
+        """Does a value lie anywhere before it is asked for? Zeros do not."""
+        while (rule := self.rules.get(value)) is not None and rule.view:
+            if not value.src:
+                return False
+            (value,) = value.src
+        return True
+
+
+def _options(candidates: Mapping[int, Sequence[Names]]) -> list[Division]:
+    """The divisions in which each axis of the mesh divides one factor."""
+    rows: list[list[tuple[int, Names]]] = []
+    for factor, found in candidates.items():
+        prefixes = [names[:n] for names in found for n in range(len(names), 0, -1)]
+        rows.append([(factor, names) for names in (*dict.fromkeys(prefixes), ())])
+    divisions: list[Division] = []
+    for row in product(*rows):
+        used = [name for _, names in row for name in names]
+        if len({*used}) == len(used):
+            divisions.append({f: names for f, names in row if names})
+        if len(divisions) == _CHOICES:
+            break
+    return divisions
+
+
+def pending_of(rule: Rule, division: Mapping[int, Names]) -> tuple[Names, str]:
+    """The axes of the mesh along which parts of results are still to be combined."""
+    names = [name for f in rule.reduced for name in division.get(f, ())]
+    kinds = [op.name for op in rule.reduced.values()]
+    return tuple(names), kinds[0] if kinds else "psum"
+
+
+def view_division(rule: Rule, want: Spec, sizes: Sizes) -> Division | None:
+    """How a view's factors are divided for a spec of it; None where they cannot be."""
+    (axes,) = rule.results
+    division = feasible(rule, divide(rule, axes, want, sizes), sizes)
+    return division if spec_for(rule, axes, division, sizes) == want else None
+
+
+# Bodies.
+
+
+def meet(first: Spec, second: Spec) -> Spec:
+    """What two specs have in common."""
+    found: list[Names] = []
+    for one, other in zip(first, second, strict=True):
+        n = 0
+        while n < min(len(one), len(other)) and one[n] == other[n]:
+            n += 1
+        found.append(one[:n])
+    return tuple(found)
+
+
+def _plan(
+    body: Body, inputs: Sequence[Spec | None], sizes: Sizes
+) -> tuple[Propagation, Specs]:
+    rows = zip(body.inputs, inputs, strict=True)
+    given = {node: spec for node, spec in rows if spec is not None}
+    found = Propagation((*body.inputs, *body.outputs), given, sizes)
+    return found, tuple([found.own[node] for node in body.outputs])
+
+
+def _flow_of(node: Node, specs: Specs, fixed: Sequence[bool], sizes: Sizes) -> Flow:
+    if isinstance(node.arg, Branches):
+        return _flow_of_branches(node, specs, sizes)
+    return _flow_of_loop(node, specs, fixed, sizes)
+
+
+def _flow_of_branches(node: Node, specs: Specs, sizes: Sizes) -> Flow:
+    bodies: tuple[Body, ...] = node.arg.bodies
+    plans = [_plan(body, specs[1:], sizes) for body in bodies]
+    results = plans[0][1]
+    for _, outputs in plans[1:]:
+        results = tuple(map(meet, results, outputs))
+    made = [
+        BodyPlan(body, found, specs[1:], results)
+        for body, (found, _) in zip(bodies, plans, strict=True)
+    ]
+    return Flow(((), *specs[1:]), results, tuple(made))
+
+
+def _flow_of_loop(
+    node: Node, specs: Specs, fixed: Sequence[bool], sizes: Sizes
+) -> Flow:
+    arg: Scan | While = node.arg
+    body, first = arg.body, arg.consts + arg.carry
+    consts = specs[: arg.consts]
+    elements = [
+        replicated(name) if isinstance(source.aval, Stack) else spec[1:]
+        for name, source, spec in zip(
+            body.inputs[first:], node.src[first:], specs[first:], strict=True
+        )
+    ]
+    carry: list[Spec | None] = [
+        spec if known else None
+        for spec, known in list(zip(specs, fixed, strict=True))[arg.consts : first]
+    ]
+    while True:
+        found, outputs = _plan(body, [*consts, *carry, *elements], sizes)
+        after = [
+            out if before is None else meet(before, out)
+            for before, out in zip(carry, outputs[: arg.carry], strict=True)
+        ]
+        if after == carry:
+            break
+        carry = [*after]
+    around = tuple(after)
+    pushed = [
+        replicated(name) if isinstance(value.aval, Stack) else spec
+        for name, value, spec in zip(
+            body.outputs[arg.carry :], items(node)[arg.carry :], outputs[arg.carry :],
+            strict=True,
+        )
+    ]  # fmt: skip
+    inputs = (*consts, *around, *elements)
+    plans = [BodyPlan(body, found, inputs, (*around, *pushed))]
+    if isinstance(arg, While):
+        test, _ = _plan(arg.cond, [*consts, *around], sizes)
+        plans.insert(0, BodyPlan(arg.cond, test, inputs, ((),)))
+    stacked = [
+        spec if isinstance(value.aval, Stack) else ((), *spec)
+        for value, spec in zip(items(node)[arg.carry :], pushed, strict=True)
+    ]
+    lined = [
+        () if isinstance(source.aval, Stack) else ((), *spec)
+        for source, spec in zip(node.src[first:], elements, strict=True)
+    ]
+    return Flow((*consts, *around, *lined), (*around, *stacked), tuple(plans))

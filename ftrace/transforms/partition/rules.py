@@ -1,0 +1,561 @@
+"""Sharding rules: the factors of an operation's axes, a row for each family.
+
+A rule names what each axis of the operands and results is made of, as einsum does:
+
+    add        i j, i j -> i j
+    sum        i j -> i 1           j is reduced: a local sum, and a psum
+    expand     i 1 -> i j
+    reshape    (i j) k -> i (j k)   an axis of several factors, the outermost first
+    sort       i *j -> i *j         a factor with a star must be whole
+
+If a factor is divided, so are all axes that have it, and each device does the operation
+on its parts. A matrix product is an expand, a product and a sum, and needs no rule.
+(The idea: sharding rules of Shardy, https://openxla.org/shardy/propagation.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.evaluate import evaluate
+from ftrace.trace.graph import Node, make_node, nodes_of
+from ftrace.trace.primitives import elementwise as p, reduction as r
+from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.library.library_op import batch_along
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, record_of
+from ftrace.trace.primitives.sources import (
+    const_like,
+    const_p,
+    iota,
+    iota_p,
+    zeros_like,
+)
+from ftrace.trace.symbolic import is_dynamic, same_size
+from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, parts
+
+#: The factors of an axis, the outermost first.
+Axis = tuple[int, ...]
+Axes = tuple[Axis, ...]
+#: For each factor the axes of the mesh that divide it.
+Division = Mapping[int, Names]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the local operation is told of the device that it is for.
+
+    Attributes:
+      shapes: of the results there.
+      number: of a factor, the place of the device's part: an int32 scalar, or None
+        where it is not divided.
+      first: is this device the first along the axes that divide these factors?
+    """
+
+    shapes: Sequence[Shape]
+    number: Callable[[int], Node | None]
+    first: Callable[[Sequence[int]], Node | None]
+
+
+#: (node, its local operands, the device) -> the node for the parts
+Local = Callable[[Node, Sequence[Node], Part], Node]
+
+
+def _as_it_is(node: Node, src: Sequence[Node], part: Part) -> Node:
+    return node.op(*src, arg=node.arg)
+
+
+def _of_shape(node: Node, src: Sequence[Node], part: Part) -> Node:
+    return node.op(*src, arg=part.shapes[0])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the axes of an operation hang together.
+
+    Attributes:
+      operands, results: of each the factors of its axes.
+      sizes: of the factors.
+      whole: factors that may not be divided.
+      reduced: factors over which the parts are combined, and by which collective.
+      local: the operation on parts.
+      view: it costs nothing, and is done again for each way in which it is needed.
+    """
+
+    operands: tuple[Axes, ...]
+    results: tuple[Axes, ...]
+    sizes: tuple[int, ...]
+    whole: frozenset[int] = frozenset()
+    reduced: Mapping[int, Compound] = field(default_factory=dict[int, Compound])
+    local: Local = _as_it_is
+    view: bool = False
+
+    def __str__(self) -> str:
+        def axis(factors: Axis) -> str:
+            names = [("*" if f in self.whole else "") + _letter(f) for f in factors]
+            text = " ".join(names) or "1"
+            return f"({text})" if len(names) > 1 else text
+
+        def side(values: Sequence[Axes]) -> str:
+            return ", ".join([" ".join(map(axis, axes)) or "·" for axes in values])
+
+        combined = [f"{op} over {_letter(f)}" for f, op in self.reduced.items()]
+        end = f"; {', '.join(combined)}" if combined else ""
+        return f"{side(self.operands)} -> {side(self.results)}{end}".lstrip()
+
+
+def _letter(factor: int) -> str:
+    alphabet = "ijklmnopqrstuvwxyzabcdefgh"
+    return alphabet[factor % 26] + (str(factor // 26) if factor > 25 else "")
+
+
+# From specs to factors, and back.
+
+
+def divide(rule: Rule, axes: Axes, spec: Spec, sizes: Sizes) -> dict[int, Names]:
+    """How a spec of a value with these axes divides the factors; what fits."""
+    found: dict[int, Names] = {}
+    for factors, names in zip(axes, spec, strict=True):
+        rest = list(names)
+        for factor in factors if rest else ():
+            if factor in rule.whole:
+                break
+            taken: list[Any] = []
+            while rest and divides((*taken, rest[0]), rule.sizes[factor], sizes):
+                taken.append(rest.pop(0))
+            if taken:
+                found[factor] = tuple(taken)
+            if parts(taken, sizes) != rule.sizes[factor]:
+                break
+    return found
+
+
+def spec_for(rule: Rule, axes: Axes, division: Division, sizes: Sizes) -> Spec:
+    """The spec of a value with these axes, of which the factors are divided so."""
+    spec: list[Names] = []
+    for factors in axes:
+        names: Names = ()
+        for factor in factors:
+            own = division.get(factor, ())
+            names += own
+            if parts(own, sizes) != rule.sizes[factor]:
+                break
+        spec.append(names)
+    return tuple(spec)
+
+
+def feasible(rule: Rule, division: Division, sizes: Sizes) -> dict[int, Names]:
+    """Without those that an operand or result cannot have: inner factors of an axis."""
+    kept = dict(division)
+    values = [*rule.operands, *rule.results]
+    while True:
+        wrong: set[int] = set()
+        for axes in values:
+            own = divide(rule, axes, spec_for(rule, axes, kept, sizes), sizes)
+            there = {f for factors in axes for f in factors}
+            wrong |= {f for f in there & kept.keys() if own.get(f) != kept[f]}
+        if not wrong:
+            return kept
+        kept = {f: names for f, names in kept.items() if f not in wrong}
+
+
+# The families.
+
+
+def results_of(node: Node) -> tuple[ShapedArray, ...]:
+    """The types of what a node gives."""
+    return node.aval.items if isinstance(node.op, Compound) else (node.aval,)
+
+
+def _plain(shape: Shape, first: int = 0) -> Axes:
+    """A factor for each axis."""
+    return tuple([(first + d,) for d in range(len(shape))])
+
+
+def _shared(
+    node: Node, passes: Callable[[int], bool], local: Local = _as_it_is
+) -> Rule:
+    """Axes that pass are the same in all operands and results, the others whole."""
+    avals = [*[source.aval for source in node.src], *results_of(node)]
+    longest = max(avals, key=lambda aval: len(aval.shape), default=node.aval).shape
+    sizes, values = list(longest), list[Axes]()
+    for aval in avals:
+        axes: list[Axis] = []
+        for d, n in enumerate(aval.shape):
+            if not passes(d):
+                sizes.append(n)
+            axes.append((d,) if passes(d) else (len(sizes) - 1,))
+        values.append(tuple(axes))
+    starred = frozenset(range(len(longest), len(sizes)))
+    count = len(node.src)
+    operands, results = tuple(values[:count]), tuple(values[count:])
+    return Rule(operands, results, tuple(sizes), starred, local=local)
+
+
+def whole(node: Node) -> Rule:
+    """What holds of an operation without a rule: nothing is divided."""
+    return _shared(node, lambda d: False)
+
+
+def _elementwise(node: Node) -> Rule:
+    axes = _plain(node.shape)
+    view = node.op.family == "identity"
+    return Rule((axes,) * len(node.src), (axes,), node.shape, view=view)
+
+
+def _constraint(node: Node) -> Rule:
+    axes = _plain(node.shape)
+    return Rule((axes,), (axes,), node.shape, local=lambda node, src, part: src[0])
+
+
+def _barrier(node: Node) -> Rule:
+    sizes, values = list[int](), list[Axes]()
+    for source in node.src:
+        values.append(_plain(source.shape, len(sizes)))
+        sizes += source.shape
+    return Rule(tuple(values), tuple(values), tuple(sizes))
+
+
+def _source(node: Node) -> Rule:
+    return Rule((), (_plain(node.shape),), node.shape, local=_local_source, view=True)
+
+
+def _local_source(node: Node, src: Sequence[Node], part: Part) -> Node:
+    (shape,) = part.shapes
+    if node.op is not iota_p:
+        return make_node(node.op, node.aval.with_shape(shape), (), node.arg)
+    axis: int = node.arg
+    return _moved(iota(node.dtype, shape, axis), part.number(axis), shape[axis])
+
+
+def _moved(x: Node, number: Node | None, by: int) -> Node:
+    """`x + number * by`, in the dtype of `x`."""
+    if number is None:
+        return x
+    offset = p.cast(p.mul(number, const_like(number, by)), x.dtype)
+    return p.add(x, expand(reshape(offset, (1,) * x.ndim), x.shape))
+
+
+def _expand(node: Node) -> Rule:
+    sizes = zip(node.src[0].shape, node.shape, strict=True)
+    operand = [(d,) if same_size(n, m) else () for d, (n, m) in enumerate(sizes)]
+    return Rule(
+        (tuple(operand),), (_plain(node.shape),), node.shape, local=_of_shape, view=True
+    )
+
+
+#: By which collective the parts of a reduction, or of a scatter, are combined.
+_COMBINED = {
+    "reduce_sum": r.psum_p, "reduce_max": r.pmax_p, "reduce_min": r.pmin_p,
+    "add": r.psum_p, "max": r.pmax_p, "min": r.pmin_p,
+}  # fmt: skip
+
+
+def _reduction(node: Node) -> Rule:
+    (x,) = node.src
+    axes: tuple[int, ...] = node.arg
+    result = tuple([() if d in axes else (d,) for d in range(x.ndim)])
+    combine = _COMBINED.get(node.op.name)
+    return Rule(
+        (_plain(x.shape),), (result,), x.shape,
+        frozenset() if combine else frozenset(axes),
+        dict.fromkeys(axes, combine) if combine else {},
+    )  # fmt: skip
+
+
+def _permute(node: Node) -> Rule:
+    (x,) = node.src
+    order: tuple[int, ...] = node.arg
+    result = tuple([(d,) for d in order])
+    return Rule((_plain(x.shape),), (result,), x.shape, view=True)
+
+
+class _Reshape:
+    """The factors of a reshape, found from the outermost on."""
+
+    def __init__(self, x: Shape, y: Shape) -> None:
+        self.sides = [list(x), list(y)]
+        self.axes: list[list[list[int]]] = [[[] for _ in x], [[] for _ in y]]
+        self.sizes: list[int] = []
+        self.whole: set[int] = set()
+        ends = [len(x), len(y)]
+        while min(ends) and same_size(x[ends[0] - 1], y[ends[1] - 1]):
+            ends = [ends[0] - 1, ends[1] - 1]
+            self._add(x[ends[0]], ((0, ends[0]), (1, ends[1])))
+        self._outer(ends)
+
+    def _add(self, size: int, places: Sequence[tuple[int, int]]) -> None:
+        if same_size(size, 1):
+            return
+        for side, axis in places:
+            self.axes[side][axis].append(len(self.sizes))
+        if len(places) == 1 or same_size(size, 0):
+            self.whole.add(len(self.sizes))
+        self.sizes.append(size)
+
+    def _outer(self, ends: Sequence[int]) -> None:
+        """Those of the axes before the ends."""
+        at = [0, 0]
+        while at[0] < ends[0] and at[1] < ends[1]:
+            pair = [self.sides[side][at[side]] for side in (0, 1)]
+            common = _common(*pair)
+            if common == 1 and 1 not in pair:
+                break  # 6 4 -> 4 6 has the factor 2, and no other
+            self._add(common, ((0, at[0]), (1, at[1])))
+            for side in (0, 1):
+                left = 1 if same_size(pair[side], common) else pair[side] // common
+                self.sides[side][at[side]] = left
+                at[side] += same_size(left, 1)
+        for side in (0, 1):
+            for axis in range(at[side], ends[side]):
+                self._add(self.sides[side][axis], ((side, axis),))
+
+
+def _common(a: int, b: int) -> int:
+    if same_size(a, b):
+        return a
+    return 1 if is_dynamic(a) or is_dynamic(b) or not a * b else gcd(a, b)
+
+
+def _reshape(node: Node) -> Rule:
+    found = _Reshape(node.src[0].shape, node.shape)
+    operand, result = [tuple(map(tuple, side)) for side in found.axes]
+    return Rule(
+        (operand,), (result,), tuple(found.sizes), frozenset(found.whole),
+        local=_of_shape, view=True,
+    )  # fmt: skip
+
+
+def _pad(node: Node) -> Rule:
+    return _shared(node, lambda d: not any(node.arg[d]))
+
+
+def _shrink(node: Node) -> Rule:
+    full = [(0, n) for n in node.src[0].shape]
+    return _shared(node, lambda d: same_size(node.arg[d], full[d]), _shrunk)
+
+
+def _shrunk(node: Node, src: Sequence[Node], part: Part) -> Node:
+    rows = zip(node.arg, node.shape, part.shapes[0], strict=True)
+    return node.op(*src, arg=tuple([b if n == m else (0, m) for b, n, m in rows]))
+
+
+def _stride(node: Node) -> Rule:
+    return _shared(node, lambda d: node.arg[d] == 1)
+
+
+def _shear(node: Node) -> Rule:
+    return _shared(node, lambda d: d not in (node.arg.axis, node.arg.window))
+
+
+# Indexing. An index that counts the places along an axis of indices, as `arange` does
+# in `x[arange(n), labels]`, makes the indexed axis and that one the same.
+
+
+def _lanes(x: Node, indices: Sequence[Node], axes: Sequence[int]) -> dict[int, int]:
+    """The axes of `x` of which the index is the place along an axis of the indices."""
+    found: dict[int, int] = {}
+    for index, axis in zip(indices, axes, strict=True):
+        values: Any = _known(index)
+        for d, n in enumerate(index.shape) if values is not None else ():
+            if d in found.values() or not same_size(n, x.shape[axis]):
+                continue
+            places: Any = np.arange(n)
+            places = places.reshape([-1, *[1] * (index.ndim - d - 1)])
+            if (values == places).all():
+                found[axis] = d
+                break
+    return found
+
+
+#: Indices of more elements are not looked at.
+_LOOKED_AT = 1 << 20
+
+
+def _known(node: Node) -> Any:
+    """The value of an index that depends on nothing; None where it does."""
+    if is_dynamic(node.size) or node.size > _LOOKED_AT:
+        return None
+    families = (*ELEMENTWISE, "movement")
+    plain = (const_p, iota_p)
+    if all(n.op in plain or n.op.family in families for n in nodes_of([node])):
+        return evaluate([node], {})[0]
+    return None
+
+
+def _indexed(
+    node: Node, axes: Sequence[int], indices: Sequence[Node], free: bool
+) -> tuple[Axes, Axes, tuple[int, ...], frozenset[int], dict[int, int]]:
+    """What gather and scatter share.
+
+    Returns:
+      The axes of x and of what is at the indices, the sizes, what is whole, the lanes.
+    """
+    x, batch = node.src[0], indices[0].shape
+    lanes = _lanes(x, indices, axes)
+    sizes = [*batch, *x.shape]
+    first = len(batch)
+    of_x = [(lanes[d],) if d in lanes else (first + d,) for d in range(x.ndim)]
+    rest = [of_x[d] for d in range(x.ndim) if d not in axes]
+    starred = {first + d for d in axes}
+    if not free:
+        starred |= set(range(first)) - set(lanes.values())
+    at_indices = (*_plain(batch), *rest)
+    return tuple(of_x), at_indices, tuple(sizes), frozenset(starred), lanes
+
+
+def _local_indices(
+    axes: Sequence[int], lanes: Mapping[int, int], indices: Sequence[Node], part: Part
+) -> list[Node]:
+    """The indices, where those that count lanes count them from the part's first on."""
+    found: list[Node] = []
+    for axis, index in zip(axes, indices, strict=True):
+        lane = lanes.get(axis)
+        number = None if lane is None else part.number(lane)
+        by = 0 if lane is None else -index.shape[lane]
+        found.append(_moved(index, number, by))
+    return found
+
+
+def _gather(node: Node) -> Rule:
+    axes: tuple[int, ...] = node.arg
+    indices = node.src[1:]
+    of_x, result, sizes, starred, lanes = _indexed(node, axes, indices, free=True)
+
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+        x, *indices = src
+        return node.op(x, *_local_indices(axes, lanes, indices, part), arg=axes)
+
+    operands = of_x, *[_plain(indices[0].shape)] * len(indices)
+    return Rule(operands, (result,), sizes, starred, local=local)
+
+
+def _scatter(node: Node) -> Rule:
+    axes, kind = node.arg
+    indices = node.src[2:]
+    combine = _COMBINED.get(kind)
+    of_x, updates, sizes, starred, lanes = _indexed(
+        node, axes, indices, free=combine is not None
+    )
+    batch = range(indices[0].ndim)
+    reduced = {d: combine for d in batch if d not in lanes.values() and combine}
+
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+        x, u, *indices = src
+        first = part.first([*reduced]) if kind == "add" else None
+        if first is not None:  # what was there counts once
+            first = expand(reshape(first, (1,) * x.ndim), x.shape)
+            x = p.select(first, x, zeros_like(x))
+        return node.op(x, u, *_local_indices(axes, lanes, indices, part), arg=node.arg)
+
+    operands = of_x, updates, *[_plain(indices[0].shape)] * len(indices)
+    return Rule(operands, (of_x,), sizes, starred, reduced, local)
+
+
+# What the host does: along an axis, or of the last axes.
+
+
+def _along(node: Node) -> Rule:
+    axis: int = node.arg if isinstance(node.arg, int) else node.arg.axis
+    return _shared(node, lambda d: d != axis)
+
+
+#: How many last axes of the first operand are one example, where it is no matrix.
+_CORE = {"tridiagonal_solve": 1, "permutation": 1, "places": 1}
+
+
+def _leading(node: Node) -> Rule:
+    core = (
+        len(node.arg.lengths) if node.op.name == "fft" else _CORE.get(node.op.name, 2)
+    )
+    count = node.src[0].ndim - core
+    return _shared(node, lambda d: d < count)
+
+
+def _host(node: Node) -> Rule:
+    op = record_of(node)
+    if op.name in ("callback", "pure_callback"):
+        return whole(node)
+    return _along(node) if op.batch is batch_along else _leading(node)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table of rules.
+
+    Attributes:
+      what: families and names of operations that it is for.
+      rule: the factors of one of them.
+      example: such an operation, in words of einsum.
+      means: what is done where a factor is divided.
+    """
+
+    what: tuple[str, ...]
+    rule: Callable[[Node], Rule]
+    example: str
+    means: str
+
+
+RULES = (
+    Row((*ELEMENTWISE, "identity"), _elementwise, "i j, i j -> i j", "as it is"),
+    Row(("sharding_constraint",), _constraint, "i j -> i j", "moved as it says"),
+    Row(("barrier",), _barrier, "i j, k -> i j, k", "as it is"),
+    Row(("source",), _source, "-> i j", "each device makes its part"),
+    Row(("expand",), _expand, "i 1 -> i j", "as it is"),
+    Row(("permute",), _permute, "i j -> j i", "as it is"),
+    Row(
+        ("reshape",), _reshape, "(i j) k -> i (j k)",
+        "as it is; of an axis of several factors the outermost is divided first",
+    ),
+    Row(("pad",), _pad, "i *j -> i *k", "as it is; axes that are padded are whole"),
+    Row(("shrink",), _shrink, "i *j -> i *k", "as it is; axes that are cut are whole"),
+    Row(
+        ("stride",), _stride, "i *j -> i *k",
+        "as it is; axes that are flipped, or have steps, are whole",
+    ),
+    Row(
+        ("shear", "unshear"), _shear, "i *j *k -> i *l *k",
+        "as it is; axes along which windows slide are whole",
+    ),
+    Row(
+        ("reduction",), _reduction, "i j -> i 1",
+        "locally; over j then psum, pmax or pmin. Where it is a product j is whole",
+    ),
+    Row(
+        ("gather",), _gather, "i *j, k -> k i",
+        "as it is; axes that are indexed are whole, but not that of `arange` in "
+        "`x[arange(n), k]`",
+    ),
+    Row(
+        ("scatter",), _scatter, "*i j, k j, k -> *i j",
+        "add, max, min: locally, over k then psum, pmax, pmin. Else k is whole",
+    ),
+    Row(
+        ("host",), _host, "i *j -> i *j",
+        "as it is: sorts and running sums along an axis that is whole, FFT and linear "
+        "algebra of last axes that are. Callbacks are of whole arrays",
+    ),
+    Row(
+        ("control",), whole, "",
+        "bodies of loops and branches are programs by themselves, of which the carry "
+        "keeps its sharding; the axis that a scan runs over is whole",
+    ),
+    Row((), whole, "*i *j -> *i *j", "of whole arrays"),
+)  # fmt: skip
+
+_BY_WHAT = {what: row for row in RULES for what in row.what}
+
+
+def rule_of(node: Node) -> Rule:
+    """The rule of an operation; of one that has none that it must be whole."""
+    row = _BY_WHAT.get(node.op.name) or _BY_WHAT.get(node.op.family, RULES[-1])
+    if any(same_size(n, 0) for aval in results_of(node) for n in aval.shape):
+        return whole(node)
+    return row.rule(node)

@@ -1,0 +1,327 @@
+"""Programs over a mesh: what each rule divides, what it moves, and the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax, nn
+from ftrace.sharding import AbstractMesh, PartitionSpec as P
+from ftrace.transforms.partition.rules import RULES, whole
+from ftrace.transforms.partition.specs import moves, received
+from tests.support.device_lanes import collectives, partitioned
+
+MESH = AbstractMesh((2, 4), ("x", "y"))
+RANDOM = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> Any:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+A, B, C, S = draw(8, 16), draw(16, 12), draw(4, 8, 8), draw(8, 4, 4)
+POSITIVE = S @ S.swapaxes(1, 2) + np.eye(4, dtype=np.float32)
+SQUARE = draw(8, 8) + 8 * np.eye(8, dtype=np.float32)
+PLACES = np.array([3, 0, 7, 3, 1, 1, 2, 6], np.int32)
+
+
+def arange_of(x: Any, i: Any) -> Any:
+    return x[fnp.arange(8), i]
+
+
+def scan_of(x: Any) -> Any:
+    return lax.scan(lambda c, r: (c + r, c * r), fnp.zeros(16), x)
+
+
+def scan_of_sums(x: Any) -> Any:
+    return lax.scan(lambda c, r: (c + r.sum(), r), 0.0, x)
+
+
+def while_of(x: Any) -> Any:
+    return lax.while_loop(lambda c: c.sum() < 100, lambda c: c + 1, x)
+
+
+def cond_of(x: Any, b: Any) -> Any:
+    return lax.cond(b, lambda x: x * 2, lambda x: x.T.T + 1, x)
+
+
+def callback_of(x: Any) -> Any:
+    return ft.pure_callback(np.sin, ft.ShapeDtypeStruct((8, 16), np.float32), x)
+
+
+Row = tuple[str, Callable[..., Any], list[Any], list[Any], list[Any], list[Any]]
+#: name, function, arguments, their specs, those of results, collectives
+APPLIES: list[Row] = [
+    ("elementwise", lambda x: fnp.exp(x) + 1, [A], [P("x", "y")], [P("x", "y")], []),
+    ("source", lambda x: x + fnp.arange(16.0), [A], [P("x", "y")], [P("x", "y")], []),
+    ("expand", lambda b: b + fnp.zeros((3, 16)), [A[0]], [P("y")], [P(None, "y")], []),
+    ("permute", lambda x: x.T, [A], [P("x", "y")], [P("y", "x")], []),
+    ("reshape", lambda x: x.reshape(8, 4, 4), [A], [P("x", "y")], [P("x", "y")], []),
+    ("reshape", lambda x: x.reshape(128), [A], [P(("x", "y"))], [P(("x", "y"))], []),
+    ("pad", lambda x: fnp.pad(x, ((0, 0), (1, 2))), [A], [P("x")], [P("x")], []),
+    ("shrink", lambda x: x[:, 3:9], [A], [P("x")], [P("x")], []),
+    ("stride", lambda x: x[:, ::-2], [A], [P("x")], [P("x")], []),
+    (
+        "shear",
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 1), "VALID"),
+        [A], [P("x")], [P("x")], [],
+    ),
+    ("reduction", lambda x: x.sum(1), [A], [P("x", "y")], [P("x")], [("psum", "y")]),
+    ("reduction", lambda x: x.max(0), [A], [P("x", "y")], [P("y")], [("pmax", "x")]),
+    ("reduction", lambda x: x.min(), [A], [P("x")], [P()], [("pmin", "x")]),
+    ("reduction", lambda x: x.prod(1), [A], [P("x")], [P("x")], []),
+    ("product", lambda x, w: x @ w, [A, B], [P("x"), P(None, "y")], [P("x", "y")], []),
+    (
+        "product", lambda x, w: x @ w, [A, B], [P("x", "y"), P("y")], [P("x")],
+        [("psum", "y")],
+    ),
+    (
+        "gather", lambda x, i: x[i], [A, PLACES],
+        [P(None, "y"), P("x")], [P("x", "y")], [],
+    ),
+    ("gather", arange_of, [A, PLACES], [P("x"), P("x")], [P("x")], []),
+    (
+        "scatter", lambda x, i, u: x.at[i].add(u), [A, PLACES, A],
+        [P(None, "y"), P("x"), P("x", "y")], [P(None, "y")], [("psum", "x")],
+    ),
+    (
+        "scatter", lambda x, i, u: x.at[i].max(u), [A, PLACES, A],
+        [None, P("x"), P("x")], [P()], [("pmax", "x")],
+    ),
+    (
+        "scatter", lambda x, i: x.at[fnp.arange(8), i].set(0.0), [A, PLACES],
+        [P("x"), P("x")], [P("x")], [],
+    ),
+    ("sort", lambda x: fnp.sort(x, axis=1), [A], [P("x")], [P("x")], []),
+    (
+        "running", lambda x: fnp.cumsum(x, axis=0), [A],
+        [P(None, "y")], [P(None, "y")], [],
+    ),
+    ("top_k", lambda x: lax.top_k(x, 3), [A], [P("x")], [P("x"), P("x")], []),
+    ("fft", lambda x: fnp.fft.rfft(x), [A], [P("x")], [P("x")], []),
+    ("linalg", fnp.linalg.cholesky, [POSITIVE], [P("y")], [P("y")], []),
+    ("linalg", fnp.linalg.solve, [S, S], [P("x"), P("x")], [P("x")], []),
+    ("linalg", lambda a: fnp.linalg.slogdet(a)[1], [S], [P("x")], [P("x")], []),
+    ("scan", scan_of, [A], [P(None, "y")], [P("y"), P(None, "y")], []),
+    ("scan", scan_of_sums, [A], [P(None, "y")], [P(), P(None, "y")], [("psum", "y")]),
+    ("while", while_of, [A], [P("x")], [P("x")], [("psum", "x")]),
+    ("cond", cond_of, [A, True], [P("x", "y"), None], [P("x", "y")], []),
+    (
+        "barrier", lax.optimization_barrier, [(A, A[0])], [P("x"), P("y")],
+        [P("x"), P("y")], [],
+    ),
+    (
+        "collective", ft.vmap(lambda x: lax.psum(x, "i") + x, axis_name="i"), [A],
+        [P("x")], [P("x")], [("psum", "x")],
+    ),
+]  # fmt: skip
+#: What is not divided along the axis that is: it is gathered first.
+SPARES: list[Row] = [
+    ("reshape", lambda x: x.reshape(16, 8), [A], [P(None, "y")], [P()], ["y"]),
+    ("reshape", lambda x: x.reshape(3, 4), [draw(4, 3)], [P("y")], [P()], ["y"]),
+    ("pad", lambda x: fnp.pad(x, ((1, 1), (0, 0))), [A], [P("x")], [P()], ["x"]),
+    ("shrink", lambda x: x[2:4], [A], [P("x")], [P()], ["x"]),
+    ("stride", lambda x: x[::-1], [A], [P("x")], [P()], ["x"]),
+    (
+        "shear",
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 1), (1, 1), "VALID"),
+        [A], [P("x")], [P()], ["x"],
+    ),
+    ("reduction", lambda x: x.prod(0), [A], [P("x", "y")], [P("y")], ["x"]),
+    ("gather", lambda x, i: x[i], [A, PLACES], [P("x"), None], [P()], ["x"]),
+    ("gather", arange_of, [A, PLACES], [P(None, "y"), None], [P()], ["y"]),
+    (
+        "scatter", lambda x, i: x.at[i].set(0.0), [A, PLACES],
+        [P("x"), None], [P()], ["x"],
+    ),
+    (
+        "scatter", lambda x, i, u: x.at[i].set(u), [A, PLACES[:2], A[:2]],
+        [None, None, P("x")], [P()], ["x"],
+    ),
+    ("sort", lambda x: fnp.sort(x, axis=0), [A], [P("x")], [P()], ["x"]),
+    ("running", lambda x: fnp.cumsum(x, axis=0), [A], [P("x")], [P()], ["x"]),
+    ("fft", lambda x: fnp.fft.fft2(x), [A], [P("x")], [P()], ["x"]),
+    ("linalg", fnp.linalg.inv, [SQUARE], [P("x")], [P()], ["x"]),
+    ("scan", scan_of, [A], [P("x")], [P(), P()], ["x"]),
+    ("callback", callback_of, [A], [P("x")], [P()], ["x"]),
+]  # fmt: skip
+
+
+def plain(spec: Any) -> Any:
+    """Without what it says of axes that are not divided, at its end."""
+    parts = list(spec)
+    while parts and not parts[-1]:
+        parts.pop()
+    return P(*parts)
+
+
+def held(row: Row) -> Any:
+    _, f, args, specs, outs, _ = row
+    made = partitioned(f, MESH, specs, *args)
+    assert [plain(P(*spec)) for spec in made.out_specs] == [plain(s) for s in outs]
+    return made
+
+
+@pytest.mark.parametrize("row", APPLIES, ids=lambda row: row[0])
+def test_a_rule_divides_and_combines(row: Row) -> None:
+    assert collectives(held(row)) == row[-1]
+
+
+@pytest.mark.parametrize("row", SPARES, ids=lambda row: row[0])
+def test_a_rule_gathers_what_it_cannot_divide(row: Row) -> None:
+    assert collectives(held(row)) == [("all_gather", name) for name in row[-1]]
+
+
+def test_the_table_has_a_row_for_each_family() -> None:
+    tested = {row[0] for row in (*APPLIES, *SPARES)}
+    named = {"sort", "running", "top_k", "fft", "linalg", "callback"}
+    named |= {"scan", "while", "cond", "product", "elementwise", "collective"}
+    listed = {what for row in RULES for what in row.what}
+    own = {"sharding_constraint", "unshear", "unary", "binary", "compare"}
+    assert listed - tested - own <= {"select", "cast", "identity", "host", "control"}
+    assert tested - listed <= named
+
+
+# Programs.
+
+
+def mlp(x: Any, w: Any, b: Any, v: Any) -> Any:
+    return fnp.tanh(x @ w + b) @ v
+
+
+def gradients(*args: Any) -> Any:
+    return ft.grad(lambda *args: (mlp(*args) ** 2).mean(), (1, 2, 3))(*args)
+
+
+def step(x: Any, *weights: Any) -> Any:
+    rows = zip(weights, gradients(x, *weights), strict=True)
+    return [w - 0.1 * g for w, g in rows]
+
+
+WEIGHTS = draw(64, 16), draw(16, 32), draw(32), draw(32, 16)
+DATA = [P("x"), None, None, None]
+TENSOR = [P("x"), P(None, "y"), P("y"), P("y")]
+SHARDED = [P("x"), P("x"), P("x"), P("x")]
+
+
+def test_data_parallel_gradients_are_summed_once_each() -> None:
+    made = partitioned(gradients, MESH, DATA, *WEIGHTS)
+    assert collectives(made) == [("psum", "x")] * 3
+
+
+def test_tensor_parallel_layers_take_one_sum_forward() -> None:
+    made = partitioned(mlp, MESH, TENSOR, *WEIGHTS)
+    assert collectives(made) == [("psum", "y")]
+    assert made.out_specs == ((("x",), ()),)
+
+
+def test_sharded_weights_are_gathered_and_their_gradients_scattered() -> None:
+    made = partitioned(step, MESH, SHARDED, *WEIGHTS)
+    assert [plain(P(*spec)) for spec in made.out_specs] == [P("x")] * 3
+    kinds = [kind for kind, _ in collectives(made)]
+    assert kinds == ["all_gather"] * 3 + ["psum_scatter"] * 3
+
+
+def test_softmax_and_normalization_over_a_divided_axis_take_two_sums_each() -> None:
+    specs = [P("x", "y")]
+    made = partitioned(lambda x: nn.softmax(x, -1), MESH, specs, A)
+    assert collectives(made) == [("pmax", "y"), ("psum", "y")]
+    made = partitioned(lambda x: x - x.mean(-1, keepdims=True), MESH, specs, A)
+    assert collectives(made) == [("psum", "y")]
+
+
+def test_results_are_as_they_are_asked_for() -> None:
+    ask = [P(None, "x")]
+    made = partitioned(lambda x: x * 2, MESH, [P("x")], A, outs=ask)
+    assert collectives(made) == [("all_to_all", "x")]
+    assert made.out_specs == (((), ("x",)),)
+
+
+def test_a_loop_counts_its_collectives_for_each_turn() -> None:
+    made = partitioned(scan_of_sums, MESH, [P(None, "y")], A)
+    assert [entry.times for entry in made.ledger] == [8]
+
+
+def test_entries_name_the_line_and_the_bytes() -> None:
+    made = partitioned(lambda x: fnp.sort(x, axis=0), MESH, [P("x")], A)
+    (entry,) = made.ledger
+    assert entry.nbytes == 4 * 16 * 4
+    assert "test_partition.py" in str(entry.origin)
+    assert str(entry) == "all_gather over 'x' of f32[4,16] for sort: 256 bytes"
+
+
+# Laws.
+
+
+SPECS = st.sampled_from(
+    [None, P("x"), P("y"), P(None, "x"), P(None, "y"), P("x", "y"), P("y", "x"),
+     P(("x", "y")), P(None, ("y", "x"))]
+)  # fmt: skip
+PROGRAMS: list[Callable[..., Any]] = [
+    lambda x, w: x @ w @ x, lambda x, w: (x * w.T).sum(0) + x[0],
+    lambda x, w: nn.softmax(x + w, 0) @ w, lambda x, w: x.reshape(2, 32)[:, ::2] * 2,
+    lambda x, w: fnp.where(x > w, x, w).T[2:6],
+    lambda x, w: fnp.cumsum(x, 1) - w.max(1),
+    lambda x, w: ft.grad(lambda x: (fnp.sin(x @ w) ** 2).sum())(x),
+    lambda x, w: fnp.concatenate([x, w])[3:11], lambda x, w: fnp.sort(x @ w, 0),
+    lambda x, w: lax.scan(lambda c, r: (c @ w, c * r), x, w)[1].sum((0, 1)),
+    lambda x, w: ft.vmap(lambda a, i: a[i])(x, fnp.argmax(w, 1)),
+    lambda x, w: fnp.einsum("ij,kj->ki", x, w).reshape(4, 2, 8).mean(1),
+]  # fmt: skip
+
+
+@given(
+    st.sampled_from(PROGRAMS), SPECS, SPECS, st.sampled_from([(2, 4), (4, 2), (8, 1)])
+)
+@settings(max_examples=60, deadline=None)
+def test_parts_together_are_the_whole(f: Any, x: Any, w: Any, sizes: Any) -> None:
+    mesh = AbstractMesh(sizes, ("x", "y"))
+    partitioned(f, mesh, [x, w], SQUARE, A[:, :8])
+
+
+PARTS = st.lists(st.sampled_from(["x", "y", "z"]), unique=True, max_size=3)
+
+
+@st.composite
+def specs_of_two(pick: st.DrawFn) -> Any:
+    names = pick(PARTS)
+    cut = pick(st.integers(0, len(names)))
+    return tuple(names[:cut]), tuple(names[cut:])
+
+
+@given(specs_of_two(), specs_of_two())
+def test_moves_lead_from_one_spec_to_the_other(have: Any, want: Any) -> None:
+    now = [list(names) for names in have]
+    for step in moves(have, want):
+        if step.kind != "slice":
+            assert now[step.axis].pop() == step.name
+        if step.kind != "all_gather":
+            now[step.to if step.kind == "all_to_all" else step.axis].append(step.name)
+    assert tuple(map(tuple, now)) == want
+
+
+def test_bytes_are_those_that_arrive() -> None:
+    sizes = {"x": 4}
+    for have, want, nbytes in [
+        (("x",), (), 300), ((), ("x",), 0), (("x",), ("x",), 0),
+    ]:  # fmt: skip
+        assert received(moves((have,), (want,)), 100, sizes) == nbytes
+    assert received(moves(((),), ((),), ("x",)), 100, sizes) == 150
+    assert received(moves(((),), (("x",),), ("x",)), 100, sizes) == 75
+    assert received(moves((("x",), ()), ((), ("x",))), 100, sizes) == 75
+
+
+def test_what_has_no_rule_is_whole() -> None:
+    node = ft.jit(lambda x: x + 1).trace(A).graph.outputs[0]
+    rule = whole(node)
+    assert rule.whole == {
+        f for axes in (*rule.operands, *rule.results) for (f,) in axes
+    }
+    assert str(rule) == "*k *l, *m *n -> *o *p"
