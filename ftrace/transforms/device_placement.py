@@ -81,6 +81,14 @@ def device_put(
     return tree.unflatten(treedef, [put_by(leaf, place) for leaf, place in rows])
 
 
+def place_tree(x: Any, places: Any, what: str) -> Any:
+    """The arrays of a tree where a prefix of it says; None says nothing."""
+    leaves, treedef = tree.flatten(x)
+    rows = zip(leaves, tree.broadcast_prefix(places, x, what), strict=True)
+    made = [leaf if at is None else put_by(leaf, at, what) for leaf, at in rows]
+    return tree.unflatten(treedef, made)
+
+
 def _shardings() -> Any:
     """Meshes and shardings: most programs need none."""
     return import_module("ftrace.transforms.shardings")
@@ -88,6 +96,11 @@ def _shardings() -> Any:
 
 def _late(name: str, array: Array) -> Any:
     return getattr(_shardings(), name)(array)
+
+
+def _call_placed(function: Any, args: Any, kwargs: Any) -> Any:
+    results = import_module("ftrace.transforms.partition.results")
+    return results.call_placed(function, args, kwargs)
 
 
 def _format_of(array: Array) -> Any:
@@ -120,8 +133,9 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     sharding = shardings.named(place, what)
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):
-        sharding.shard_shape(array.shape)
-        return array
+        partition = import_module("ftrace.transforms.partition.partition")
+        exact = what != "with_sharding_constraint"
+        return partition.constrain(array, sharding, exact)
     return shardings.placed(array, sharding)
 
 
@@ -173,6 +187,7 @@ def _device_of(array: Array) -> Device:
 surface.update(
     aval_of=aval_of,
     block_until_ready=block_until_ready,
+    call_placed=_call_placed,
     device_of=_device_of,
     device_put=device_put,
     devices=devices,

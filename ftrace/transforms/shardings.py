@@ -294,6 +294,7 @@ def placed(array: Array, sharding: Sharding) -> Array:
       ShapeError: the array cannot be divided so.
     """
     sharding.shard_shape(array.shape)
+    Array.any_placed = True
     made = Placed(array.shape, array.dtype, array.weak_type, array.stored, array._host)  # pyright: ignore[reportPrivateUsage]
     made.given_sharding = sharding
     return made

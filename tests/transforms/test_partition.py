@@ -126,13 +126,15 @@ APPLIES: list[Row] = [
 SPARES: list[Row] = [
     ("reshape", lambda x: x.reshape(16, 8), [A], [P(None, "y")], [P()], ["y"]),
     ("reshape", lambda x: x.reshape(3, 4), [draw(4, 3)], [P("y")], [P()], ["y"]),
-    ("pad", lambda x: fnp.pad(x, ((1, 1), (0, 0))), [A], [P("x")], [P()], ["x"]),
-    ("shrink", lambda x: x[2:4], [A], [P("x")], [P()], ["x"]),
-    ("stride", lambda x: x[::-1], [A], [P("x")], [P()], ["x"]),
+    ("pad", lambda x: fnp.pad(x, ((1, 2), (0, 0))), [A], [P("x")], [P()], ["x"]),
+    ("pad", lambda x: fnp.pad(x, ((1, 1), (0, 0))), [A], [P("x")], [P("x")], ["x"]),
+    ("shrink", lambda x: x[2:4], [A], [P("x")], [P("x")], ["x"]),
+    ("shrink", lambda x: x[2:5], [A], [P("x")], [P()], ["x"]),
+    ("stride", lambda x: x[::-1], [A], [P("x")], [P("x")], ["x"]),
     (
         "shear",
         lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 1), (1, 1), "VALID"),
-        [A], [P("x")], [P()], ["x"],
+        [A], [P("x")], [P("x")], ["x"],
     ),
     ("reduction", lambda x: x.prod(0), [A], [P("x", "y")], [P("y")], ["x"]),
     ("gather", lambda x, i: x[i], [A, PLACES], [P("x"), None], [P()], ["x"]),
@@ -145,12 +147,12 @@ SPARES: list[Row] = [
         "scatter", lambda x, i, u: x.at[i].set(u), [A, PLACES[:2], A[:2]],
         [None, None, P("x")], [P()], ["x"],
     ),
-    ("sort", lambda x: fnp.sort(x, axis=0), [A], [P("x")], [P()], ["x"]),
+    ("sort", lambda x: fnp.sort(x, axis=0), [A], [P("x")], [P("x")], ["x"]),
     ("running", lambda x: fnp.cumsum(x, axis=0), [A], [P("x")], [P()], ["x"]),
-    ("fft", lambda x: fnp.fft.fft2(x), [A], [P("x")], [P()], ["x"]),
-    ("linalg", fnp.linalg.inv, [SQUARE], [P("x")], [P()], ["x"]),
+    ("fft", lambda x: fnp.fft.fft2(x), [A], [P("x")], [P("x")], ["x"]),
+    ("linalg", fnp.linalg.inv, [SQUARE], [P("x")], [P("x")], ["x"]),
     ("scan", scan_of, [A], [P("x")], [P(), P()], ["x"]),
-    ("callback", callback_of, [A], [P("x")], [P()], ["x"]),
+    ("callback", callback_of, [A], [P("x")], [P("x")], ["x"]),
 ]  # fmt: skip
 
 

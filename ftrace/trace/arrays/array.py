@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 
 import numpy as np
 
@@ -270,6 +270,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
     )  # fmt: skip
 
     _aval: Any  # its type as traces know it; not set until one has asked for it
+    #: Has one been divided over devices? Nobody else looks for arrays that are.
+    any_placed: ClassVar[bool] = False
 
     _buffer: Buffer | None
     _host: np.ndarray[Any, Any] | None

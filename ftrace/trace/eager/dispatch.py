@@ -76,7 +76,7 @@ UNCHANGING = frozenset((Array, Tracer, int, float, complex, bool, str, NoneType,
 
 def own(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a call; copies stand for Arrays that show what NumPy may change."""
-    if UNCHANGING.issuperset(map(type, (*args, *kwargs.values()))):
+    if _is_plain(args, kwargs):
         return result
     leaves: list[Any] = tree.leaves((args, kwargs))
     given: list[Any] = [x for x in leaves if isinstance(x, np.ndarray)]
@@ -196,6 +196,10 @@ def recalling(
     def call(*args: Any, **kwargs: Any) -> Any:
         if settings.Config.any_checks_calls and settings.current().checks_calls:
             return checked(function, call, args, kwargs)
+        if Array.any_placed and not _is_plain(args, kwargs):
+            result = surface["call_placed"](call, args, kwargs)
+            if result is not NotImplemented:
+                return result
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
             if computes and not scopes and _has_large(args):
@@ -222,6 +226,11 @@ def recalling(
         return Tracer(node, scope, line)
 
     return call
+
+
+def _is_plain(args: Any, kwargs: Any) -> bool:
+    """Is no argument of a class of its own, and none a container?"""
+    return UNCHANGING.issuperset(map(type, (*args, *kwargs.values())))
 
 
 def _key_of(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
+from importlib import import_module
 from types import FunctionType
 from typing import Any
 
@@ -49,7 +50,7 @@ from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
-from ftrace.transforms.device_placement import lead_device
+from ftrace.transforms.device_placement import lead_device, place_tree
 from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
 from ftrace.transforms.jit.stages import OneTrace, Ready
@@ -93,8 +94,9 @@ def jit(
       keep_unused, inline, compiler_options: accepted for JAX's sake, options of XLA's
         alone; nothing to do here.
       device, backend: name of the device to run on; by default that of the arguments.
-      in_shardings, out_shardings: trees of shardings over one device, which is where
-        it runs then.
+      in_shardings, out_shardings: how arguments and results lie on devices: a
+        sharding, a `PartitionSpec` along the mesh of `set_mesh`, or None where nothing
+        is said; or prefixes of the trees of positional arguments and of results.
       dynamic: the axes of arguments whose sizes the compiled code does not know, as
         {argument: {axis: name or Dim}}: it is compiled once for all their sizes. The
         inner dicts may be leaves of a prefix of the argument's pytree.
@@ -104,8 +106,9 @@ def jit(
 
     Raises:
       StaticArgumentError: a static argument cannot be hashed, or does not exist.
-      DeviceError: a sharding has several devices, or there is no such device, or no
-        such option.
+      DeviceError: a sharding has several devices that share no memory, or there is no
+        such device, or no such option.
+      ShapeError: an argument or result cannot be divided so.
     """
     stages.check_options(compiler_options)
     if device is not None and backend is not None:
@@ -118,6 +121,8 @@ def jit(
     if fun is None:
         return partial(
             jit,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
             static_argnums=static_argnums,
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
@@ -132,8 +137,38 @@ def jit(
     donated = arguments.choose(fun, "donate", donate_argnums, donate_argnames)
     arguments.check_disjoint(fun, static, donated)
     spec = None if dynamic is None else arguments.Dynamic(fun, dynamic)
+    if in_shardings is not None or out_shardings is not None:
+        fun = _divided(fun, static, in_shardings, out_shardings)
     known = _traces_of(fun, (static, donated)) if spec is None else None
     return Jitted(fun, static, donated, device, spec, known)
+
+
+def _divided(
+    fun: Callable[..., Any], static: arguments.Chosen, in_shardings: Any,
+    out_shardings: Any,
+) -> Callable[..., Any]:  # fmt: skip
+    """`fun`, of which arguments and results lie on devices as shardings say."""
+
+    @wraps(fun)
+    def divided(*args: Any, **kwargs: Any) -> Any:
+        if in_shardings is not None:
+            if kwargs:
+                raise ArgumentError(
+                    f"jit of {name_of(fun)}: in_shardings are those of positional "
+                    f"arguments, got {', '.join(kwargs)} by name; give them by position"
+                )
+            fixed = static.positions(len(args))
+            places = [i for i in range(len(args)) if i not in fixed]
+            traced = tuple([args[i] for i in places])
+            found = place_tree(traced, in_shardings, "jit: in_shardings")
+            given = {**dict(enumerate(args)), **dict(zip(places, found, strict=True))}
+            args = tuple(given.values())
+        result = fun(*args, **kwargs)
+        if out_shardings is None:
+            return result
+        return place_tree(result, out_shardings, "jit: out_shardings")
+
+    return divided
 
 
 _NO_ARGUMENTS = arguments.Chosen()
@@ -167,6 +202,17 @@ def _traces_of(fun: Any, options: Any) -> Traces | None:
     by_options = _traces.get(fun) or _traces.keep(fun, {})
     known = by_options.get(options)
     return by_options.setdefault(options, Traces()) if known is None else known
+
+
+def _is_placed(value: Any) -> bool:
+    return hasattr(value, "given_sharding")
+
+
+def _place_results(
+    traced: OneTrace, values: Sequence[Any], results: Sequence[Array]
+) -> list[Any]:
+    late = import_module("ftrace.transforms.partition.results")
+    return late.place_results(traced.graph, values, results)
 
 
 def _has_records(traced: OneTrace) -> bool:
@@ -302,6 +348,9 @@ class Jitted(RecordedCallable, Travels):
             raise Written("jit", reads)
         if not traced.closed or Tracer in map(type, values):
             return traced.output.build(apply_graph(traced.graph, values, traced.closed))
+        place = None
+        if traced.divides or (Array.any_placed and any(map(_is_placed, values))):
+            place = partial(_place_results, traced, values)
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
@@ -310,7 +359,7 @@ class Jitted(RecordedCallable, Travels):
                 donated = arguments.leaves_of(self._donated, given, static)
                 ready = self._compile(traced, key, device, donated)
                 self._keep(signature, traced)
-        elif config.checks_calls or reads:
+        elif config.checks_calls or reads or place is not None:
             pass  # each call is looked at
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made
@@ -318,7 +367,7 @@ class Jitted(RecordedCallable, Travels):
         elif ready.unbound is not None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
-        return ready.run(values)
+        return ready.run(values, place)
 
     #: Native, once a device has native calls.
     __call__ = plain_call

@@ -26,7 +26,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import Record, own_array
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.graph import Graph, Node, has_any, toposort
+from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic import Sizes, same_size
@@ -59,6 +60,11 @@ class OneTrace(OfProcess):
     programs: dict[Any, Ready] = field(default_factory=dict[Any, Any])
     whole: OneTrace | None = None
     sizes: Sizes = field(default_factory=dict[str, int])
+
+    @cached_property
+    def divides(self) -> bool:
+        """Does it say how values are divided over devices?"""
+        return has_any(self.graph.outputs, (constraint_p,))
 
 
 @dataclass(eq=False)
@@ -113,8 +119,16 @@ class Ready:
         compiled = self.compiled.at(sizes)
         return replace(self, compiled=compiled, unbound=Tally(), records=[])
 
-    def run(self, values: Sequence[Any]) -> Any:
-        """The function's result for the leaves; donated arrays are deleted."""
+    def run(
+        self,
+        values: Sequence[Any],
+        place: Callable[[Sequence[Array]], list[Any]] | None = None,
+    ) -> Any:
+        """The function's result for the leaves; donated arrays are deleted.
+
+        Args:
+          place: tells results how they are divided over devices.
+        """
         given = self.arrays(values)
         if self.compiled.shares_inputs:  # NumPy may change what a result would share
             theirs: Any = np.ndarray
@@ -127,6 +141,7 @@ class Ready:
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
         try:
             results: list[Any] = self.compiled([*given, *self.captured])
+            results = results if place is None else place(results)
         finally:
             for i in self.donated:
                 value = values[i]

@@ -10,4 +10,6 @@ From the ground up:
     localize     The program of one device: the graph over its parts, with collectives
                  between them
     partition    A graph over a mesh becomes the program of one of its devices
+    results      Where the results of a program are, that runs on arrays that were given
+                 a sharding
 """

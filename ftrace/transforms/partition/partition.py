@@ -6,26 +6,50 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace.errors import DeviceError
+from ftrace.trace.avals import Shape
+from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
+from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.propagate import Propagation, Specs
-from ftrace.transforms.partition.specs import spec_of
+from ftrace.transforms.partition.specs import divides, spec_of
 from ftrace.transforms.shardings import NamedSharding
 
 
-def constrained(node: Node, sharding: Any) -> Node:
-    """A value that is divided so.
+def constraint_of(sharding: NamedSharding, shape: Shape, exact: bool) -> Constraint:
+    """That a value of a shape is divided so.
+
+    Args:
+      exact: it must be divisible; else an axis that is not stays whole, as in JAX.
 
     Raises:
-      ShapeError: it cannot be.
+      ShapeError: it cannot be divided so.
     """
+    if exact or len(sharding.spec) > len(shape):
+        sharding.shard_shape(shape)
+    spec = spec_of(sharding, len(shape), open_as=None)
+    sizes = sharding.mesh.shape
+    rows = zip(spec, shape, strict=True)
+    found = [
+        names if not names or divides(names, n, sizes) else () for names, n in rows
+    ]
+    return Constraint(sharding.mesh, tuple(found))
+
+
+def constrain(value: Tracer, sharding: Any, exact: bool) -> Any:
+    """A traced value that is divided so."""
     if not isinstance(sharding, NamedSharding):
+        return value
+    arg = constraint_of(sharding, value.shape, exact)
+    return bind(constraint_p, value, arg=arg)
+
+
+def _constrained(node: Node, sharding: Any) -> Node:
+    if sharding is None:
         return node
-    sharding.shard_shape(node.shape)
-    spec = spec_of(sharding, node.ndim, open_as=None)
-    return constraint_p(node, arg=Constraint(sharding.mesh, spec))
+    return constraint_p(node, arg=constraint_of(sharding, node.shape, exact=True))
 
 
 def find_specs(
@@ -44,7 +68,7 @@ def find_specs(
       DeviceError: a constraint is over another mesh.
     """
     ready = ready_graph(graph, keeps_constraints=True)
-    outputs = tuple(map(constrained, ready.outputs, out_shardings))
+    outputs = tuple(map(_constrained, ready.outputs, out_shardings))
     ready = Graph(ready.inputs, outputs, ready.captured, ready.effects)
     given = [*in_shardings, *[None] * (len(ready.inputs) - len(in_shardings))]
     for sharding, node in zip(given, ready.inputs, strict=True):

@@ -38,6 +38,7 @@ from ftrace.transforms.partition.specs import (
     Names,
     Sizes,
     Spec,
+    divides,
     is_prefix,
     local_bytes,
     moves,
@@ -189,9 +190,24 @@ class Propagation:
         if node not in self.rules:
             return self._flow(node).results
         rule, division = self.rules[node], self._choose(node)
-        return tuple(
-            [spec_for(rule, axes, division, self.sizes) for axes in rule.results]
-        )
+        found = [spec_for(rule, axes, division, self.sizes) for axes in rule.results]
+        if rule.again:
+            found = [
+                self._split_again(node, rule, value, spec)
+                for value, spec in zip(self.outputs_of[node], found, strict=True)
+            ]
+        return tuple(found)
+
+    def _split_again(self, node: Node, rule: Rule, value: Node, spec: Spec) -> Spec:
+        """Axes that had to be whole divided as they were: a device keeps its part."""
+        merged = list(spec)
+        given = self.specs[node.src[0]]
+        for axis in rule.again & {*range(min(len(spec), len(given)))}:
+            names = given[axis]
+            if divides(names, value.shape[axis], self.sizes):
+                used = {*names_of(tuple(merged))}
+                merged[axis] = merged[axis] if used & {*names} else names
+        return tuple(merged)
 
     def _refine(self, value: Node, spec: Spec) -> None:
         old = self.specs[value]
@@ -211,7 +227,7 @@ class Propagation:
         """How the factors of an operation are divided, as far as is known."""
         rule = self.rules[node]
         if node.op is constraint_p:
-            return divide(rule, rule.results[0], self.specs[node], self.sizes)
+            return self._constrained(node, rule)
         candidates = self._candidates(node, rule)
         single = {f: found[0] for f, found in candidates.items() if len(found) == 1}
         used = [name for names in single.values() for name in names]
@@ -225,6 +241,16 @@ class Propagation:
             if best is None or price < best:
                 best, chosen = price, division
         return chosen
+
+    def _constrained(self, node: Node, rule: Rule) -> Division:
+        """As the constraint says; axes of which it says nothing, as the operand is."""
+        (axes,) = rule.results
+        own = divide(rule, axes, self.specs[node], self.sizes)
+        used = {name for names in own.values() for name in names}
+        given = divide(rule, axes, self.specs[node.src[0]], self.sizes)
+        shut = self._closed[node]
+        more = {f: n for f, n in given.items() if not (shut[f] or used & {*n})}
+        return {**more, **own}
 
     def _candidates(self, node: Node, rule: Rule) -> dict[int, list[Names]]:
         found: dict[int, list[Names]] = {}

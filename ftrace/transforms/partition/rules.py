@@ -87,6 +87,8 @@ class Rule:
       reduced: factors over which the parts are combined, and by which collective.
       local: the operation on parts.
       view: it costs nothing, and is done again for each way in which it is needed.
+      again: axes that are whole, after which a result may be divided as the first
+        operand was.
     """
 
     operands: tuple[Axes, ...]
@@ -96,6 +98,7 @@ class Rule:
     reduced: Mapping[int, Compound] = field(default_factory=dict[int, Compound])
     local: Local = _as_it_is
     view: bool = False
+    again: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         def axis(factors: Axis) -> str:
@@ -196,7 +199,8 @@ def _shared(
     starred = frozenset(range(len(longest), len(sizes)))
     count = len(node.src)
     operands, results = tuple(values[:count]), tuple(values[count:])
-    return Rule(operands, results, tuple(sizes), starred, local=local)
+    again = frozenset([d for d in range(len(longest)) if not passes(d)])
+    return Rule(operands, results, tuple(sizes), starred, local=local, again=again)
 
 
 def whole(node: Node) -> Rule:

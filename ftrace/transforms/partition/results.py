@@ -1,0 +1,202 @@
+"""Where the results of a program are, that runs on arrays that were given a sharding.
+
+In one process the devices of a mesh share memory: the program is that of one device,
+and runs as it does for other arrays. What each device would have of the results is
+found by `propagate`, once for each graph and shardings, and told by the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import DeviceError, FtraceError
+from ftrace.ground.tables import Table
+from ftrace.trace.arrays.array import Array
+from ftrace.trace.eager.dispatch import calls, kind_of, signature
+from ftrace.trace.flatten_arguments import Output
+from ftrace.trace.graph import Graph, Node, nodes_of
+from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import aval_of, stack
+from ftrace.transforms.meshes import AxisType
+from ftrace.transforms.partition.partition import find_specs
+from ftrace.transforms.partition.specs import Spec, partition_spec
+from ftrace.transforms.shardings import NamedSharding, Placed, placed
+
+#: The shardings of results, by graph and shardings of inputs; and by the identity of
+#: these.
+_found: Table[Any, tuple[Any, ...]] = Table(1 << 10)
+_same: Table[Any, tuple[Any, ...]] = Table(1 << 10)
+
+
+def given_sharding(value: Any) -> Any:
+    """The sharding over a mesh that an array was given; None if there is none."""
+    found = getattr(value, "given_sharding", None)
+    return found if isinstance(found, NamedSharding) else None
+
+
+def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
+    """As JAX spells it: over `Explicit` axes a type names all axes of a value."""
+    entries = list(spec)
+    if AxisType.Explicit not in mesh.axis_types or node.op is constraint_p:
+        while entries and not entries[-1]:
+            entries.pop()
+    return NamedSharding(mesh, partition_spec(tuple(entries)))
+
+
+def constraints_in(graph: Graph) -> list[Node]:
+    """The constraints of a graph, not those in bodies of loops and branches."""
+    return [node for node in nodes_of(graph.outputs) if node.op is constraint_p]
+
+
+def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
+    """The mesh of a program; None if it has none.
+
+    Raises:
+      DeviceError: there are two, of different devices.
+    """
+    meshes = [sharding.mesh for sharding in shardings if sharding is not None]
+    meshes = [*[node.arg.mesh for node in constraints_in(graph)], *meshes]
+    for mesh in meshes[1:]:
+        if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
+            raise DeviceError(
+                "Received incompatible devices for jitted computation: the arrays and "
+                f"constraints of a program are over the same devices, got {meshes[0]} "
+                f"and {mesh}; move them to one mesh with device_put"
+            )
+    return meshes[0] if meshes else None
+
+
+def shardings_of_results(
+    graph: Graph, given: Sequence[Any], wanted: Sequence[Any] | None
+) -> tuple[Any, ...] | None:
+    """The shardings of the outputs; None where nothing is over a mesh.
+
+    Args:
+      given: of the inputs `NamedSharding`s, or None; captured arrays are the last.
+      wanted: likewise of the outputs.
+    """
+    outs = [None] * len(graph.outputs) if wanted is None else wanted
+    ends = graph.inputs, graph.outputs, graph.effects
+    # Shardings take long to compare; most are the same objects as last time, and live
+    # as long as what is known of them.
+    same = ends, tuple(map(id, (*given, *outs)))
+    known = _same.get(same)
+    if known is None:
+        known = _same.put(same, (_shardings(graph, given, outs), given, outs))
+    return known[0] or None
+
+
+def _shardings(
+    graph: Graph, given: Sequence[Any], outs: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The shardings of the outputs; () where nothing is over a mesh."""
+    key = graph.inputs, graph.outputs, graph.effects, tuple(given), tuple(outs)
+    known = _found.get(key)
+    if known is None:
+        used = nodes_of(graph.outputs)
+        rows = zip(graph.inputs, given, strict=True)
+        mesh = mesh_of(graph, [*[s for node, s in rows if node in used], *outs])
+        known = ()
+        if mesh is not None:
+            # Another mesh of these devices: nothing is said of how it divides.
+            over = [s if s is not None and s.mesh == mesh else None for s in given]
+            ready, _, _, specs = find_specs(graph, mesh, over, outs)
+            made = [
+                sharding_over(mesh, spec, node)
+                for spec, node in zip(specs, ready.outputs, strict=True)
+            ]
+            inputs = dict(zip(graph.inputs, given, strict=False))
+            known = tuple(
+                [
+                    wish or inputs.get(node) or own
+                    for wish, node, own in zip(outs, graph.outputs, made, strict=True)
+                ]
+            )
+        _found.put(key, known)
+    return known
+
+
+def place_results(
+    graph: Graph, values: Sequence[Any], results: Sequence[Any],
+    wanted: Sequence[Any] | None = None,
+) -> list[Any]:  # fmt: skip
+    """The results of a graph, which know how they are divided.
+
+    Args:
+      values: those of its inputs, without the captured ones.
+    """
+    given = [given_sharding(x) for x in (*values, *graph.captured)]
+    shardings = shardings_of_results(graph, given, wanted)
+    if shardings is None:
+        return list(results)
+    rows = zip(results, shardings, strict=True)
+    return [placed(x, s) if isinstance(x, Array) else x for x, s in rows]
+
+
+# Calls outside of traces.
+
+
+def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of which an argument may have been given a sharding over a mesh.
+
+    NotImplemented where none has: it is a call like others.
+    """
+    leaves, treedef = tree.flatten((args, kwargs))
+    if stack.scopes or not any(map(given_sharding, leaves)):
+        return NotImplemented
+    bare = [_bare(x) if type(x) is Placed else x for x in leaves]
+    args, kwargs = tree.unflatten(treedef, bare)
+    result = function(*args, **kwargs)
+    graph = _graph_of(function, args, kwargs)
+    if graph is None:
+        return result
+    values = [x for x, b in zip(leaves, bare, strict=True) if type(b) in _ARRAYS]
+    results, structure = tree.flatten(result)
+    made = place_results(graph, values, results)
+    return tree.unflatten(structure, [_like(values, x) for x in made])
+
+
+def _like(values: Sequence[Any], result: Any) -> Any:
+    """What has the shape of an array and nothing else of it, as zeros, lies as it does.
+
+    All else of a call with such an array knows its own sharding.
+    """
+    if type(result) is not Array:
+        return result
+    for x in values:
+        if given_sharding(x) is not None and x.shape == result.shape:
+            return placed(result, x.given_sharding)
+    return result
+
+
+_ARRAYS: tuple[type[Any], ...] = (Array, np.ndarray)
+
+
+def _bare(x: Placed) -> Array:
+    """The array, of which no sharding is known."""
+    return Array(x.shape, x.dtype, x.weak_type, x._buffer, x._host)  # pyright: ignore[reportPrivateUsage]
+
+
+def _graph_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Graph | None:
+    """What a call does; None where it depends on more than types and static values."""
+    try:
+        kind, values = kind_of(args, kwargs, _ARRAYS)
+        avals = [aval_of(x) for x in values]
+        key = signature("placed", function, *kind.key, *avals)
+        graph = calls.get(key)
+        if graph is None:
+
+            def call(*values: Any) -> Any:
+                args, kwargs = kind.arguments(values)
+                return function(*args, **kwargs)
+
+            graph = trace("jit", Output(call, "jit", False), avals)
+            calls.put(key, graph)
+    except (LookupError, FtraceError):
+        return None
+    return graph
