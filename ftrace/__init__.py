@@ -175,6 +175,7 @@ _HOMES = {
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
     "Device": "backends.base",
+    "explain_sharding": "transforms.partition.explain",
     "fwd_and_bwd": "transforms.passes",
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip

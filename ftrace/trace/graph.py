@@ -434,8 +434,16 @@ def _only_output(graph: Graph) -> Node:
     return graph.outputs[0]
 
 
-def render_graph(graph: Graph, source_lines: bool = True) -> str:
-    """The graph as text: a line per node, with shape, dtype and the user's line.
+def _type_of(node: Node) -> str:
+    return repr(node.aval)
+
+
+def render_graph(
+    graph: Graph,
+    source_lines: bool = True,
+    type_of: Callable[[Node], str] = _type_of,
+) -> str:
+    """The graph as text: a line per node, with its type and the user's line.
 
     The bodies of loops, branches and calls stand below their node.
     """
@@ -444,24 +452,25 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
     lines: list[str] = []
     for node in (*graph.inputs, *graph.effects[:1]):
         names[node] = next(letters)
-    heading = " ".join(f"{name}:{n.aval!r}" for n, name in names.items())
+    heading = " ".join(f"{name}:{type_of(n)}" for n, name in names.items())
     for node in toposort((*graph.outputs, *graph.effects[1:])):
         if node in names:
             continue
         if node.op.name == "const" and node.aval.shape == ():
-            names[node] = f"{constant_value(node)}:{node.aval!r}"
+            names[node] = f"{constant_value(node)}:{type_of(node)}"
             continue
         names[node] = next(letters)
         constant = node.op.name == "const"
         call = f"const[{constant_value(node)}]" if constant else node.op.render(node)
-        text = f"  {names[node]}:{node.aval!r} = {call}"
+        text = f"  {names[node]}:{type_of(node)} = {call}"
         operands = " ".join(names[s] for s in node.src)
         text = f"{text} {operands}" if operands else text
         if source_lines and node.origin is not None:
             text = f"{text:<58} # {node.origin}"
         lines.append(text)
         for body in bodies_in(node.arg):
-            inner = render_graph(Graph(body.inputs, body.outputs), source_lines)
+            part = Graph(body.inputs, body.outputs)
+            inner = render_graph(part, source_lines, type_of)
             lines += [
                 "    " + line for line in inner.replace("graph", "body", 1).splitlines()
             ]

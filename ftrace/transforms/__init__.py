@@ -6,8 +6,6 @@ From the ground up:
                        axes
     shardings          How arrays lie on devices: shardings, of a mesh and a spec, or of
                        one device
-    partition/         jit of sharded arrays: a program over a mesh becomes one for each
-                       device
     device_placement   Where arrays are: devices, and moving arrays between them
     contexts           Settings as contexts, by JAX's names:
                        `with ft.debug_nans(True): …`
@@ -15,6 +13,8 @@ From the ground up:
                        them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
+    partition/         jit of sharded arrays: a program over a mesh becomes one for each
+                       device
     custom/            Rules of users: derivatives, and calls back into Python
     save_load          Arrays on disk and back: `.safetensors` and `.npz`, mapped when
                        they are read

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,9 +40,11 @@ from ftrace.trace.graph import (
     Graph,
     Node,
     bury,
+    has_any,
     operations_of,
     substitute,
 )
+from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -328,7 +331,25 @@ def apply_graph(
         for value, array in zip(operands, arrays, strict=True)
         if isinstance(value, np.ndarray)
     ]
-    return apart(run_graph(graph, arrays), [*given, *graph.captured])
+    results = apart(run_graph(graph, arrays), [*given, *graph.captured])
+    if Array.any_placed and is_divided(graph, operands):
+        return place_results(graph, operands, results)
+    return results
+
+
+def is_divided(graph: Graph, operands: Sequence[Value]) -> bool:
+    """Is an operand or a value of the graph divided over devices?"""
+    if has_any(graph.outputs, (constraint_p,)):
+        return True
+    return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
+
+
+def place_results(
+    graph: Graph, operands: Sequence[Value], results: Sequence[Array]
+) -> list[Any]:
+    """The results, which know how they are divided."""
+    late = import_module("ftrace.transforms.partition.results")
+    return late.place_results(graph, operands, results)
 
 
 def _inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:

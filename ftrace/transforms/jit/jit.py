@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
-from importlib import import_module
 from types import FunctionType
 from typing import Any
 
@@ -52,7 +51,13 @@ from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
 from ftrace.transforms.device_placement import lead_device, place_tree
 from ftrace.transforms.jit import argument_kinds as arguments, stages
-from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
+from ftrace.transforms.jit.compiled_graph import (
+    apply_graph,
+    device_for,
+    is_divided,
+    place_results,
+    weight_of,
+)
 from ftrace.transforms.jit.stages import OneTrace, Ready
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -204,17 +209,6 @@ def _traces_of(fun: Any, options: Any) -> Traces | None:
     return by_options.setdefault(options, Traces()) if known is None else known
 
 
-def _is_placed(value: Any) -> bool:
-    return hasattr(value, "given_sharding")
-
-
-def _place_results(
-    traced: OneTrace, values: Sequence[Any], results: Sequence[Array]
-) -> list[Any]:
-    late = import_module("ftrace.transforms.partition.results")
-    return late.place_results(traced.graph, values, results)
-
-
 def _has_records(traced: OneTrace) -> bool:
     """Are there native calls of it, which do not tell when they are made?"""
     programs = list(traced.programs.values())
@@ -349,8 +343,8 @@ class Jitted(RecordedCallable, Travels):
         if not traced.closed or Tracer in map(type, values):
             return traced.output.build(apply_graph(traced.graph, values, traced.closed))
         place = None
-        if traced.divides or (Array.any_placed and any(map(_is_placed, values))):
-            place = partial(_place_results, traced, values)
+        if Array.any_placed and is_divided(traced.graph, values):
+            place = partial(place_results, traced.graph, values)
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
@@ -508,6 +502,11 @@ class Jitted(RecordedCallable, Travels):
             self if self._dynamic or found.output.reads else None,
         )  # fmt: skip
         return stages.Traced(call)
+
+    def traced_leaves(self, args: Any, kwargs: Any) -> list[Any]:
+        """The leaves of the arguments of a call, without the static ones."""
+        given, _ = arguments.split(self._fun, self._static, args, kwargs)
+        return tree.leaves(given)
 
     def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""

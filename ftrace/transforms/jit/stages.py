@@ -26,8 +26,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import Record, own_array
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import Graph, Node, has_any, toposort
-from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic import Sizes, same_size
@@ -60,11 +59,6 @@ class OneTrace(OfProcess):
     programs: dict[Any, Ready] = field(default_factory=dict[Any, Any])
     whole: OneTrace | None = None
     sizes: Sizes = field(default_factory=dict[str, int])
-
-    @cached_property
-    def divides(self) -> bool:
-        """Does it say how values are divided over devices?"""
-        return has_any(self.graph.outputs, (constraint_p,))
 
 
 @dataclass(eq=False)

@@ -12,4 +12,6 @@ From the ground up:
     partition    A graph over a mesh becomes the program of one of its devices
     results      Where the results of a program are, that runs on arrays that were given
                  a sharding
+    explain      What becomes of a function whose arguments are divided over devices,
+                 as text
 """

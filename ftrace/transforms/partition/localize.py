@@ -93,11 +93,18 @@ class Entry:
 
 
 class _Value(NamedTuple):
-    """A local value: a part, or of a sum along some axes of the mesh one term."""
+    """A local value: a part, or of a sum along some axes of the mesh one term.
+
+    Attributes:
+      node: the value.
+      pending: the axes along which terms are still to be combined, by `combine`.
+      cause: the operation that made it a term.
+    """
 
     node: Node
     pending: Names = ()
     combine: str = "psum"
+    cause: Node | None = None
 
 
 @dataclass
@@ -207,18 +214,18 @@ class _Localizer:
             return
         rule = self.found.rules[node]
         for division in self.ways[node]:
-            made, pending, combine = self._local(node, rule, division)
+            made = self._local(node, rule, division)
             values = self.found.outputs_of[node]
-            parts = [made] if compound_of(node) is None else items(made)
-            for value, local, axes in zip(values, parts, rule.results, strict=True):
+            local = made.node
+            parts = [local] if compound_of(node) is None else items(local)
+            for value, part, axes in zip(values, parts, rule.results, strict=True):
                 spec = spec_for(rule, axes, division, self.sizes)
-                self.built[value, spec] = _Value(local, pending, combine)
+                self.built[value, spec] = made._replace(node=part)
                 self.main.setdefault(value, spec)
 
-    def _local(
-        self, node: Node, rule: Rule, division: Division
-    ) -> tuple[Node, Names, str]:
-        pending, combine = pending_of(rule, division)
+    def _local(self, node: Node, rule: Rule, division: Division) -> _Value:
+        """The operation over its local operands; of a sum its term."""
+        made = _Value(node, *pending_of(rule, division), node)
         src: list[Node] = []
         for source, axes in zip(node.src, rule.operands, strict=True):
             want = spec_for(rule, axes, division, self.sizes)
@@ -226,7 +233,7 @@ class _Localizer:
             value = self._get(source, want, passes)
             src.append(value.node)
             if value.pending:
-                pending, combine = value.pending, value.combine
+                made = value
 
         def shape(value: Node, number: int) -> Shape:
             spec = spec_for(rule, rule.results[number], division, self.sizes)
@@ -242,7 +249,7 @@ class _Localizer:
             [shape(value, i) for i, value in enumerate(values)],
             lambda factor: self.device.number(division.get(factor, ())), first,
         )  # fmt: skip
-        return rule.local(node, src, part), pending, combine
+        return made._replace(node=rule.local(node, src, part))
 
     def _get(self, node: Node, want: Spec, as_terms: bool = False) -> _Value:
         """A value in a spec; `as_terms` takes a sum whose parts are not added up."""
@@ -263,13 +270,14 @@ class _Localizer:
         local = value.node
         for step in moves(have, want, value.pending, value.combine):
             if step.kind != "slice":
-                self._note(step, node, local)
+                summed = step.kind.startswith("p")
+                cause = value.cause if summed else self.reader
+                self._note(step, cause or node, local)
             local = move(self.device, local, step)
         return _Value(local)
 
-    def _note(self, step: Move, value: Node, local: Node) -> None:
-        """An entry, for who reads the value, or for the sum that it is."""
-        cause = value if step.kind.startswith("p") else self.reader or value
+    def _note(self, step: Move, cause: Node, local: Node) -> None:
+        """An entry, for who reads the value, or for the sum that it is a term of."""
         nbytes = local_bytes(local.aval, ((),) * local.ndim, self.sizes)
         self.device.ledger.append(
             Entry(

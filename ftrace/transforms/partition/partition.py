@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace.errors import DeviceError
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import ready_graph
@@ -43,6 +44,7 @@ def constrain(value: Tracer, sharding: Any, exact: bool) -> Any:
     if not isinstance(sharding, NamedSharding):
         return value
     arg = constraint_of(sharding, value.shape, exact)
+    Array.any_placed = True  # results have to be looked at
     return bind(constraint_p, value, arg=arg)
 
 

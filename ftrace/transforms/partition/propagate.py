@@ -22,7 +22,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import Stack
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.graph import Body, Node, toposort
+from ftrace.trace.graph import Body, Node, making_nodes_of, toposort
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p, items
 from ftrace.trace.primitives.sources import is_variable
@@ -84,7 +84,10 @@ def replicated(node: Node) -> Spec:
 
 def outputs_of(node: Node) -> list[Node]:
     """The values that an operation gives."""
-    return items(node) if isinstance(node.op, Compound) else [node]
+    if not isinstance(node.op, Compound):
+        return [node]
+    with making_nodes_of(node.origin):  # they are there: theirs stay
+        return items(node)
 
 
 class Propagation:
@@ -210,6 +213,9 @@ class Propagation:
         return tuple(merged)
 
     def _refine(self, value: Node, spec: Spec) -> None:
+        rule = self.rules.get(value)
+        if rule is not None and rule.view and not value.src:
+            return  # a constant is what each of its readers wants
         old = self.specs[value]
         closed = self._closed.get(value, (False,) * len(old))
         merged = list(old)
@@ -430,13 +436,12 @@ def _flow_of_loop(
             break
         carry = [*after]
     around = tuple(after)
+    results = outputs_of(node)[arg.carry :]
+    rows = zip(body.outputs[arg.carry :], results, outputs[arg.carry :], strict=True)
     pushed = [
         replicated(name) if isinstance(value.aval, Stack) else spec
-        for name, value, spec in zip(
-            body.outputs[arg.carry :], items(node)[arg.carry :], outputs[arg.carry :],
-            strict=True,
-        )
-    ]  # fmt: skip
+        for name, value, spec in rows
+    ]
     inputs = (*consts, *around, *elements)
     plans = [BodyPlan(body, found, inputs, (*around, *pushed))]
     if isinstance(arg, While):
@@ -444,7 +449,7 @@ def _flow_of_loop(
         plans.insert(0, BodyPlan(arg.cond, test, inputs, ((),)))
     stacked = [
         spec if isinstance(value.aval, Stack) else ((), *spec)
-        for value, spec in zip(items(node)[arg.carry :], pushed, strict=True)
+        for value, spec in zip(results, pushed, strict=True)
     ]
     lined = [
         () if isinstance(source.aval, Stack) else ((), *spec)

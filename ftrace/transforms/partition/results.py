@@ -22,6 +22,7 @@ from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 from ftrace.transforms.meshes import AxisType
 from ftrace.transforms.partition.partition import find_specs
 from ftrace.transforms.partition.specs import Spec, partition_spec
@@ -34,8 +35,10 @@ _same: Table[Any, tuple[Any, ...]] = Table(1 << 10)
 
 
 def given_sharding(value: Any) -> Any:
-    """The sharding over a mesh that an array was given; None if there is none."""
+    """The sharding over a mesh that an array, or a struct, has; None if it has none."""
     found = getattr(value, "given_sharding", None)
+    if type(value) is ShapeDtypeStruct:
+        found = value.sharding
     return found if isinstance(found, NamedSharding) else None
 
 

@@ -140,7 +140,9 @@ def _next_move(now: Sequence[Names], want: Spec) -> Move:
         for to, name in missing:
             if now[axis][-1] == name:
                 return Move("all_to_all", name, axis, to)
-    return Move("all_gather", now[wrong[0]][-1], wrong[0])
+    needed = names_of(want)  # those that no axis needs first
+    axis = min(wrong, key=lambda axis: now[axis][-1] in needed)
+    return Move("all_gather", now[axis][-1], axis)
 
 
 def received(steps: Iterable[Move], nbytes: int, sizes: Sizes) -> int:

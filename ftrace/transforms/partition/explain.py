@@ -1,0 +1,97 @@
+"""What becomes of a function whose arguments are divided over devices, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ftrace.errors import DeviceError
+from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.graph import Node, render_graph
+from ftrace.trace.pytree import tree
+from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.meshes import get_mesh
+from ftrace.transforms.partition.localize import Partitioned, localize
+from ftrace.transforms.partition.partition import find_specs
+from ftrace.transforms.partition.propagate import Propagation
+from ftrace.transforms.partition.results import given_sharding, mesh_of
+from ftrace.transforms.partition.specs import Spec
+
+
+def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
+    """A function that tells how `fun` would be divided over the devices of a mesh.
+
+    Args:
+      fun: a function of arrays, under `jit` or not.
+
+    Returns:
+      A function of the same arguments, or of `ShapeDtypeStruct`s with shardings, that
+      runs nothing. Its text has each value with its type, in which the axes of the mesh
+      stand beside the sizes that they divide, `f32[8@x,16]`, and the user's line; then
+      each collective, with its line and the bytes that a device receives.
+
+    Raises:
+      DeviceError: no argument or constraint is over a mesh, or they are over two.
+    """
+    tree.check_callable(fun, "explain_sharding")
+
+    @wraps(fun)
+    def explained(*args: Any, **kwargs: Any) -> str:
+        jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
+        graph = jitted.trace(*args, **kwargs).graph
+        values = (*jitted.traced_leaves(args, kwargs), *graph.captured)
+        given = [given_sharding(x) for x in values]
+        mesh = mesh_of(graph, given) or get_mesh()
+        if not mesh.axis_names:
+            raise DeviceError(
+                f"explain_sharding of {name_of(fun)}: no argument is divided over a "
+                "mesh, and there is no constraint; place one with device_put(x, "
+                "NamedSharding(mesh, spec)), or give a ShapeDtypeStruct with a sharding"
+            )
+        found = find_specs(graph, mesh, given, [None] * len(graph.outputs))
+        return _text(mesh, found[0], localize(*found))
+
+    return explained
+
+
+def _text(mesh: Any, graph: Any, made: Partitioned) -> str:
+    own = dict[Node, Spec]()
+    _collect(made.found, own)
+
+    def type_of(node: Node) -> str:
+        return typed(node, own.get(node, ()))
+
+    rows = [(str(entry), str(entry.origin or "")) for entry in made.ledger]
+    width = max([len(text) for text, _ in rows], default=0)
+    lines = [f"  {text:<{width}}  # {line}".rstrip(" #") for text, line in rows]
+    total = sum(entry.nbytes * entry.times for entry in made.ledger)
+    sizes = ", ".join(f"{name!r}: {n}" for name, n in mesh.shape_tuple)
+    return "\n".join(
+        [
+            f"over Mesh({sizes})",
+            render_graph(graph, type_of=type_of),
+            f"collectives: {len(rows)}; each device receives {total:,} bytes",
+            *lines,
+        ]
+    )
+
+
+def _collect(found: Propagation, own: dict[Node, Spec]) -> None:
+    """The specs of a graph, and of the bodies in it."""
+    own |= found.own
+    for flow in found.flows.values():
+        for plan in flow.bodies:
+            _collect(plan.found, own)
+
+
+def typed(node: Node, spec: Spec) -> str:
+    """The type of a value, with the axes of the mesh that divide it: f32[8@x,16]."""
+    text = repr(node.aval)
+    if not any(spec):
+        return text
+    sizes = [
+        f"{n}@{'·'.join(map(str, names))}" if names else f"{n}"
+        for n, names in zip(node.shape, spec, strict=True)
+    ]
+    head, _, rest = text.partition("[")
+    return f"{head}[{','.join(sizes)}]{rest.partition(']')[2]}"

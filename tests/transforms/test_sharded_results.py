@@ -1,0 +1,258 @@
+"""Results of programs and calls on arrays that are divided over a mesh.
+
+The shardings are those that JAX 0.10.2 gives on eight devices of the host, for meshes
+of `Auto` axes; the numbers are bitwise those of one device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, lax, nn
+from ftrace.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+A = np.arange(128, dtype=np.float32).reshape(8, 16)
+B = np.arange(192, dtype=np.float32).reshape(16, 12)
+
+
+@pytest.fixture(autouse=True)
+def eight() -> Iterator[None]:
+    with ft.config(cpu_devices=8):
+        yield
+
+
+def mesh(kind: AxisType = AxisType.Auto) -> Any:
+    return ft.make_mesh((2, 4), ("x", "y"), axis_types=(kind,) * 2)
+
+
+def put(x: Any, *spec: Any, kind: AxisType = AxisType.Auto) -> Any:
+    return ft.device_put(x, NamedSharding(mesh(kind), P(*spec)))
+
+
+def two() -> Any:
+    return ft.make_mesh((2,), ("z",), devices=ft.devices()[:2])
+
+
+def over(*spec: Any) -> Any:
+    return NamedSharding(mesh(), P(*spec))
+
+
+#: a function of A, divided (x, y), and the spec of its result
+ONE: list[tuple[Callable[..., Any], Any]] = [
+    (lambda x: x + 1, P("x", "y")), (lambda x: x.T, P("y", "x")),
+    (lambda x: x.sum(), P()), (lambda x: x.sum(0), P("y")),
+    (lambda x: x.astype("int32"), P("x", "y")), (lambda x: x[0], P("y")),
+    (lambda x: x.reshape(8, 4, 4), P("x", "y")), (lambda x: x @ x.T, P("x")),
+    (lambda x: -x, P("x", "y")), (lambda x: x * np.ones(16, "f"), P("x", "y")),
+    (lambda x: x + fnp.ones((8, 16)), P("x", "y")), (lambda x: x[0, 0], P()),
+    (lambda x: fnp.concatenate([x, x]), P("x", "y")), (lambda x: x.ravel(), P("x")),
+    (lambda x: fnp.sort(x, 1), P("x", "y")), (lambda x: x.copy(), P("x", "y")),
+    (lambda x: fnp.where(x > 3, x, 0), P("x", "y")), (lambda x: x[2:4], P("x", "y")),
+    (lambda x: ft.grad(lambda x: (x**2).sum())(x), P("x", "y")),
+    (lambda x: ft.vmap(lambda row: row * 2)(x), P("x", "y")),
+    (lambda x: x.mean(-1, keepdims=True), P("x")),
+    (lambda x: nn.softmax(x), P("x", "y")),
+]  # fmt: skip
+
+
+def check(found: Any, wanted: Any, spec: Any) -> None:
+    assert found.sharding == NamedSharding(mesh(), spec)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("f", "spec"), ONE)
+def test_results_are_divided_as_in_jax(f: Any, spec: Any) -> None:
+    x = put(A, "x", "y")
+    check(f(x), f(fnp.asarray(A)), spec)
+    jitted = ft.jit(f)
+    for _ in range(20):  # native calls come after some
+        check(jitted(x), jitted(A), spec)
+        assert not hasattr(jitted(A), "given_sharding")
+
+
+def test_operands_of_two_shardings_meet() -> None:
+    x, w = put(A, "x"), put(B, None, "y")
+    check(ft.jit(fnp.matmul)(x, w), ft.jit(fnp.matmul)(A, B), P("x", "y"))
+    assert (x @ w).sharding.spec == P("x", "y")
+
+
+def test_results_that_are_arguments_are_as_they_were() -> None:
+    w = put(B, None, "y")
+    same, three = ft.jit(lambda w: (w, 3))(w)
+    assert same.sharding == w.sharding
+    assert three.sharding == over()
+
+
+def test_zeros_lie_as_the_array_that_they_are_like() -> None:
+    x = put(A, "x", "y")
+    for like in (fnp.zeros_like, fnp.ones_like):
+        assert like(x).sharding == x.sharding
+        assert ft.jit(like)(x).sharding.num_devices == 1
+
+
+def test_explicit_axes_name_all_axes_of_a_value() -> None:
+    x = put(A, "x", "y", kind=AxisType.Explicit)
+    assert x.reshape(8, 4, 4).sharding.spec == P("x", "y", None)
+    assert x.mean(1, keepdims=True).sharding.spec == P("x", None)
+    assert x.sum().sharding.spec == P()
+
+
+# What users say.
+
+
+def test_jit_puts_arguments_and_results_where_it_is_told() -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    given = ft.jit(double, in_shardings=over("y"))
+    told = ft.jit(double, out_shardings=over("y"))
+    for f in (given, told):
+        for _ in range(20):
+            check(f(A), A * 2, P("y"))
+    check(told(put(A, "x")), A * 2, P("y"))
+
+    @ft.jit(out_shardings=(None, over("x")), static_argnums=1)
+    def pair(x: Any, n: int) -> Any:
+        return x * n, x + n
+
+    first, second = pair(put(A, "y"), 3)
+    assert (first.sharding.spec, second.sharding.spec) == (P("y"), P("x"))
+    first, second = pair(A, 3)
+    assert (first.sharding.spec, second.sharding.spec) == (P(), P("x"))
+
+
+def test_a_spec_is_meant_along_the_mesh_of_the_context() -> None:
+    with ft.set_mesh(mesh()):
+        f = ft.jit(lambda x: x + 1, out_shardings=P("x"))
+        assert f(A).sharding.spec == P("x")
+        g = ft.jit(lambda x: lax.with_sharding_constraint(x, P(None, "y")) + 1)
+        assert g(A).sharding.spec == P(None, "y")
+
+
+def test_a_constraint_is_kept_by_transforms() -> None:
+    def f(x: Any) -> Any:
+        return lax.with_sharding_constraint(x * 2, over("y"))
+
+    x = put(A, "x", "y")
+    check(ft.jit(f)(x), A * 2, P("y"))
+    check(ft.jit(f)(A), A * 2, P("y"))
+    assert ft.jit(ft.vmap(f))(x).sharding.spec == P("x", "y")
+    assert ft.jit(ft.grad(lambda x: f(x).sum()))(x).sharding.spec == P("y")
+    assert ft.grad(lambda x: f(x).sum())(x).sharding.spec == P("y")
+    _, tangent = ft.jit(lambda x: ft.jvp(f, (x,), (x,)))(A)
+    assert tangent.sharding.spec == P("y")
+    np.testing.assert_array_equal(ft.jit(ft.vmap(f))(A), A * 2)
+
+
+def test_a_constraint_stands_in_loops_and_in_functions_of_their_own() -> None:
+    @ft.jit
+    def inner(x: Any) -> Any:
+        return lax.with_sharding_constraint(x, over("x"))
+
+    def step(c: Any, _: Any) -> Any:
+        return lax.with_sharding_constraint(c + 1, over("x", "y")), None
+
+    def f(x: Any) -> Any:
+        return inner(lax.scan(step, x, None, length=3)[0])
+
+    check(ft.jit(f)(A), A + 3, P("x"))
+    check(ft.jit(lambda x: inner(x) * 2)(A), A * 2, P("x"))
+
+
+def test_unconstrained_axes_are_as_they_come() -> None:
+    free = P.UNCONSTRAINED
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        return lax.with_sharding_constraint(x, over(free, None))
+
+    assert f(put(A, "x", "y")).sharding.spec == P("x")
+
+
+def test_a_constraint_that_does_not_divide_says_nothing() -> None:
+    f = ft.jit(lambda x: lax.with_sharding_constraint(x, over("y")))
+    assert f(A[:6]).sharding.spec == P()
+
+
+def test_donated_arguments_may_be_divided() -> None:
+    f = ft.jit(lambda x: x + 1, donate_argnums=0)
+    x = put(A, "x", "y")
+    check(f(x), A + 1, P("x", "y"))
+    with pytest.raises(RuntimeError):
+        x.numpy()
+
+
+WRONG: list[tuple[str, Callable[[], Any]]] = [
+    ("cannot be divided", lambda: ft.jit(abs, out_shardings=over(None, "y"))(A[:, :6])),
+    ("cannot be divided", lambda: ft.jit(abs, in_shardings=over(None, "y"))(A[:, :6])),
+    ("rank at least 1", lambda: ft.jit(fnp.sum, out_shardings=over("y"))(A)),
+    ("rank at least 1", lambda: ft.jit(abs, in_shardings=over("y"))(3.0)),
+    (
+        "rank at least 1",
+        lambda: ft.jit(lambda x: lax.with_sharding_constraint(x, over("x")))(1.0),
+    ),
+    ("z of .* not found in mesh", lambda: over("z")),
+    ("non-empty mesh", lambda: ft.jit(abs, out_shardings=P("x"))(A)),
+    ("positional", lambda: ft.jit(lambda x: x, in_shardings=over("x"))(x=A)),
+    ("prefix", lambda: ft.jit(lambda x: (x, x), out_shardings=(over("x"),) * 3)(A)),
+    ("prefix", lambda: ft.jit(fnp.add, in_shardings=(over("x"),))(A, A)),
+    (
+        "incompatible devices",
+        lambda: put(A, "x") + ft.device_put(A, NamedSharding(two(), P("z"))),
+    ),
+    ("no argument is divided", lambda: ft.explain_sharding(fnp.sin)(A)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "call"), WRONG)
+def test_what_cannot_be_is_said_at_once(message: str, call: Any) -> None:
+    with pytest.raises(errors.FtraceError, match=message):
+        call()
+
+
+def test_meshes_of_the_same_devices_meet() -> None:
+    other = NamedSharding(ft.make_mesh((8,), ("z",)), P("z"))
+    assert (put(A, "x").sum() + ft.device_put(A[:, 0], other)).shape == (8,)
+
+
+# explain_sharding
+
+
+def layer(x: Any, w: Any) -> Any:
+    return fnp.sort(fnp.tanh(x @ w), axis=0).mean()
+
+
+TEXT = r"""over Mesh\('x': 2, 'y': 4\)
+graph \(a:f32\[8@x,16@y\] b:f32\[16@y,12\]\):
+  c:f32\[8@x,1,16@y\] = reshape\[\(8, 1, 16\)\] a +# test_sharded\w+.py:\d+ \(layer\)
+.*
+  return \w+
+collectives: 3; each device receives 484 bytes
+  psum over 'y' of f32\[4,12\] for reduce_sum: 288 bytes +# .*\(layer\)
+  all_gather over 'x' of f32\[4,12\] for sort: 192 bytes +# .*\(layer\)
+  psum over 'x' of f32\[\] for reduce_sum: 4 bytes +# .*\(layer\)"""
+
+
+def test_a_program_is_explained_value_by_value() -> None:
+    x, w = put(A, "x", "y"), put(B, "y")
+    struct = ft.ShapeDtypeStruct((8, 16), "float32", sharding=x.sharding)
+    for text in (
+        ft.explain_sharding(layer)(x, w), ft.explain_sharding(ft.jit(layer))(struct, w),
+    ):  # fmt: skip
+        assert re.fullmatch(TEXT, text, re.DOTALL), text
+
+
+def test_loops_are_explained_with_their_bodies() -> None:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, r: (c + r.sum(), r), 0.0, x)
+
+    text = ft.explain_sharding(f)(put(A, None, "y"))
+    assert "b:f32[16@y]" in text
+    assert "psum over 'y' of f32[] for reduce_sum: 6 bytes x 8" in text
