@@ -6,8 +6,7 @@
 
 In the later passes the next row is asked for, and before the last one the lines that
 it will write. The processor does the same by itself where one loop runs on and on, but
-not from pass to pass. A sum that only reads can take more than it asks for: there it
-is helped too.
+not from pass to pass.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ _ROWS = 4
 _LEAST_BYTES = 512
 #: Vectors of a row that are asked for in a pass, at most.
 _STREAMS = 6
-#: How many bytes ahead a reduce asks that runs through memory once.
-_DISTANCE = 8 << 10
 
 
 class _Rows(NamedTuple):
@@ -49,14 +46,11 @@ def prefetches(
         return {}
     if kernel.ordered and kernel.scatters:
         return {}
-    total = bytes_of(kernel.buffers)
-    if total <= target.l2:
+    if bytes_of(kernel.buffers) <= target.l2:
         return {}
     rows = _rows(tiling)
-    if rows is None and kernel.ordered:
-        return {}
     if rows is None:
-        return _stream(tiling, facts) if total > target.l3 // 2 else {}
+        return {}
     *_, before = rows.passes
     later = rows.last if len(rows.passes) < 2 else before
     found: dict[ReduceLoop | Loop, list[Prefetch]] = {}
@@ -66,26 +60,6 @@ def prefetches(
         written = _writes(rows, rows.last, _range_of(before), facts, target)
         found.setdefault(before, []).extend(written)
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
-
-
-def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Prefetch]]:
-    """What a single reduce reads some pages later, where it runs on through memory."""
-    body = tiling.parallel[-1].body
-    inner = [s for s in body if isinstance(s, ReduceLoop | Loop)]
-    if len(inner) != 1 or not isinstance(inner[0], ReduceLoop):
-        return {}
-    loop = inner[0]
-    own = _range_of(loop)
-    if not tiling.of(own).lanes or not all(isinstance(s, Let) for s in loop.body):
-        return {}
-    found: list[Prefetch] = []
-    for node in [s.node for s in loop.body if isinstance(s, Let)]:
-        if node.op is not load_p or len(node.src) != 2:
-            continue
-        form, size = facts.affine[index_of(node)], node.dtype.itemsize
-        if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
-            found.append(Prefetch.of(node, form + (_DISTANCE // size), True))
-    return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
 
 
 def _rows(tiling: Tiling) -> _Rows | None:

@@ -81,7 +81,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "cut_at_borders": (
         lambda x, y: fnp.concatenate([x, y]) * 2, (normal(100, 70), normal(60, 70))),
     "keep_rows": (lambda x: ft.nn.softmax(x, axis=-1), (normal(60, 700),)),
-    "prefetch": (fnp.sum, (normal(1 << 21),)),
+    "prefetch": (lambda x: ft.nn.softmax(x), (normal(2000, 700),)),
     "unrounded_products": (
         lambda x, y: (x * y).sum(1), (normal(90, 80), normal(90, 80))),
     "past_caches": (lambda x: x + 1, (normal(1 << 22),)),
