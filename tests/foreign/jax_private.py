@@ -40,6 +40,9 @@ EXECUTED = (
 #: Public modules of tests, which run as they are.
 OF_TESTS = ("jax.experimental.sparse.test_util",)
 
+#: Modules beside public ones whose names are private, all that tests take of them.
+UNDOCUMENTED = ("jax.experimental.sparse.util",)
+
 #: Private module -> the modules that have its public names, first come first.
 PUBLIC = {
     "ad_checkpoint": "jax.ad_checkpoint jax",
@@ -207,6 +210,8 @@ def _missing(module: str, before: Any = None) -> Callable[[str], Any]:
     def get(name: str) -> Any:
         if (inner := f"{module}.{name}") in OF_TESTS:
             return import_module(inner)
+        if inner in UNDOCUMENTED:
+            return Private(inner)
         try:
             if before is not None:
                 return before(name)
