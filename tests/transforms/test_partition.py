@@ -14,9 +14,12 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.sharding import AbstractMesh, PartitionSpec as P
+from ftrace.trace.graph import Graph, toposort
+from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.rules import RULES, whole
 from ftrace.transforms.partition.specs import moves, received
-from tests.support.device_lanes import collectives, partitioned
+from tests.support.device_lanes import collectives, divided, partitioned
+from tests.support.random_graphs import random_graph
 
 MESH = AbstractMesh((2, 4), ("x", "y"))
 RANDOM = np.random.default_rng(0)
@@ -87,6 +90,8 @@ APPLIES: list[Row] = [
         [P(None, "y"), P("x")], [P("x", "y")], [],
     ),
     ("gather", arange_of, [A, PLACES], [P("x"), P("x")], [P("x")], []),
+    ("gather", arange_of, [A, PLACES], [P(None, "y"), None], [P()], [("psum", "y")]),
+    ("gather", lambda x, i: x[i], [B, PLACES], [P("x"), None], [P()], [("psum", "x")]),
     (
         "scatter", lambda x, i, u: x.at[i].add(u), [A, PLACES, A],
         [P(None, "y"), P("x"), P("x", "y")], [P(None, "y")], [("psum", "x")],
@@ -98,6 +103,14 @@ APPLIES: list[Row] = [
     (
         "scatter", lambda x, i: x.at[fnp.arange(8), i].set(0.0), [A, PLACES],
         [P("x"), P("x")], [P("x")], [],
+    ),
+    (
+        "scatter", lambda x, i: x.at[i].set(0.0), [A, PLACES],
+        [P("x"), None], [P("x")], [],
+    ),
+    (
+        "scatter", lambda x, i: x.at[i].mul(2.0), [A, PLACES.astype(np.uint8)],
+        [P(("x", "y")), None], [P(("x", "y"))], [],
     ),
     ("sort", lambda x: fnp.sort(x, axis=1), [A], [P("x")], [P("x")], []),
     (
@@ -137,12 +150,8 @@ SPARES: list[Row] = [
         [A], [P("x")], [P("x")], ["x"],
     ),
     ("reduction", lambda x: x.prod(0), [A], [P("x", "y")], [P("y")], ["x"]),
-    ("gather", lambda x, i: x[i], [A, PLACES], [P("x"), None], [P()], ["x"]),
-    ("gather", arange_of, [A, PLACES], [P(None, "y"), None], [P()], ["y"]),
-    (
-        "scatter", lambda x, i: x.at[i].set(0.0), [A, PLACES],
-        [P("x"), None], [P()], ["x"],
-    ),
+    ("gather", lambda x, i: x[i], [A[:4], PLACES], [P("x"), None], [P()], ["x"]),
+    ("gather", lambda x, i: x[i], [A > 0, PLACES], [P("x"), None], [P()], ["x"]),
     (
         "scatter", lambda x, i, u: x.at[i].set(u), [A, PLACES[:2], A[:2]],
         [None, None, P("x")], [P()], ["x"],
@@ -239,6 +248,62 @@ def test_softmax_and_normalization_over_a_divided_axis_take_two_sums_each() -> N
     assert collectives(made) == [("psum", "y")]
 
 
+# A block of a transformer; what XLA makes of it on eight devices (JAX 0.10.2).
+
+
+def normalize(x: Any, gain: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / fnp.sqrt(x.var(-1, keepdims=True)) * gain
+
+
+def block(x: Any, p: Any) -> Any:
+    batch, length, width = x.shape
+    h = normalize(x, p["g1"])
+    q, k, v = [
+        (h @ p[name]).reshape(batch, length, 4, width // 4) for name in ("q", "k", "v")
+    ]
+    scores = fnp.einsum("bthd,bshd->bhts", q, k)
+    causal = fnp.tril(fnp.ones((length, length), bool))
+    weights = nn.softmax(fnp.where(causal, scores, -1e9), -1)
+    heads = fnp.einsum("bhts,bshd->bthd", weights, v).reshape(batch, length, width)
+    x = x + heads @ p["o"]
+    return x + nn.gelu(normalize(x, p["g2"]) @ p["up"]) @ p["down"]
+
+
+def block_gradients(x: Any, p: Any) -> Any:
+    return ft.grad(lambda p: (block(x, p) ** 2).mean())(p)
+
+
+def block_step(x: Any, p: Any) -> Any:
+    return ft.tree.map(lambda w, g: w - 0.1 * g, p, block_gradients(x, p))
+
+
+D = 16
+BLOCK = {
+    "down": draw(4 * D, D) / 8, "g1": draw(D), "g2": draw(D), "k": draw(D, D) / 4,
+    "o": draw(D, D) / 4, "q": draw(D, D) / 4, "up": draw(D, 4 * D) / 4,
+    "v": draw(D, D) / 4,
+}  # fmt: skip
+BY_HEADS = [
+    P("y"), P(), P(), P(None, "y"), P("y"), P(None, "y"), P(None, "y"), P(None, "y"),
+]  # fmt: skip
+#: function, specs of the weights and of results, the most collectives
+BLOCKS: list[tuple[Any, Any, Any, int]] = [
+    (block, BY_HEADS, [P("x")], 2),  # XLA: all-reduce 2
+    (block_gradients, [P()] * 8, [P()] * 8, 8),  # all-reduce 8
+    (block_gradients, BY_HEADS, BY_HEADS, 14),  # all-reduce 14
+    (block_step, [P("x")] * 8, [P("x")] * 8, 16),  # all-gather 9, all-reduce 8
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "specs", "outs", "most"), BLOCKS)
+def test_a_transformer_block_takes_no_more_than_xla(
+    f: Any, specs: Any, outs: Any, most: int
+) -> None:
+    made = partitioned(f, MESH, [P("x"), *specs], draw(8, 8, D), BLOCK)
+    assert [plain(P(*spec)) for spec in made.out_specs] == outs
+    assert len(made.ledger) <= most
+
+
 def test_results_are_as_they_are_asked_for() -> None:
     ask = [P(None, "x")]
     made = partitioned(lambda x: x * 2, MESH, [P("x")], A, outs=ask)
@@ -286,6 +351,33 @@ PROGRAMS: list[Callable[..., Any]] = [
 def test_parts_together_are_the_whole(f: Any, x: Any, w: Any, sizes: Any) -> None:
     mesh = AbstractMesh(sizes, ("x", "y"))
     partitioned(f, mesh, [x, w], SQUARE, A[:, :8])
+
+
+def spec_of(pick: Any, shape: tuple[int, ...], sizes: dict[str, int]) -> Any:
+    """A spec by which an array of a shape can be divided."""
+    left, entries = list(sizes), list[Any]()
+    for n in shape:
+        names = [name for name in left if n % sizes[name] == 0 and pick((0, 1))]
+        left = [name for name in left if name not in names[:1]]
+        entries.append(names[0] if names else None)
+    return P(*entries)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_random_graphs_in_parts_are_the_whole(data: st.DataObject) -> None:
+    def pick(options: Any) -> Any:
+        return data.draw(st.sampled_from(list(options)))
+
+    outputs = random_graph(pick, pick(range(3, 12)))
+    inputs = [node for node in toposort(outputs) if is_variable(node)]
+    sizes = {"x": 2, "y": 3}
+    specs = [spec_of(pick, node.shape, sizes) for node in inputs]
+    outs = [spec_of(pick, n.shape, sizes) if pick((0, 1)) else None for n in outputs]
+    draws = np.random.default_rng(len(outputs))
+    arrays = [draws.integers(-4, 5, n.shape).astype(np.float32) for n in inputs]
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+    divided(Graph(tuple(inputs), tuple(outputs)), mesh, specs, arrays, outs)
 
 
 PARTS = st.lists(st.sampled_from(["x", "y", "z"]), unique=True, max_size=3)

@@ -194,7 +194,7 @@ class Propagation:
             return self._flow(node).results
         rule, division = self.rules[node], self._choose(node)
         found = [spec_for(rule, axes, division, self.sizes) for axes in rule.results]
-        if rule.again:
+        if rule.again and node.src:
             found = [
                 self._split_again(node, rule, value, spec)
                 for value, spec in zip(self.outputs_of[node], found, strict=True)
@@ -237,7 +237,8 @@ class Propagation:
         candidates = self._candidates(node, rule)
         single = {f: found[0] for f, found in candidates.items() if len(found) == 1}
         used = [name for names in single.values() for name in names]
-        if len(single) == len(candidates) and len({*used}) == len(used):
+        decided = len(single) == len(candidates) and not rule.optional & {*single}
+        if decided and len({*used}) == len(used):
             return feasible(rule, single, self.sizes)
         best: tuple[int, int] | None = None
         chosen: Division = {}

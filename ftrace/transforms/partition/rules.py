@@ -22,12 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, make_node, nodes_of
 from ftrace.trace.primitives import elementwise as p, reduction as r
 from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.indexing import axes_and_kind, read_back
 from ftrace.trace.primitives.library.library_op import batch_along
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, record_of
@@ -89,6 +91,7 @@ class Rule:
       view: it costs nothing, and is done again for each way in which it is needed.
       again: axes that are whole, after which a result may be divided as the first
         operand was.
+      optional: factors that are left whole where that moves less.
     """
 
     operands: tuple[Axes, ...]
@@ -99,6 +102,7 @@ class Rule:
     local: Local = _as_it_is
     view: bool = False
     again: frozenset[int] = frozenset()
+    optional: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         def axis(factors: Axis) -> str:
@@ -395,72 +399,80 @@ def _known(node: Node) -> Any:
 
 
 def _indexed(
-    node: Node, axes: Sequence[int], indices: Sequence[Node], free: bool
-) -> tuple[Axes, Axes, tuple[int, ...], frozenset[int], dict[int, int]]:
+    node: Node, axes: Sequence[int], indices: Sequence[Node]
+) -> tuple[Axes, Axes, tuple[int, ...], dict[int, int]]:
     """What gather and scatter share.
 
     Returns:
-      The axes of x and of what is at the indices, the sizes, what is whole, the lanes.
+      The axes of x and of what is at the indices, the sizes of the factors, the lanes.
     """
     x, batch = node.src[0], indices[0].shape
     lanes = _lanes(x, indices, axes)
-    sizes = [*batch, *x.shape]
     first = len(batch)
     of_x = [(lanes[d],) if d in lanes else (first + d,) for d in range(x.ndim)]
     rest = [of_x[d] for d in range(x.ndim) if d not in axes]
-    starred = {first + d for d in axes}
-    if not free:
-        starred |= set(range(first)) - set(lanes.values())
-    at_indices = (*_plain(batch), *rest)
-    return tuple(of_x), at_indices, tuple(sizes), frozenset(starred), lanes
+    return tuple(of_x), (*_plain(batch), *rest), (*batch, *x.shape), lanes
 
 
 def _local_indices(
-    axes: Sequence[int], lanes: Mapping[int, int], indices: Sequence[Node], part: Part
+    axes: Sequence[int], of_x: Axes, x: Node, indices: Sequence[Node], part: Part
 ) -> list[Node]:
-    """The indices, where those that count lanes count them from the part's first on."""
+    """The indices, which count from where the part of the device begins."""
     found: list[Node] = []
     for axis, index in zip(axes, indices, strict=True):
-        lane = lanes.get(axis)
-        number = None if lane is None else part.number(lane)
-        by = 0 if lane is None else -index.shape[lane]
-        found.append(_moved(index, number, by))
+        number = part.number(of_x[axis][0])
+        if number is not None:
+            if dtypes.kind(index.dtype) != "i" or index.dtype.itemsize < 4:
+                wide = dtypes.int64 if index.dtype.itemsize > 4 else dtypes.int32
+                index = p.cast(index, wide)
+            index = _moved(index, number, -x.shape[axis])
+        found.append(index)
     return found
 
 
 def _gather(node: Node) -> Rule:
     axes: tuple[int, ...] = node.arg
     indices = node.src[1:]
-    of_x, result, sizes, starred, lanes = _indexed(node, axes, indices, free=True)
+    of_x, result, sizes, lanes = _indexed(node, axes, indices)
+    looked_up = [of_x[d][0] for d in axes if d not in lanes]
+    sums = dtypes.kind(node.dtype) in "iufc"
 
     def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         x, *indices = src
-        return node.op(x, *_local_indices(axes, lanes, indices, part), arg=axes)
+        found = _local_indices(axes, of_x, x, indices, part)
+        if all(part.number(factor) is None for factor in looked_up):
+            return node.op(x, *found, arg=axes)
+        return read_back(x, found, axes)  # zeros, where another device has it
 
-    operands = of_x, *[_plain(indices[0].shape)] * len(indices)
-    return Rule(operands, (result,), sizes, starred, local=local)
+    return Rule(
+        (of_x, *[_plain(indices[0].shape)] * len(indices)), (result,), sizes,
+        frozenset() if sums else frozenset(looked_up),
+        dict.fromkeys(looked_up, r.psum_p) if sums else {}, local,
+        optional=frozenset(looked_up),
+    )  # fmt: skip
 
 
 def _scatter(node: Node) -> Rule:
-    axes, kind = node.arg
+    axes, kind = axes_and_kind(node)
     indices = node.src[2:]
+    of_x, updates, sizes, lanes = _indexed(node, axes, indices)
     combine = _COMBINED.get(kind)
-    of_x, updates, sizes, starred, lanes = _indexed(
-        node, axes, indices, free=combine is not None
-    )
-    batch = range(indices[0].ndim)
-    reduced = {d: combine for d in batch if d not in lanes.values() and combine}
+    others = [d for d in range(indices[0].ndim) if d not in lanes.values()]
 
     def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         x, u, *indices = src
-        first = part.first([*reduced]) if kind == "add" else None
+        first = part.first(others) if kind == "add" else None
         if first is not None:  # what was there counts once
             first = expand(reshape(first, (1,) * x.ndim), x.shape)
             x = p.select(first, x, zeros_like(x))
-        return node.op(x, u, *_local_indices(axes, lanes, indices, part), arg=node.arg)
+        found = _local_indices(axes, of_x, x, indices, part)
+        return node.op(x, u, *found, arg=node.arg)  # drops what others have
 
-    operands = of_x, updates, *[_plain(indices[0].shape)] * len(indices)
-    return Rule(operands, (of_x,), sizes, starred, reduced, local)
+    return Rule(
+        (of_x, updates, *[_plain(indices[0].shape)] * len(indices)), (of_x,), sizes,
+        frozenset() if combine else frozenset(others),
+        dict.fromkeys(others, combine) if combine else {}, local,
+    )  # fmt: skip
 
 
 # What the host does: along an axis, or of the last axes.
@@ -533,13 +545,19 @@ RULES = (
         "locally; over j then psum, pmax or pmin. Where it is a product j is whole",
     ),
     Row(
-        ("gather",), _gather, "i *j, k -> k i",
-        "as it is; axes that are indexed are whole, but not that of `arange` in "
-        "`x[arange(n), k]`",
+        ("gather",),
+        _gather,
+        "i j, k -> k j",
+        "as it is. Over i, which is indexed, zeros where another device has it, then "
+        "psum, or i is whole, whichever moves less; i of `arange` in `x[arange(n), k]` "
+        "is as k",
     ),
     Row(
-        ("scatter",), _scatter, "*i j, k j, k -> *i j",
-        "add, max, min: locally, over k then psum, pmax, pmin. Else k is whole",
+        ("scatter",),
+        _scatter,
+        "i j, k j, k -> i j",
+        "as it is: each device takes what is its own. Over k psum, pmax or pmin of "
+        "add, max and min; else k is whole",
     ),
     Row(
         ("host",), _host, "i *j -> i *j",
@@ -560,6 +578,4 @@ _BY_WHAT = {what: row for row in RULES for what in row.what}
 def rule_of(node: Node) -> Rule:
     """The rule of an operation; of one that has none that it must be whole."""
     row = _BY_WHAT.get(node.op.name) or _BY_WHAT.get(node.op.family, RULES[-1])
-    if any(same_size(n, 0) for aval in results_of(node) for n in aval.shape):
-        return whole(node)
     return row.rule(node)

@@ -57,7 +57,7 @@ def parts(names: Iterable[Any], sizes: Sizes) -> int:
 def divides(names: Iterable[Any], size: int, sizes: Sizes) -> bool:
     """Can an axis of this size be divided so?"""
     count = parts(names, sizes)
-    return count == 1 or not (is_dynamic(size) or size % count)
+    return count == 1 or not (is_dynamic(size) or size == 0 or size % count)
 
 
 def names_of(spec: Spec) -> list[Any]:
