@@ -262,12 +262,16 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     avals = [aval_of(x) for x in values]
 
     def body_of(avals: Sequence[ShapedArray]) -> Traced:
-        body = bodies.trace_function("while_loop", body_fun, treedef, avals)
+        body = bodies.trace_function(
+            "while_loop", body_fun, treedef, avals, meant=values
+        )
         bodies.check_structure("while_loop", wanted, body.treedef)
         return body
 
     def test_of(avals: Sequence[ShapedArray]) -> Traced:
-        return bodies.trace_function("while_loop", cond_fun, treedef, avals)
+        return bodies.trace_function(
+            "while_loop", cond_fun, treedef, avals, meant=values
+        )
 
     try:
         found = _settle("while_loop", avals, names, body_of, test_of)
@@ -287,6 +291,9 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return written.answer("while_loop", again)
     (body, test), first, avals = found
     predicate = _predicate(test, cond_fun)
+    carried = bodies.carried(values, body, values, test)
+    if carried is not None:
+        return while_loop(cond_fun, body_fun, tree.unflatten(wanted, carried))
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
     free, (of_test, of_body) = bodies.distinct([test.draft.values, body.draft.values])
@@ -564,9 +571,11 @@ def _scan(
         of_elements = [counter[1]]
         example = 0
     treedef = tree.structure((init, example))
+    meant = [*values, *(elements if counter is None else [0])]
 
     def body_of(avals: Sequence[ShapedArray]) -> Traced:
-        body = bodies.trace_function(what, f, treedef, [*avals, *of_elements])
+        types = [*avals, *of_elements]
+        body = bodies.trace_function(what, f, treedef, types, meant=meant)
         _check_pair(what, f, wanted, body)
         return body
 
@@ -589,6 +598,10 @@ def _scan(
 
         return written.answer(what, again)
     draft = body.draft
+    carried = bodies.carried(values, body, meant)
+    if carried is not None:
+        init = tree.unflatten(wanted, carried)
+        return _scan(what, f, init, xs, length, reverse, counter)
     count = len(avals)
     outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
     if avals != first:

@@ -20,6 +20,7 @@ from ftrace.numpy import reductions
 from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
+from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import reduction as primitives
@@ -59,7 +60,7 @@ def _mapped(what: str, function: Callable[[Value], Any], x: Any) -> Any:
 
 
 def _along(op: Compound, axis: Axis, x: Value, *more: Value) -> Any:
-    arg = Along(axis.name, axis.size)
+    arg = Along(axis.name, axis.size, axis.checked)
     return bind_compound(op, x, axis.index, *more, arg=arg)[0]
 
 
@@ -199,12 +200,14 @@ def axis_size(axis_name: Any) -> int:
 # Gathering.
 
 
-def _gathered(axes: Sequence[Axis], x: Value) -> Any:
+def _gathered(
+    axes: Sequence[Axis], x: Value, op: Compound = primitives.all_gather_p
+) -> Any:
     """The values of all instances, along a new leading axis."""
     sizes = prod(axis.size for axis in axes)
     single = aval_of(x).shape
     for axis in reversed(axes):
-        x = _along(primitives.all_gather_p, axis, x)
+        x = _along(op, axis, x)
     return reshape(x, (sizes, *single))
 
 
@@ -291,15 +294,23 @@ def all_gather(
       axis_index_groups: lists of instances, each of which is by itself; of one size.
       axis: where the new axis is put.
       tiled: they are concatenated along `axis`, which `x` has.
-      to: accepted for JAX's sake.
+      to: "invarying" makes of them one value that all instances share, within
+        `shard_map` with check_vma.
 
     Raises:
       AxisNameError: no axis has that name.
+      ArgumentError: "invarying" of groups.
     """
     what = "all_gather"
+    one_of(f"{what}: to", to, ("varying", "invarying", "reduced"))
     axes = _axes(what, axis_name)
+    if to == "invarying" and axis_index_groups is not None:
+        raise ArgumentError(f"{what}: to='invarying' takes no axis_index_groups")
 
     def of_value(value: Value) -> Any:
+        if to == "invarying":
+            rows = _gathered(axes, value, primitives.all_gather_invariant_p)
+            return _joined(rows, axis, tiled)
         return _joined(
             _group_members(what, axes, axis_index_groups, value), axis, tiled
         )
@@ -454,14 +465,38 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """`x`; where JAX checks which values vary along an axis, it says that they do.
+    """`x`, which from there on is that of each device along an axis.
+
+    Within `shard_map` with check_vma a gradient in `x` is one for all devices where `x`
+    is the same on all of them, and sums what each adds; one in what `pcast` returns is
+    that of each device.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+      to: "varying".
 
     Raises:
       AxisNameError: no axis has that name.
+      ArgumentError: `to` is another word.
+      ValueRangeError: `x` is that of each device already.
     """
     one_of("pcast: to", to, ("varying", "reduced", "unreduced"))
-    _axes("pcast", axis_name)
-    return x
+    axes = [axis for axis in _axes("pcast", axis_name) if axis.checked]
+    along = varying_here()
+    if to != "varying" or not axes or along is None:
+        return x
+
+    def of_value(value: Value) -> Any:
+        found = along.of(value)
+        if UNKNOWN not in found and found & {axis.name for axis in axes}:
+            raise ValueRangeError(
+                f"pcast: Unsupported pcast from=varying, {to=}: the operand differs "
+                f"between devices along {axis_name!r} already; leave the call out"
+            )
+        return vary(value, axes)
+
+    return _mapped("pcast", of_value, x)
 
 
 def pvary(x: Any, axis_name: Any) -> Any:

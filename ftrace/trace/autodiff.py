@@ -176,6 +176,7 @@ def gradient_nodes(
     leaves: Sequence[Node],
     cotangents: Sequence[Node | None],
     moving: Mapping[Node, Node] = NO_NODES,
+    linear: Callable[[list[Node | None]], list[Node | None]] = list,
 ) -> list[Node]:
     """The cotangents of the leaves for those of the outputs: Jᵀ·ct.
 
@@ -184,9 +185,10 @@ def gradient_nodes(
       leaves: variables; those of no inexact dtype get zeros.
       cotangents: one per output, of its shape and dtype; None is zero.
       moving: tangents of other variables, in terms of `tangents_of_leaves`.
+      linear: what becomes of the tangents of the outputs before they are transposed.
     """
     tangents = tangents_of_leaves(leaves)
-    out_tangents = jvp_nodes(outputs, {**tangents, **moving})
+    out_tangents = linear(jvp_nodes(outputs, {**tangents, **moving}))
     pairs = [
         (t, ct)
         for t, ct in zip(out_tangents, cotangents, strict=True)

@@ -17,13 +17,21 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
-from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.symbolic import is_dynamic, lower_bound
 
 Shape = tuple[int, ...]
+
+
+class ManualAxisType(NamedTuple):
+    """Along which axes of devices a value differs; the other two are of JAX's."""
+
+    varying: frozenset[Any] = frozenset()
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
 
 
 class ShapedArray(Immutable):
@@ -74,6 +82,16 @@ class ShapedArray(Immutable):
         return (self,)
 
     # What libraries ask of a type under JAX's names.
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """Along which axes of devices a value differs: of what `typeof` gives."""
+        return ManualAxisType()
+
+    @property
+    def vma(self) -> frozenset[Any]:
+        """`mat.varying`, as it was called first."""
+        return self.mat.varying
 
     @property
     def aval(self) -> ShapedArray:
@@ -144,6 +162,36 @@ def _check_not_empty(shape: Shape) -> None:
                 "at least 1 is required for all sizes of a dynamic dimension; give the "
                 'dimension a range, as in ftrace.Dim("batch", min=8), that excludes it'
             )
+
+
+class VaryingArray(ShapedArray):
+    """The type of a value within `shard_map`, for people: graphs have none of them.
+
+    Make them with `VaryingArray.of_names(aval, names)`.
+    """
+
+    __slots__ = ("_mat",)
+
+    _mat: ManualAxisType
+
+    @staticmethod
+    def of_names(aval: ShapedArray, names: frozenset[Any]) -> VaryingArray:
+        def make() -> VaryingArray:
+            own = {"_mat": ManualAxisType(names)}
+            return _make(VaryingArray, aval.dtype, aval.shape, aval.weak_type, **own)
+
+        return _intern(("varying", aval, names), make)
+
+    @property
+    def mat(self) -> ManualAxisType:
+        return self._mat
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}{{V:{','.join(sorted(map(str, self.vma)))}}}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = ShapedArray.of(self.shape, self.dtype, self.weak_type)
+        return VaryingArray.of_names, (plain, self.vma)
 
 
 class LargeInteger(ShapedArray):

@@ -33,6 +33,7 @@ from ftrace.trace.tracing.scopes import Scope, restore, standing
 from ftrace.trace.tracing.tracer import Value
 
 T = TypeVar("T")
+F = TypeVar("F", bool, frozenset[Any])
 
 #: Depths of variables that belong to no scope: of bodies, of their tangents and
 #: cotangents, of what they remember, and of bodies of a batch.
@@ -116,16 +117,18 @@ def trace_body(
     function: Callable[..., Sequence[Value]],
     avals: Sequence[ShapedArray],
     given: Sequence[Value] = (),
+    meant: Sequence[Value] = (),
 ) -> Draft:
     """Traces a function that will run at times of its own: all it uses is an input.
 
     Args:
       given: what the first arguments stand for.
+      meant: what they stand for at first, if that is not the same each time.
     """
     state, count = standing(), len(avals)
     try:
         with Scope(transform, isolated=True) as scope:
-            scope.exact, scope.arguments = True, count
+            scope.exact, scope.arguments, scope.meant = True, count, given or meant
             rows = zip_longest(avals, given)
             tracers = [scope.input(aval, None, value) for aval, value in rows]
             draft = Draft.of(scope, function, tracers)
@@ -234,12 +237,12 @@ def placed(count: int, places: Iterable[int], found: Iterable[T]) -> list[T | No
 
 
 def around(
-    flags: Sequence[bool], carry: range, step: Callable[[list[bool]], tuple[T, Any]]
-) -> tuple[list[bool], T]:
+    flags: Sequence[F], carry: range, step: Callable[[list[F]], tuple[T, Any]]
+) -> tuple[list[F], T]:
     """Which inputs of a loop's body something holds of, once the carry has gone around.
 
     Args:
-      flags: of which it holds at first.
+      flags: of which it holds at first; or a set of each, of what does.
       carry: the inputs whose next values are the first outputs.
       step: flags -> what is made for them, and of which outputs it holds then.
 

@@ -17,7 +17,8 @@ from ftrace.backends.base import Device, get_device
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground import VERSION, processes
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import ShapedArray, VaryingArray
+from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import AbstractRef, Ref
@@ -33,12 +34,18 @@ _TUPLE: type[Any] = tuple
 def typeof(x: Any) -> ShapedArray | AbstractRef:
     """The type of an array, a reference, or a struct: shape, dtype, weakness.
 
+    Within `shard_map` with check_vma its `mat.varying` has the names of the axes along
+    which devices have values of their own.
+
     Raises:
       ArgumentError: it is none.
     """
     if isinstance(x, Ref):
         return x.aval
-    return aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
+    aval = aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
+    along = varying_here()
+    names = frozenset([a.name for a in along.chosen(along.of(x))]) if along else None
+    return VaryingArray.of_names(aval, names) if names else aval
 
 
 # Devices.

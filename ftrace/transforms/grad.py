@@ -18,6 +18,7 @@ from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import follow_rules
+from ftrace.trace.calls.varying import Varying, varying_here
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import Output, type_of, wraps
@@ -93,22 +94,6 @@ def _check_reduce_axes(name: str, reduce_axes: Sequence[Any]) -> None:
         )
 
 
-def _refuse_devices(what: str) -> None:
-    """Raises within `shard_map`, unless it was told not to follow what devices share.
-
-    There JAX sums the gradient of what all devices share over them, and does not sum
-    cotangents of `psum` again. A gradient of one device alone is not that.
-    """
-    names = [repr(axis.name) for axis in stack.axes if axis.devices]
-    if names:
-        raise errors.DerivativeError(
-            f"{what} within shard_map, along {', '.join(names)}: a gradient of what "
-            "all devices share is not there yet. Take the gradient of the function "
-            "that shard_map gives, or pass check_vma=False: then a gradient is that of "
-            "each device, and a psum sums them"
-        )
-
-
 def _value_and_grad(
     name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
     holomorphic: bool, allow_int: bool,
@@ -119,7 +104,6 @@ def _value_and_grad(
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        _refuse_devices(name)
         values, treedef, call = flatten_arguments.of_arguments(
             fun, chosen, args, kwargs
         )
@@ -138,15 +122,15 @@ def _value_and_grad(
             return value, answer[0] if chosen.single else answer
         head = output.build(graph.outputs[: output.count])
         _check_scalar(name, head, called, holomorphic)
-        leaves = graph.inputs[: len(avals)]
+        leaves, along = graph.inputs[: len(avals)], _along(graph, values)
 
         def differentiated() -> Graph:
             varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
             one = const_like(head, 1)
-            gradient = autodiff.gradient_nodes([head], varying, [one], _moving(graph))
+            gradient = _gradients(graph, along, [head], varying, [one])
             return _follow(graph, (*graph.outputs, *gradient), leaves)
 
-        kind = ("grad", len(leaves))
+        kind = ("grad", len(leaves), along and along.key(graph))
         results = _apply(kind, graph, differentiated, values)
         size = len(graph.outputs)
         results = [*output.returned(results[:size]), *results[size:]]
@@ -292,12 +276,14 @@ def jvp(
         return written.differentiated("jvp", again, fun, has_aux)
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
-    primal_out = graph.outputs[: output.count]
+    primal_out, along = graph.outputs[: output.count], _along(graph, values)
 
     def differentiated() -> Graph:
-        return _follow(graph, _with_tangents(graph, primal_out, leaves), leaves)
+        outputs = _with_tangents(graph, along, primal_out, leaves)
+        return _follow(graph, outputs, leaves)
 
-    kind = ("jvp", len(avals), tuple(varying), output.count)
+    own = along and along.key(graph)
+    kind = ("jvp", len(avals), tuple(varying), output.count, own)
     results = _apply(kind, graph, differentiated, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     types = (tangent_type(n.aval) for n in primal_out)
@@ -306,14 +292,36 @@ def jvp(
 
 
 def _with_tangents(
-    graph: Graph, heads: Sequence[Node], leaves: dict[Node, Node]
+    graph: Graph, along: Varying | None, heads: Sequence[Node], leaves: dict[Node, Node]
 ) -> tuple[Node, ...]:
     """The outputs of a graph, and the tangents of those heads that have any."""
     heads = [n for n in heads if dtypes.is_inexact(n.dtype)]
     pairs = zip(
         autodiff.jvp_nodes(heads, {**leaves, **_moving(graph)}), heads, strict=True
     )
-    return (*graph.outputs, *[_tangent_or_zero(t, n) for t, n in pairs])
+    found = [_tangent_or_zero(t, n) for t, n in pairs]
+    if along is not None:
+        known = dict(zip(leaves.values(), along.of_nodes([*leaves]), strict=True))
+        found = along.settle(found, along.of_nodes(heads), known)
+    return (*graph.outputs, *found)
+
+
+def _along(graph: Graph, values: Sequence[Value]) -> Varying | None:
+    """Within `shard_map` what tells along which axes what is in a graph differs."""
+    along = varying_here()
+    if along is not None:
+        along.enter(graph, values)
+    return along
+
+
+def _gradients(
+    graph: Graph, along: Varying | None, heads: Sequence[Node], leaves: Sequence[Node],
+    cotangents: Sequence[Node | None],
+) -> list[Node]:  # fmt: skip
+    """`gradient_nodes`; within `shard_map` of one value where devices share it."""
+    if along is not None:
+        return along.gradients(heads, leaves, cotangents)
+    return autodiff.gradient_nodes(heads, leaves, cotangents, _moving(graph))
 
 
 def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.TreeDef]:
@@ -421,7 +429,6 @@ def vjp_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`vjp`, under the name of what the user has called."""
-    _refuse_devices(name)
     tree.check_callable(fun, name)
     try:
         traced = _trace_primals("vjp", fun, primals, has_aux, name)
@@ -437,9 +444,10 @@ def vjp_for(
     ]
     leaves = graph.inputs[: len(avals)]
     varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
+    along = _along(graph, values)
 
     def differentiated() -> Graph:
-        grads = autodiff.gradient_nodes(heads, varying, cotangents, _moving(graph))
+        grads = _gradients(graph, along, heads, varying, cotangents)
         return _follow(graph, (*graph.outputs, *grads), leaves)
 
     unknown = [ct for ct in cotangents if ct is not None]
@@ -447,7 +455,7 @@ def vjp_for(
         results = graph.level.apply(_follow(graph, graph.outputs, leaves), values)
         run = _Later(graph, differentiated, values, unknown)
     else:
-        kind = ("vjp", len(avals), output.count)
+        kind = ("vjp", len(avals), output.count, along and along.key(graph))
         given = kind, graph, differentiated, values
         results, run = _forward(*given, len(varying), unknown)
     pull = Linear(
@@ -609,13 +617,14 @@ def linearize_for(
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])
-    heads = graph.outputs[: output.count]
+    heads, along = graph.outputs[: output.count], _along(graph, values)
 
     def differentiated() -> Graph:
-        return _follow(graph, _with_tangents(graph, heads, leaves), leaves)
+        outputs = _with_tangents(graph, along, heads, leaves)
+        return _follow(graph, outputs, leaves)
 
     unknown = list(leaves.values())
-    kind = ("linearize", len(avals), output.count)
+    kind = ("linearize", len(avals), output.count, along and along.key(graph))
     types = [tangent_type(n.aval) for n in heads]
     count = sum(map(holds_numbers, types))
     results, run = _forward(kind, graph, differentiated, values, count, unknown)
@@ -643,19 +652,25 @@ def linear_transpose(
       DerivativeError: `fun` is not linear.
     """
     _check_reduce_axes("linear_transpose", reduce_axes)
-    _refuse_devices("linear_transpose")
     tree.check_callable(fun, "linear_transpose")
     leaves, treedef = tree.flatten(tuple(primals))
     avals = [type_of(x) for x in leaves]
     output = Output.of_leaves(fun, treedef, "linear_transpose")
-    graph = trace("linear_transpose", output, avals)
+    graph = trace("linear_transpose", output, avals, meant=leaves)
     _check_kinds([*avals, *[n.aval for n in graph.outputs]])
     cts = [autodiff.tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
     inputs = graph.inputs[: len(avals)]
-    found = autodiff.transpose_nodes(graph.outputs, inputs, cts)
+    outputs, along = graph.outputs, _along(graph, leaves)
+    if along is not None:
+        known = dict(zip(inputs, along.of_nodes(inputs), strict=True))
+        outputs = along.linear(outputs, along.of_nodes(outputs), known)
+    found = autodiff.transpose_nodes(outputs, inputs, cts)
     results = [
         _tangent_or_zero(ct, leaf) for ct, leaf in zip(found, inputs, strict=True)
     ]
+    if along is not None:
+        known = dict(zip(cts, along.of_nodes(graph.outputs), strict=True))
+        results = along.settle(results, along.of_nodes(inputs), known)
     captured = graph.inputs[len(avals) :]
     free = free_variables(Graph((*captured, *cts), tuple(results)))
     around = [stack.scopes[scope_and_position(n)[0]].wrap(n) for n in free]

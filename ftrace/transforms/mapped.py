@@ -8,8 +8,8 @@ parts is a function of lanes: the axes along which a spec divides an array are s
 
 and `vmap` runs it along each axis of the mesh, by name: `lax.psum(x, "y")` in the
 function is a sum over the lanes, in the kernels of one program. A result that a spec
-says is the same on all devices of an axis does not depend on the place along that axis,
-which `vmap` checks (JAX's `check_vma`).
+says is the same on all devices of an axis must not differ along that axis, which a walk
+over the graph tells (`trace/calls/varying.py`; JAX's `check_vma`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from ftrace.backends.base import Device, devices_of
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
+from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -31,12 +32,13 @@ from ftrace.trace.tracing.tracer import (
     axis_of,
     bound,
     is_value,
+    stack,
 )
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
 from ftrace.transforms.shardings import NamedSharding, named
-from ftrace.transforms.vmap import UnmappedResultError, vmap
+from ftrace.transforms.vmap import vmap
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -252,22 +254,14 @@ def shard_map(
         own: Any = get_mesh() if mesh is None else mesh
         if not own.axis_names:
             raise ValueRangeError(f"shard_map needs a mesh with axes, got {own!r}")
-        manual = {*(axis_names or own.axis_names)} - {*auto}
+        around = {axis.name for axis in stack.axes if axis.devices}
+        manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
         sizes = {name: n for name, n in own.shape_tuple if name in manual}
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         for spec in tree.leaves(out_specs):
             _check_names(own, "out_specs", spec)
         proved = check_vma and check_rep
-        try:
-            result = _in_lanes(f, sizes, specs, out_specs, proved)(*args)
-        except UnmappedResultError:
-            raise ValueRangeError(
-                f"shard_map applied to the function {name_of(f)!r} was given out_specs "
-                f"which require replication which can't be statically inferred given "
-                f"the mesh: the mesh has {own.shape_tuple}, and out_specs is "
-                f"{out_specs}; a result differs along an axis that its spec does not "
-                "name. Name it, take a psum along it, or pass check_vma=False"
-            ) from None
+        result = _in_lanes(f, sizes, specs, out_specs, proved)(*args)
         return _whole(f, own, sizes, out_specs, result, proved)
 
     return shard_map_f
@@ -290,8 +284,14 @@ def _in_lanes(
 
         def of_parts(*leaves: Any) -> Any:
             found = [axis_of(name, "shard_map") for name in sizes]
-            with bound(*[Axis(a.name, a.size, a.index, proved) for a in found]):
-                return f(*tree.unflatten(treedef, leaves))
+            names = [frozenset(_names_of(spec)) for spec in specs]
+            _note(leaves, names)
+            _note([a.index for a in found], [frozenset([a.name]) for a in found])
+            with bound(*[Axis(a.name, a.size, a.index, True, proved) for a in found]):
+                result = f(*tree.unflatten(treedef, leaves))
+                if proved:
+                    _check_shared(f, sizes, out_specs, result)
+                return result
 
         run: Function = of_parts
         for name in reversed(sizes):
@@ -305,6 +305,39 @@ def _in_lanes(
         return run(*[_divided(x, spec, sizes) if spec else x for x, spec in rows])
 
     return lanes_f
+
+
+def _note(leaves: Sequence[Any], names: Sequence[frozenset[Any]]) -> None:
+    """Notes along which axes arguments differ."""
+    for x, own in zip(leaves, names, strict=True):
+        if isinstance(x, Tracer):
+            x.scope.varies = {**x.scope.varies, x.node: own}
+
+
+def _check_shared(
+    f: Any, sizes: Mapping[Any, int], out_specs: Any, result: Any
+) -> None:
+    """Raises where a result differs along an axis that its spec does not name."""
+    along = varying_here()
+    assert along is not None
+    places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
+    for x, spec in zip(tree.leaves(result), places, strict=True):
+        found, named = along.of(x), _names_of(spec)
+        more = [name for name in sizes if name in found and name not in named]
+        if more:
+            raise ValueRangeError(
+                f"shard_map applied to the function {name_of(f)!r} was given out_specs "
+                "which require replication which can't be statically inferred given "
+                f"the mesh: its axes are {dict(sizes)}; out_specs is {spec} which "
+                "implies that the corresponding output value is only varying across "
+                f"mesh axes {_listed(named)} and not {_listed(more)}, but it was "
+                f"inferred to be possibly varying over {_listed(found)}. Name these "
+                "axes, take a psum along them, or pass check_vma=False"
+            )
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return "{" + ",".join(sorted(map(str, names))) + "}"
 
 
 def _whole(

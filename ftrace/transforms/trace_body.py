@@ -12,6 +12,7 @@ from ftrace.errors import DtypeError, Origin, ShapeError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.calls.varying import SAME, vary, varying_here
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import cast_p
@@ -46,12 +47,14 @@ def trace_function(
     avals: Sequence[ShapedArray],
     given: Sequence[Value] = (),
     types: Sequence[ShapedArray] = (),
+    meant: Sequence[Value] = (),
 ) -> Traced:
     """The body of `fun`, called with arguments of a structure and these types.
 
     Args:
       given: what the arguments stand for, if they are the same each time.
       types: of the results: numbers of Python's are converted with all their bits.
+      meant: what the arguments stand for at first.
     """
     output = Output.of_leaves(fun, treedef, what)
 
@@ -62,7 +65,7 @@ def trace_function(
         return [scope.wrap(lift_as(scope, x, aval)) for x, aval in pairs]
 
     body = typed if types else output
-    return Traced(trace_body(what, body, avals, given), output)
+    return Traced(trace_body(what, body, avals, given, meant), output)
 
 
 # Types that go around a loop.
@@ -122,6 +125,40 @@ def next_types(
     if wrong and found == list(before):
         raise wrong[0]
     return found
+
+
+def carried(
+    values: Sequence[Value], body: Traced, meant: Sequence[Value],
+    test: Traced | None = None,
+) -> list[Value] | None:  # fmt: skip
+    """The first carry, each of which differs between devices where a later one does.
+
+    Args:
+      values: the first carry.
+      body: what a step does, `test` whether there is one.
+      meant: what their arguments stand for at first.
+
+    Returns:
+      None where it is these values, as it is outside of `shard_map`.
+    """
+    along = varying_here()
+    if along is None:
+        return None
+
+    def names_of(traced: Traced) -> list[Any]:
+        draft = traced.draft
+        inputs = (*draft.arguments, *draft.free)
+        names = map(along.of, (*meant, *draft.values))
+        return along.of_nodes(draft.outputs, dict(zip(inputs, names, strict=True)))
+
+    going = SAME.union(*names_of(test)) if test else SAME
+    more = [
+        (names | going) - along.of(x)
+        for names, x in zip(names_of(body), values, strict=False)
+    ]
+    if not any(more):
+        return None
+    return [vary(x, along.chosen(names)) for x, names in zip(values, more, strict=True)]
 
 
 def _line_of_change(node: Node, before: np.dtype[Any]) -> Origin | None:

@@ -108,7 +108,8 @@ def vmap(
         shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
         if axis_name is not None:
             single, shared = [*single, INDEX], [*shared, None]
-        graph = trace("vmap", example, single, known=shared)
+        meant = [*values, 0] if axis_name is not None else values
+        graph = trace("vmap", example, single, known=shared, meant=meant)
         count = output.count
         places = [out_axes] * count
         if out_axes is not None and type(out_axes) is not int:
@@ -265,14 +266,10 @@ def _batch_size(
     return next(iter(sizes))
 
 
-class UnmappedResultError(errors.ValueRangeError):
-    """A result has no axis, says `out_axes`, but one for each lane."""
-
-
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
     if place is None:
         if batched:
-            raise UnmappedResultError(
+            raise errors.ValueRangeError(
                 f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
                 "on a mapped argument; give it an axis"
             )

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, GraphError, Origin, UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
@@ -185,6 +187,46 @@ def forward_mode_error(name: str, origin: Origin | None = None) -> DerivativeErr
     )
 
 
+# Within `shard_map` the tangents that a rule gives differ along the axes of devices
+# along which the results do (`calls/varying.py`), whatever it made them of.
+
+
+def _infer_first(arg: None, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return avals[:1]
+
+
+def _first(avals: Any, arg: None, *operands: Any) -> Sequence[Any]:
+    return operands[:1]
+
+
+def _infer_where(arg: None, x: ShapedArray) -> tuple[ShapedArray]:
+    return (ShapedArray.of((), dtypes.int32),)
+
+
+def _nowhere(avals: Any, arg: None, x: Any) -> list[Any]:
+    return [np.zeros((), np.int32)]
+
+
+varies_as_p = Compound(
+    "varies_as", "call", _infer_first, _first,
+    lambda node, src, batched, size: (varies_as_p.results(*src), [batched[0]]),
+    jvp=lambda node, tangents: [t and varies_as(t, node.src[1]) for t in tangents[:1]],
+    transpose=lambda node, cotangents, linear: [*cotangents, None],
+    doc="a tangent, which differs between devices where a value does",
+)  # fmt: skip
+where_varies_p = Compound(
+    "where_varies", "call", _infer_where, _nowhere,
+    lambda node, src, batched, size: (where_varies_p.results(*src), [False]),
+    no_derivative="it tells of a value where it differs between devices",
+    doc="zero, which differs between devices where a value does",
+)  # fmt: skip
+
+
+def varies_as(tangent: Node, where: Node) -> Node:
+    """The tangent, which differs where a result of `where_varies_p` does."""
+    return varies_as_p.results(tangent, where)[0]
+
+
 # custom_jvp.
 
 
@@ -210,9 +252,19 @@ def _jvp(node: Node, tangents: Results) -> Results:
         return [None] * len(arg.body.outputs)
     operands = node.src[: len(arg.avals)]
     found = apply_body(_jvp_body(arg, mask), [*operands, *present])
+    count = len(arg.results)
+    results = [
+        r
+        for r, a in zip(found[:count], arg.results, strict=True)
+        if dtypes.is_inexact(a.dtype)
+    ]
     types = [a.dtype for a in arg.results if dtypes.is_inexact(a.dtype)]
-    moved = zip(found[len(arg.results) :], types, strict=True)
-    return _of_results(arg, [None if _is_zero(t) else cast(t, d) for t, d in moved])
+    rows = zip(found[count:], types, strict=True)
+    moved = [None if _is_zero(t) else cast(t, dtype) for t, dtype in rows]
+    if any(axis.checked for axis in arg.rules[0].axes):
+        rows = zip(moved, results, strict=True)
+        moved = [t and varies_as(t, where_varies_p.results(r)[0]) for t, r in rows]
+    return _of_results(arg, moved)
 
 
 def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Results:

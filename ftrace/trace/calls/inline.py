@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
@@ -41,7 +42,7 @@ from ftrace.trace.graph import (
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
-from ftrace.trace.primitives.sources import is_variable, variable
+from ftrace.trace.primitives.sources import const, is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
@@ -203,6 +204,10 @@ class _Inliner(_Walk):
             return src[0]
         if node.op is widened:
             return src[1]
+        if node.op is custom_derivative.varies_as_p:
+            return src[:1]
+        if node.op is custom_derivative.where_varies_p:
+            return [const(0, dtypes.int32)]
         if node.op is barrier_p:
             vanishes = node.arg == IN_LOOPS and not looped
             return src if vanishes else _barrier(src)
@@ -222,24 +227,30 @@ class _Inliner(_Walk):
         """A loop or branch: what its bodies hold becomes operands of it."""
         looped = looped or isinstance(node.arg, (Scan, While))
         bodies = [self.body(body, looped) for body in bodies_of(node.arg)]
-        held = _held_in(bodies)
-        if not held:
-            return rebuild_with(node, src, bodies)
-        at = _place_of_constants(node.arg, src)
-        names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(held)]
-        mapping = dict(zip(held, names, strict=True))
-        first = len(src) - len(bodies[-1].inputs)  # of a branch: the index
-        closed = [
-            close(
-                [*b.inputs[: at - first], *names, *b.inputs[at - first :]],
-                substitute(b.outputs, mapping),
-            )
-            for b in bodies
-        ]
-        arg = with_bodies(node.arg, closed)
-        if isinstance(arg, (Scan, While)):
-            arg = replace(arg, consts=arg.consts + len(held))
-        return node.op(*src[:at], *held, *src[at:], arg=arg)
+        return take_in(node, src, bodies, _held_in(bodies))
+
+
+def take_in(
+    node: Node, src: tuple[Node, ...], bodies: Sequence[Body], used: Sequence[Node]
+) -> Node:
+    """`rebuild_with`, where the bodies use some nodes from around, as operands more."""
+    if not used:
+        return rebuild_with(node, src, bodies)
+    at = _place_of_constants(node.arg, src)
+    names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(used)]
+    mapping = dict(zip(used, names, strict=True))
+    first = len(src) - len(bodies[-1].inputs)  # of a branch: the index
+    closed = [
+        close(
+            [*b.inputs[: at - first], *names, *b.inputs[at - first :]],
+            substitute(b.outputs, mapping),
+        )
+        for b in bodies
+    ]
+    arg = with_bodies(node.arg, closed)
+    if isinstance(arg, (Scan, While)):
+        arg = replace(arg, consts=arg.consts + len(used))
+    return node.op(*src[:at], *used, *src[at:], arg=arg)
 
 
 def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
@@ -295,4 +306,6 @@ def _held_in(bodies: Sequence[Body]) -> list[Node]:
 
 def _place_of_constants(arg: Any, src: Sequence[Node]) -> int:
     """The position among the operands at which new constants are put."""
-    return arg.consts if isinstance(arg, (Scan, While)) else len(src)
+    if isinstance(arg, (Scan, While)):
+        return arg.consts
+    return 0 if isinstance(arg, Call) else len(src)  # of a call the last is a token

@@ -8,6 +8,7 @@ together:
     psum_scatter(x, index)              (n, …)  ->  row i of the sum, for instance i
     all_to_all(x, index)                (n, …)  ->  row i of each instance
     ppermute(x, index, source, target)  ->  the value of another instance, or zeros
+    pvary(x, index)                     ->  x, which from there on is that of each
 
 The second operand is the number of the instance, and it names the axis: a variable of
 whoever bound it. Where `vmap` gives that variable an axis of lanes, the operation
@@ -145,10 +146,16 @@ def identity_like(primitive: Op, node: Node) -> Node:
 
 @dataclass(frozen=True)
 class Along:
-    """The argument of a collective: the name of its axis, and the size."""
+    """The argument of a collective.
+
+    Attributes:
+      name, size: of its axis.
+      checked: it is known which values differ along the axis (`calls/varying.py`).
+    """
 
     name: Any
     size: int
+    checked: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}={self.size}"
@@ -157,6 +164,13 @@ class Along:
 #: (argument, x, does it have lanes, further operands, lanes) -> the same for all lanes,
 #: and whether they differ.
 _Lower = Callable[[Along, Node, bool, Nodes], tuple[Node, bool]]
+#: (argument, cotangent, index and further operands) -> the cotangent of x
+_Transpose = Callable[[Along, Node, Nodes], Node]
+
+
+def _by(op: Callable[[Along], primitive.Compound]) -> _Transpose:
+    """The transpose of a collective that is another one."""
+    return lambda arg, ct, rest: op(arg).results(ct, *rest, arg=arg)[0]
 
 
 def _collective(
@@ -165,7 +179,7 @@ def _collective(
     doc: str,
     *,
     jvp: Any = None,
-    transpose: Callable[[], primitive.Compound] | None = None,
+    transpose: _Transpose | None = None,
     takes: bool = False,
     gives: bool = False,
     kinds: str = "biufc",
@@ -174,7 +188,7 @@ def _collective(
 
     Args:
       lower: what it does where its axis is one of lanes.
-      transpose: where it is linear, what gives its cotangent.
+      transpose: where it is linear.
       takes, gives: operand and result have a leading axis with a row per instance.
     """
 
@@ -225,7 +239,7 @@ def _collective(
             return [None, *rest]
         # Who receives has been sent to: source and target change places.
         index, *more = node.src[1:]
-        return [*transpose().results(ct, index, *more[::-1], arg=node.arg), *rest]
+        return [transpose(node.arg, ct, (index, *more[::-1])), *rest]
 
     record = primitive.Compound(
         name, "collective", infer, value, batch, jvp=jvp or linear,
@@ -277,7 +291,8 @@ def _mean_of_chosen(node: Node, tangents: primitive.Results) -> primitive.Result
 
 psum_p = _collective(
     "psum", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), False),
-    "the sum over all instances", transpose=lambda: psum_p, kinds="iufc",
+    "the sum over all instances", kinds="iufc",
+    transpose=_by(lambda arg: pvary_p if arg.checked else psum_p),
 )  # fmt: skip
 pmax_p = _collective(
     "pmax", _lower_extremum(reduce_max_p), "the greatest value of all instances",
@@ -289,23 +304,37 @@ pmin_p = _collective(
 )  # fmt: skip
 all_gather_p = _collective(
     "all_gather", lambda arg, x, batched, _: (_rows(arg, x, batched), False),
-    "the values of all instances, along a new axis", transpose=lambda: psum_scatter_p,
-    gives=True,
+    "the values of all instances, along a new axis", gives=True,
+    transpose=_by(lambda _: psum_scatter_p),
+)  # fmt: skip
+all_gather_invariant_p = _collective(
+    "all_gather_invariant",
+    lambda arg, x, batched, _: (_rows(arg, x, batched), False),
+    "all_gather, as one value that all instances share", gives=True,
+    transpose=lambda arg, ct, rest: gather(ct, [clamp(rest[0], arg.size)], (0,)),
 )  # fmt: skip
 psum_scatter_p = _collective(
     "psum_scatter", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), True),
-    "of the sum, each instance its own row", transpose=lambda: all_gather_p,
+    "of the sum, each instance its own row", transpose=_by(lambda _: all_gather_p),
     takes=True, kinds="iufc",
 )  # fmt: skip
 all_to_all_p = _collective(
     "all_to_all",
     lambda arg, x, batched, _: (move_axis(_rows(arg, x, batched), 1, 0), True),
-    "a row from each instance", transpose=lambda: all_to_all_p, takes=True, gives=True,
+    "a row from each instance", transpose=_by(lambda _: all_to_all_p), takes=True,
+    gives=True,
 )  # fmt: skip
 ppermute_p = _collective(
     "ppermute", _lower_ppermute, "the value of the instance that sends to this one",
-    transpose=lambda: ppermute_p,
+    transpose=_by(lambda _: ppermute_p),
 )  # fmt: skip
+pvary_p = _collective(
+    "pvary", lambda arg, x, batched, _: (x, batched),
+    "a value that all instances share, as one of each", kinds="biufck",
+    transpose=_by(lambda _: psum_p),
+)  # fmt: skip
+#: Whose results are the same for all instances.
+INVARIANT: Final = (psum_p, pmax_p, pmin_p, all_gather_invariant_p)
 
 
 def communicates(outputs: Sequence[Node], leaves: Collection[Node]) -> bool:
@@ -314,7 +343,8 @@ def communicates(outputs: Sequence[Node], leaves: Collection[Node]) -> bool:
     for node in dependents(outputs, list(leaves)):
         moving.add(node)
         op = primitive.compound_of(node)
-        if op is not None and op.family == "collective" and node.src[1] in moving:
+        together = op is not None and op.family == "collective" and op is not pvary_p
+        if together and node.src[1] in moving:
             return True
         for body in bodies_of(node.arg):
             if communicates(body.outputs, _inputs_of(body, node.src, moving)):

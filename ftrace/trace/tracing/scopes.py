@@ -9,8 +9,9 @@ function twice gives the same nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,13 @@ class Scope:
       wide: of arguments that are weak scalars, by their position, the same argument
         with all its bits, where these were wanted.
       index_check: what is to be told of indices: see `tell_of_indices`.
+      meant: what arguments stand for that have no values, as far as that is known.
+      varies: of inputs the axes of devices along which they differ, beside those along
+        which what they stand for does (`calls/varying.py`).
     """
+
+    meant: Sequence[Value] = ()
+    varies: Mapping[Node, frozenset[Any]] = MappingProxyType({})
 
     def __init__(self, transform: str, isolated: bool = False) -> None:
         self.transform = transform
@@ -129,6 +136,7 @@ class Scope:
     def __exit__(self, *_: object) -> None:
         self.closed = True
         self.values.clear()
+        self.meant = ()
         if self.depth == python_limits.STEP:
             python_limits.give_room_back()
         del stack.scopes[-1:], open_in_all_threads[-1:]

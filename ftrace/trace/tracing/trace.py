@@ -31,6 +31,7 @@ def trace(
     along: int = 0,
     known: Sequence[Value] | None = None,
     exact: bool = False,
+    meant: Sequence[Value] = (),
 ) -> Graph:
     """Runs `function` on tracers, one per aval; its results become a graph.
 
@@ -43,6 +44,7 @@ def trace(
       known: of arguments that Python may ask for, though others have no values, what
         they stand for; None for the others.
       exact: an argument that is a weak scalar may have 64 bits in the graph.
+      meant: what the arguments stand for, whatever Python may ask for.
 
     Returns:
       The graph. It may use variables of scopes around this one.
@@ -51,7 +53,7 @@ def trace(
     try:
         with Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
-            scope.arguments, scope.along = len(avals), along
+            scope.arguments, scope.along, scope.meant = len(avals), along, meant
             values = bindings or known or [None] * len(avals)
             rows = zip(avals, values, strict=True)
             tracers = [scope.input(*row) for row in rows]

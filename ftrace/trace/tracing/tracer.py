@@ -557,13 +557,15 @@ class Axis:
       name: anything that can be hashed.
       size: how many instances there are.
       index: the number of this one; an int where there is no other.
-      devices: it is one of devices, and what is the same on all of them is known to be.
+      devices: it is one of devices.
+      checked: it is known which values differ along it (`calls/varying.py`).
     """
 
     name: Any
     size: int
     index: Tracer = field(compare=False)
     devices: bool = False
+    checked: bool = False
 
 
 @contextmanager

@@ -289,8 +289,13 @@ def _lasting(value: Value) -> Any:
 
 
 def level_of(values: Sequence[Value]) -> Level | None:
-    """The level at which a call of a function with rules has values; None without."""
+    """The level at which a call of a function with rules has values; None without.
+
+    Where devices differ it is the graph that tells of tangents where they do.
+    """
     if not any(isinstance(x, Tracer) for x in values):
+        return None
+    if any(axis.checked for axis in stack.axes):
         return None
     scope = scopes.scope_of(values)
     if scope is None or scope.transform not in DIFFERENTIATING:

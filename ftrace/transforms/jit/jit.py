@@ -24,6 +24,7 @@ from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.calls.varying import axes_and_names
 from ftrace.trace.eager.dispatch import Record, RecordedCallable
 from ftrace.trace.flatten_arguments import (
     Output,
@@ -419,7 +420,8 @@ class Jitted(RecordedCallable, Travels):
         # Sizes are open where there are no tracers: these are of another kind.
         known = Tracer if self._dynamic and Tracer in map(type, leaves) else None
         rules = settings.current().rules, known
-        return (treedef, static, rules, stack.axes, types), leaves, given
+        axes = stack.axes and axes_and_names(leaves)
+        return (treedef, static, rules, axes, types), leaves, given
 
     def _trace(
         self,
@@ -459,7 +461,7 @@ class Jitted(RecordedCallable, Travels):
             self._tell_of_trace(signature)
             self._traced.count += 1
             with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
-                graph = trace("jit", output, avals, exact=True)
+                graph = trace("jit", output, avals, exact=True, meant=values)
             output.forget()
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
             nbytes = weight_of(graph) + own

@@ -1,0 +1,367 @@
+"""Which values differ along the axes of devices: JAX's varying manual axes, its "vma".
+
+Within `shard_map` each value has the set of axes along which devices have values of
+their own:
+
+    w: {}   x: {i}        w * x: {i}        psum(x, i): {}        axis_index(i): {i}
+
+A value is the same along the other axes, and there is one of it. So derivatives are
+those of a function of the w that all devices share, and of an x for each. `w * x` reads
+w once per device, `pvary(w, i) * x`, and the transpose of that is a sum over devices; a
+psum makes one value of many, and its transpose, pvary, hands its cotangent to each.
+
+The sets are found when they are asked for, by a walk over the graph:
+
+    operation     the union of its operands'; of psum and the like without the axis
+    loop          once what goes around has settled
+    branches      the union over them, and that of the index
+    call          those of its body
+
+A derivative is linear in its tangents; where one of them meets what differs along more
+axes, pvary is put in before it is transposed. What lies between arguments and results
+may be one value or several equal ones: the derivative is the same, if only arguments
+and results have the sets that the function gives them. A rule of the user's is told of
+no sets: its tangents get those of its results, by `varies_as`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import DerivativeError
+from ftrace.trace import autodiff
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.body import apply_body, around
+from ftrace.trace.calls.checkpoint import Checkpoint
+from ftrace.trace.calls.custom_derivative import (
+    custom_jvp_p,
+    varies_as_p,
+    vjp_tangent_p,
+)
+from ftrace.trace.calls.inline import take_in
+from ftrace.trace.calls.rule_graphs import Call
+from ftrace.trace.control.conditional import Branches, While
+from ftrace.trace.control.scan import Scan
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    bodies_of,
+    dependents,
+    inherited_origin,
+    nodes_of,
+    rebuild,
+    toposort,
+)
+from ftrace.trace.primitives.primitive import Compound, barrier_p, item_p
+from ftrace.trace.primitives.reduction import INVARIANT, Along, pvary_p
+from ftrace.trace.primitives.sources import is_variable, scope_and_position
+from ftrace.trace.python_limits import without_collection
+from ftrace.trace.tracing.scopes import current_scope
+from ftrace.trace.tracing.trace import free_variables
+from ftrace.trace.tracing.tracer import Axis, Tracer, Value, stack
+
+#: The axes along which a value differs; of an operation with several results one each.
+Names = frozenset[Any]
+Types = dict[Node, Any]
+
+SAME: Names = frozenset()
+#: Beside all axes: of an argument of a rule, say, of which nothing is known.
+UNKNOWN = object()
+
+
+def varying_here() -> Varying | None:
+    """What tells which values differ here; None outside of `shard_map`.
+
+    It is good as long as no scope is opened or closed.
+    """
+    if not stack.axes:
+        return None
+    axes = {axis.name: axis for axis in stack.axes if axis.checked}
+    return Varying(axes) if axes else None
+
+
+def axes_and_names(values: Sequence[Value]) -> Any:
+    """The axes that have names here, and those of devices along which values differ."""
+    along = varying_here()
+    return (stack.axes, *map(along.of, values)) if along else stack.axes
+
+
+def vary(value: Value, axes: Sequence[Axis]) -> Any:
+    """The value, as one that differs along these axes."""
+    for axis in axes:
+        arg = Along(axis.name, axis.size, axis.checked)
+        (value,) = bind_compound(pvary_p, value, axis.index, arg=arg)
+    return value
+
+
+class Varying:
+    """A walk over what is traced within `shard_map`.
+
+    Attributes:
+      axes: those of the devices, by their names.
+    """
+
+    def __init__(self, axes: Mapping[Any, Axis]) -> None:
+        self.axes = axes
+        self._unknown: Names = frozenset([*axes, UNKNOWN])
+        self._known: Types = {}
+        self._lifted: list[Node] = []
+
+    # Where values differ.
+
+    def chosen(self, names: Names) -> list[Axis]:
+        """The axes of these names."""
+        return [axis for axis in self.axes.values() if axis.name in names]
+
+    def of(self, value: Value) -> Names:
+        """The axes along which a value differs."""
+        if not isinstance(value, Tracer):
+            return SAME
+        if value.scope.closed:
+            return self._unknown
+        self._walk([value.node], self._known, ())
+        return self._known[value.node]
+
+    def enter(self, graph: Graph, values: Sequence[Value]) -> None:
+        """Goes into a graph whose arguments have these values."""
+        given = zip(graph.inputs, map(self.of, values), strict=False)
+        self._known.update(given)
+        self._known.update(dict.fromkeys(graph.inputs[len(values) :], SAME))
+
+    def of_nodes(self, nodes: Sequence[Node], known: Types | None = None) -> list[Any]:
+        """The same of nodes, given that of variables."""
+        types = {**self._known, **(known or {})}
+        self._walk(nodes, types, ())
+        return [types[node] for node in nodes]
+
+    def key(self, graph: Graph) -> Any:
+        """What decides on a derivative of a graph, beside the graph."""
+        leaves = [*graph.inputs, *free_variables(graph)]
+        return tuple(self.axes), tuple(self._indices()), tuple(self.of_nodes(leaves))
+
+    # Derivatives.
+
+    def gradients(
+        self, outputs: Sequence[Node], leaves: Sequence[Node],
+        cotangents: Sequence[Node | None],
+    ) -> list[Node]:  # fmt: skip
+        """`gradient_nodes`, of a graph that was entered."""
+        of_outputs, of_leaves = self.of_nodes(outputs), self.of_nodes(leaves)
+        tangents = autodiff.tangents_of_leaves(leaves)
+        first = self.of_nodes([*tangents])
+        known = dict(zip(tangents.values(), first, strict=True))
+
+        def linear(found: Sequence[Node | None]) -> list[Node | None]:
+            rows = zip(found, of_outputs, strict=True)
+            there = [names for t, names in rows if t is not None]
+            nodes = [t for t in found if t is not None]
+            made = iter(self.linear(nodes, there, known))
+            return [t and next(made) for t in found]
+
+        found = autodiff.gradient_nodes(outputs, leaves, cotangents, linear=linear)
+        pairs = zip(cotangents, of_outputs, strict=True)
+        known = {ct: names for ct, names in pairs if ct and is_variable(ct)}
+        return self.settle(found, of_leaves, known)
+
+    def linear(
+        self, nodes: Sequence[Node], wanted: Sequence[Names], known: Types
+    ) -> list[Node]:
+        """Nodes that are linear in variables, with the pvary that a transpose needs."""
+        types = {**self._known, **known}
+        found = self._walk(nodes, types, set(dependents(nodes, [*known])))
+        rows = zip(found, nodes, wanted, strict=True)
+        return [self._vary(new, types[n], names) for new, n, names in rows]
+
+    def settle(
+        self, nodes: Sequence[Node], wanted: Sequence[Names], known: Types
+    ) -> list[Node]:
+        """Derivatives, each of which differs where what it belongs to does.
+
+        Raises:
+          DerivativeError: one differs where that does not: a rule forgot a psum.
+        """
+        types = self.of_nodes(nodes, known)
+        for found, names in zip(types, wanted, strict=True):
+            if more := self.chosen(found - names):
+                axes = ", ".join([repr(axis.name) for axis in more])
+                raise DerivativeError(
+                    "a cotangent differs along the axes of devices "
+                    f"{axes}, along which its argument is the same: a bwd rule of a "
+                    "custom_vjp must sum it, as by lax.psum(ct, axis), or the argument "
+                    'be made different, by lax.pcast(x, axis, to="varying")'
+                )
+        rows = zip(nodes, types, wanted, strict=True)
+        return [self._vary(*row) for row in rows]
+
+    def _indices(self) -> list[Node]:
+        """The numbers of this device along the axes, in the innermost scope."""
+        if not self._lifted:
+            scope = current_scope()
+            assert scope is not None
+            self._lifted = [scope.lift(axis.index) for axis in self.axes.values()]
+        return self._lifted
+
+    def _vary(self, node: Node, found: Names, wanted: Names) -> Node:
+        if not wanted - found or type(node.aval) is not ShapedArray:
+            return node
+        if not dtypes.is_inexact(node.dtype):
+            return node
+        for axis, index in zip(self.axes.values(), self._indices(), strict=True):
+            if axis.name in wanted - found:
+                arg = Along(axis.name, axis.size, True)
+                (node,) = pvary_p.results(node, index, arg=arg)
+        return node
+
+    # The walk.
+
+    @without_collection
+    def _walk(
+        self, outputs: Sequence[Node], types: Types, linear: Collection[Node]
+    ) -> list[Node]:
+        """Adds what is found of the outputs, and of all that they need, to `types`.
+
+        Args:
+          linear: the nodes whose operands shall all differ where one does.
+
+        Returns:
+          The outputs, over operands that do.
+        """
+        made: dict[Node, Any] = {}
+        with inherited_origin() as take:
+            for node in toposort(outputs, types):
+                src: Any = tuple([made.get(s, s) for s in node.src])
+                if node.op is item_p:
+                    number: int = node.arg
+                    types[node] = types[node.src[0]][number]
+                    (bundle,) = src
+                    inlined = isinstance(bundle, list)
+                    made[node] = bundle[number] if inlined else rebuild(node, src)
+                elif is_variable(node):
+                    types[node] = self._of_variable(node)
+                else:
+                    take(node)
+                    given = [types[s] for s in node.src]
+                    made[node], types[node] = self._step(node, src, given, linear)
+        return [made.get(node, node) for node in outputs]
+
+    def _of_variable(self, node: Node) -> Names:
+        """Of an argument of a function that is being traced what it stands for has.
+
+        What is not known of differs everywhere.
+        """
+        depth, place = scope_and_position(node)
+        if 0 <= depth < len(stack.scopes) and node.aval is not TOKEN:
+            scope = stack.scopes[depth]
+            if place < len(scope.inputs) and scope.inputs[place] is node:
+                value = scope.bindings[place]
+                if value is not None:
+                    return self.of(value) | scope.varies.get(node, SAME)
+                if place < len(scope.meant):
+                    return self.of(scope.meant[place]) | scope.varies.get(node, SAME)
+        return SAME if node.aval is TOKEN else self._unknown
+
+    def _step(
+        self, node: Node, src: tuple[Node, ...], given: list[Any],
+        linear: Collection[Node],
+    ) -> tuple[Node | list[Node], Any]:  # fmt: skip
+        """A node over its operands, or its results, and where these differ."""
+        arg: Any = node.arg
+        inserts = node in linear
+        if isinstance(arg, (Scan, While)):
+            return self._loop(node, src, given, inserts)
+        if inserts and node.op is custom_jvp_p:  # it is linear: so is what it does
+            types: Types = dict(zip(arg.body.inputs, given, strict=True))
+            found = self._walk(arg.body.outputs, types, nodes_of(arg.body.outputs))
+            results = apply_body(Body(arg.body.inputs, tuple(found)), src)
+            return results, [types[n] for n in arg.body.outputs]
+        if isinstance(arg, (Branches, Checkpoint)):
+            return self._branches(node, src, given, inserts)
+        if isinstance(arg, Call) and not inserts:
+            return self._branches(node, src, given, False)
+        if node.op is barrier_p:
+            return rebuild(node, src), given
+        if node.op is varies_as_p:
+            return rebuild(node, src), [given[1]]
+        union = SAME.union(*given)
+        if node.op is pvary_p and node.arg.name in given[0]:  # it does already
+            return [src[0]], [given[0]]
+        # What a tangent of a custom_vjp is made of is a matter of its rule.
+        if inserts and node.op not in (pvary_p, vjp_tangent_p):
+            rows = zip(node.src, src, given, strict=True)
+            src = tuple(
+                [self._vary(x, g, union) if old in linear else x for old, x, g in rows]
+            )
+        if node.op in INVARIANT and node.arg.checked:
+            union -= {node.arg.name}
+        several = isinstance(node.op, Compound)
+        return rebuild(node, src), [union] * len(node.aval.items) if several else union
+
+    def _loop(
+        self, node: Node, src: tuple[Node, ...], given: list[Any], inserts: bool
+    ) -> tuple[Node, Any]:
+        arg: Any = node.arg
+        first = arg.consts + arg.carry
+        start = given
+        if inserts and arg.length is None:
+            # Devices do not iterate equally often: they do not act together in it.
+            start = [SAME.union(*given)] * len(given)
+
+        def step(flags: list[Any]) -> tuple[list[Any], list[Any]]:
+            found = self._of_body(arg.body, flags)
+            if isinstance(arg, While):
+                (going,) = self._of_body(arg.cond, flags)
+                found = [names | going for names in found]
+            return found, found
+
+        flags, found = around(start, range(arg.consts, first), step)
+        types = (*flags[arg.consts : first], *found[arg.carry :])
+        return self._holder(node, src, given, flags, types, inserts), types
+
+    def _branches(
+        self, node: Node, src: tuple[Node, ...], given: list[Any], inserts: bool
+    ) -> tuple[Node, Any]:
+        """Of branches, or of the one body of a call."""
+        along, flags = SAME, given
+        if isinstance(node.arg, Branches):  # each device chooses: they part ways there
+            along, *flags = given
+            flags = [names | along for names in flags]
+        found = [self._of_body(body, flags) for body in bodies_of(node.arg)]
+        types = tuple([along.union(*names) for names in zip(*found, strict=True)])
+        return self._holder(node, src, given, flags, types, inserts), types
+
+    def _holder(
+        self, node: Node, src: tuple[Node, ...], given: list[Any], flags: list[Any],
+        types: Any, inserts: bool,
+    ) -> Node:  # fmt: skip
+        """A loop, branch or checkpoint over bodies with the pvary that they need.
+
+        Args:
+          given: where its operands differ.
+          flags: where the inputs of its bodies shall.
+          types: where its results do.
+        """
+        if not inserts:
+            return rebuild(node, src)
+        first = len(src) - len(flags)
+        bodies = [self._body(body, flags, types) for body in bodies_of(node.arg)]
+        rows = zip(src[first:], given[-len(flags) :], flags, strict=True)
+        src = (*src[:first], *[self._vary(*row) for row in rows])
+        used = nodes_of([n for body in bodies for n in body.outputs])
+        return take_in(node, src, bodies, [n for n in self._indices() if n in used])
+
+    def _body(self, body: Body, flags: list[Any], wanted: Sequence[Names]) -> Body:
+        """A body, all of whose operations are linear; it may use the indices."""
+        types: Types = dict(zip(body.inputs, flags, strict=True))
+        outputs = self._walk(body.outputs, types, nodes_of(body.outputs))
+        rows = zip(outputs, body.outputs, wanted, strict=True)
+        outputs = [self._vary(new, types[old], names) for new, old, names in rows]
+        return Body(body.inputs, tuple(outputs))
+
+    def _of_body(self, body: Body, flags: Sequence[Any]) -> list[Any]:
+        types: Types = dict(zip(body.inputs, flags, strict=True))
+        self._walk(body.outputs, types, ())
+        return [types[node] for node in body.outputs]
