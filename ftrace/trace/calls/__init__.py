@@ -14,6 +14,8 @@ From the ground up:
     user_primitive     Primitives of users: records whose rules are functions of arrays
     inline             Calls and bodies in graphs: found, replaced, and taken away
                        before all else
+    varying            Which values differ along the axes of devices, and derivatives
+                       where they do
     carry_keys         Random keys and numbers of few bits in programs: devices move
                        their bits
 
