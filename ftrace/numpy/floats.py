@@ -430,6 +430,8 @@ def view(x: Value, dtype: Any = None) -> Any:
     target = x.dtype if dtype is None else dtypes.as_dtype(dtype)
     if target == x.dtype:
         return x
+    if target == np.bool_:  # one of other bits than 0 and 1 is no bool
+        return view(x, np.uint8) != 0
     pair, whole = dtypes.is_complex(target), dtypes.bits_of(target)
     width = whole >> pair
     size = dtypes.bits_of(x.dtype) * (x.shape[-1] if x.ndim else 1)

@@ -216,6 +216,7 @@ def _pad_between(
     for axis, (sizes, pair) in enumerate(zip(widths, values, strict=True)):
         first = end(x, axis, pair[0], sizes[0], False)
         last = end(x, axis, pair[1], sizes[1], True)
+        first, last = [ax.cast(e, x.dtype, x.weak_type) for e in (first, last)]
         x = concatenate([first, x, last], axis)
     return x
 
@@ -248,7 +249,7 @@ def _statistic(
     value = _STATISTICS[mode](ax.shrink_axis(x, axis, start, start + reach), axis)
     if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):
         value = rounded(value)
-    return ax.expand(ax.cast(value, x.dtype), ax.with_size(x.shape, axis, count))
+    return ax.expand(value, ax.with_size(x.shape, axis, count))
 
 
 # Roll.
