@@ -532,7 +532,8 @@ def test_bytes_viewed_as_bools_are_bools() -> None:
     x = fnp.array([0, 1, 24, 255], "uint8")
     for look in (lambda x: x.view(bool), ft.jit(lambda x: x.view(bool))):
         got = look(x)
-        assert got.dtype == bool and got.view("int8").tolist() == [0, 1, 1, 1]
+        assert got.dtype == bool
+        assert got.view("int8").tolist() == [0, 1, 1, 1]
         assert ft.vmap(look)(x).astype(int).tolist() == [0, 1, 1, 1]
     assert fnp.array([256, 0], "int32").view(bool).tolist() == [
         *[False, True, False, False], *[False] * 4
@@ -542,5 +543,6 @@ def test_bytes_viewed_as_bools_are_bools() -> None:
 @pytest.mark.parametrize("mode", ["linear_ramp", "maximum", "mean", "median", "edge"])
 def test_padded_arrays_stay_weakly_typed(mode: str) -> None:
     x = fnp.array(1.0)[None]
-    assert x.weak_type and fnp.pad(x, 1, mode=mode).weak_type
+    assert x.weak_type
+    assert fnp.pad(x, 1, mode=mode).weak_type
     assert not fnp.pad(x.astype("float32"), 1, mode=mode).weak_type
