@@ -205,7 +205,7 @@ class GraphError(FtraceError, JaxprTypeError, RuntimeError):
     """A graph breaks its specification: a bug in a rule, or a cycle of kernels."""
 
 
-class DeviceError(FtraceError, JaxRuntimeError):
+class DeviceError(FtraceError, JaxRuntimeError, ValueError):
     """A device is unknown, missing its driver, or failed."""
 
 

@@ -56,7 +56,7 @@ settings.name_checks["disabled_rules"] = _check_rules
 register_platform(
     "cpu",
     lambda number: importing(partial(_load, "backends.llvm.device", "CPU"))(number),
-    lambda: settings.current().cpu_devices,
+    settings.host_devices,
 )
 register_platform(
     "interpreter", lambda number: _load("backends.interpreter", "Interpreter")(number)

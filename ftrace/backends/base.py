@@ -328,7 +328,7 @@ def _one() -> int:
 
 _Platform: TypeAlias = tuple[Callable[[int], Device], Callable[[], int]]
 _platforms: dict[str, _Platform] = {}
-_devices: dict[str, Device] = {}
+devices_in_use: dict[str, Device] = {}
 _lock = fresh_after_fork(threading.RLock())
 
 
@@ -373,7 +373,18 @@ def _read_name(name: str) -> tuple[str, int]:
     return platform, number
 
 
+def _check_unused(count: Any) -> None:
+    """Raises where devices have been used, whose number can then not be set."""
+    if devices_in_use:
+        raise DeviceError(
+            "jax_num_cpu_devices config should be updated before backends are "
+            f"initialized: {', '.join(devices_in_use)} has been used, and {count} "
+            "devices are asked for; set it after `import jax`, or FTRACE_CPU_DEVICES"
+        )
+
+
 settings.name_checks["device"] = _read_name
+settings.name_checks["jax_num_cpu_devices"] = _check_unused
 
 
 def get_device(name: str | Device | None = None) -> Device:
@@ -385,15 +396,15 @@ def get_device(name: str | Device | None = None) -> Device:
     if isinstance(name, Device):
         return name
     name = name or settings.current().device
-    found = _devices.get(name)
+    found = devices_in_use.get(name)
     if found is not None:
         return found
     with _lock:
         platform, number = _read_name(name)
         name = _name_of(platform, number)
-        if name not in _devices:
-            _devices[name] = _platforms[platform][0](number)
-        return _devices[name]
+        if name not in devices_in_use:
+            devices_in_use[name] = _platforms[platform][0](number)
+        return devices_in_use[name]
 
 
 def devices_of(backend: str | Device | None = None) -> list[Device]:
@@ -479,7 +490,7 @@ def set_system(counts: dict[str, Sequence[int]]) -> None:
 
 def live_devices() -> list[Device]:
     """The devices that have been used in this process."""
-    return list(_devices.values())
+    return list(devices_in_use.values())
 
 
 @contextmanager

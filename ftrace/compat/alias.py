@@ -61,7 +61,8 @@ def install_as_jax() -> None:
     """From now on `import jax` is ftrace in this process, in all its public modules.
 
     JAX's dtype mode is switched on: 64-bit inputs are narrowed unless
-    `jax_enable_x64` is set, here or by the environment variable JAX_ENABLE_X64. Call it
+    `jax_enable_x64` is set, here or by the environment variable JAX_ENABLE_X64. The
+    number of the host's devices in XLA_FLAGS is read when these are first used. Call it
     before anything imports jax; calling it again changes nothing. `python -m
     ftrace.compat script.py` does so for a script, and `import ftrace` does where the
     environment variable FTRACE_AS_JAX is 1.
@@ -72,6 +73,7 @@ def install_as_jax() -> None:
     if not _install("install_as_jax", PACKAGES):
         return
     settings.config.update("check_static_indices", False)
+    settings.reads_xla_flags = True
     if settings.current().enable_x64 is None:
         asked = os.environ.get("JAX_ENABLE_X64", "0").lower()
         settings.config.update("enable_x64", asked in ("1", "true", "yes", "on", "y"))

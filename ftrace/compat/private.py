@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from ftrace.backends.base import get_device
+from ftrace.backends.base import devices_in_use
 from ftrace.compat.linear_util import infer_argnums_and_argnames, safe_map, safe_zip
 from ftrace.ground.missing_names import explain, reason_of
 from ftrace.ground.settings import config
@@ -95,7 +95,7 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
         "set_cache_dir": partial(config.update, "cache_dir"),
         "reset_cache": partial(config.update, "cache_dir", ""),
     },
-    "jax._src.xla_bridge": {"_backends": {"cpu": get_device("cpu")}},
+    "jax._src.xla_bridge": {"_backends": devices_in_use},
     "jax._src.tree_util": (
         "jax.tree_util",
         {

@@ -72,7 +72,8 @@ class Config:
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device, no more than the machine has;
         None takes all cores that the process may use.
-      cpu_devices: as how many devices the host is seen, "cpu", "cpu:1" and so on.
+      cpu_devices: as how many devices the host is seen, "cpu", "cpu:1" and so on; None
+        is one, or what programs for JAX tell XLA.
       distributed_timeout: seconds after which a process gives up waiting for others.
       native_calls: jitted functions are called in native code, where this interpreter
         allows it.
@@ -113,7 +114,7 @@ class Config:
     check_static_indices: bool = True
     check_specs: bool = False
     threads: int | None = None
-    cpu_devices: int = 1
+    cpu_devices: int | None = None
     distributed_timeout: int = 300
     native_calls: bool = True
     cache_dir: str = ""
@@ -258,8 +259,10 @@ def _threads(value: Any, name: str = "threads") -> int | None:
     return count
 
 
-def _devices(value: Any, name: str) -> int:
-    count = _whole(value, name)
+def _devices(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    count = _whole(value, name, "a whole number, or None")
     if not 1 <= count <= MAX_DEVICES:
         raise ValueRangeError(f"{name} must be from 1 to {MAX_DEVICES}, got {count}")
     return count
@@ -358,6 +361,33 @@ def current() -> Config:
     return _local.get() or _default
 
 
+def host_devices() -> int:
+    """As how many devices the host is seen."""
+    return current().cpu_devices or (_devices_of_xla() if reads_xla_flags else 1)
+
+
+#: Are programs for JAX running here? Then XLA's flags say something.
+reads_xla_flags = False
+
+
+@cache
+def _devices_of_xla() -> int:
+    """What the flag of XLA says, which is read when devices are first used."""
+    flag = "--xla_force_host_platform_device_count="
+    _, found, rest = os.environ.get("XLA_FLAGS", "").rpartition(flag)
+    name = f"{flag} in XLA_FLAGS"
+    given = _read_number("".join(rest.split()[:1]), name) if found else 1
+    return _devices(given, name) or 1
+
+
+def _devices_as_in_jax(count: Any) -> int | None:
+    """JAX's number of devices, which is set before they are used."""
+    wanted = None if count == -1 else count
+    if wanted != current().cpu_devices:
+        name_checks.get("jax_num_cpu_devices", str)(count)
+    return wanted
+
+
 @contextmanager
 def standing(config: Config) -> Generator[None]:
     """A block in which this configuration is in force."""
@@ -391,7 +421,7 @@ def _canonical(name: str) -> str:
 _AS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "compilation_cache_dir": lambda folder: "" if folder is None else folder,
     "compilation_cache_max_size": lambda size: CACHE_SIZE if size == -1 else size,
-    "num_cpu_devices": lambda count: 1 if count == -1 else count,
+    "num_cpu_devices": _devices_as_in_jax,
     "default_device": lambda d: "cpu" if d is None else getattr(d, "name", d),
 }
 

@@ -21,6 +21,7 @@ from ftrace.numpy.new_arrays import filled
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.eager.dispatch import placed
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -581,7 +582,8 @@ def full(
     """
     of_any_size = dtype is not None and type(fill_value) is int
     ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
-    return filled("lax.full", ax.check_sizes(shape, "lax.full"), fill_value, dtype)
+    sizes = ax.check_sizes(shape, "lax.full")
+    return placed(filled("lax.full", sizes, fill_value, dtype), sharding)
 
 
 def full_like(
@@ -595,7 +597,8 @@ def full_like(
     aval = type_like(dtypes.as_number(x))
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     target = aval.shape if shape is None else shape
-    return full(target, fill_value, natural if dtype is None else dtype)
+    made = full(target, fill_value, natural if dtype is None else dtype)
+    return placed(made, sharding, x)
 
 
 def zeros_like_array(x: Value) -> Any:
@@ -605,7 +608,8 @@ def zeros_like_array(x: Value) -> Any:
 
 def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> Any:
     """An array whose elements do not matter; they are zero, float32 for None."""
-    return full(shape, 0, dtypes.default_dtype("f") if dtype is None else dtype)
+    dtype = dtypes.default_dtype("f") if dtype is None else dtype
+    return full(shape, 0, dtype, sharding=out_sharding)
 
 
 def iota(dtype: Dtype, size: int) -> Any:
@@ -627,7 +631,7 @@ def broadcasted_iota(
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
     sizes = ax.check_sizes(shape, "lax.broadcasted_iota")
     axis = ax.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
-    return ax.iota(wanted, sizes, axis)
+    return placed(ax.iota(wanted, sizes, axis), out_sharding)
 
 
 def optimization_barrier(operand: Any) -> Any:

@@ -104,7 +104,7 @@ def _fill_like(
     target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
-    return placed(made, device)
+    return placed(made, device, a)
 
 
 @member(_like, 0)
@@ -137,7 +137,7 @@ def full_like(
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
-    return placed(made, device)
+    return placed(made, device, a)
 
 
 # Evenly spaced numbers.

@@ -21,7 +21,13 @@ from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
-from ftrace.trace.arrays.array import Array, is_array, recording, surface
+from ftrace.trace.arrays.array import (
+    Array,
+    is_array,
+    put_somewhere,
+    recording,
+    surface,
+)
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.composite import is_of_host, run_fused
@@ -57,7 +63,9 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
     if scope is not None:
         node = op(*[scope.lift(x) for x in operands], arg=arg)
         return Tracer(node, scope, origin_now(node))
-    return _bind_now(op, [asarray(x) for x in operands], arg)
+    arrays = [asarray(x) for x in operands]
+    put_somewhere(arrays)  # raises where they are apart
+    return _bind_now(op, arrays, arg)
 
 
 @memo(4096)
@@ -184,9 +192,9 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         Array.of(evaluate.settle(value, aval.dtype), aval.weak_type)
         for value, aval in zip(values, avals, strict=True)
     ]
-    for x in arrays:
-        if not x.memory.host:
-            return [surface["device_put"](result, x.device) for result in results]
+    found = put_somewhere(arrays)
+    if found is not None and not found.memory.host:
+        return [surface["device_put"](result, found.memory) for result in results]
     if recording.tape is not None and is_of_host(op):
         recording.tape.note_results(op, avals, arg, arrays, results)
     return results
@@ -225,7 +233,8 @@ def elementwise(
         nodes = [scope.lift_to(x, compute, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
-    if any(is_array(x) and not x.memory.host for x in operands):
+    found = put_somewhere([x for x in operands if is_array(x)])
+    if found is not None and not found.memory.host:
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )

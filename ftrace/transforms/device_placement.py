@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Counters, Device, devices_of, get_device, live_devices
+from ftrace.backends.base import (
+    Counters,
+    Device,
+    devices_of,
+    get_device,
+    live_devices,
+    own_devices,
+)
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, surface
@@ -56,13 +63,14 @@ def device_put(
     Args:
       x: a pytree of arrays.
       device: a device, its name, a sharding, or a prefix of the tree of them. A
-        `PartitionSpec` is meant along the mesh of `set_mesh`.
+        `PartitionSpec` is meant along the mesh of `set_mesh`. None leaves arrays where
+        they are, and puts what is none on the default device.
       may_alias: False copies the arrays.
       src, donate: accepted for JAX's sake.
 
     Raises:
       ArgumentError: the tree holds something else than arrays and numbers, or is given
-        up and shared at once.
+        up and shared at once; `device` is no place.
       DeviceError: a mesh has several devices.
       ShapeError: an array cannot be divided as a sharding says.
     """
@@ -73,8 +81,7 @@ def device_put(
         flags = iter(tree.broadcast_prefix(may_alias, x, "device_put: may_alias"))
         x = tree.map(lambda leaf: deepcopy(leaf) if next(flags) is False else leaf, x)
     if device is None or isinstance(device, (str, Device)):
-        chosen = get_device(device)
-        return tree.map(lambda leaf: _put(leaf, chosen), x)
+        return tree.map(lambda leaf: put_by(leaf, device), x)
     leaves, treedef = tree.flatten(x)
     places = tree.broadcast_prefix(device, x, "device_put: device")
     rows = zip(leaves, places, strict=True)
@@ -125,12 +132,22 @@ def lead_device(place: Any, what: str = "jit") -> Device | None:
 def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     """A value where a device, its name, a sharding or a spec says."""
     place = getattr(place, "sharding", place)  # of a format
-    if place is None or isinstance(place, (str, Device)):
-        return _put(value, get_device(place))
+    if place is None:
+        return value if is_array(value) else _put(value, get_device())
+    if isinstance(place, (str, Device)):
+        device = get_device(place)
+        array = _put(value, device)
+        # On others arrays are because somebody has put them there.
+        told = not device.host or isinstance(array, Tracer)
+        if told or len(own_devices(device.platform)) == 1:
+            return array
+        return _shardings().placed_on(array, device)
     if isinstance(place, Enum):  # a kind of memory: there is one
         return _put(value, get_device())
     shardings = _shardings()
     sharding = shardings.named(place, what)
+    if getattr(value, "given_sharding", None) == sharding:
+        return value
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):
         partition = import_module("ftrace.transforms.partition.partition")
@@ -140,10 +157,11 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
 
 
 def _put(value: Any, device: Device) -> Any:
+    """The array on one device, where it may run or not."""
     if isinstance(value, Tracer):
         return value
     array = asarray(value)
-    if array.memory is device:
+    if array.memory is device and type(array) is Array:
         return array
     buffer = array.buffer if array.memory.host and device.host else None
     if buffer is None or array.memory is not device:

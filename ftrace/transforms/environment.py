@@ -14,9 +14,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    ShapeError,
+    UnexpectedTracerError,
+    ValueRangeError,
+)
 from ftrace.ground import VERSION, processes
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray, VaryingArray
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import type_of
@@ -29,6 +34,7 @@ from ftrace.transforms.meshes import Mesh, PartitionSpec
 from ftrace.transforms.shardings import NamedSharding
 
 _TUPLE: type[Any] = tuple
+_SEVERAL: tuple[type[Any], ...] = (tuple, list)
 
 
 def typeof(x: Any) -> ShapedArray | AbstractRef:
@@ -189,12 +195,20 @@ def make_array_from_callback(
 
     Raises:
       ShapeError: a part has not the shape that the sharding says.
+      UnexpectedTracerError: a part is not known while tracing.
+      ValueRangeError: a part has another dtype than the array.
     """
     shape = tuple(shape)
     parts: list[tuple[Any, Array]] = []
     for index in sharding.addressable_devices_indices_map(shape).values():
-        data, same = data_callback(index), dtype is None
-        part = asarray(data if same and is_value(data) else np.asarray(data, dtype))
+        data = data_callback(index)
+        if isinstance(data, Tracer):
+            raise UnexpectedTracerError(
+                "jax.make_array_from_callback cannot be called within a traced context:"
+                f" a part is of type {data.aval}, and not known; use device_put there"
+            )
+        part = asarray(data if is_value(data) else np.asarray(data, dtype))
+        _check_dtype("make_array_from_callback", part, dtype)
         parts.append((index, part))
     return _of_parts("make_array_from_callback", shape, sharding, parts)
 
@@ -235,24 +249,42 @@ def make_array_from_single_device_arrays(
     """An array of its parts, one for each device of the sharding.
 
     Raises:
+      ArgumentError: the parts are no list or tuple of arrays.
       ShapeError: a part has not the shape that the sharding says.
-      ValueRangeError: there are more or less parts, traced ones, or of another dtype.
+      ValueRangeError: there are more or less parts, traced ones, of another dtype, on
+        other devices, or over several.
     """
     what = "make_array_from_single_device_arrays"
-    known = [x for x in arrays if not isinstance(x, Tracer)]
+    if not isinstance(arrays, _SEVERAL):
+        raise ArgumentError(
+            f"jax.{what} `arrays` argument must be a list or tuple, got "
+            f"{type(arrays).__name__}"
+        )
+    known = [x for x in arrays if is_array(x)]
+    for x in arrays:
+        if not is_array(x) and not isinstance(x, Tracer):
+            raise ArgumentError(
+                f"{what}: parts are arrays on devices, got {type(x).__name__}; put it "
+                "on one with ftrace.device_put"
+            )
+        if is_array(x) and len(x.devices()) > 1:
+            raise ValueRangeError(
+                f"{what}: a part must be on one device, and is on {len(x.devices())}"
+            )
     if not len(known) == len(arrays) == sharding.num_devices:
         raise ValueRangeError(
             f"{what}: the sharding has {sharding.num_devices} devices, got "
             f"{len(arrays)} arrays, {len(known)} of them known"
         )
     places = sharding.devices_indices_map(tuple(shape))
-    parts = [(places.get(part.device), part) for part in map(asarray, arrays)]
+    parts = [(places.get(part.device), part) for part in known]
+    if len({part.device for part in known}) < len(known):
+        raise ValueRangeError(
+            f"{what}: the parts must be on distinct devices, got "
+            f"{[part.device for part in known]}"
+        )
     for index, part in parts:
-        if dtype is not None and part.dtype != dtypes.as_dtype(dtype):
-            raise ValueRangeError(
-                f"{what}: If `dtype` is provided, it must match the dtype of the "
-                f"addressable shards, which is {part.dtype}; got {dtype!r}"
-            )
+        _check_dtype(what, part, dtype)
         if index is None:
             raise ValueRangeError(
                 f"{what}: a part is on {part.device}, which is no device of {sharding}"
@@ -272,6 +304,14 @@ def _of_parts(
         for index, part in parts:
             whole[index] = np.asarray(part)
     return device_put(whole, sharding)
+
+
+def _check_dtype(what: str, part: Array, dtype: Any) -> None:
+    if dtype is not None and part.dtype != dtypes.canonicalize(dtypes.as_dtype(dtype)):
+        raise ValueRangeError(
+            f"{what}: If `dtype` is provided, it must match the dtype of the "
+            f"addressable shards, which is {part.dtype}; got {dtype!r}"
+        )
 
 
 def _check_part(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:

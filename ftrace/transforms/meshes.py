@@ -10,13 +10,24 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import ValueRangeError
+from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.ground.fast_dataclasses import Keyed, dataclass
+
+
+class _Interning(type):
+    """Makes those that have the same key one object."""
+
+    known: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made: Any = super().__call__(*args, **kwargs)
+        return cls.known.setdefault((cls, made._key), made)
 
 
 class AxisType(Enum):
@@ -43,19 +54,29 @@ def _entry(part: Any) -> Any:
     if not isinstance(part, _SEVERAL):
         return part
     names = tuple(part)
+    for name in names:
+        if isinstance(name, _SEVERAL):
+            raise ValueRangeError(
+                f"A tuple inside PartitionSpec cannot contain a nested tuple: a name, "
+                f"or a tuple of names divides an axis, got {part!r}"
+            )
     return names if len(names) > 1 else names[0] if names else None
 
 
-class PartitionSpec(Keyed):
+class PartitionSpec(Keyed, metaclass=_Interning):
     """For each axis of an array the axes of a mesh along which it is divided.
 
     Args:
       partitions: per axis a name, a tuple of names, or None; further axes are whole.
       unreduced, reduced: names of axes along which a sum is still to be taken, or has
         been.
+
+    Raises:
+      ValueRangeError: a tuple of names holds a tuple, or an axis that divides the array
+        is one along which a sum is still to be taken.
     """
 
-    __slots__ = ("partitions", "reduced", "unreduced")
+    __slots__ = ("__weakref__", "partitions", "reduced", "unreduced")
 
     UNCONSTRAINED = _Unconstrained()
 
@@ -64,10 +85,25 @@ class PartitionSpec(Keyed):
     ) -> None:
         self.partitions = tuple(map(_entry, partitions))
         self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+        for what in ("unreduced", "reduced"):
+            found = getattr(self, what)
+            if None in found:
+                raise ValueRangeError(f"{what} cannot contain None, got {set(found)}")
+            if found & {*self.names()}:
+                raise ValueRangeError(
+                    f"partitions cannot overlap with {what} axes, got "
+                    f"{self.partitions} and {what}={set(found)}"
+                )
+
+    def __init_subclass__(cls) -> None:
+        raise ArgumentError("Subclassing `jax.P` is prohibited: write a function")
 
     @property
     def _key(self) -> tuple[Any, ...]:
         return self.partitions, self.unreduced, self.reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _spec_of, self._key
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -79,10 +115,21 @@ class PartitionSpec(Keyed):
         return iter(self.partitions)
 
     def __add__(self, other: Any) -> PartitionSpec:
-        return PartitionSpec(*self, *other)
+        return self._joined("__add__", (*self, *other), other)
 
     def __radd__(self, other: Any) -> PartitionSpec:
-        return PartitionSpec(*other, *self)
+        return self._joined("__radd__", (*other, *self), other)
+
+    def _joined(self, what: str, parts: tuple[Any, ...], other: Any) -> PartitionSpec:
+        sets: Any = self.unreduced, self.reduced
+        if isinstance(other, PartitionSpec):
+            sets = self.unreduced | other.unreduced, self.reduced | other.reduced
+        elif any(sets):
+            raise ArgumentError(
+                f"unreduced in `{what}` of PartitionSpec takes another PartitionSpec, "
+                f"got {other!r} beside {self}"
+            )
+        return _spec_of(parts, *sets)
 
     def index(self, value: Any) -> int:
         """The first axis that is divided so."""
@@ -113,6 +160,10 @@ class PartitionSpec(Keyed):
         return f"P({', '.join([*parts, *sets])}{comma})"
 
 
+def _spec_of(parts: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*parts, unreduced=unreduced, reduced=reduced)
+
+
 #: JAX's short name for it.
 P = PartitionSpec
 
@@ -141,10 +192,10 @@ def _of_type(kind: AxisType) -> tuple[Any, Any]:
     return property(named), property(are_all)
 
 
-class _Axes(Keyed):
+class _Axes(Keyed, metaclass=_Interning):
     """What meshes share: axes with names, sizes and types."""
 
-    __slots__ = ("axis_names", "axis_sizes", "axis_types")
+    __slots__ = ("__weakref__", "axis_names", "axis_sizes", "axis_types")
 
     #: What makes one.
     arguments: tuple[str, ...]
@@ -187,28 +238,42 @@ class _Axes(Keyed):
         own = {name: getattr(self, name) for name in self.arguments}
         return type(self)(**own | kwargs)
 
-    def listed(self) -> str:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name in self.arguments])
+
+    def _listed(self) -> str:
         sizes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
-        return f"{sizes or '()'}, axis_types={self.axis_types}"
+        return f"{sizes}, axis_types={self.axis_types}" if sizes else ""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self._listed()})"
 
 
 def _types(types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
-    if types is None or isinstance(types, AxisType):
-        return (types or AxisType.Auto,) * len(names)
-    found = tuple(types)
+    if types is None:
+        return (AxisType.Auto,) * len(names)
+    found = tuple(types) if isinstance(types, _SEVERAL) else (types,)
+    if not all(isinstance(kind, AxisType) for kind in found):
+        raise ArgumentError(
+            f"axis_types of a mesh must be of type AxisType, got {types!r}"
+        )
     if len(found) != len(names):
         raise ValueRangeError(
-            f"a mesh needs a type for each of its {len(names)} axes, got {found}"
+            f"Number of axis names should match the number of axis_types, got {names} "
+            f"and {found}"
         )
     return found
 
 
 def _names(axis_names: Any, ndim: int) -> tuple[Any, ...]:
     names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    if None in names:
+        raise ValueRangeError(f"Mesh axis names cannot be None, got {names}")
     if len(names) != ndim or len(set(names)) != ndim:
         raise ValueRangeError(
-            f"a mesh of {ndim} axes needs as many names, all of them different, got "
-            f"{names}"
+            f"Mesh requires the ndim of its first argument (`devices`, or the sizes), "
+            f"which is {ndim}, to equal the number of its axis_names, all of them "
+            f"different, got {names}"
         )
     return names
 
@@ -236,11 +301,21 @@ class AbstractMesh(_Axes):
         self.abstract_device = abstract_device
 
     @property
+    def _key(self) -> tuple[Any, ...]:
+        return *super()._key, self.abstract_device
+
+    @property
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    def __repr__(self) -> str:
-        return f"AbstractMesh({self.listed()})"
+    def _listed(self) -> str:
+        device = self.abstract_device
+        return super()._listed() + (
+            f", device_kind={device.device_kind}, num_cores={device.num_cores}, "
+            f"platform={device.platform}" if device else ""
+        )  # fmt: skip
+
+    __repr__ = _Axes.__str__
 
 
 class Mesh(_Axes):
@@ -255,22 +330,24 @@ class Mesh(_Axes):
       ValueRangeError: the names do not fit the array.
     """
 
-    __slots__ = ("_before", "devices")
+    __slots__ = ("devices",)
     arguments = ("devices", "axis_names", "axis_types")
     is_multi_process = False
 
-    def __init__(
-        self, devices: Any, axis_names: Any, axis_types: Any = None
-    ) -> None:  # fmt: skip
+    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
         found: Any = np.array(devices, object)
         found.flags.writeable = False
         self.devices = found
         super().__init__(found.shape, axis_names, axis_types)
-        self._before: list[Any] = []
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+        kinds = {(d.device_kind, d.platform) for d in self.devices.flat if d}
+        known = [AbstractDevice(kind, None, platform) for kind, platform in kinds]
+        return AbstractMesh(
+            self.axis_sizes, self.axis_names, self.axis_types,
+            abstract_device=known[0] if len(known) == 1 else None,
+        )  # fmt: skip
 
     @property
     def device_ids(self) -> np.ndarray[Any, Any]:
@@ -286,22 +363,26 @@ class Mesh(_Axes):
         return self
 
     def __enter__(self) -> Mesh:
-        self._before.append(_current.set(self))
+        _entered.set((*_entered.get(), _current.set(self)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current.reset(self._before.pop())
+        *before, last = _entered.get()
+        _entered.set(tuple(before))
+        _current.reset(last)
 
     @property
     def _key(self) -> tuple[Any, ...]:
         return *super()._key, tuple(self.devices.flat)
 
     def __repr__(self) -> str:
-        if not self.axis_names:
-            return "Mesh(axis_sizes=(), axis_names=())"
         return (
-            f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
-            f"axis_types={self.axis_types})"
+            str(self)
+            if not self.axis_names
+            else (
+                f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
+                f"axis_types={self.axis_types})"
+            )
         )
 
 
@@ -311,24 +392,37 @@ def make_mesh(
 ) -> Mesh:  # fmt: skip
     """A mesh of the devices that there are, or of the given ones.
 
+    Args:
+      axis_shapes, axis_names: the size and the name of each axis.
+      axis_types: an `AxisType` per axis; `Explicit` by default.
+
     Raises:
-      ValueRangeError: there are too few.
+      ValueRangeError: there are too few devices, a size is below 1, or the names or
+        types are not as many.
     """
     given = devices_of() if devices is None else list(devices)
-    count = math.prod(axis_shapes)
+    sizes = tuple([int(n) for n in axis_shapes])
+    count = math.prod(sizes)
+    if min(sizes, default=1) < 1 or sizes != tuple(axis_shapes):
+        raise ValueRangeError(
+            f"the sizes of a mesh are whole numbers from 1 on, got {axis_shapes}"
+        )
     if len(given) < count:
         raise ValueRangeError(
             f"Number of devices {len(given)} must be >= the product of mesh_shape "
-            f"{tuple(axis_shapes)}"
+            f"{sizes}"
         )
-    found: Any = np.empty(tuple(axis_shapes), object)
+    types = (AxisType.Explicit,) * len(sizes) if axis_types is None else axis_types
+    found: Any = np.empty(sizes, object)
     found.flat[:] = given[:count]
-    return Mesh(found, axis_names, axis_types or AxisType.Explicit)
+    return Mesh(found, axis_names, types)
 
 
 _EMPTY = Mesh(np.empty((), object), ())
 #: The mesh of this context; it may be abstract.
 _current: ContextVar[Any] = ContextVar("ftrace_mesh", default=_EMPTY)
+#: Those before, of the blocks of meshes that it is in: equal meshes are one object.
+_entered: ContextVar[tuple[Any, ...]] = ContextVar("ftrace_meshes", default=())
 
 
 class set_mesh:  # read as a function: `ft.set_mesh(mesh)`

@@ -30,19 +30,31 @@ Shape = tuple[int, ...]
 Index = tuple[slice, ...]
 
 
+#: What JAX's CPU says that it has: here all is the same memory.
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+
+
 class Sharding:
     """Which part of an array is on which device: all of it on each, if not else said.
 
     Attributes:
       device_set: the devices.
-      memory_kind: there is one.
+      memory_kind: one of `MEMORY_KINDS`; None over a mesh without devices.
     """
 
     __slots__ = ()
     device_set: Any
-    memory_kind: Any = "device"
+    memory_kind: Any
     is_fully_addressable = has_addressable_devices = True
     is_fully_replicated: Any = True
+
+    def __post_init__(self) -> None:
+        kind = self.memory_kind
+        if kind is not None and kind not in MEMORY_KINDS:
+            raise ValueRangeError(
+                f"Got invalid memory kind: a device of the host can address the "
+                f"following memory kinds: {', '.join(MEMORY_KINDS)}; got {kind!r}"
+            )
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each part of an array of this shape."""
@@ -69,10 +81,15 @@ class Sharding:
         """`devices_indices_map`: there is one process."""
         return self.devices_indices_map(global_shape)
 
+    def rows(self, global_shape: Sequence[int]) -> list[tuple[Any, Index]]:
+        """The rows of `devices_indices_map`, with numbers where devices are missing."""
+        return list(self.devices_indices_map(global_shape).items())
+
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Do both put the parts of an array of so many axes on the same devices?"""
         sizes = [math.lcm(self.num_devices, other.num_devices)] * ndim
-        return self.devices_indices_map(sizes) == other.devices_indices_map(sizes)
+        same = self.rows(sizes) == other.rows(sizes)
+        return same and self.memory_kind == other.memory_kind
 
 
 @dataclass(frozen=True)
@@ -105,14 +122,24 @@ class NamedSharding(Sharding):
     """A mesh, and a spec in terms of its axes.
 
     Raises:
-      ValueRangeError: the spec names an axis that the mesh has not, or one twice.
+      ArgumentError: what should be a spec is none.
+      ValueRangeError: the spec names an axis that the mesh has not, or one twice; there
+        is no such kind of memory.
     """
 
     mesh: Any
     spec: PartitionSpec
-    memory_kind: str | None = field(default="device")
+    memory_kind: str | None = field(default=None)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.spec, PartitionSpec):
+            raise ArgumentError(
+                f"NamedSharding takes a mesh and a PartitionSpec, got {self.spec!r}"
+            )
+        if self.memory_kind is None and isinstance(self.mesh, Mesh):
+            object.__setattr__(self, "memory_kind", "device")
+        super().__post_init__()
+        self._check_reduced()
         names = self.spec.names()
         for name in names:
             if name not in self.mesh.axis_names:
@@ -125,6 +152,20 @@ class NamedSharding(Sharding):
                 f"A single NamedSharding may divide one axis of an array along an axis "
                 f"of the mesh, but {self.spec} has duplicate entries"
             )
+
+    def _check_reduced(self) -> None:
+        for what in ("unreduced", "reduced"):
+            for name in getattr(self.spec, what):
+                if name not in self.mesh.axis_names:
+                    raise ValueRangeError(
+                        f"{what.capitalize()} axes {name!r} not found in mesh, which "
+                        f"has {self.mesh.axis_names}"
+                    )
+                if name not in self.mesh.explicit_axes:
+                    raise ValueRangeError(
+                        f"{what.capitalize()} axes can only refer to mesh axes that "
+                        f"are of type Explicit, got {self.spec} and {self.mesh}"
+                    )
 
     def _parts(self, entry: Any) -> int:
         return math.prod(self.mesh.shape[name] for name in names_in(entry))
@@ -160,10 +201,14 @@ class NamedSharding(Sharding):
         return tuple(found)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        return dict(self.rows(global_shape)) if self.device_set else {}
+
+    def rows(self, global_shape: Sequence[int]) -> list[tuple[Any, Index]]:
         sizes = self.shard_shape(global_shape)
-        mesh, found = self.mesh, dict[Any, Index]()
+        mesh, found = self.mesh, list[tuple[Any, Index]]()
         counts: Any = mesh.axis_sizes
-        for place in product(*map(range, counts)):
+        devices = mesh.devices.flat if isinstance(mesh, Mesh) else range(mesh.size)
+        for device, place in zip(devices, product(*map(range, counts)), strict=True):
             where: dict[Any, int] = dict(zip(mesh.axis_names, place, strict=True))
             index: list[slice] = []
             for axis, size in enumerate(sizes):
@@ -174,20 +219,27 @@ class NamedSharding(Sharding):
                 whole = size == global_shape[axis]
                 part = slice(number * size, (number + 1) * size)
                 index.append(slice(None) if whole else part)
-            found[mesh.devices[place]] = tuple(index)
+            found.append((device, tuple(index)))
         return found
 
     @property
+    def num_devices(self) -> int:
+        return self.mesh.size
+
+    @property
     def is_fully_replicated(self) -> bool:
-        return all(self._parts(entry) == 1 for entry in self.spec)
+        whole = all(self._parts(entry) == 1 for entry in self.spec)
+        return whole and not self.spec.unreduced
 
     def update(self, **kwargs: Any) -> NamedSharding:
         """The sharding with another `mesh`, `spec` or `memory_kind`."""
         return replace(self, **kwargs)
 
     def __repr__(self) -> str:
-        text = f"Mesh({self.mesh.listed()})"
-        return f"NamedSharding(mesh={text}, spec={self.spec}, memory_kind=device)"
+        return (
+            f"NamedSharding(mesh={self.mesh}, spec={self.spec}, "
+            f"memory_kind={self.memory_kind})"
+        )
 
 
 @dataclass(frozen=True)
@@ -253,7 +305,8 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
     """How an array lies on devices: whole on one, unless another sharding was given."""
     if isinstance(array, ShapedArray):
         return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * array.ndim))
-    return getattr(array, "given_sharding", None) or SingleDeviceSharding(array.device)
+    given = getattr(array, "given_sharding", None)
+    return given or SingleDeviceSharding(surface["device_of"](array))
 
 
 def shards_of(array: Array) -> list[Shard]:
@@ -276,6 +329,12 @@ class Placed(Array):
     given_sharding: Sharding
     committed: Any = True
 
+    @property
+    def device(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The device that it is on; its sharding where there are several."""
+        several = self.given_sharding.num_devices > 1
+        return self.given_sharding if several else surface["device_of"](self)
+
     def devices(self) -> set[Any]:
         return self.given_sharding.device_set
 
@@ -283,8 +342,19 @@ class Placed(Array):
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.given_sharding.is_fully_replicated
 
+    def unsafe_buffer_pointer(self) -> int:
+        if self.given_sharding.num_devices > 1:
+            raise ArgumentError(
+                "unsafe_buffer_pointer: the array is over several devices; ask those "
+                "of its addressable_shards"
+            )
+        return super().unsafe_buffer_pointer()
+
     def __copy__(self) -> Array:
         return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return placed(super().__deepcopy__(memo), self.given_sharding)
 
 
 def placed(array: Array, sharding: Sharding) -> Array:
@@ -298,6 +368,11 @@ def placed(array: Array, sharding: Sharding) -> Array:
     made = Placed(array.shape, array.dtype, array.weak_type, array.stored, array._host)  # pyright: ignore[reportPrivateUsage]
     made.given_sharding = sharding
     return made
+
+
+def placed_on(array: Array, device: Device) -> Array:
+    """The array, which remembers that it was put on a device."""
+    return placed(array, SingleDeviceSharding(device))
 
 
 def device_of(sharding: Any) -> Device:
@@ -323,8 +398,9 @@ def named(sharding: Any, what: str) -> Any:
       DeviceError: there is no such mesh, or it has no axes.
     """
     mesh = get_mesh()
-    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh.abstract_mesh:
-        sharding = NamedSharding(mesh, sharding.spec)
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        if sharding.mesh.shape_tuple == mesh.shape_tuple:
+            sharding = NamedSharding(mesh, sharding.spec)
     if isinstance(sharding, NamedSharding) and sharding.mesh.empty:
         raise DeviceError(
             f"One of {what} leaf specifications got an empty NamedSharding: {sharding} "

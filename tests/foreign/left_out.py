@@ -11,7 +11,6 @@ import re
 
 BACKEND = "the insides of XLA, its caches and its clients"
 TEXT = "the text of HLO and of jaxprs"
-DEVICES = "several devices"
 JAXPR = "which equations a jaxpr has: those of the graph are others"
 ERRORS = "the exact words of messages"
 PULLBACK = "what JAX's pullbacks are made of, and the residuals in them"
@@ -28,17 +27,6 @@ TOKENS = "tokens: effects keep their order by themselves"
 
 ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)stablehlo|_hlo|hlo_|mlir|_lowering_", TEXT),
-    (
-        r"(?i)^(?!.*(/array_test|WithSharding|random_lax|shard_map_test))"
-        r".*(shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host)",
-        DEVICES,
-    ),
-    (
-        r"array_test.*(gspmd|pmap_sharding|clear_cache|is_fully_replicated_named"
-        r"|pspec_(tuple|mix|unreduced|subclass)|unreduced_error|nested_tuple_pspec"
-        r"|mesh_(axis_types|with_axis_name)|memory_kind_with)",
-        DEVICES,
-    ),
     (r"(?i)core_test.*pretty_print|custom_api_test.*pretty_print", TEXT),
     (r"custom_api_test.*(test_dce$|test_sequential_vmap)", JAXPRS),
     (r"custom_api_test.*vmap_with_collective", JAXPR),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 
 import numpy as np
@@ -391,7 +391,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of its elements, in memory that a result may take later."""
-        if self.memory is HOST and (device := self.device).host:
+        if self.memory is HOST and (device := surface["device_of"](self)).host:
             self._buffer = self.copied_to(device)
         buffer = self.buffer
         flat = buffer.device.copy_out(buffer, self._dtype, self.size)
@@ -494,8 +494,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return True
 
     def platform(self) -> str:
-        """The name of the device that holds the array."""
-        return self.device.name
+        """The platform of the device that holds the array."""
+        return surface["device_of"](self).platform
 
     def delete(self) -> None:
         """Lets go of the memory at once; the array must not be used again."""
@@ -593,7 +593,9 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __deepcopy__(self, memo: Any) -> Array:
         self._require_room()
         try:
-            return Array.of(np.array(self.numpy()), self.weak_type)
+            made = Array.of(np.array(self.numpy()), self.weak_type)
+            memory = self.memory
+            return made if memory.host else surface["device_put"](made, memory)
         except MemoryError:
             raise self._no_memory() from None
 
@@ -604,3 +606,28 @@ class Array(ArrayLike, metaclass=_ArrayType):
 def is_array(value: Any) -> TypeGuard[Array]:
     """Is it an Array, and no traced value, which is an instance of Array as well?"""
     return type(value) is Array or Array in type(value).__mro__
+
+
+def put_somewhere(arrays: Sequence[Array]) -> Array | None:
+    """The first of the arrays that were put on devices; None of those of the host.
+
+    Raises:
+      DeviceError: another one was put on others.
+    """
+    first: Array | None = None
+    for array in arrays:
+        if array.memory.host and type(array) is Array:
+            continue
+        if first is None:
+            first = array
+        elif array.memory is not first.memory or array.devices() != first.devices():
+            one, other = [
+                f"shape {x.shape} on {', '.join(sorted(d.name for d in x.devices()))}"
+                for x in (first, array)
+            ]
+            raise errors.DeviceError(
+                "Received incompatible devices for jitted computation: arguments must "
+                f"be on the same devices, got {one}, and {other}; move them with "
+                "ftrace.device_put"
+            )
+    return first

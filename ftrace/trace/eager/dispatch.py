@@ -60,7 +60,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array, surface
+from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import checked
 from ftrace.trace.graph import Node, provenance, toposort
@@ -119,11 +119,16 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
-def placed(x: Any, device: Any) -> Any:
-    """An array on the device that a caller named.
+def placed(x: Any, device: Any, like: Any = None) -> Any:
+    """An array on the device that a caller named, else where another was put.
 
-    None leaves it where it is, and so does the sharding of a type outside of any mesh.
+    Args:
+      device: None names none, nor does the sharding of a type outside of any mesh.
+      like: how it is divided over devices says nothing of an array of another shape.
     """
+    if device is None and is_array(like) and like.committed:
+        same = x.shape == like.shape or like.is_fully_replicated
+        device = like.device if same else None
     if device is None or getattr(getattr(device, "mesh", None), "empty", False):
         return x
     return surface["device_put"](x, device)

@@ -21,12 +21,12 @@ import numpy as np
 
 from ftrace.backends import identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
-from ftrace.errors import DeviceError, OutOfMemoryError, TracingError
+from ftrace.errors import OutOfMemoryError, TracingError
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import HOST, Array
+from ftrace.trace.arrays.array import HOST, Array, put_somewhere, surface
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import operations
@@ -265,22 +265,13 @@ def weight_of(graph: Graph) -> int:
 def device_for(arrays: Sequence[Array]) -> Device:
     """Where a program on these arrays runs.
 
-    That is the device of those that are not in the host's memory, or else the default.
+    That is the device of those that were put on one, or else the default.
 
     Raises:
-      DeviceError: they are on several devices.
+      DeviceError: they are on several devices, or over others.
     """
-    found: Any = None
-    for array in arrays:
-        memory = array.memory
-        if not memory.host:
-            if found is not None and memory is not found:
-                raise DeviceError(
-                    f"the arguments are on two devices, {found.name} and "
-                    f"{memory.name}; move them to one with ftrace.device_put"
-                )
-            found = memory
-    return found if found is not None else get_device()
+    found = put_somewhere(arrays)
+    return get_device() if found is None else surface["device_of"](found)
 
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:

@@ -59,7 +59,8 @@ class ShapeDtypeStruct(Keyed):
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The type of an array, or of another struct."""
-        return cls.of(type_of(x), getattr(x, "given_sharding", None))
+        known = getattr(x, "committed", isinstance(x, ShapeDtypeStruct))
+        return cls.of(type_of(x), x.sharding if known else None)
 
     @classmethod
     def of(cls, aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
