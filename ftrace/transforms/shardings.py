@@ -19,6 +19,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.transforms.meshes import (
+    AbstractMesh,
     Mesh,
     PartitionSpec,
     get_abstract_mesh,
@@ -398,10 +399,10 @@ def named(sharding: Any, what: str) -> Any:
       DeviceError: there is no such mesh, or it has no axes.
     """
     mesh = get_mesh()
-    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
-        if sharding.mesh.shape_tuple == mesh.shape_tuple:
-            sharding = NamedSharding(mesh, sharding.spec)
-    if isinstance(sharding, NamedSharding) and sharding.mesh.empty:
+    over = sharding.mesh if isinstance(sharding, NamedSharding) else None
+    if isinstance(over, AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
+        over, sharding = mesh, NamedSharding(mesh, sharding.spec)
+    if over is not None and over.empty:
         raise DeviceError(
             f"One of {what} leaf specifications got an empty NamedSharding: {sharding} "
             "which is not allowed; its mesh has no axes and no devices"
