@@ -352,6 +352,10 @@ def test_arrays_stay_where_they_were_put() -> None:
 
 def test_arrays_put_on_different_devices_do_not_meet() -> None:
     on = [ft.device_put(X, d) for d in (*ft.devices()[:3], NamedSharding(mesh(), P()))]
+    for x in on:  # nor do their results
+        for y in (x + 1, fnp.concatenate([x, X]), ft.jit(fnp.sin)(x), x[1:].T):
+            assert (y.committed, y.devices()) == (True, x.devices())
+            assert {z.committed for z in fnp.split(y[:4], 2)} == {True}
     for i, x in enumerate(on):
         for function in (fnp.add, ft.jit(fnp.add), ft.jit(fnp.matmul)):
             np.testing.assert_array_equal(function(x, X), function(X, X))

@@ -66,7 +66,7 @@ def test_meshes_know_their_axes() -> None:
     assert get_mesh().empty
     with pytest.raises(ValueError, match="Number of devices 1 must be >="):
         ft.make_mesh((2,), ("x",))
-    with pytest.raises(ValueError, match="as many names"):
+    with pytest.raises(ValueError, match="equal the number of its axis_names"):
         Mesh([DEVICE], ("x", "y"))
 
 

@@ -620,7 +620,7 @@ def put_somewhere(arrays: Sequence[Array]) -> Array | None:
             continue
         if first is None:
             first = array
-        elif array.memory is not first.memory or array.devices() != first.devices():
+        elif array.devices() != first.devices():
             one, other = [
                 f"shape {x.shape} on {', '.join(sorted(d.name for d in x.devices()))}"
                 for x in (first, array)

@@ -124,11 +124,10 @@ def placed(x: Any, device: Any, like: Any = None) -> Any:
 
     Args:
       device: None names none, nor does the sharding of a type outside of any mesh.
-      like: how it is divided over devices says nothing of an array of another shape.
+      like: the other array.
     """
-    if device is None and is_array(like) and like.committed:
-        same = x.shape == like.shape or like.is_fully_replicated
-        device = like.device if same else None
+    if device is None and is_array(like) and not like.memory.host:
+        device = like.memory
     if device is None or getattr(getattr(device, "mesh", None), "empty", False):
         return x
     return surface["device_put"](x, device)

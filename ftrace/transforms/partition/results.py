@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace.errors import DeviceError, FtraceError
 from ftrace.ground.tables import Table
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, nodes_of
@@ -136,25 +136,41 @@ def place_results(
     given = [given_sharding(x) for x in (*values, *graph.captured)]
     shardings = shardings_of_results(graph, given, wanted)
     if shardings is None:
-        return list(results)
+        return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
     return [placed(x, s) if isinstance(x, Array) else x for x, s in rows]
+
+
+def _stay(first: Array | None, results: Any) -> Any:
+    """Results of arrays that were put on one device of the host, which are there."""
+    if type(first) is not Placed or given_sharding(first) is not None:
+        return results
+    given = first.given_sharding
+    return tree.map(lambda x: placed(x, given) if type(x) is Array else x, results)
 
 
 # Calls outside of traces.
 
 
 def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A call of which an argument may have been given a sharding over a mesh.
+    """A call of which an argument may have been given a sharding.
 
     NotImplemented where none has: it is a call like others.
+
+    Raises:
+      DeviceError: arguments were put on different devices.
     """
     leaves, treedef = tree.flatten((args, kwargs))
-    if stack.scopes or not any(map(given_sharding, leaves)):
+    if stack.scopes:
+        return NotImplemented
+    first = put_somewhere([x for x in leaves if is_array(x)])
+    if type(first) is not Placed:
         return NotImplemented
     bare = [_bare(x) if type(x) is Placed else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
     result = function(*args, **kwargs)
+    if given_sharding(first) is None:
+        return _stay(first, result)
     graph = _graph_of(function, args, kwargs)
     if graph is None:
         return result
