@@ -198,6 +198,9 @@ RULES: dict[str, Rule] = {
     "dynamic_slice": lambda eqn, x, *starts: movement.bcoo_dynamic_slice(
         x, starts, eqn.params["slice_sizes"]
     ),
+    "gather": _params(
+        movement.bcoo_gather, "dimension_numbers", "slice_sizes", "mode", "fill_value"
+    ),
     "concatenate": lambda eqn, *xs: movement.bcoo_concatenate(
         xs, dimension=eqn.params["dimension"]
     ),

@@ -76,9 +76,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         extend.core.take_current_trace extend.core.unsafe_get_axis_names_DO_NOT_USE
         interpreters.ad.JVPTrace
         interpreters.ad.linearize interpreters.partial_eval.*""",
-    (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
-        "experimental.sparse.bcoo_gather"
-    ),
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
         "experimental.hijax.*"
     ),

@@ -158,7 +158,7 @@ class Places:
     inside: Any
 
 
-def _mode_of(mode: str | GatherScatterMode | None) -> GatherScatterMode:
+def mode_of(mode: str | GatherScatterMode | None) -> GatherScatterMode:
     """A mode; None is "fill" or "drop".
 
     Raises:
@@ -189,13 +189,13 @@ def _check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
     return found
 
 
-def _check_starts(name: str, starts: Value) -> Any:
+def check_starts(name: str, starts: Value) -> Any:
     """Starts as a value whose last axis holds the components of each start."""
     found = ax.integers(starts, f"lax.{name}: the indices")
     return ax.need_axes(f"lax.{name}", found, 1, "indices", "write indices[None]")
 
 
-def _check(
+def check_windows(
     name: str,
     shape: Shape,
     starts: Any,
@@ -383,12 +383,14 @@ def gather(
       DtypeError: the starts are no integers.
       ValueRangeError: there is no such mode.
     """
-    x, starts = ax.as_value(operand), _check_starts("gather", start_indices)
+    x, starts = ax.as_value(operand), check_starts("gather", start_indices)
     sizes = ax.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
-    windows, offsets = _check("gather", x.shape, starts, dimension_numbers, sizes)
-    how = _mode_of("promise_in_bounds" if mode is None else mode)
+    windows, offsets = check_windows(
+        "gather", x.shape, starts, dimension_numbers, sizes
+    )
+    how = mode_of("promise_in_bounds" if mode is None else mode)
     batch = starts.shape[:-1]
-    order = _result_order(windows, offsets, len(batch))
+    order = result_order(windows, offsets, len(batch))
     whole = (*batch, *sizes)
     result_shape = tuple(whole[place] for place in order)
     if 0 in result_shape:
@@ -403,7 +405,7 @@ def gather(
     return ax.reshape(ax.permute(parts, (*order, *dropped)), result_shape)
 
 
-def _result_order(windows: Windows, offsets: Sequence[int], depth: int) -> list[int]:
+def result_order(windows: Windows, offsets: Sequence[int], depth: int) -> list[int]:
     """For each axis of the result, where it stands in batch + the operand's axes."""
     through = iter(windows.kept)
     around = iter(range(depth))
@@ -474,11 +476,13 @@ def _scatter(name: str, kind: str, negated: bool = False):
         new = negative(ax.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
         x, numbers = _with_an_axis(operand, dimension_numbers)
-        starts = _check_starts(name, scatter_indices)
+        starts = check_starts(name, scatter_indices)
         new = ax.cast(new, x.dtype)
-        windows, through = _check(name, x.shape, starts, numbers, None, new.shape)
+        windows, through = check_windows(
+            name, x.shape, starts, numbers, None, new.shape
+        )
         if new.size and x.size:
-            found = _places(windows, starts, _mode_of(mode), writing=True)
+            found = _places(windows, starts, mode_of(mode), writing=True)
             new = _order_updates(new, windows, found, through, starts.ndim - 1)
             inside = _only_inside(found)
             x = bind(scatter_p, x, new, *inside, arg=(found.axes, kind))
@@ -571,12 +575,12 @@ def scatter_apply(
       ShapeError: as `scatter`, or `func` gives another shape.
     """
     x, numbers = _with_an_axis(operand, dimension_numbers)
-    starts = _check_starts("scatter_apply", scatter_indices)
+    starts = check_starts("scatter_apply", scatter_indices)
     shape = ax.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
-    windows, _ = _check("scatter_apply", x.shape, starts, numbers, None, shape)
+    windows, _ = check_windows("scatter_apply", x.shape, starts, numbers, None, shape)
     if 0 in shape or x.size == 0:
         return ax.as_value(operand)
-    found = _places(windows, starts, _mode_of(mode), writing=True)
+    found = _places(windows, starts, mode_of(mode), writing=True)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
     inside = _only_inside(found)
     repeats: Any = np.ones(old.shape, np.int32)

@@ -201,3 +201,55 @@ def test_spsolve_solves_and_has_derivatives() -> None:
     np.testing.assert_allclose(found, whole * (square != 0), rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match="reorder must be 0, 1, 2 or 3"):
         linalg.spsolve(mat.data, *parts, U, reorder=4)
+
+
+#: Shape of the array, of the starts, dimension numbers, sizes of the windows.
+WINDOWS = [
+    ((5, 4), (3, 1), ((1,), (0,), (0,)), (1, 4)),
+    ((5, 4), (3, 1), ((0,), (1,), (1,)), (5, 1)),
+    ((5, 4), (2, 3, 2), ((), (0, 1), (0, 1)), (1, 1)),
+    ((5, 4), (3, 2), ((1, 2), (), (0, 1)), (2, 3)),
+    ((5, 4), (3, 2), ((0, 2), (), (1, 0)), (2, 3)),
+    ((5, 4, 3), (1,), ((0, 1), (0,), (0,)), (1, 2, 3)),
+    ((5, 4, 3), (5, 1), ((1,), (1,), (1,), (0,), (0,)), (1, 1, 3)),
+]
+
+
+@pytest.mark.parametrize("layout", [(0, 0), (1, 0), (0, 1)])
+@pytest.mark.parametrize("row", WINDOWS)
+def test_windows_of_a_sparse_array_are_those_of_the_dense_one(
+    row: Any, layout: tuple[int, int]
+) -> None:
+    shape, starting, fields, sizes = row
+    numbers = lax.GatherDimensionNumbers(*fields)
+    drawn = np.random.default_rng(0)
+    x = drawn.random(shape, np.float32)
+    x[x < 0.5] = 0
+    starts = drawn.integers(-1, 5, starting, np.int32)
+    mat = sparse.BCOO.fromdense(x, n_batch=layout[0], n_dense=layout[1])
+    want = lax.gather(x, starts, numbers, sizes, mode="clip")
+
+    def windows(data: Any, starts: Any) -> Any:
+        own = sparse.BCOO((data, mat.indices), shape=shape)
+        found = sparse.bcoo_gather(own, starts, numbers, sizes)
+        assert found.shape == want.shape
+        return found.todense()
+
+    _equal(windows(mat.data, starts), want)
+    _equal(ft.jit(windows)(mat.data, starts), want)
+    lanes = ft.vmap(windows, (None, 0))(mat.data, np.stack([starts, starts * 0]))
+    _equal(lanes[0], want)
+    _equal(lanes[1], lax.gather(x, starts * 0, numbers, sizes))
+    slope = ft.grad(lambda data: (windows(data, starts) ** 2).sum())(mat.data)
+    dense = ft.grad(lambda x: (lax.gather(x, starts, numbers, sizes) ** 2).sum())(x)
+    _equal(sparse.BCOO((slope, mat.indices), shape=shape), np.where(x, dense, 0))
+
+
+def test_windows_that_fill_are_refused_and_sparsify_reads_indices() -> None:
+    mat = sparse.BCOO.fromdense(M)
+    numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    with refuses(NotImplementedError, "promise_in_bounds or clip"):
+        sparse.bcoo_gather(mat, np.zeros((1, 1), int), numbers, (1, 4), mode="fill")
+    with refuses(errors.ShapeError, "slice_sizes"):
+        sparse.bcoo_gather(mat, np.zeros((1, 1), int), numbers, (2, 4))
+    _equal(sparse.sparsify(lambda m: m[np.array([2, 0])])(mat), M[[2, 0]])

@@ -10,15 +10,25 @@ from typing import Any
 import numpy as np
 
 from ftrace import numpy as fnp
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError
 from ftrace.experimental.sparse import bcoo
 from ftrace.experimental.sparse.bcoo import BCOO
+from ftrace.lax.gather_scatter import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    check_starts,
+    check_windows,
+    mode_of,
+    result_order,
+)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
+from ftrace.trace.tracing.tracer import Value
+from ftrace.transforms.vmap import vmap
 
 __all__ = [
-    "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_dynamic_slice",
+    "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_dynamic_slice", "bcoo_gather",
     "bcoo_reduce_sum", "bcoo_reshape", "bcoo_rev", "bcoo_slice", "bcoo_squeeze",
     "bcoo_transpose",
 ]  # fmt: skip
@@ -274,6 +284,69 @@ def bcoo_dynamic_slice(
     starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
               for a, m, n in rows]  # fmt: skip
     return sliced(mat, starts, list(sizes), [1] * mat.ndim)
+
+
+def bcoo_gather(
+    operand: BCOO,
+    start_indices: Value,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> BCOO:
+    """Windows of the array at computed starts, as `lax.gather` has them.
+
+    The axes of the starts are of the batch, and behind them the layout of the array is
+    kept; where the axes of the windows stand between them, all axes become sparse.
+
+    Args:
+      operand, start_indices, dimension_numbers, slice_sizes: as in `lax.gather`.
+      mode: "promise_in_bounds", the default, and "clip" move windows into the array.
+      unique_indices, indices_are_sorted, fill_value: accepted, without effect.
+
+    Raises:
+      UnsupportedError: the mode fills or drops.
+      ShapeError: the dimension numbers do not fit the shapes or each other.
+    """
+    mat = bcoo.check_sparse("bcoo_gather", operand)
+    how = mode_of("promise_in_bounds" if mode is None else mode)
+    if how is GatherScatterMode.FILL_OR_DROP:
+        raise UnsupportedError(
+            f"bcoo_gather: the mode must be promise_in_bounds or clip, got {mode!r}"
+        )
+    starts = check_starts("bcoo_gather", start_indices)
+    sizes = ax.check_shape(tuple(slice_sizes), "bcoo_gather: slice_sizes")
+    windows, offsets = check_windows(
+        "bcoo_gather", mat.shape, starts, dimension_numbers, sizes
+    )
+    lead = starts.shape[:-1]
+    count = math.prod(lead)
+    places = {a: starts[..., i] for i, a in enumerate(windows.starting)}
+    places |= {a: ax.iota(starts.dtype, lead, i) for a, i in windows.paired}
+
+    def window(*at: Any) -> Any:
+        known = dict(zip(places, at, strict=True))
+        found = [
+            fnp.clip(known.get(a, 0), 0, n - m)
+            for a, (n, m) in enumerate(zip(mat.shape, sizes, strict=True))
+        ]
+        cut = sliced(mat, found, list(sizes), [1] * mat.ndim)
+        return bcoo.full_batch(bcoo_squeeze(cut, dimensions=windows.squeezed))
+
+    flat = [x.reshape(count) for x in places.values()]
+    data, indices = (
+        x.reshape(*lead, *x.shape[1:]) for x in vmap(window, axis_size=count)(*flat)
+    )
+    shape = (*lead, *[sizes[a] for a in windows.kept])
+    found = BCOO((data, indices), shape=shape)
+    axes = [*range(len(lead)), *[len(lead) + a for a in windows.kept]]
+    order = [axes.index(a) for a in result_order(windows, offsets, len(lead))]
+    if order[: found.n_batch] != list(range(found.n_batch)):
+        found = bcoo.all_sparse(found)
+    return bcoo_transpose(found, permutation=order)
 
 
 def sliced(
