@@ -23,7 +23,7 @@ from ftrace.backends.llvm.emit.module import (
     poll,
     write_function,
 )
-from ftrace.backends.llvm.ir.writer import Type, Writer, lowest
+from ftrace.backends.llvm.ir.writer import Type, Writer, literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
@@ -209,7 +209,7 @@ class RegisterLoop(Registers):
         if polls:
             pairs.append(("i64", self.left))
         length = 1 if times is None else axis_of(times).size
-        loop = self.writer.open_loop("0", str(length), 1, pairs)
+        loop = self.writer.open_loop(literal(0), literal(length), 1, pairs)
         before = [name for _, _, name in loop.carried]
         self.held.update(zip(carried, before, strict=False))
         if polls:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ftrace.backends.llvm.ir.writer import Type, Writer, byte_type, mask_type
+from ftrace.backends.llvm.ir.writer import (
+    Constant,
+    Type,
+    Writer,
+    byte_type,
+    literal,
+    mask_type,
+)
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.trace.symbolic import is_dynamic
 
@@ -55,7 +62,7 @@ class Access:
             text = self.number(constant)
             return pure(f"add i64 {total}, {text}", total, text) if total else text
         if not total:
-            return str(constant)
+            return literal(constant)
         return pure(f"add i64 {total}, {constant}", total) if constant else total
 
     def pointer(self, base: str, terms: list[Term], constant: int, size: int) -> str:
@@ -127,9 +134,9 @@ class Access:
         if (m.lanes, m.bits) != (8, 8) or not self.ops.target.masked:
             return m, mask
         whole, pure = m.with_lanes(16), self.writer.pure
-        if mask.startswith("<"):
-            off = ", i1 false" * m.lanes
-            return whole, f"{mask[:-1]}{off}>"
+        if isinstance(mask, Constant) and mask.lanes:
+            lanes = (*mask.lanes, *[False] * m.lanes)
+            return whole, mask_type(whole.lanes).lanewise(lanes)
         lanes = pure(f"sext {mask_type(m.lanes)} {mask} to {m}", mask)
         lanes = self._resized(m, lanes, whole.lanes)
         return whole, pure(f"icmp ne {whole} {lanes}, zeroinitializer", lanes)
@@ -201,9 +208,8 @@ class Access:
             self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
 
     def _store_masked(self, m: Type, value: str, p: str, mask: str) -> None:
-        if mask.startswith("<") and mask.count("true") == 1:
-            on = ["true" in lane for lane in mask.split(",")]
-            self._store_one(m, value, p, on.index(True))
+        if isinstance(mask, Constant) and sum(mask.lanes) == 1:
+            self._store_one(m, value, p, mask.lanes.index(True))
             return
         whole, on = self._whole(m, mask)
         if whole is not m:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
-from ftrace.backends.llvm.ir.writer import lowest
+from ftrace.backends.llvm.ir.writer import literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Part, VectorRows
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along
@@ -116,9 +116,9 @@ class Block:
         """How far a range goes in this block, which may be the last and short."""
         size = axis_of(r).size
         if r is not self.cut.split or self.start is None:
-            return str(size)
+            return literal(size)
         if size % self.cut.size == 0:
-            return str(self.cut.size)
+            return literal(self.cut.size)
         return self._length()
 
     def _length(self) -> str:
@@ -131,7 +131,7 @@ class Block:
         """Positions in this block, which may be the last and short."""
         cut = self.cut
         if cut.split is None:
-            return str(cut.length)
+            return literal(cut.length)
         return self.stage.scaled(self._length(), cut.length // cut.size)
 
 
@@ -139,7 +139,7 @@ class VectorBlock(Block):
     """Rows of a block that is open, from a whole vector on."""
 
     def __init__(self, rows: Block, cut: VectorRows) -> None:
-        super().__init__(rows.stage, replace(rows.cut, size=cut.length), "0")
+        super().__init__(rows.stage, replace(rows.cut, size=cut.length), literal(0))
         ((self.axis, self.rows),) = rows.spans().items()
         self.lanes = cut.lanes
 
@@ -376,7 +376,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
         else:
             behind = window.reach(cut.size, group) - by * cut.size
             last = stage.scaled(along.extent(axis), by, behind)
-            found.spans[line] = Span("0", last)
+            found.spans[line] = Span(literal(0), last)
     return found
 
 

@@ -14,7 +14,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.module import Module, module_for
 from ftrace.backends.llvm.ir.symbols import Formula
-from ftrace.backends.llvm.ir.writer import Type, Writer
+from ftrace.backends.llvm.ir.writer import Type, Writer, literal
 from ftrace.backends.llvm.scalar.ops import CALLED, operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
@@ -73,7 +73,7 @@ def write_called(symbol: str, target: Target) -> Module:
     facts = Facts([*roots, lane], dict.fromkeys(operands, frozenset((lane,))))
     values = Values(writer, facts, target, ())
     if lanes:
-        values.open(Opened(lane, "0", writer.level, lanes=lanes))
+        values.open(Opened(lane, literal(0), writer.level, lanes=lanes))
     given = [f"%x{n}" for n in range(len(operands))]
     for operand, text in zip(operands, given, strict=True):
         values.put(operand, (), text)

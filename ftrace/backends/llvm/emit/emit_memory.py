@@ -73,7 +73,7 @@ class Values(Expressions):
         """Does a condition hold that is the same in all lanes?"""
         if condition.form is None or condition.low is None or condition.high is None:
             nodes = [self.value(n, at) for n in condition.nodes]
-            return self.ops.all_of(0, *nodes) or "true"
+            return self.ops.all_of(0, *nodes) or mask_type(0).constant(True)
         terms, constant = self.terms(condition.form, at)
         place = self.access.sum_terms(terms, constant - condition.low)
         width = condition.high - condition.low
@@ -85,7 +85,7 @@ class Values(Expressions):
         stride = None if form is None else self.form_stride(form)
         if form is None or stride is None:
             masks = [self.wide(n, lanes, at) for n in condition.nodes]
-            return self.ops.all_of(lanes, *masks) or "true"
+            return self.ops.all_of(lanes, *masks) or mask_type(lanes).constant(True)
         low, high = condition.low, condition.high
         small = max(abs(low or 0), abs(high or 0)) < 1 << 30
         t = index_type(lanes, small and self.facts.narrow_form(form))

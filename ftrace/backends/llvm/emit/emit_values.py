@@ -16,7 +16,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
-from ftrace.backends.llvm.ir.writer import Level, Type, Writer, index_type, mask_type
+from ftrace.backends.llvm.ir.writer import (
+    Constant,
+    Level,
+    Type,
+    Writer,
+    index_type,
+    literal,
+    mask_type,
+)
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
@@ -153,7 +161,7 @@ class Expressions(ABC):
     def number(self, size: Any) -> str:
         """A size as text: a dynamic one is read from the buffer behind all others."""
         if not is_dynamic(size):
-            return str(size)
+            return literal(size)
         place = self.dims.setdefault(size, len(self.dims))
         behind = self.writer.pure(
             f"getelementptr ptr, ptr %buffers, i64 {self._dims_at}"
@@ -231,7 +239,7 @@ class Expressions(ABC):
 
     def index_lanes(self, base: str, stride: int, t: Type) -> str:
         """The vector `base`, `base` + `stride`, … of type `t`."""
-        if t.bits == 32 and base.startswith("%"):
+        if t.bits == 32 and not isinstance(base, Constant):
             base = self.writer.pure(f"trunc i64 {base} to i32", base)
         start = self.ops.splat(base, t)
         if not stride:
@@ -263,7 +271,7 @@ class Expressions(ABC):
         text = self.value(node, at)
         own = self.type_of(node)
         if own.lanes != t.lanes:
-            if t.bits == 32 and text.startswith("%"):
+            if t.bits == 32 and not isinstance(text, Constant):
                 text = self.writer.pure(f"trunc i64 {text} to i32", text)
             return self.ops.splat(text, t)
         if own.bits == t.bits:
@@ -282,10 +290,10 @@ class Expressions(ABC):
                 continue
             if opened.slot >= 0:
                 constant += coefficient * opened.step * at[opened.slot]
-            if opened.base.startswith("%"):
-                terms.append((coefficient, opened.base))
+            if isinstance(opened.base, Constant):
+                constant += coefficient * opened.base.value
             else:
-                constant += coefficient * int(opened.base)
+                terms.append((coefficient, opened.base))
         return terms, constant
 
     # Values on demand.

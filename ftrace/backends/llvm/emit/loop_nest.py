@@ -27,11 +27,13 @@ from ftrace.backends.llvm.emit.accumulators import Lines, Sum, block_size
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.ir.writer import (
+    Constant,
     Type,
     digits,
     first_lanes,
     highest,
     index_type,
+    literal,
     lowest,
 )
 from ftrace.backends.llvm.schedule.tiling_ir import (
@@ -471,7 +473,9 @@ class Nest:
             writer.close_loop(text)
 
         self.each_tile(loop.axis, span, lambda: self._clear(sums))
-        loops = [writer.open_loop("0", str(axis_of(r).size), 1) for r in outer]
+        loops = [
+            writer.open_loop(literal(0), literal(axis_of(r).size), 1) for r in outer
+        ]
         ranges = [
             Opened(r, t.index, t.level) for r, t in zip(outer, loops, strict=True)
         ]
@@ -481,7 +485,7 @@ class Nest:
             first, stop = tiles.start, tiles.start + tiles.count * tiles.width
             if parts and tiles.count > group:
                 width = group * tiles.width
-                text = writer.open_loop(str(first), str(stop), width)
+                text = writer.open_loop(literal(first), literal(stop), width)
                 end = writer.pure(f"add i64 {text.index}, {width}", text.index)
                 end = lowest(writer, end, stop)
                 self.each_tile(loop.axis, span, lambda: self._clear(parts))
@@ -489,7 +493,7 @@ class Nest:
                 self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
                 writer.close_loop(text)
             else:
-                add_rows(tiles, str(first), str(stop), sums)
+                add_rows(tiles, literal(first), literal(stop), sums)
         for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
             self.values.close(opened)
             writer.close_loop(text)
@@ -520,9 +524,9 @@ class Nest:
         vector = self.values.vector
         assert vector is not None
         size = place.node.dtype.itemsize
-        if vector.base.startswith("%"):
-            return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
-        return self.values.access.pointer(place.origin, [], int(vector.base), size)
+        if isinstance(vector.base, Constant):
+            return self.values.access.pointer(place.origin, [], vector.base.value, size)
+        return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
 
     def _load(self, place: SumRow) -> str:
         total = self._sum(place)

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import POLL
-from ftrace.backends.llvm.ir.writer import ARGUMENTS, OpenLoop, Writer
+from ftrace.backends.llvm.ir.writer import ARGUMENTS, Constant, OpenLoop, Writer
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.schedule.tiling_ir import Tiling
@@ -357,9 +357,10 @@ class PollingWriter(Writer):
     ) -> OpenLoop:
         loop = super().open_loop(start, stop, step, carried, guarded)
         self._outer.append(self._operations)
-        if self._operations > LONG and start.isdigit() and stop.isdigit():
-            times = max(-(-(int(stop) - int(start)) // step), 1)
-            self._operations //= times
+        if self._operations <= LONG:
+            return loop
+        if isinstance(start, Constant) and isinstance(stop, Constant):
+            self._operations //= max(-(-(stop.value - start.value) // step), 1)
             self._poll(loop)
         return loop
 

@@ -16,7 +16,7 @@ from typing import Any
 from ftrace.backends.llvm.emit import blocked_ranges
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
-from ftrace.backends.llvm.ir.writer import Type
+from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along, whole_vectors
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
@@ -77,7 +77,7 @@ class ScheduleEmitter:
         if found is not None:
             return found
         assert isinstance(of, layout.Cut)
-        found = blocked_ranges.Block(self.stage, of, "0")
+        found = blocked_ranges.Block(self.stage, of, literal(0))
         for block in self.blocks.values():
             if of.split is not None and block.cut.split is of.split:
                 found.number, found.start = block.number, block.start
@@ -100,7 +100,7 @@ class ScheduleEmitter:
 
     def _enter(self, place: Any, opened: ExitStack) -> None:
         """Opens a loop over the blocks of a cut."""
-        stage, number, text = self.stage, self.stage.values.number, "0"
+        stage, number, text = self.stage, self.stage.values.number, literal(0)
         if isinstance(place, layout.VectorRows):
             self._open(place, text, opened)
         else:
@@ -247,7 +247,7 @@ class ScheduleEmitter:
             width = tiled.steps.width
             count = stage.scaled(block.count(), 1, width - 1)
             tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
-            spans[line] = Span("0", tiles)
+            spans[line] = Span(literal(0), tiles)
         if len(within) > 1:
             return {}
         place = line if block.start is None else add(line, block.start)

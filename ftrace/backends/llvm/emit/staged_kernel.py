@@ -19,7 +19,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.loop_nest import Nest, Span
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
-from ftrace.backends.llvm.ir.writer import Type, Writer, digits
+from ftrace.backends.llvm.ir.writer import Type, Writer, digits, literal
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Tiling
@@ -211,7 +211,7 @@ class Stage:
     @contextmanager
     def loop(self, count: str) -> Generator[str, None, None]:
         """A loop around parts: what is inside runs so many times; gives the number."""
-        loop = self.writer.open_loop("0", count, 1)
+        loop = self.writer.open_loop(literal(0), count, 1)
         yield loop.index
         self.writer.close_loop(loop)
 
@@ -245,8 +245,8 @@ class Stage:
         start = first // lanes * lanes
         if start >= panel.pitch:
             return
-        row = writer.open_loop("0", str(panel.rows), 1)
-        column = writer.open_loop(str(start), str(panel.pitch), lanes)
+        row = writer.open_loop(literal(0), literal(panel.rows), 1)
+        column = writer.open_loop(literal(start), literal(panel.pitch), lanes)
         terms = [(panel.pitch, row.index), (1, column.index)]
         p = access.pointer(base, terms, 0, panel.dtype.itemsize)
         access.store(t, t.constant(value), p)

@@ -23,6 +23,30 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 
 
+class Constant(str):
+    """The text of a constant; every other text of a value is the name of a register.
+
+    Attributes:
+      value: the number, in every lane; None where lanes differ.
+      lanes: the numbers of lanes that differ.
+    """
+
+    __slots__ = ("lanes", "value")
+    value: Any
+    lanes: tuple[Any, ...]
+
+    @staticmethod
+    def of(text: str, value: Any, lanes: tuple[Any, ...] = ()) -> Constant:
+        found = Constant(text)
+        found.value, found.lanes = value, lanes
+        return found
+
+
+def literal(value: int) -> Constant:
+    """An index, or another integer."""
+    return Constant.of(str(value), value)
+
+
 @dataclass(frozen=True)
 class Type:
     """The type of a value in registers.
@@ -62,19 +86,26 @@ class Type:
         """The integer type of the same width."""
         return _make(f"i{self.bits}", self.lanes, kind, self.bits)
 
-    def constant(self, value: Any) -> str:
-        """The text of a constant, in every lane."""
-        literal = _literal(self.format or self.element, value)
-        return f"splat ({self.element} {literal})" if self.lanes else literal
+    def constant(self, value: Any) -> Constant:
+        """A constant, in every lane."""
+        one = _literal(self.format or self.element, value)
+        return self.splat(one) if self.lanes else one
 
-    def lanewise(self, values: Sequence[Any]) -> str:
-        """The text of a vector constant with these values in its lanes."""
-        element, form = self.element, self.format or self.element
-        return f"<{', '.join([f'{element} {_literal(form, v)}' for v in values])}>"
+    def splat(self, one: Constant) -> Constant:
+        """An element's constant in every lane."""
+        return Constant.of(f"splat ({self.element} {one})", one.value)
+
+    def lanewise(self, values: Sequence[Any]) -> Constant:
+        """A vector constant with these values in its lanes."""
+        form = self.format or self.element
+        literals = [_literal(form, v) for v in values]
+        text = ", ".join([f"{self.element} {x}" for x in literals])
+        return Constant.of(f"<{text}>", None, tuple([x.value for x in literals]))
 
     @property
-    def zero(self) -> str:
-        return "zeroinitializer" if self.lanes else self.constant(0)
+    def zero(self) -> Constant:
+        zero = self.with_lanes(0).constant(0)
+        return Constant.of("zeroinitializer", zero.value) if self.lanes else zero
 
     @property
     def bytes(self) -> int:
@@ -120,7 +151,7 @@ def mask_type(lanes: int) -> Type:
     return _make("i1", lanes, "b", 1)
 
 
-def first_lanes(lanes: int, count: int) -> str:
+def first_lanes(lanes: int, count: int) -> Constant:
     """A mask with the first `count` lanes on."""
     return mask_type(lanes).lanewise([lane < count for lane in range(lanes)])
 
@@ -134,20 +165,21 @@ def _bits(scalar: np.ndarray[Any, Any]) -> int:
     return int(np.frombuffer(scalar.tobytes(), np.int16)[0])
 
 
-def _literal(element: str, value: Any) -> str:
+def _literal(element: str, value: Any) -> Constant:
+    """Of an element."""
     if element == "i1":
-        return "true" if value else "false"
+        return Constant.of("true" if value else "false", bool(value))
     if element[0] == "i":
         bits = int(element[1:])
         wrapped = int(value) & ((1 << bits) - 1)
-        return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+        return literal(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if element == "half":
-        return str(_bits(np.asarray(value, np.float16)))
+        return literal(_bits(np.asarray(value, np.float16)))
     if element == "bfloat":
-        return str(_bits(np.asarray(value).astype(dtypes.bfloat16)))
-    if element == "float":
-        value = np.float32(value)
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+        return literal(_bits(np.asarray(value).astype(dtypes.bfloat16)))
+    value = float(np.float32(value) if element == "float" else value)
+    bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+    return Constant.of(f"0x{bits:016X}", value)
 
 
 # The function, level by level.
@@ -522,7 +554,7 @@ def digits(writer: Writer, number: str, sizes: Sequence[int | str]) -> list[str]
     found: list[str] = []
     for size in reversed(sizes[1:]):
         if size == 1:
-            found.append("0")
+            found.append(literal(0))
             continue
         found.append(writer.pure(f"urem i64 {number}, {size}", number))
         number = writer.pure(f"udiv i64 {number}, {size}", number)

@@ -34,6 +34,7 @@ from ftrace.backends.llvm.ir.writer import (
     Writer,
     digits,
     first_lanes,
+    literal,
     lowest,
     mask_type,
 )
@@ -171,7 +172,7 @@ class Rows(Lines):
         carried = self._whole_vectors(row.index, before)
         whole, rest = divmod(self.length, self.width)
         if rest:
-            place = self._place(row.index, str(self.length - rest), rest)
+            place = self._place(row.index, literal(self.length - rest), rest)
             self._vector(place, carried, whole, before, rest)
         writer.close_loop(row)
         return self.scan.outer
@@ -199,7 +200,7 @@ class Rows(Lines):
         count = self.length // lanes
         first = min(self.behind, count)
         for n in range(first):
-            place = self._place(row, str(n * lanes), lanes)
+            place = self._place(row, literal(n * lanes), lanes)
             carried = self._vector(place, carried, n, before)
         together = _unrolled(self.kernel)
         groups = first + (count - first) // together * together
@@ -207,7 +208,7 @@ class Rows(Lines):
             if start == stop:
                 continue
             held = [(t.text, s[r]) for s in carried for r, t in self.state.items()]
-            begin, end = str(start * lanes), str(stop * lanes)
+            begin, end = literal(start * lanes), literal(stop * lanes)
             loop = self.writer.open_loop(begin, end, each * lanes, held)
             carried = self._states([name for _, _, name in loop.carried])
             for n in range(each):
@@ -399,7 +400,7 @@ class Columns(Lines):
             held[register] = writer.memory(kind, f"%held{number}")
 
         def pass_over(row: str, count: int, first: bool = False) -> None:
-            loop = writer.open_loop("0", str(vectors), 1)
+            loop = writer.open_loop(literal(0), literal(vectors), 1)
             at = self.access.sum_terms([(lanes, loop.index)])
             if width > lanes and width % lanes:
                 at = lowest(writer, at, width - lanes)
@@ -433,7 +434,7 @@ class Columns(Lines):
         groups = done + (size - done) // together * together
         for begin, end, count in ((done, groups, together), (groups, size, 1)):
             if begin < end:
-                loop = writer.open_loop(str(begin), str(end), count)
+                loop = writer.open_loop(literal(begin), literal(end), count)
                 step = self._row_step(), loop.index
                 pass_over(self.access.sum_terms([(1, start), step]), count)
                 writer.close_loop(loop)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import Formula
-from ftrace.backends.llvm.ir.writer import Type, Writer, mask_type
+from ftrace.backends.llvm.ir.writer import Constant, Type, Writer, mask_type
 from ftrace.backends.llvm.target import Target
 
 #: What emits an operation: given `Instructions`, a type, and operands of that type.
@@ -63,8 +63,8 @@ class Instructions:
 
     def splat(self, a: str, t: Type) -> str:
         """The scalar `a` in every lane of `t`."""
-        if not a.startswith("%"):
-            return f"splat ({t.element} {a})"
+        if isinstance(a, Constant):
+            return t.splat(a)
         one = self.pure(f"insertelement {t} poison, {t.element} {a}, i32 0", a)
         places = f"<{t.lanes} x i32> zeroinitializer"
         return self.pure(f"shufflevector {t} {one}, {t} poison, {places}", one)

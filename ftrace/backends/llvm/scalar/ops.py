@@ -12,12 +12,11 @@ outside of an integer's range saturate. There are no fast-math flags. Casts:
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 from functools import partial
 
 from ftrace import dtypes
-from ftrace.backends.llvm.ir.writer import Type, hardware_half
+from ftrace.backends.llvm.ir.writer import Constant, Type, hardware_half
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target
@@ -130,22 +129,11 @@ def _define(name: str) -> Callable[[Row], Row]:
     return add
 
 
-def _constant_of(text: str) -> int | None:
-    """The integer that a constant operand has in every lane."""
-    if text.startswith("splat ("):
-        text = text[:-1].rsplit(" ", 1)[1]
-    return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _float_of(text: str) -> float | None:
-    """The number that a constant operand has in every lane."""
-    if text == "zeroinitializer":
-        return 0.0
-    if text.startswith("splat ("):
-        text = text[:-1].rsplit(" ", 1)[1]
-    if not text.startswith("0x"):
-        return None
-    return struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
+def _constant_of(a: str) -> int | float | None:
+    """The number that a constant operand has in every lane; None for any other."""
+    if isinstance(a, Constant) and type(a.value) in (int, float):
+        return a.value
+    return None
 
 
 # Arithmetic.
@@ -173,7 +161,7 @@ def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
         return o.call(word + "imum", t, a, b)
     compare = "fcmp ogt" if word == "max" else "fcmp olt"
     for known, other in ((a, b), (b, a)):
-        number = _float_of(known)
+        number = _constant_of(known)
         if number is None or math.isnan(number):
             continue
         # One instruction of x86, which gives its last operand, `other`, where both are

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ftrace.backends.llvm.compile import generate
 from ftrace.backends.llvm.emit.module import module_for
-from ftrace.backends.llvm.ir.writer import Type, Writer
+from ftrace.backends.llvm.ir.writer import Constant, Type, Writer, first_lanes
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.target import host_target
 
@@ -25,6 +26,33 @@ def lanes_of(lines: list[str], rows: dict[str, list[int]]) -> dict[str, list[int
             both = known[found[2]] + known[found[3]]
             known[found[1]] = [both[int(p.split()[1])] for p in found[4].split(", ")]
     return known
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.float32, "f8"])
+@pytest.mark.parametrize("value", [0, 1, -1, 2.5, 300])
+def test_a_constant_knows_the_number_that_its_text_says(dtype: Any, value: Any) -> None:
+    one = Type.of(np.dtype(dtype), 0)
+    expected = np.asarray(value).astype(np.int64 if one.kind in "iu" else dtype)
+    bits = 1 << one.bits
+    if one.kind in "iu":  # LLVM's integers have a sign
+        expected = (int(expected) + bits // 2) % bits - bits // 2
+    scalar, vector = one.constant(value), one.with_lanes(4).constant(value)
+    assert scalar.value == vector.value == expected
+    assert (
+        vector
+        == f"splat ({one} {scalar})"
+        == Operations(Writer(), host_target()).splat(scalar, one.with_lanes(4))
+    )
+    assert (one.zero.value, one.with_lanes(4).zero.value) == (0, 0)
+
+
+def test_a_constant_whose_lanes_differ_knows_each_of_them() -> None:
+    mask = first_lanes(4, 1)
+    assert mask == "<i1 true, i1 false, i1 false, i1 false>"
+    assert (mask.value, mask.lanes) == (None, (True, False, False, False))
+    writer = Writer()
+    assert isinstance(mask, Constant)
+    assert not isinstance(writer.pure("add i64 %begin, 1"), Constant)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
