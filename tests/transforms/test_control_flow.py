@@ -158,6 +158,25 @@ def test_the_condition_of_a_while_may_hold_loops() -> None:
     assert [int(ft.jit(first)(n)) for n in (4, 5)] == [10, 17]
 
 
+def test_derivatives_of_whiles_in_lanes_of_lanes_are_those_of_each() -> None:
+    """The stacks of lanes, which end apart, are read as they were written."""
+    ys = np.linspace(-1, 1, 2 * 3 * 2 * 4, dtype=np.float32).reshape(2, 3, 2, 4)
+    w = np.linspace(0.2, 1, 4, dtype=np.float32)
+
+    def until(w: Any, y: Any) -> Any:
+        holds = lambda c: (c**2).sum() < 40  # noqa: E731
+        return lax.while_loop(holds, lambda c: c * 1.3 + w + y, w + y).sum()
+
+    every = grad = ft.grad(until, (0, 1))
+    for _ in range(3):
+        every = ft.vmap(every, (None, 0))
+    for found, i in ((found, i) for found in (every, ft.jit(every)) for i in (0, 1)):
+        got = found(w, ys)[i]
+        for place in np.ndindex(2, 3, 2):
+            wanted = grad(w, ys[place])[i]
+            np.testing.assert_allclose(got[place], wanted, rtol=1e-5)
+
+
 def test_a_function_from_vjp_pulls_back_through_a_while() -> None:
     def f(x: Any) -> Any:
         step = lambda s: (s[0] + 1, fnp.sin(s[1] * x))  # noqa: E731

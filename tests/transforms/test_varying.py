@@ -182,6 +182,12 @@ def steps_without(w: Any, v: Any, x: Any) -> Any:
     return c + ys.sum()
 
 
+def until(w: Any, v: Any, x: Any) -> Any:
+    """Each device iterates until its own has grown."""
+    found = lax.while_loop(lambda c: (c**2).sum() < 40, lambda c: c * 1.3 + w, w + x[0])
+    return found.sum()
+
+
 def inner_jvp(w: Any, v: Any, x: Any) -> Any:
     value, tangent = ft.jvp(lambda w: (fnp.sin(w) + x).sum(), (w,), (w * 0.5,))
     return value * tangent
@@ -262,6 +268,7 @@ LOSSES: dict[str, tuple[Loss, ...]] = {
     "descent in scan": (descent,),
     "cond": (branches,),
     "cond of each": (choice,),
+    "while of each": (until,),
     "checkpoint": (layers,),
     "custom_jvp": (
         lambda w, v, x: softplus(x @ w).sum() * w[1] + affine(w[0], x) * v[0],

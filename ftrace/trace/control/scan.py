@@ -388,6 +388,10 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     if any(_lanes(new) != _lanes(old) for new, old in zip(src, node.src, strict=True)):
         return map_lanes(node, src, batched, size)
     flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)
+    outputs = zip(body.outputs, arg.body.outputs, strict=True)
+    if any(_lanes(new) != _lanes(old) for new, old in outputs):
+        # Its stacks would have the lanes of a step behind the steps.
+        return map_lanes(node, src, batched, size)
     operands: list[Node] = []
     for i, (x, had, wanted) in enumerate(zip(src, batched, flags, strict=True)):
         if had and i >= first and not isinstance(x.aval, Stack):
