@@ -188,6 +188,16 @@ def until(w: Any, v: Any, x: Any) -> Any:
     return found.sum()
 
 
+def until_all(w: Any, v: Any, x: Any) -> Any:
+    def grows(c: Any) -> Any:
+        return c * 1.3 + w * lax.psum(fnp.sin(c * x[0]).sum(), "y") / 8
+
+    def goes_on(c: Any) -> Any:
+        return lax.psum((c**2).sum(), BOTH) < 400
+
+    return lax.while_loop(goes_on, grows, w + x[0]).sum()
+
+
 def inner_jvp(w: Any, v: Any, x: Any) -> Any:
     value, tangent = ft.jvp(lambda w: (fnp.sin(w) + x).sum(), (w,), (w * 0.5,))
     return value * tangent
@@ -269,6 +279,7 @@ LOSSES: dict[str, tuple[Loss, ...]] = {
     "cond": (branches,),
     "cond of each": (choice,),
     "while of each": (until,),
+    "while of all": (until_all,),
     "checkpoint": (layers,),
     "custom_jvp": (
         lambda w, v, x: softplus(x @ w).sum() * w[1] + affine(w[0], x) * v[0],

@@ -275,9 +275,11 @@ class Varying:
             return self._loop(node, src, given, inserts)
         if inserts and node.op is custom_jvp_p:  # it is linear: so is what it does
             types: Types = dict(zip(arg.body.inputs, given, strict=True))
-            found = self._walk(arg.body.outputs, types, nodes_of(arg.body.outputs))
+            outputs = arg.body.outputs
+            inner = dependents(outputs, arg.body.inputs)
+            found = self._walk(outputs, types, set(inner))
             results = apply_body(Body(arg.body.inputs, tuple(found)), src)
-            return results, [types[n] for n in arg.body.outputs]
+            return results, [types[n] for n in outputs]
         if isinstance(arg, (Branches, Checkpoint)):
             return self._branches(node, src, given, inserts)
         if isinstance(arg, Call) and not inserts:
@@ -354,11 +356,14 @@ class Varying:
         return take_in(node, src, bodies, [n for n in self._indices() if n in used])
 
     def _body(self, body: Body, flags: list[Any], wanted: Sequence[Names]) -> Body:
-        """A body, all of whose operations are linear; it may use the indices."""
+        """A body that is linear in its inputs; it may use the indices."""
         types: Types = dict(zip(body.inputs, flags, strict=True))
-        outputs = self._walk(body.outputs, types, nodes_of(body.outputs))
-        rows = zip(outputs, body.outputs, wanted, strict=True)
-        outputs = [self._vary(new, types[old], names) for new, old, names in rows]
+        linear = set(dependents(body.outputs, body.inputs))
+        made = self._walk(body.outputs, types, linear)
+        outputs = [
+            self._vary(new, types[old], names) if old in linear else new
+            for new, old, names in zip(made, body.outputs, wanted, strict=True)
+        ]
         return Body(body.inputs, tuple(outputs))
 
     def _of_body(self, body: Body, flags: Sequence[Any]) -> list[Any]:
