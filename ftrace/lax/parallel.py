@@ -47,7 +47,7 @@ def _names(axis_name: Any) -> tuple[Any, ...]:
 
 
 def _axes(what: str, axis_name: Any) -> list[Axis]:
-    if isinstance(axis_name, list):
+    if isinstance(axis_name, (list, set, frozenset)):
         raise ArgumentError(
             f"{what}: the axis must be a name or a tuple of names, got {axis_name!r}"
         )
@@ -409,7 +409,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
     Args:
       x: an array, or a pytree of them.
-      axis_name: the name of an axis.
+      axis_name: the name of an axis, or a tuple of names: the first one counts slowest.
       perm: pairs (source, destination); each instance is in either place at most once.
 
     Raises:
@@ -417,25 +417,31 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
       ValueRangeError: an instance is named twice, or does not exist.
     """
     what = "ppermute"
-    (axis, *others) = _axes(what, axis_name)
-    if others:
-        raise ArgumentError(f"{what} takes the name of one axis, got {axis_name!r}")
+    axes = _axes(what, axis_name)
+    size = prod(axis.size for axis in axes)
     pairs = [(operator.index(a), operator.index(b)) for a, b in perm]
     columns = list(zip(*pairs, strict=True)) or [(), ()]
     if any(
-        len({*column}) < len(column) or not all(0 <= i < axis.size for i in column)
+        len({*column}) < len(column) or not all(0 <= i < size for i in column)
         for column in columns
     ):
         raise ValueRangeError(
             f"{what}: perm must be pairs (source, destination) that name each of the "
-            f"{axis.size} instances once at most, got {pairs}"
+            f"{size} instances once at most, got {pairs}"
         )
-    tables = np.full((2, axis.size), -1, np.int32)
+    tables = np.full((2, size), -1, np.int32)
     for a, b in pairs:
         tables[0, b], tables[1, a] = a, b
-    source, target = [_own(table, [axis]) for table in tables]
+    source, target = [_own(table, axes) for table in tables]
     op = primitives.ppermute_p
-    return _mapped(what, lambda value: _along(op, axis, value, source, target), x)
+
+    def of_value(value: Value) -> Any:
+        if len(axes) == 1:
+            return _along(op, axes[0], value, source, target)
+        rows = _gathered(axes, value)
+        return where(source >= 0, rows[source], cast(0, rows.dtype))
+
+    return _mapped(what, of_value, x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:

@@ -38,7 +38,7 @@ from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
 from ftrace.transforms.shardings import NamedSharding, named
-from ftrace.transforms.vmap import vmap
+from ftrace.transforms.vmap import SHARED, vmap
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -297,8 +297,8 @@ def _in_lanes(
         for name in reversed(sizes):
             axes = tuple([0 if name in _names_of(spec) else None for spec in specs])
 
-            def out_axis(spec: Any, name: Any = name) -> int | None:
-                return 0 if name in _names_of(spec) or not proved else None
+            def out_axis(spec: Any, name: Any = name) -> Any:
+                return 0 if name in _names_of(spec) or not proved else SHARED
 
             run = vmap(run, axes, tree.map(out_axis, out_specs), name, sizes[name])
         rows = zip(leaves, specs, strict=True)
@@ -322,8 +322,9 @@ def _check_shared(
     assert along is not None
     places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
     for x, spec in zip(tree.leaves(result), places, strict=True):
-        found, named = along.of(x), _names_of(spec)
-        more = [name for name in sizes if name in found and name not in named]
+        found = [axis.name for axis in along.chosen(along.of(x)) if axis.name in sizes]
+        named = _names_of(spec)
+        more = [name for name in found if name not in named]
         if more:
             raise ValueRangeError(
                 f"shard_map applied to the function {name_of(f)!r} was given out_specs "
@@ -427,7 +428,8 @@ def smap(
     def specs(axes: Any) -> Any:
         return tree.map(spec, axes, is_leaf=lambda x: x is None or is_int(x))
 
-    return shard_map(f, in_specs=specs(in_axes), out_specs=specs(out_axes))
+    into, out = specs(in_axes), specs(out_axes)
+    return shard_map(f, in_specs=into, out_specs=out, axis_names={axis_name})
 
 
 # Where arrays are.

@@ -19,7 +19,7 @@ from ftrace.trace.flatten_arguments import (
     wraps,
 )
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
 from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
@@ -29,6 +29,13 @@ from ftrace.trace.tracing.tracer import Axis, Value, aval_of, bound, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
+
+
+class _Shared:
+    """Of `out_axes`: a result that is the same in all lanes, be that known or not."""
+
+
+SHARED = _Shared()
 
 
 def vmap(
@@ -120,7 +127,7 @@ def vmap(
             return _batch(graph, avals, axes, size, places, fun)
 
         kind = ("vmap", size, tuple(axes), tuple(places))
-        if all(place is None or type(place) is int for place in places):
+        if all(place in (None, SHARED) or type(place) is int for place in places):
             results = apply_derived(kind, graph, batched, values)
         else:
             results = apply_graph(batched(), values)
@@ -212,7 +219,7 @@ def _batch(
 def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
     """The type of a batch of results, as far as float0 needs it."""
     aval = node.aval
-    if place is None or holds_numbers(aval):
+    if place in (None, SHARED) or holds_numbers(aval):
         return aval
     shape = list(aval.shape)
     shape.insert(place % (aval.ndim + 1), size)
@@ -221,7 +228,11 @@ def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
 
 def _check_axes(name: str, axes: Any) -> None:
     for axis in (axes,) if is_int(axes) else tree.leaves(axes):
-        if axis is not None and (isinstance(axis, bool) or not is_int(axis)):
+        if (
+            axis is not None
+            and axis is not SHARED
+            and (isinstance(axis, bool) or not is_int(axis))
+        ):
             raise errors.ArgumentError(
                 f"vmap: {name} must hold ints or None, got {axis!r}"
             )
@@ -267,6 +278,8 @@ def _batch_size(
 
 
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
+    if place is SHARED:
+        return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:]) if batched else node
     if place is None:
         if batched:
             raise errors.ValueRangeError(

@@ -265,6 +265,9 @@ LOSSES: dict[str, tuple[Loss, ...]] = {
         lambda w, v, x: fnp.sin(lax.psum_scatter(w, "y", tiled=True)).sum(),
     ),
     "ppermute": (lambda w, v, x: (ring(x @ w) ** 2).sum() + (ring(w) * w).sum(),),
+    "ppermute along two": (
+        lambda w, v, x: (w * lax.ppermute(x, BOTH, [(0, 7), (3, 1), (7, 0)])).sum(),
+    ),
     "all_to_all": (
         lambda w, v, x: fnp.cos(lax.all_to_all(x * w, "y", 1, 0, tiled=True)).sum(),
     ),
@@ -441,6 +444,50 @@ def test_a_loop_carries_what_comes_to_differ() -> None:
         while total.sum() < 5:
             total = total + part.sum()
         np.testing.assert_allclose(got, total, rtol=1e-5)
+
+
+def test_what_devices_share_stays_shared_through_rules_and_closures() -> None:
+    shared = P(), P("x")
+    ruled = over(lambda w, x: softplus(w) + lax.psum(x, "x").sum(0), shared, P())
+    np.testing.assert_allclose(ruled(W, X), softplus(W) + X.sum(0), rtol=1e-5)
+    slope = ft.grad(lambda w: ruled(w, X).sum())(W)
+    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-W)), rtol=1e-5)
+
+    def around(w: Any) -> Any:
+        return over(lambda x: w * lax.psum(x, "x").sum(0), P("x"), P())(X)
+
+    ft.make_jaxpr(around)(W)
+    loop = ft.jit(lambda w: lax.fori_loop(0, 2, lambda i, c: around(c), w))
+    np.testing.assert_allclose(loop(W), W * X.sum(0) ** 2, rtol=1e-5)
+    slope = ft.grad(lambda w: loop(w).sum())(W)
+    np.testing.assert_allclose(slope, X.sum(0) ** 2, rtol=1e-5)
+
+
+def test_devices_draw_alike_from_one_key() -> None:
+    def draw(key: Any, a: Any) -> Any:
+        return ft.random.gamma(lax.pcast(key, "x", to="varying"), a)
+
+    key = ft.random.key(3)
+    found = over(draw, (P(), P("x")), P("x"))(key, np.ones(6, np.float32))
+    np.testing.assert_array_equal(found[:3], found[3:])
+    np.testing.assert_array_equal(found[:3], ft.random.gamma(key, np.ones(3)))
+
+
+def test_smap_maps_one_axis_after_the_other() -> None:
+    @ft.smap(axis_name="x", in_axes=0, out_axes=0)
+    def f(x: Any) -> Any:
+        @ft.smap(axis_name="y", in_axes=0, out_axes=None)
+        def g(x: Any) -> Any:
+            assert ft.typeof(x).vma == set(BOTH)
+            return lax.psum(x, "y")
+
+        found = g(x)
+        assert ft.typeof(found).vma == {"x"}
+        return found
+
+    with ft.set_mesh(ft.make_mesh((2, 4), BOTH)):
+        found = f(V)
+    np.testing.assert_allclose(found, V.reshape(2, 4, 2).sum(1).ravel(), rtol=1e-5)
 
 
 def test_types_tell_where_values_differ() -> None:

@@ -42,12 +42,13 @@ from ftrace.trace.graph import (
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
+from ftrace.trace.primitives.reduction import pvary_p
 from ftrace.trace.primitives.sources import const, is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
 _RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
-_VANISHING = (name_p, constraint_p, widened)
+_VANISHING = (name_p, constraint_p, widened, pvary_p)
 _HELD_DEPTH = -12
 #: Families of the operations that may have bodies in their argument.
 HOLDERS = ("control", "call")
@@ -204,8 +205,8 @@ class _Inliner(_Walk):
             return src[0]
         if node.op is widened:
             return src[1]
-        if node.op is custom_derivative.varies_as_p:
-            return src[:1]
+        if node.op in (pvary_p, custom_derivative.varies_as_p):
+            return src[:1]  # a loop that is run for each device has its own
         if node.op is custom_derivative.where_varies_p:
             return [const(0, dtypes.int32)]
         if node.op is barrier_p:

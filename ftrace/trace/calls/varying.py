@@ -254,6 +254,9 @@ class Varying:
         What is not known of differs everywhere.
         """
         depth, place = scope_and_position(node)
+        around = [a.index.scope for a in self.axes.values()]
+        if all(0 <= depth < scope.depth and not scope.closed for scope in around):
+            return SAME  # it is from outside of `shard_map`
         if 0 <= depth < len(stack.scopes) and node.aval is not TOKEN:
             scope = stack.scopes[depth]
             if place < len(scope.inputs) and scope.inputs[place] is node:
