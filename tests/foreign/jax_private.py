@@ -209,7 +209,7 @@ def _missing(module: str, before: Any = None) -> Callable[[str], Any]:
     """
 
     def get(name: str) -> Any:
-        if (inner := f"{module}.{name}") in OF_TESTS:
+        if (inner := f"{module}.{name}") in OF_TESTS or home_of(inner) is not None:
             return import_module(inner)
         if inner in UNDOCUMENTED:
             return Private(inner)
@@ -560,6 +560,8 @@ SERVED: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "numpy.util": _numpy_util,
     "random.prng": _prng,
+    "named_sharding": lambda: {"DuplicateSpecError": ft.errors.ValueRangeError},
+    "sharding": lambda: {"IndivisibleError": ft.errors.ShapeError},
     "random.threefry2x32": lambda: {"threefry_2x32": Private("threefry_2x32")},
     "xla_bridge": _backend,
 }  # fmt: skip
@@ -593,6 +595,16 @@ def tell_when_used() -> None:
         vars(module)["__getattr__"] = _missing(name, vars(module).get("__getattr__"))
 
 
+def _of_public(name: str) -> Any:
+    """A property, private in JAX, which has a public name as well."""
+
+    def get(self: Any) -> Any:
+        found = getattr(self, name)
+        return found() if callable(found) else found
+
+    return property(get)
+
+
 def install(folder: Path) -> None:
     """Finds private modules from now on; test_util comes from the checkout."""
     global checkout
@@ -600,6 +612,8 @@ def install(folder: Path) -> None:
     tell_when_used()
     if not hasattr(type(ft.config), "parse_flags_with_absl"):
         vars(import_module("jax"))["config"] = config
+    for private, public in (("_committed", "committed"), ("_value", "__array__")):
+        setattr(ft.Array, private, _of_public(public))
     test_util = import_module("jax._src.test_util")
     for name in dir(test_util):
         if name.startswith("count_") and name != "count_events":

@@ -32,6 +32,7 @@ _EXCUSED = tuple(
             r"AttributeError: (.* has no attribute ')?_[a-z]\w*'?",
             "private: attributes",
         ),
+        ("TypeError: .* unexpected keyword argument 'committed'", "private: ArrayImpl"),
         ("AssertionError: .*jax_private.Private object", "private: names"),
         ("AssertionError: ('stablehlo|'custom_call|Regex didn't match: 'algo)", TEXT),
         ("ftrace.errors.ValueRangeError: unknown dialect", TEXT),
