@@ -20,6 +20,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, FormatError, ShapeError
 from ftrace.ground.missing_names import tell_missing
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
@@ -310,7 +311,16 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """`visualize_sharding` of an array: which part of it is on which devices."""
+    """`visualize_sharding` of an array: which part of it is on which devices.
+
+    Raises:
+      ArgumentError: it is no array on devices.
+    """
+    if not is_array(arr):
+        raise ArgumentError(
+            "visualize_array_sharding: an array on devices is required, got "
+            f"{type(arr).__name__}; visualize_sharding takes a shape and a sharding"
+        )
     visualize_sharding(arr.shape, arr.sharding, **kwargs)
 
 

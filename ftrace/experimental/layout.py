@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace.errors import ValueRangeError
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of
-from ftrace.transforms.shardings import Format as Format, Layout as Layout
+from ftrace.transforms.shardings import Format as Format, Layout as Layout, check_rows
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
 
@@ -20,10 +19,5 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     """
     found = tree.broadcast_prefix(layouts, x, "with_layout_constraint")
     for layout, leaf in zip(found, tree.leaves(x), strict=True):
-        order = tuple(range(aval_of(leaf).ndim))
-        if layout is not None and tuple(layout.major_to_minor) != order:
-            raise ValueRangeError(
-                f"with_layout_constraint: arrays lie row by row, {order}, got "
-                f"{layout.major_to_minor}; transpose what is to lie in another order"
-            )
+        check_rows("with_layout_constraint", layout, aval_of(leaf).ndim)
     return x

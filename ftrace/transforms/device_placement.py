@@ -130,8 +130,10 @@ def lead_device(place: Any, what: str = "jit") -> Device | None:
 
 
 def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
-    """A value where a device, its name, a sharding or a spec says."""
-    place = getattr(place, "sharding", place)  # of a format
+    """A value where a device, its name, a sharding, a spec or a format says."""
+    if hasattr(place, "layout"):
+        _shardings().check_rows(what, place.layout, aval_of(value).ndim)
+        place = place.sharding
     if place is None:
         return value if is_array(value) else _put(value, get_device())
     if isinstance(place, (str, Device)):

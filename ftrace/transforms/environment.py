@@ -189,7 +189,7 @@ def make_array_from_callback(
 
     Args:
       shape: of the whole array.
-      sharding: which part is where.
+      sharding: which part is where; or a format with it.
       data_callback: from a tuple of slices to what is there.
       dtype: of the array; by default that of the data.
 
@@ -198,7 +198,7 @@ def make_array_from_callback(
       UnexpectedTracerError: a part is not known while tracing.
       ValueRangeError: a part has another dtype than the array.
     """
-    shape = tuple(shape)
+    shape, sharding = tuple(shape), getattr(sharding, "sharding", sharding)
     parts: list[tuple[Any, Array]] = []
     for index in sharding.addressable_devices_indices_map(shape).values():
         data = data_callback(index)

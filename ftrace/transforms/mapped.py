@@ -79,12 +79,14 @@ def pmap(
 
     Raises:
       DeviceError: the axis is longer than there are devices.
-      ValueRangeError: no argument is mapped, or one without axes.
+      ValueRangeError: no argument is mapped, or one without axes; `devices` is empty.
     """
     tree.check_callable(fun, "pmap")
     given: Any = static_broadcasted_argnums
     static = read_argnums("pmap", "static_broadcasted_argnums", given)
     chosen = None if devices is None else list(devices)
+    if chosen == []:
+        raise ValueRangeError("'devices' argument to pmap must be non-empty, or None")
     name = _Axis() if axis_name is None else axis_name
 
     def axes_of(args: Sequence[Any]) -> tuple[Any, ...]:

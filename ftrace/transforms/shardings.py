@@ -250,7 +250,10 @@ class Layout:
     Attributes:
       major_to_minor: the axes, the one with the largest stride first.
       tiling: none.
+      AUTO: any, where a layout is asked for.
     """
+
+    AUTO = "AUTO"
 
     major_to_minor: tuple[int, ...]
     tiling: tuple[Any, ...] = ()
@@ -262,6 +265,27 @@ class Format:
 
     layout: Layout | None = None
     sharding: Sharding | None = None
+
+
+def check_rows(what: str, layout: Any, ndim: int) -> None:
+    """Raises where a layout is not that of all arrays.
+
+    Raises:
+      ValueRangeError: another order of axes is asked for, or of more or fewer axes.
+    """
+    if layout is None or layout is Layout.AUTO:
+        return
+    order = tuple(layout.major_to_minor)
+    if len(order) != ndim:
+        raise ValueRangeError(
+            f"{what}: Length of major_to_minor and the rank of the value should match, "
+            f"got {order} for an array of {ndim} axes"
+        )
+    if order != tuple(range(ndim)):
+        raise ValueRangeError(
+            f"{what}: arrays lie row by row, {tuple(range(ndim))}, got {order}; "
+            "transpose what is to lie in another order"
+        )
 
 
 def row_major(ndim: int, sharding: Sharding) -> Format:
@@ -398,7 +422,7 @@ def named(sharding: Any, what: str) -> Any:
       ArgumentError: it is neither.
       DeviceError: there is no such mesh, or it has no axes.
     """
-    mesh = get_mesh()
+    mesh, sharding = get_mesh(), getattr(sharding, "sharding", sharding)  # of a format
     over = sharding.mesh if isinstance(sharding, NamedSharding) else None
     if isinstance(over, AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
         over, sharding = mesh, NamedSharding(mesh, sharding.spec)

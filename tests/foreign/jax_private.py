@@ -209,7 +209,8 @@ def _missing(module: str, before: Any = None) -> Callable[[str], Any]:
     """
 
     def get(name: str) -> Any:
-        if (inner := f"{module}.{name}") in OF_TESTS or home_of(inner) is not None:
+        public = name[0] != "_"
+        if (inner := f"{module}.{name}") in OF_TESTS or (public and home_of(inner)):
             return import_module(inner)
         if inner in UNDOCUMENTED:
             return Private(inner)

@@ -18,6 +18,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
+from ftrace.experimental.layout import Format, Layout
 from ftrace.sharding import (
     AxisType,
     Mesh,
@@ -301,11 +302,24 @@ def test_wrong_meshes_raise_when_they_are_made() -> None:
             "of type Explicit",
         ),
         (lambda: whole.with_memory_kind("drum"), "invalid memory kind"),
+        (lambda: ft.pmap(fnp.sin, devices=[]), "must be non-empty"),
+        (lambda: ft.debug.visualize_array_sharding(X), "array on devices is required"),
+        (lambda: ft.device_put(X, Format(Layout((0,)), whole)), "Length of major_to"),
+        (lambda: ft.device_put(X, Format(Layout((1, 0)), whole)), "lie row by row"),
         (lambda: ft.device_put(X, mesh()), "only accepts a device"),
         (lambda: ft.device_put(X, 5), "only accepts a device"),
     ):  # fmt: skip
         with pytest.raises((ValueError, TypeError), match=message):
             wrong()
+
+
+def test_formats_are_places_of_rows() -> None:
+    places = NamedSharding(mesh(), P("x"))
+    for layout in (None, Layout.AUTO, Layout((0, 1))):
+        x = ft.device_put(X, Format(layout, places))
+        assert x.format == Format(Layout((0, 1)), places)
+        made = ft.make_array_from_callback((8, 8), x.format, X.__getitem__)
+        assert made.sharding == places
 
 
 def test_shardings_are_equivalent_where_their_parts_are() -> None:
