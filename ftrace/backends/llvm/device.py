@@ -204,14 +204,13 @@ class CPU(Device):
 
         Those that differ in numbers alone share it, but for those that are tuned.
         """
-        from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
+        from ftrace.backends.llvm.kernels.compile_kernels import general_kernels
 
         way = Way.chosen()
         tuned = way.tune and not way.without
-        general: dict[Kernel, tuple[Kernel, Any]] = {
-            kernel: (kernel, None) if tuned else without_numbers(kernel)
-            for kernel in {step.kernel for step in steps}
-        }
+        kernels = {step.kernel for step in steps}
+        same: dict[Kernel, Any] = {kernel: (kernel, None) for kernel in kernels}
+        general = same if tuned else general_kernels(kernels)
         pairs = [general[step.kernel] for step in steps]
         users = {kernel: step for (kernel, _), step in zip(pairs, steps, strict=True)}
         known = {kernel: self._kernels.get((kernel, way)) for kernel in users}
@@ -412,14 +411,18 @@ class CPUExecutable(Executable):
         return self._run(entry, objects, threads)
 
 
-def _source_of(step: RunKernel) -> Callable[[], str]:
+def _source_of(step: RunKernel, numbers: Any) -> Callable[[], str]:
     """Gives the LLVM IR of a step that came from disk: with these settings."""
     target = Way.chosen().target()
 
     def source() -> str:
         from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
-        return render_kernel(without_numbers(step.kernel)[0], target).text
+        forms = [without_numbers(step.kernel, alike) for alike in (False, True)]
+        for kernel, own in forms:
+            if own is not None and np.array_equal(own, numbers):
+                return render_kernel(kernel, target).text
+        return render_kernel(step.kernel, target).text
 
     return source
 

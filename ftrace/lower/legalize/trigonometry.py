@@ -141,9 +141,9 @@ def far_angle(x: Term) -> Reduced:
     ]
     wide = term.cast(m, dtypes.uint64)
     middle = wide * w[1]
-    low = middle + _high_product(wide, w[2])
+    low = middle + _high_product(wide, w[2], x.single)
     carry = term.cast(low < middle, dtypes.uint64)
-    high = wide * w[0] + _high_product(wide, w[1]) + carry
+    high = wide * w[0] + _high_product(wide, w[1], x.single) + carry
     rounded = high + (1 << 61)
     quadrant = term.cast(rounded >> 62, e.dtype)
     fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
@@ -173,10 +173,12 @@ def _in_double(fraction: Term, low: Term) -> Pair:
     return term.fast_two_sum(top, lower)
 
 
-def _high_product(a: Term, b: Term) -> Term:
-    """The upper 64 bits of the product of two uint64."""
+def _high_product(a: Term, b: Term, short: bool) -> Term:
+    """The upper 64 bits of the product of two uint64; is the first below 2³²?"""
     mask = 0xFFFFFFFF
     a_high, a_low, b_high, b_low = a >> 32, a & mask, b >> 32, b & mask
+    if short:
+        return (a * b_high + ((a * b_low) >> 32)) >> 32
     first = a_high * b_low + ((a_low * b_low) >> 32)
     second = a_low * b_high + (first & mask)
     return a_high * b_high + (first >> 32) + (second >> 32)

@@ -132,7 +132,7 @@ class CompiledGraph:
         """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
         plain = not (chosen.debug or chosen.check_specs)
-        if not plain or not device.keeps_programs:
+        if not (plain and chosen.cache_size and device.keeps_programs):
             return None
         few = size_of(graph) < tiering.STORED_NODES
         if _first_ones.reaches(tiering.STORED_FIRST) and few:

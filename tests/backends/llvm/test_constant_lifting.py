@@ -12,11 +12,18 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm import device as device_module
 from ftrace.backends.llvm.device import CPU, render_kernel
-from ftrace.backends.llvm.kernels.compile_kernels import MOST, without_numbers
+from ftrace.backends.llvm.kernels.compile_kernels import (
+    MOST,
+    MOST_ALIKE,
+    general_kernels,
+    without_numbers,
+)
 from ftrace.backends.llvm.target import Target
 from ftrace.lower import lower
 from ftrace.lower.kernel.ir import Kernel
+from ftrace.trace import tiering
 from ftrace.trace.primitives.sources import const_p
+from ftrace.transforms.jit.compiled_graph import compile_graph
 
 
 def kernels_of(function: Callable[..., Any], *arguments: Any) -> list[Kernel]:
@@ -83,6 +90,56 @@ def test_kernels_of_many_numbers_keep_them() -> None:
     assert general(terms(MOST), X)[1] is not None
     kernel = general(terms(MOST + 1), X)
     assert kernel == (kernels_of(terms(MOST + 1), X)[0], None)
+
+
+def in_parts(*rows: list[float]) -> Callable[..., Any]:
+    """Kernels of one form, one after the other: sums of products by these numbers."""
+
+    def run(x: Any) -> Any:
+        for row in rows:
+            for number in row:
+                x = x * fnp.float32(number) + fnp.float32(number + 0.3)
+            x = ft.lax.optimization_barrier(x)
+        return x
+
+    return run
+
+
+def codes_of(function: Callable[..., Any]) -> list[tuple[Kernel, Any]]:
+    return list(general_kernels(kernels_of(function, X)).values())
+
+
+def test_kernels_of_a_program_that_are_alike_are_one_with_many_numbers_too() -> None:
+    many = [0.7 + k / 64 for k in range(MOST)]
+    # 2 is not plain, beside others it is a number like them.
+    alike = in_parts(many, [3 * number for number in many], [2.0, *many[1:]])
+    (first, numbers), *others = codes_of(alike)
+    assert {kernel for kernel, _ in others} == {first}
+    assert len(numbers) == 2 * MOST
+    assert {tuple(own) for _, own in others} != {tuple(numbers)}
+    check(alike, X)
+    zero = in_parts(many, [-0.3, *many[1:]])  # -0.3 + 0.3: what adds 0 is another one
+    assert len({kernel for kernel, _ in codes_of(zero)}) == 2
+    check(zero, X)
+    more = [0.7 + k / 64 for k in range(MOST_ALIKE)]
+    assert all(own is None for _, own in codes_of(in_parts(more, more[::-1])))
+
+
+def test_the_source_of_kernels_from_disk_is_that_of_their_code(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiering, "STORED_NODES", 0)
+    many = [0.7 + k / 64 for k in range(MOST)]
+    graph = ft.make_graph(in_parts(many, [3 * number for number in many]))(X)
+    texts: list[list[str]] = []
+    with ft.config(cache_dir=str(tmp_path)):
+        for compiled in (0, 1):
+            ft.clear_caches()
+            device = CPU()
+            executable = compile_graph(graph, device).executable
+            assert device.counters.kernels_compiled == 1 - compiled
+            texts.append(list(executable.texts()))
+    assert texts[0] == texts[1]
 
 
 def test_reduces_and_indices_keep_theirs() -> None:

@@ -101,8 +101,10 @@ class Expressions(ABC):
         self._dims_at = len(buffers)
         self.fixed = {n for n, spec in enumerate(buffers) if spec.written}
         self._pointers: dict[int, str] = {}
+        # Known while the same ranges are open.
         self._homes: dict[Node, tuple[At, Level]] = {}
-        self._saved: list[dict[Node, tuple[At, Level]]] = []
+        self._sources: dict[tuple[Node, bool], list[tuple[Node, bool]]] = {}
+        self._saved: list[tuple[Any, Any]] = []
         # By the node, and the copies that matter to it.
         self._known: dict[tuple[Node, bool, At | None], tuple[str, Level]] = {}
 
@@ -121,8 +123,8 @@ class Expressions(ABC):
             assert self.vector is None
             self.vector = opened
         self._open[opened.node] = opened
-        self._saved.append(self._homes)
-        self._homes = {}
+        self._saved.append((self._homes, self._sources))
+        self._homes, self._sources = {}, {}
 
     def close(self, opened: Opened) -> None:
         if opened.copies > 1:
@@ -130,7 +132,7 @@ class Expressions(ABC):
         if opened.lanes:
             self.vector = None
         del self._open[opened.node]
-        self._homes = self._saved.pop()
+        self._homes, self._sources = self._saved.pop()
 
     def is_open(self, node: Node) -> bool:
         return node in self._open
@@ -253,7 +255,7 @@ class Expressions(ABC):
 
     def wide(self, node: Node, lanes: int, at: At) -> str:
         """A value in every lane."""
-        text = self.value(node, at)
+        text = self._evaluate(node, False, at)
         if lanes and not self.varies(node):
             return self.ops.splat(text, Type.of(node.dtype, lanes))
         return text
@@ -261,9 +263,10 @@ class Expressions(ABC):
     def plain(self, node: Node, lanes: int, at: At) -> str:
         """A value in `lanes` lanes as it is stored: an index in all its 64 bits."""
         text = self.wide(node, lanes, at)
-        own = self.type_of(node)
-        if node.dtype is INDEX and own.lanes and own.bits == 32:
-            return self.ops.convert("sext", own, Type.of(node.dtype, lanes), text)
+        if node.dtype is INDEX:
+            own = self.type_of(node)
+            if own.lanes and own.bits == 32:
+                return self.ops.convert("sext", own, Type.of(node.dtype, lanes), text)
         return text
 
     def index_as(self, node: Node, t: Type, at: At) -> str:
@@ -343,7 +346,10 @@ class Expressions(ABC):
             n, z = pending[-1]
             found = self._get(n, z, at)
             if found is None:
-                missing = [s for s in self._needs(n, z) if self._get(*s, at) is None]
+                needs = self._sources.get((n, z))
+                if needs is None:
+                    needs = self._sources[n, z] = self._needs(n, z)
+                missing = [s for s in needs if self._get(*s, at) is None]
                 if missing:
                     pending.extend(missing)
                     continue
@@ -364,18 +370,22 @@ class Expressions(ABC):
     def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
         return [(n, self.varies(n)) for n in nodes]
 
+    def _atoms(self, form: Index) -> list[tuple[Node, bool]]:
+        """What `terms` asks for: not what a range that is open stands for."""
+        return self._first(atom for atom, _ in form.pairs if atom not in self._open)
+
     def _needs(self, node: Node, first: bool) -> list[tuple[Node, bool]]:
         """What must have a value before this one."""
         if node.op is load_p:
             index = self.facts.affine[index_of(node)]
             rest = self._validity_needs(node.src[2]) if len(node.src) > 2 else []
             if self.stride(index_of(node)) is not None:
-                return self._first(index.terms) + rest
+                return self._atoms(index) + rest
             return [(atom, False) for atom in index.terms] + rest
         form = self.facts.affine.get(node)
         if form is not None and self.stride(node) is not None:
             if node not in form.terms:
-                return self._first(form.terms)
+                return self._atoms(form)
             if first:
                 return self._first(node.src)
             if self.varies(node):
@@ -390,7 +400,7 @@ class Expressions(ABC):
         for condition in self.facts.conditions(valid):
             form = condition.form
             if form is not None and self.form_stride(form) is not None:
-                found += self._first(form.terms)
+                found += self._atoms(form)
             found += [(n, False) for n in condition.nodes if form is None]
         return found
 
@@ -476,6 +486,8 @@ class Expressions(ABC):
         else:
             t = Type.of(operand.dtype, lanes)
             texts = [self.wide(s, lanes, at) for s in src]
+        if name in ("div", "rem") and self._divides_count(*src):
+            t = t.integer("u")
         if name == "select":
             condition, a, b = texts
             return self.ops.select(condition, t, a, b)
@@ -486,6 +498,11 @@ class Expressions(ABC):
         return (
             self._narrow(result, t, node) if node.dtype is INDEX and lanes else result
         )
+
+    def _divides_count(self, top: Node, bottom: Node) -> bool:
+        """Is it an index that is never negative, by a number: signs would take work?"""
+        bounds, by = self.facts.interval.get(top), self.facts.constant(bottom)
+        return bounds is not None and bounds[0] >= 0 and by is not None and by > 0
 
     def _cast(self, node: Node, lanes: int, at: At) -> str:
         (source,) = node.src

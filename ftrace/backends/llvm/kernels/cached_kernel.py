@@ -155,7 +155,7 @@ def _addresses(calls: Sequence[str]) -> dict[str, int]:
     return addresses(calls)
 
 
-SourceOf = Callable[[RunKernel], Callable[[], str]]
+SourceOf = Callable[[RunKernel, Numbers | None], Callable[[], str]]
 
 
 def pack_program(program: Program, kernels: Sequence[CompiledKernel]) -> bytes | None:
@@ -178,7 +178,7 @@ def unpack_program(
     """What `pack_program` has made; None for other bytes, or if code is gone.
 
     Args:
-      source_of: for a step, what gives the LLVM IR of its kernel.
+      source_of: for a step and its numbers, what gives the LLVM IR of its kernel.
     """
     head, _, text = whole.decode("utf-8", "replace").partition("\n")
     try:
@@ -194,7 +194,8 @@ def unpack_program(
     steps = [] if program is None else program.kernels
     if program is None or len(steps) != len(made):
         return None
-    return program, link_kernels(made, modules, list(map(source_of, steps)), numbers)
+    sources = list(map(source_of, steps, numbers))
+    return program, link_kernels(made, modules, sources, numbers)
 
 
 def _numbers_as_text(numbers: Numbers | None) -> Any:

@@ -16,7 +16,8 @@ Numbers that do not decide how a kernel is written become data first:
 Kernels that differ in such numbers alone are one: it is compiled once, and another
 learning rate compiles nothing. What a compiler makes something special of stays: zero,
 powers of two, infinities. So do the numbers of kernels that have many, which would take
-up the registers.
+up the registers, unless a program has several that are alike but for them: layers, the
+parts of a long chain.
 
 Short kernels of a program are compiled together, several in one module of LLVM IR:
 
@@ -30,6 +31,7 @@ module for each would cost a program of many kernels a sixth of its time.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -59,23 +61,40 @@ from ftrace.trace.primitives.sources import const, const_p
 
 # Numbers become data.
 
-#: Kernels with more numbers keep them.
-MOST = 8
+#: Kernels with more numbers keep them, as those of several that are alike do.
+MOST, MOST_ALIKE = 8, 64
+#: A kernel that loads its numbers from one more buffer, and that buffer.
+General = tuple[Kernel, np.ndarray[Any, Any] | None]
 
 
-def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None]:
+def general_kernels(kernels: Iterable[Kernel]) -> dict[Kernel, General]:
+    """What is compiled for the kernels of a program: of several that are alike one."""
+    found = {kernel: without_numbers(kernel) for kernel in kernels}
+    users = Counter(general for general, _ in found.values())
+    lone = [kernel for kernel, (general, _) in found.items() if users[general] == 1]
+    sizes = Counter(len(kernel.nodes) for kernel in lone)
+    lone = [kernel for kernel in lone if sizes[len(kernel.nodes)] > 1]
+    more = {kernel: without_numbers(kernel, alike=True) for kernel in lone}
+    users = Counter(general for general, _ in more.values())
+    return found | {k: form for k, form in more.items() if users[form[0]] > 1}
+
+
+def without_numbers(kernel: Kernel, alike: bool = False) -> General:
     """The kernel that loads its numbers from one more buffer, and that buffer.
 
     None where it has none to load. Reduces keep theirs: what is known of constants
     decides how products are blocked.
+
+    Args:
+      alike: there is another one like it, so that all but zero may be loaded.
     """
     if type(kernel) is not Kernel or kernel.is_dynamic:
         return kernel, None
     nodes = kernel.nodes
     if any(node.op is reduce_p for node in nodes):
         return kernel, None
-    found = _numbers(kernel, nodes)
-    if not 0 < len(found) <= MOST:
+    found = _numbers(kernel, nodes, alike)
+    if not 0 < len(found) <= (MOST_ALIKE if alike else MOST):
         return kernel, None
     dtype, number = found[0].dtype, len(kernel.buffers)
     buffer = param(number, dtype, len(found))
@@ -90,22 +109,24 @@ def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None
     return general, np.array([constant_value(n) for n in found], dtype)
 
 
-def _numbers(kernel: Kernel, nodes: list[Node]) -> list[Node]:
+def _numbers(kernel: Kernel, nodes: list[Node], alike: bool) -> list[Node]:
     """The constants that may be loaded, all of one dtype, in the order of the nodes."""
     kept = set(kernel.roots)
     for node in nodes:
         if not (isinstance(node.op, Primitive) and node.op.takes_numbers):
             kept.update(node.src)
-    found = [n for n in nodes if n.op is const_p and n not in kept and _is_plain(n)]
+    numbers = [n for n in nodes if n.op is const_p and n not in kept]
+    found = [n for n in numbers if _is_plain(n, alike)]
     return [n for n in found if n.dtype == found[0].dtype]
 
 
-def _is_plain(node: Node) -> bool:
-    """Is it a number like any other?"""
+def _is_plain(node: Node, alike: bool) -> bool:
+    """Is it a number like any other, or among kernels that are alike at least not 0?"""
     if node.dtype not in (dtypes.float32, dtypes.float64) or node.shape:
         return False
     value = float(constant_value(node))
-    return math.isfinite(value) and abs(math.frexp(value)[0]) not in (0.0, 0.5)
+    special = (0.0,) if alike else (0.0, 0.5)
+    return math.isfinite(value) and abs(math.frexp(value)[0]) not in special
 
 
 # Kernels to machine code.
@@ -157,8 +178,10 @@ def _text(render: Render, kernel: Kernel) -> str:
 
 
 def _key(kernel: Kernel, target: Target | None, way: int) -> tuple[str, ...] | None:
-    identity, kind = kernel_identity(kernel), f"kernel{way or ''}"
-    return None if identity is None else (kind, *cache_key(identity, target))
+    identity = kernel_identity(kernel) if object_cache.limit else None
+    if identity is None:
+        return None
+    return f"kernel{way or ''}", *cache_key(identity, target)
 
 
 def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
