@@ -268,19 +268,24 @@ def free_ranges(
     Args:
       given: the same for some of them.
     """
-    free: dict[Node, frozenset[Node]] = {}
+    free = dict(given)
+    add_free_ranges(free, toposort(roots))
+    return free
+
+
+def add_free_ranges(free: dict[Node, frozenset[Node]], nodes: Iterable[Node]) -> None:
+    """Finds them for nodes, sources first, that are not in `free`."""
     empty: frozenset[Node] = frozenset()
-    for node in toposort(roots):
-        if node in given:
-            free[node] = given[node]
-        elif node.op is range_p:
+    for node in nodes:
+        if node in free:
+            continue
+        if node.op is range_p:
             free[node] = frozenset((node,))
         elif node.op is reduce_p:
             free[node] = free[node.src[0]].difference(node.src[1:])
         else:
             parts = {free[s] for s in node.src}
             free[node] = next(iter(parts)) if len(parts) == 1 else empty.union(*parts)
-    return free
 
 
 def render_kernel(kernel: Kernel) -> str:

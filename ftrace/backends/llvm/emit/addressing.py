@@ -49,11 +49,17 @@ class Access:
 
     # Addresses.
 
+    def _by_depth(self, terms: list[Term]) -> list[Term]:
+        if len(terms) < 2:
+            return terms
+        depth = self.writer.depth_of.get
+        return sorted(terms, key=lambda term: depth(term[1], 0))
+
     def sum_terms(self, terms: list[Term], constant: int = 0) -> str:
         """The sum of the terms; what changes least is added up first."""
-        pure, depth = self.writer.pure, self.writer.depth
+        pure = self.writer.pure
         total = ""
-        for coefficient, value in sorted(terms, key=lambda term: depth(term[1])):
+        for coefficient, value in self._by_depth(terms):
             part = value
             if coefficient != 1:
                 part = pure(f"mul i64 {value}, {coefficient}", value)
@@ -70,9 +76,9 @@ class Access:
 
         The last step stands beside the access, where x86 takes it for nothing.
         """
-        pure, depth = self.writer.pure, self.writer.depth
+        pure = self.writer.pure
         p = base
-        for coefficient, value in sorted(terms, key=lambda term: depth(term[1])):
+        for coefficient, value in self._by_depth(terms):
             scale = coefficient * size
             if scale in (1, 2, 4, 8):
                 kind = f"i{8 * scale}"

@@ -257,6 +257,7 @@ class Writer:
         self.depth_of: dict[str, int] = {}
         self.anchor: Level | None = None
         self.declared: dict[str, str] = {}
+        self._called = set[str]()
         self.alignment = 0
         self.entry = self.stack[0].lines
         self.last: list[str] = []
@@ -288,9 +289,11 @@ class Writer:
         symbol: str = "",
     ) -> str:
         """The text of a call, whose function is declared; operands with their types."""
-        kinds = ", ".join(f"{kind}" for kind, _ in operands)
-        self.declare(f"declare {result} {name}({kinds})", symbol)
-        given = ", ".join(f"{kind} {text}" for kind, text in operands)
+        if name not in self._called:
+            self._called.add(name)
+            kinds = ", ".join([f"{kind}" for kind, _ in operands])
+            self.declare(f"declare {result} {name}({kinds})", symbol)
+        given = ", ".join([f"{kind} {text}" for kind, text in operands])
         return f"call {result} {name}({given})"
 
     # Instructions.

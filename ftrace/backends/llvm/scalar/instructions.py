@@ -6,6 +6,7 @@ The writer of a kernel gets them, or a function that is written by hand: `Vector
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -71,7 +72,7 @@ class Instructions:
 
     def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str:
         """The lanes `places` of `a` and `b` put together."""
-        lanes = ", ".join(f"i32 {p}" for p in places)
+        lanes = _numbers(tuple(places))
         return self.pure(
             f"shufflevector {t} {a}, {t} {b}, <{len(places)} x i32> <{lanes}>", a, b
         )
@@ -175,6 +176,11 @@ class Instructions:
                 t = mask_type(lanes)
                 found = mask if found is None else self.binary("and", t, found, mask)
         return found
+
+
+@lru_cache(256)  # a square of registers is exchanged by a few, again and again
+def _numbers(places: tuple[int, ...]) -> str:
+    return ", ".join([f"i32 {place}" for place in places])
 
 
 def _interleave_places(lanes: int, step: int, section: int) -> list[int]:

@@ -87,7 +87,7 @@ class Facts:
         aligned: bool = True,
     ) -> None:
         self.free: dict[Node, frozenset[Node]] = dict(free)
-        self._given, self._vectors_aligned = free, aligned
+        self._vectors_aligned = aligned
         self.affine: dict[Node, affine_index.Index] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
@@ -96,10 +96,9 @@ class Facts:
         self.learn(roots)
 
     def learn(self, roots: list[Node]) -> None:
-        self.free.update(ir.free_ranges(roots, self._given))
-        for node in toposort(roots):
-            if node in self.interval:
-                continue
+        new = toposort(roots, self.interval)
+        ir.add_free_ranges(self.free, new)
+        for node in new:
             self.interval[node] = interval_of(node, self.interval)
             if node.arg == RARE:
                 self.rare.setdefault(node.src[0], []).append(node)
@@ -140,12 +139,8 @@ class Facts:
         known = self._strides.setdefault((vector, lanes), {})
         if node in known:
             return known[node]
-        for n in toposort([node]):
-            if (
-                n not in known
-                and n.dtype is ir.INDEX
-                and vector in self.free.get(n, ())
-            ):
+        for n in toposort([node], known):
+            if n.dtype is ir.INDEX and vector in self.free.get(n, ()):
                 known[n] = self._stride(n, vector, lanes)
         return known.get(node)
 
