@@ -40,11 +40,8 @@ from ftrace.trace.symbolic import is_dynamic
 
 #: Multiplications that make up for a panel of sums.
 _WORTH_SUMS = 1 << 12
-#: The axes of a block should be so long; where nothing is filled two rows will do.
-LONG_ROWS, FEW_ROWS = 8, 2
-#: With few columns: rows that make up for the panel of the right operand; rows of a
-#: unit, about.
-_LEAST_ROWS, _UNIT_ROWS = 16, 64
+#: With few columns: rows of a unit, about. 16 and 256 take the same time.
+_UNIT_ROWS = 64
 
 
 class _Tiles(NamedTuple):
@@ -205,7 +202,6 @@ def as_panels(
     plan: Contraction,
     facts: Facts,
     target: Target,
-    long: int = LONG_ROWS,
 ) -> Iterator[Schedule]:
     """A matrix product, if blocks of one axis each are enough.
 
@@ -219,9 +215,6 @@ def as_panels(
     Where k is one block and f is light, results go from registers to where they belong;
     else the sums of a unit stand in a panel until all of them are known. How large
     blocks are is decided in `block_sizes.py`: the best first.
-
-    Args:
-      long: what the axis of rows has to be.
     """
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
     *more, column = plan.columns
@@ -229,7 +222,7 @@ def as_panels(
         return
     row = max(plan.rows, key=tiling.size_of)
     others = tuple(a for a in plan.rows if a is not row)
-    if tiling.size_of(row) < long or (others and not plan.loose):
+    if others and not plan.loose:
         return
     heavy = contraction.is_heavy(plan, kernel)
     load = _load(plan, row, others, heavy, facts, target)
@@ -321,7 +314,7 @@ def find_dots(
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
     wide, deep = tiling.size_of(column), prod(map(tiling.size_of, plan.ranges))
-    if 2 * wide > lanes or deep < 2 * lanes or tiling.size_of(row) < _LEAST_ROWS:
+    if 2 * wide > lanes or deep < 2 * lanes:
         return
     if others and tiling.size_of(length) % lanes:
         return
@@ -361,15 +354,13 @@ def find_blocks(
     """Any contraction; of groups where the processor multiplies them."""
     if not (is_worthwhile(plan, facts, target) or _saves_code(kernel, plan, facts)):
         return
-    few = target.decides("few_rows") and contraction.reads_in_place(plan, facts)
     groups, views = chosen_groups(plan, target), tuple[tree.View, ...]()
     if groups is not None:
         kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known = kernel, plan, facts, target
     found = in_blocks(*known)
     if target.decides("in_panels"):
-        long = FEW_ROWS if few and groups is None else LONG_ROWS
-        found = chain(as_panels(*known, long), found)
+        found = chain(as_panels(*known), found)
     yield from (replace(schedule, views=views) for schedule in found)
 
 

@@ -53,7 +53,8 @@ from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
 
 #: Blocks of rows that are added up before their sum is put aside, at least.
 _BLOCKS = 16
-#: Rows that are read at once.
+#: Rows that are read at once: with 4 or 16 a sum of 4096² over axis 0 takes 1.5 or 1.3
+#: times as long (AMD EPYC).
 _ROWS = 8
 
 

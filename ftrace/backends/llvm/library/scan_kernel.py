@@ -337,17 +337,21 @@ def render_scan(kernel: Recurrence, target: Target, name: str) -> Rendered:
     return Rendered.of(module, units, units * each)
 
 
-#: Vectors of a row at the most of which many rows are passed by at once.
+#: Vectors of a row at the most of which many rows are passed by at once: one by one
+#: 2000 rows of 16 would take 1.6 times as long (AMD EPYC, as all figures here).
 _FEW = 4
 #: Bytes of combinations of a strip: beside them the first cache has room for the rows.
+#: With 2 KB 300 rows of 20,000 take 1.4 times as long.
 _STRIP_BYTES = 8 << 10
 #: Fewer strips than this are made narrower, for threads to share, down to so many
-#: vectors: what follows in a row is then fetched before it is asked for.
+#: vectors: what follows in a row is then fetched before it is asked for. With strips of
+#: a vector two threads take 1.3 times as long for 300 rows of 20,000.
 _UNITS = 4
 _LEAST_VECTORS = 32
 #: Rows of a strip that pass by at once, where the operator is cheap: the combinations
 #: are read and written once for all of them, and memory streams in several places.
-#: Whole rows lie one after the other and stream best alone.
+#: Whole rows lie one after the other and stream best alone. One by one 2000 rows of
+#: 1000 take 1.25 times as long, 300 of 20,000 1.7 times.
 _ROWS = 8
 
 

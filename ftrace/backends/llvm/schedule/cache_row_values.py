@@ -17,10 +17,9 @@ from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node, make_node, substitute
 from ftrace.trace.symbolic import same_size
 
-#: Operations that cost more than a store and a load.
+#: Operations that cost more than a store and a load. Kept: softmax of rows of 33 1.5
+#: times as fast, of 100 1.6, of 1000 1.35, of 8 the same (AMD EPYC, as all such).
 _DEAR = 6
-#: Elements of a row that are worth it.
-_LONG = 64
 
 
 def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | None:
@@ -34,7 +33,7 @@ def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | 
     if ir.axis_of(axis).number in kernel.ordered:
         return None
     size = ir.axis_of(axis).size
-    if not any(n.op is ir.reduce_p for n in kernel.nodes) or size < _LONG:
+    if not any(n.op is ir.reduce_p for n in kernel.nodes):
         return None
     found: dict[Node, ir.Store] = {}  # by what is computed again
     replaced: dict[Node, Node] = {}

