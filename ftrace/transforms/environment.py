@@ -88,7 +88,7 @@ def local_device_count(backend: str | None = None) -> int:
 
 def live_arrays(platform: str | None = None) -> list[Array]:
     """The arrays that somebody still holds, on a platform or on any."""
-    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    found = [x for x in gc.get_objects() if is_array(x) and not x.is_deleted()]
     return [x for x in found if platform in (None, x.device.platform)]
 
 

@@ -376,13 +376,11 @@ class Mesh(_Axes):
         return *super()._key, tuple(self.devices.flat)
 
     def __repr__(self) -> str:
+        if not self.axis_names:
+            return str(self)
         return (
-            str(self)
-            if not self.axis_names
-            else (
-                f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
-                f"axis_types={self.axis_types})"
-            )
+            f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
+            f"axis_types={self.axis_types})"
         )
 
 
