@@ -148,7 +148,7 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         return _put(value, get_device())
     shardings = _shardings()
     sharding = shardings.named(place, what)
-    if getattr(value, "given_sharding", None) == sharding:
+    if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
         return value
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):

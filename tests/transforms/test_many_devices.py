@@ -356,6 +356,11 @@ def test_arrays_stay_where_they_were_put() -> None:
         assert ft.ShapeDtypeStruct.like(x).sharding == x.sharding
         assert x.platform() == "cpu"
     assert ft.device_put(x, places) is x
+    gone = x.copy()
+    gone.delete()
+    for place in (places, NamedSharding(mesh(), P())):
+        with pytest.raises(errors.DeletedArrayError):
+            ft.device_put(gone, place)
     assert not fnp.zeros_like(x, shape=(3,)).committed
     assert ft.ShapeDtypeStruct.like(fnp.ones(3)).sharding is None
     assert lax.full((8, 8), 1.0, sharding=places).sharding == places
