@@ -259,14 +259,16 @@ def _split(what: str, x: Any, axis: int, size: int, tiled: bool) -> Any:
     """The axis, tiled: the outer part of it, as a leading one of that size."""
     axis = canonical_axis(axis, x.ndim, what)
     n = x.shape[axis]
-    if not (same_size(n % size, 0) if tiled else same_size(n, size)):
+    parted = tiled and size > 0  # no instances have no parts
+    if not (same_size(n % size, 0) if parted else same_size(n, size)):
         wanted = f"a multiple of {size}" if tiled else f"{size}"
         raise ShapeError(
             f"{what}: the size of axis {axis} must be {wanted}, for {size} instances "
             f"along the named axis, got shape {x.shape}; tiled=True takes multiples"
         )
     if tiled:
-        x = reshape(x, (*x.shape[:axis], size, n // size, *x.shape[axis + 1 :]))
+        part = n // max(size, 1)
+        x = reshape(x, (*x.shape[:axis], size, part, *x.shape[axis + 1 :]))
     return move_axis(x, axis, 0)
 
 

@@ -168,6 +168,7 @@ PURPOSES: tuple[Purpose, ...] = (
         "activations of integers are floats, of 64 bits where the integers have them",
         given=r"int\d+\[|bool\[|(python|weak) int",
     ),
+    Purpose(r"lax\.pmean", "weak", " weak; not .*\\]$", _WEAKNESS, given="uint64"),
     # Derivatives at the edges.
     *_of_derivatives(ANY, "value", _UNDEFINED, _NAN, " special: "),
     *_of_derivatives(
@@ -236,6 +237,11 @@ PURPOSES: tuple[Purpose, ...] = (
         r"\[(\d+, )*0[],]",
     ),
     # Values.
+    Purpose(
+        r"experimental\.sparse\.\w+", "value", _NOT_NAN,
+        "what stands beyond the stored elements is multiplied by nothing",
+        given=" special: ",
+    ),
     Purpose(
         r"numpy\.(floor_divide|divmod)", "value",
         r"(inf|0)\.?0?\); not np.*(nan|0\.0)\)",

@@ -23,6 +23,30 @@ REFUSED_BY_JAX = {
     r"scipy\.linalg\.(eigh_tridiagonal|polar)|lax\.while_loop": (
         "Reverse-mode differentiation does not work",
     ),
+    r"lax\.p(max|min)": ("Differentiation rule for 'p(max|min)'",),
+    r"lax\.all_gather": ("AssertionError: axis size doesn't match",),
+    r"lax\.ppermute": ("Permutation doesn't match the axis size",),
+    r"lax\.pbroadcast": (
+        "take requires ndarray or scalar arguments",
+        "collective broadcast doesn't fit in the axis size",
+    ),
+    r"lax\.(pswapaxes|all_to_all|psum_scatter)": ("ZeroDivisionError",),
+    r"custom_batching\.sequential_vmap": (
+        "Linearization failed to produce known values",
+        "scan got no values to scan over",
+    ),
+    r"custom_derivatives\.linear_call": ("Batching rule for 'linear_call'",),
+    r"experimental\.sparse\.\w+": (
+        "Transpose rule .* for 'bcoo_spdot_general' not implemented",
+        "broadcast_in_dim operand dimension sizes must",
+        "broadcast_in_dim broadcast_dimensions must have length",
+        "lax.mul requires arguments to have the same dtypes",
+    ),
+    r"ref\.\w+": (
+        "Out of bound indexer",
+        r"at vmap out_axes\[0\], got axis spec None but output was batched",
+        r"Invalid dtype for `addupdate`. Ref dtype: \[\('float0'",
+    ),
     r"scipy\.fft\.i?dctn?": ("Only DCT type 2 is implemented",),
     r"scipy\.special\.zeta": ("Riemann zeta function not implemented",),
     r"numpy\.(arg)?partition": ("partition for complex dtype is not implemented",),
@@ -121,6 +145,7 @@ REFUSED_BY_FTRACE = {
         r"axis -?\d+ is out of bounds for an array of 0 dim",
     ),
     r"nn\..*|numpy\.\w+": ("initial= is not",),
+    r"lax\.psum_scatter": (r"must be \d+, for \d+ instances along the named axis",),
     r"lax\.(gather|scatter\w*)": ("windows, of shape .* must fit the array of shape",),
     r"numpy\.unravel_index": ("takes integers, got (bool|float)",),
     r"numpy\.fft\.r?fftfreq": ("n must be positive, got (0|-)",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 from functools import cache
+from inspect import isclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ftrace.ground.missing_names import names_of_jax
 from tests.differential import record
 from tests.differential.cases import DERIVED, Case, cases_of
 from tests.differential.compare import call_ftrace, compare
@@ -19,7 +21,7 @@ from tests.differential.outcomes import Difference, Outcome, differences, sample
 from tests.differential.purpose import Purpose, purpose_of
 from tests.differential.rows import Row, read
 from tests.differential.table import ROWS
-from tests.differential.table.outside import MODULES, OUTSIDE
+from tests.differential.table.outside import MODULES, OF_JAX, OUTSIDE
 
 #: The sample runs in so many parts, which several processes may share.
 PARTS = 12
@@ -46,6 +48,20 @@ def test_every_public_function_has_a_row_or_a_reason(module: str) -> None:
     known = {row.name for row in ROWS}
     known |= {name for names in OUTSIDE.values() for name in names.split()}
     assert [name for name in _public(module) if name not in known] == []
+
+
+@pytest.mark.parametrize("module", OF_JAX)
+def test_every_function_of_jax_has_a_row_or_a_reason(module: str) -> None:
+    known = {row.name for row in ROWS}
+    known |= {name for names in OUTSIDE.values() for name in names.split()}
+    owner = importlib.import_module(f"ftrace.{module}")
+    found = [
+        f"{module}.{name}"
+        for name in names_of_jax()[module]
+        if callable(getattr(owner, name, None)) and not isclass(getattr(owner, name))
+    ]
+    assert found
+    assert [name for name in found if name not in known] == []
 
 
 @pytest.mark.parametrize("part", range(PARTS))

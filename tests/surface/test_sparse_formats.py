@@ -253,3 +253,6 @@ def test_windows_that_fill_are_refused_and_sparsify_reads_indices() -> None:
     with refuses(errors.ShapeError, "slice_sizes"):
         sparse.bcoo_gather(mat, np.zeros((1, 1), int), numbers, (2, 4))
     _equal(sparse.sparsify(lambda m: m[np.array([2, 0])])(mat), M[[2, 0]])
+    for sizes in ((1, 5), (1,)):
+        with refuses(errors.ShapeError, "do not fit the shape"):
+            sparse.bcoo_dynamic_slice(mat, (0, 0), sizes)

@@ -329,3 +329,19 @@ def test_wrong_axes_and_operands_are_named() -> None:
         under(lambda x: lax.psum(x, "i", axis_index_groups=[[0], [1, 2, 3]]))
     with pytest.raises(AxisNameError):
         lax.psum(X, "i")  # out of scope again, also after an error
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+def test_what_no_instance_has_is_scattered_and_exchanged(tiled: bool) -> None:
+    none = np.zeros((0, 0, 3), np.float32)
+    for function in (
+        lambda x: lax.psum_scatter(x, "i", tiled=tiled),
+        lambda x: lax.all_to_all(x, "i", 0, 0, tiled=tiled),
+    ):
+        found = ft.vmap(function, axis_name="i")(none)
+        assert found.size == 0
+        assert found.dtype == np.float32
+    with pytest.raises(ShapeError, match=r"must be (a multiple of )?0"):
+        ft.vmap(lambda x: lax.psum_scatter(x, "i", tiled=tiled), axis_name="i")(
+            np.zeros((0, 2))
+        )

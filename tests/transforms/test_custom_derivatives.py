@@ -299,6 +299,21 @@ def test_a_traced_value_that_is_not_found_is_named() -> None:
 # Laws.
 
 
+def test_a_linear_call_gets_and_gives_arrays_of_the_common_dtype() -> None:
+    def doubled(x: Any) -> Any:
+        call = ft.custom_derivatives.linear_call
+        return call(lambda r, x: x * r, lambda r, ct: ct * r, 2.0, x)
+
+    for x in (
+        np.asarray(1.5, fnp.bfloat16),
+        np.float16(1.5),
+        fnp.ones(3, fnp.bfloat16),
+    ):
+        assert doubled(x).dtype == ft.jit(doubled)(x).dtype == x.dtype
+    assert isinstance(doubled(1.5), ft.Array)
+    assert doubled(1.5) == 3
+
+
 def test_linear_calls_batch_and_transpose_again() -> None:
     linear_call = ft.custom_derivatives.linear_call
 

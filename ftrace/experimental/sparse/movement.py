@@ -278,8 +278,18 @@ def bcoo_slice(
 def bcoo_dynamic_slice(
     mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
 ) -> BCOO:
-    """A slice of known size at a computed place, as `lax.dynamic_slice` has it."""
+    """A slice of known size at a computed place, as `lax.dynamic_slice` has it.
+
+    Raises:
+      ShapeError: there is not one size for each axis, or it is larger than that.
+    """
     sizes = ax.check_shape(tuple(slice_sizes), "bcoo_dynamic_slice")
+    fits = len(sizes) == mat.ndim == len(start_indices)
+    if not fits or any(m > n for m, n in zip(sizes, mat.shape, strict=True)):
+        raise ShapeError(
+            f"bcoo_dynamic_slice: {len(start_indices)} starts and slices of {sizes} do "
+            f"not fit the shape {mat.shape}"
+        )
     rows = zip(start_indices, sizes, mat.shape, strict=True)
     starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
               for a, m, n in rows]  # fmt: skip

@@ -20,6 +20,7 @@ from ftrace.trace.calls.custom_derivative import linear_call_p
 from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 from ftrace.transforms.jit.compiled_graph import apply_graph
@@ -188,7 +189,7 @@ def linear_call(
         rule_graphs.closed_over_by_rules([fun_transpose]),
     )
     if found is None:
-        return fun(residual_args, linear_args)
+        return fun(*tree.map(asarray, (residual_args, linear_args)))
     if found.effects:
         raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
     types = custom_call.result_types(found)

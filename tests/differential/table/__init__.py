@@ -4,7 +4,15 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.differential.rows import Row
-from tests.differential.table import functions, lax, linear, numpy, transforms
+from tests.differential.table import (
+    collectives,
+    experimental,
+    functions,
+    lax,
+    linear,
+    numpy,
+    transforms,
+)
 
 
 def _numbered(rows: list[Row]) -> list[Row]:
@@ -18,5 +26,13 @@ def _numbered(rows: list[Row]) -> list[Row]:
 
 
 ROWS: list[Row] = _numbered(
-    [*numpy.ROWS, *lax.ROWS, *linear.ROWS, *functions.ROWS, *transforms.ROWS]
+    [
+        *numpy.ROWS,
+        *lax.ROWS,
+        *linear.ROWS,
+        *functions.ROWS,
+        *transforms.ROWS,
+        *collectives.ROWS,
+        *experimental.ROWS,
+    ]
 )

@@ -15,6 +15,13 @@ MODULES = (
     "ops", "tree", "tree_util", "flatten_util",
 )  # fmt: skip
 
+#: JAX's modules whose functions have rows, as far as they are here.
+OF_JAX = (
+    "lax", "dtypes", "ref", "custom_derivatives", "custom_batching",
+    "experimental.sparse", "experimental.ode", "experimental.jet", "experimental.rnn",
+    "experimental.checkify",
+)  # fmt: skip
+
 #: Names by the reason why they are not called by a generator.
 OUTSIDE = {
     "dtypes, and classes of them": """
@@ -69,6 +76,15 @@ OUTSIDE = {
     "solvers that are held to their equations: tests/surface/test_solvers.py": """
         lax.custom_linear_solve lax.custom_root""",
     "its results are ftrace's own": "make_graph",
+    "of shardings, which move nothing on one device": "lax.pcast "
+    "lax.with_sharding_constraint",
+    "they have no values, or free them": "ref.empty_ref ref.free_ref",
+    "the same functions as those of the top": """
+        custom_derivatives.closure_convert custom_derivatives.custom_gradient
+        dtypes.finfo dtypes.iinfo""",
+    "called by the row of `lstm_ref`, or draws": """
+        experimental.rnn.lstm experimental.rnn.init_lstm_weight
+        experimental.rnn.unpack_lstm_weights experimental.sparse.random_bcoo""",
     "takes a function of the caller's": "numpy.mask_indices",
     "called by every case: its second name has the row": "numpy.at",
     "the same functions as those of tree_util": """
