@@ -21,9 +21,9 @@ from benchmarks.timing import FULL, Effort
 from ftrace.backends.llvm.compile import generate
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.kernels.compile_kernels import (
+    general_kernels,
     group_kernels,
     in_one_module,
-    without_numbers,
 )
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
@@ -117,8 +117,8 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     plan = clock.time("schedule", lambda: schedule(roots, set()))
     built = clock.time("build", lambda: dict(build_kernels(plan)))
     program = clock.time("assemble", lambda: _assembled(graph, simplified, plan, built))
-    general = [without_numbers(step.kernel)[0] for step in program.kernels]
-    kernels = list(dict.fromkeys(general))
+    general = general_kernels(dict.fromkeys(step.kernel for step in program.kernels))
+    kernels = list(dict.fromkeys(kernel for kernel, _ in general.values()))
     rendered = clock.time("render", lambda: [render_kernel(k) for k in kernels])
 
     def generate_all() -> None:

@@ -61,7 +61,7 @@ from ftrace.trace.primitives.sources import const, const_p
 
 # Numbers become data.
 
-#: Kernels with more numbers keep them, as those of several that are alike do.
+#: A kernel with more numbers keeps them, one of several that are alike with still more.
 MOST, MOST_ALIKE = 8, 64
 #: A kernel that loads its numbers from one more buffer, and that buffer.
 General = tuple[Kernel, np.ndarray[Any, Any] | None]
