@@ -213,6 +213,10 @@ class ProcessError(FtraceError, JaxRuntimeError):
     """Another process of the program has ended, does something else, or came not."""
 
 
+class UnaddressableError(FtraceError, JaxRuntimeError):
+    """The whole of an array is asked for of which other processes have parts."""
+
+
 class MissingExtraError(FtraceError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
 

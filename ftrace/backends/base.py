@@ -237,7 +237,8 @@ class Device(ABC):
 
     Attributes:
       name: "cpu", "interpreter", "opencl"; of further ones with a number: "cpu:1".
-      id: its number on its platform.
+      id: its number on its platform, among the devices of all processes.
+      process_index: the number of the process that has it.
       host: its memory is the host's: a buffer's `memory` is a NumPy array. Arrays that
         nobody has put on a device are there.
       allocator: where its buffers come from.
@@ -251,13 +252,11 @@ class Device(ABC):
     limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
 
-    #: The number of the process that has it; `set_system` sets it where it is not 0.
-    process_index = 0
-
     def __init__(self, number: int = 0) -> None:
         self.counters = Counters()
         self.platform = self.device_kind = self.name
         self.id = self.local_hardware_id = number
+        self.process_index = processes.index()
         self.name = _name_of(self.platform, number)
 
     @property

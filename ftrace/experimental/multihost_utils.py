@@ -9,7 +9,9 @@ import numpy as np
 from ftrace.errors import ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.missing_names import tell_missing
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
+from ftrace.transforms.partition.spanning import Spanning
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "process_allgather",
@@ -19,7 +21,8 @@ __all__ = [
 
 def _text(values: Any) -> str:
     leaves, treedef = tree.flatten(values)
-    types = [f"{x.dtype}{list(x.shape)}" for x in map(np.asarray, leaves)]
+    arrays = [x if is_array(x) else np.asarray(x) for x in leaves]
+    types = [f"{x.dtype}{list(x.shape)}" for x in arrays]
     return "\n".join([str(treedef), *types])
 
 
@@ -64,6 +67,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     everyone.agree("process_allgather", lambda: _text(in_tree))
 
     def gathered(x: Any) -> Any:
+        if type(x) is Spanning:
+            return x.whole()
         rows = everyone.gather(np.asarray(x))
         return np.concatenate(rows) if tiled and rows.ndim > 1 else rows
 

@@ -290,8 +290,8 @@ class Group:
             *[messages.Isend(_bytes(row), place, tag) for row, place, tag in rows],
         )
 
-    def combine(self, function: Any, x: Array) -> Array:
-        """All arrays, combined by a function of NumPy in the order of the processes.
+    def combine(self, fold: Callable[[Array], Array], x: Array) -> Array:
+        """All arrays, combined by a function of rows in the order of the processes.
 
         Few bytes are brought to all at once. Of many each process combines its own
         part, and these are brought to all: it receives each byte twice, as it must.
@@ -299,22 +299,12 @@ class Group:
         if self.size == 1:
             return x
         if x.nbytes <= _FEW or self.size == 2:
-            return self._fold(function, self.gather(x))
+            return fold(self.gather(x))
         length = -(-x.size // self.size)
         parts = np.zeros((self.size, length), x.dtype)
         parts.reshape(-1)[: x.size] = x.reshape(-1)
-        own = self._fold(function, self.exchange(parts))
+        own = fold(self.exchange(parts))
         return self.gather(own).reshape(-1)[: x.size].reshape(x.shape)
-
-    def combine_parts(self, function: Any, x: Array) -> Array:
-        """Row i of all, combined, for the i-th process."""
-        return x[0] if self.size == 1 else self._fold(function, self.exchange(x))
-
-    def _fold(self, function: Any, rows: Array) -> Array:
-        found = rows[0]
-        for row in rows[1:]:
-            function(found, row, out=found)
-        return found
 
     # Waiting.
 

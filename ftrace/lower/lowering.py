@@ -46,6 +46,7 @@ from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.exchange import exchange_p, without_vary
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan import extremum_tangent_p
@@ -169,6 +170,7 @@ LIBRARY: dict[Any, Rule] = {
 #: are shown, and the body of which it is asked whether it fits into registers.
 SIMPLIFYING: Final = (
     Stage("calls", _inline),
+    Stage("ranks", {exchange_p: without_vary}),
     Stage(
         "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
         of=simplify_loops.CONTROL,

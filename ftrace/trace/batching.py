@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ftrace.trace.graph import Node, dependents, inherited_origin, rebuild
+from ftrace import dtypes
+from ftrace.trace.graph import (
+    Flags,
+    Node,
+    Nodes,
+    dependents,
+    inherited_origin,
+    rebuild,
+)
 from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.exchange import lanes, vary
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import compound_of, item_p, items, primitive_of
 from ftrace.trace.python_limits import without_collection
+
+
+def _of_each(node: Node, sources: Nodes, flags: Flags) -> Nodes:
+    """The sources of a node, some of which have lanes, and some all lanes share."""
+    ranks = lanes.ranks
+    if ranks is None or node.op.family == "collective":
+        return sources
+    return tuple([
+        s if has or not dtypes.is_inexact(s.dtype) else vary(s, ranks)
+        for s, has in zip(sources, flags, strict=True)
+    ])  # fmt: skip
 
 
 @without_collection
@@ -47,7 +67,10 @@ def batch_nodes(
                 if compound is not None:
                     results = items(again)
                     several[node] = results, [False] * len(results)
-            elif compound is not None:
+                continue
+            if lanes.ranks is not None and not all(flags):
+                sources = _of_each(node, sources, flags)
+            if compound is not None:
                 several[node] = compound.batch(node, sources, flags, size)
             else:
                 known[node] = primitive_of(node).batch(node, sources, flags), True
@@ -57,5 +80,7 @@ def batch_nodes(
 def place_axis(node: Node, batched: bool, axis: int, size: int) -> Node:
     """The output with its batch axis moved to `axis`; broadcast if it has none."""
     if not batched:
+        if lanes.ranks is not None:
+            node = vary(node, lanes.ranks)
         node = broadcast_leading(node, (size, *node.shape))
     return move_axis(node, 0, axis)

@@ -9,20 +9,20 @@ From the ground up:
     device_placement   Where arrays are: devices, and moving arrays between them
     contexts           Settings as contexts, by JAX's names:
                        `with ft.debug_nans(True): …`
-    environment        Where a program runs: one process, its devices, and the arrays on
+    environment        Where a program runs: processes, their devices, and the arrays on
                        them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
+    tangents           Tangents and cotangents that users give, held against the values
+                       they belong to
+    vmap               vmap: a function of single examples becomes a function of batches
     partition/         jit of sharded arrays: a program over a mesh becomes one for each
                        device
     custom/            Rules of users: derivatives, and calls back into Python
     save_load          Arrays on disk and back: `.safetensors` and `.npz`, mapped when
                        they are read
-    tangents           Tangents and cotangents that users give, held against the values
-                       they belong to
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
-    vmap               vmap: a function of single examples becomes a function of batches
     mapped             Functions mapped over the devices of a mesh: `pmap` and
                        `shard_map`
     grad               grad, jvp, vjp and the like: JAX's names, arguments and meanings

@@ -22,7 +22,7 @@ from ftrace.backends.base import (
     own_devices,
 )
 from ftrace.errors import ArgumentError
-from ftrace.ground import settings
+from ftrace.ground import processes, settings
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -150,6 +150,9 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     sharding = shardings.named(place, what)
     if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
         return value
+    if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
+        spanning = import_module("ftrace.transforms.partition.spanning")
+        return spanning.put(value, sharding)
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):
         partition = import_module("ftrace.transforms.partition.partition")
@@ -199,7 +202,10 @@ def all_counters() -> dict[str, Counters]:
     return {device.name: device.counters for device in live_devices()}
 
 
-def _device_of(array: Array) -> Device:
+def _device_of(array: Array) -> Any:
+    """The device of an array, or what runs programs on arrays over processes."""
+    if processes.count() > 1 and not array.is_fully_addressable:
+        return import_module("ftrace.transforms.partition.spanning").PROCESSES
     memory = array.memory
     return memory if isinstance(memory, Device) else get_device("cpu")
 

@@ -37,8 +37,9 @@ from ftrace.trace.tracing.tracer import (
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
+from ftrace.transforms.partition.spanning import part, split, whole
 from ftrace.transforms.shardings import NamedSharding, named
-from ftrace.transforms.vmap import SHARED, vmap
+from ftrace.transforms.vmap import SHARED, over_lanes, vmap
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -251,32 +252,67 @@ def shard_map(
         return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
 
+    def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
+        around = {axis.name for axis in stack.axes if axis.devices}
+        manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
+        alone: _Axes = {name: (None, n) for name, n in own.shape_tuple}
+        known: _Axes = split(own) if across else alone
+        axes = {name: known[name] for name in own.axis_names if name in manual}
+        specs = _specs_of(f, own, "in_specs", in_specs, args)
+        for spec in tree.leaves(out_specs):
+            _check_names(own, "out_specs", spec)
+        if across:
+            leaves, treedef = tree.flatten(args)
+            rows = zip(leaves, specs, strict=True)
+            parts = [part(x, NamedSharding(own, s)) if s else x for x, s in rows]
+            args = tree.unflatten(treedef, parts)
+        run = _in_lanes(f, axes, specs, out_specs, check_vma and check_rep)
+        result = run(*args)
+        return _whole(f, own, axes, out_specs, result, across)
+
+    by_mesh: dict[Any, Any] = {}
+
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
         own: Any = get_mesh() if mesh is None else mesh
         if not own.axis_names:
             raise ValueRangeError(f"shard_map needs a mesh with axes, got {own!r}")
-        around = {axis.name for axis in stack.axes if axis.devices}
-        manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
-        sizes = {name: n for name, n in own.shape_tuple if name in manual}
+        across = isinstance(own, Mesh) and own.is_multi_process
+        leaves, treedef = tree.flatten(args)
+        if not across or Tracer in map(type, leaves):
+            return over(own, across, args)
+        # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, "in_specs", in_specs, args)
-        for spec in tree.leaves(out_specs):
-            _check_names(own, "out_specs", spec)
-        proved = check_vma and check_rep
-        result = _in_lanes(f, sizes, specs, out_specs, proved)(*args)
-        return _whole(f, own, sizes, out_specs, result, proved)
+        rows = zip(leaves, specs, strict=True)
+        args = tree.unflatten(
+            treedef, [_placed(x, own, s) if s else x for x, s in rows]
+        )
+        if own not in by_mesh:
+
+            def together(*args: Any) -> Any:
+                return over(own, True, args)
+
+            by_mesh[own] = jit(wraps(f)(together))
+        result = by_mesh[own](*args)
+        places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
+        found = zip(tree.leaves(result), places, strict=True)
+        made = [_placed(x, own, s or PartitionSpec()) for x, s in found]
+        return tree.unflatten(tree.structure(result), made)
 
     return shard_map_f
 
 
+#: Of each axis of a mesh, in its order: the processes along it (None: one), and how
+#: many devices each has there.
+_Axes = Mapping[Any, tuple[Any, int]]
+
+
 def _in_lanes(
-    f: Function, sizes: Mapping[Any, int], specs: Sequence[Any], out_specs: Any,
-    proved: bool,
-) -> Function:  # fmt: skip
+    f: Function, axes: _Axes, specs: Sequence[Any], out_specs: Any, proved: bool
+) -> Function:
     """`f` in a lane for each device: its arguments are cut, its results are not joined.
 
     Args:
-      sizes: of the axes of the mesh, in its order.
       specs: of each leaf of the arguments.
       proved: a result has no lanes along an axis that its spec does not name.
     """
@@ -285,24 +321,26 @@ def _in_lanes(
         leaves, treedef = tree.flatten(args)
 
         def of_parts(*leaves: Any) -> Any:
-            found = [axis_of(name, "shard_map") for name in sizes]
+            found = [axis_of(name, "shard_map") for name in axes]
             names = [frozenset(_names_of(spec)) for spec in specs]
             _note(leaves, names)
             _note([a.index for a in found], [frozenset([a.name]) for a in found])
             with bound(*[Axis(a.name, a.size, a.index, True, proved) for a in found]):
                 result = f(*tree.unflatten(treedef, leaves))
                 if proved:
-                    _check_shared(f, sizes, out_specs, result)
+                    _check_shared(f, [*axes], out_specs, result)
                 return result
 
         run: Function = of_parts
-        for name in reversed(sizes):
-            axes = tuple([0 if name in _names_of(spec) else None for spec in specs])
+        for name, (ranks, lanes) in reversed([*axes.items()]):
+            into = tuple([0 if name in _names_of(spec) else None for spec in specs])
 
             def out_axis(spec: Any, name: Any = name) -> Any:
-                return 0 if name in _names_of(spec) or not proved else SHARED
+                return 0 if name in _names_of(spec) else SHARED
 
-            run = vmap(run, axes, tree.map(out_axis, out_specs), name, sizes[name])
+            out = tree.map(out_axis, out_specs)
+            run = over_lanes(run, into, out, name, lanes, ranks)
+        sizes = {name: lanes for name, (_, lanes) in axes.items()}
         rows = zip(leaves, specs, strict=True)
         return run(*[_divided(x, spec, sizes) if spec else x for x, spec in rows])
 
@@ -316,12 +354,11 @@ def _note(leaves: Sequence[Any], names: Sequence[frozenset[Any]]) -> None:
             x.scope.varies = {**x.scope.varies, x.node: own}
 
 
-def _check_shared(
-    f: Any, sizes: Mapping[Any, int], out_specs: Any, result: Any
-) -> None:
+def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> None:
     """Raises where a result differs along an axis that its spec does not name."""
     along = varying_here()
     assert along is not None
+    sizes = {name: axis_of(name, "shard_map").size for name in axes}
     places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
     for x, spec in zip(tree.leaves(result), places, strict=True):
         found = [axis.name for axis in along.chosen(along.of(x)) if axis.name in sizes]
@@ -331,7 +368,7 @@ def _check_shared(
             raise ValueRangeError(
                 f"shard_map applied to the function {name_of(f)!r} was given out_specs "
                 "which require replication which can't be statically inferred given "
-                f"the mesh: its axes are {dict(sizes)}; out_specs is {spec} which "
+                f"the mesh: its axes are {sizes}; out_specs is {spec} which "
                 "implies that the corresponding output value is only varying across "
                 f"mesh axes {_listed(named)} and not {_listed(more)}, but it was "
                 f"inferred to be possibly varying over {_listed(found)}. Name these "
@@ -344,21 +381,23 @@ def _listed(names: Iterable[Any]) -> str:
 
 
 def _whole(
-    f: Any, mesh: Any, sizes: Mapping[Any, int], out_specs: Any, result: Any,
-    proved: bool,
-) -> Any:  # fmt: skip
+    f: Any, mesh: Any, axes: _Axes, out_specs: Any, result: Any, across: bool
+) -> Any:
     """The results of all lanes as whole arrays, divided over the devices."""
     leaves, treedef = tree.flatten(result)
+    sizes = {name: lanes for name, (_, lanes) in axes.items()}
     found: list[Any] = []
     places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
     for x, spec in zip(leaves, places, strict=True):
         named = _names_of(spec)
-        if not proved:
-            x = x[tuple([slice(None) if name in named else 0 for name in sizes])]
         front = len([name for name in sizes if name in named])
         _check_spec(f, mesh, "out_specs", spec, x.shape[front:])
         spec = spec or PartitionSpec()
-        found.append(_placed(_joined(x, spec, sizes), mesh, spec))
+        x = _joined(x, spec, sizes)
+        if across:
+            found.append(whole(x, NamedSharding(mesh, spec)) if named else x)
+        else:
+            found.append(_placed(x, mesh, spec))
     return tree.unflatten(treedef, found)
 
 

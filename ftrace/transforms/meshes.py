@@ -17,6 +17,7 @@ import numpy as np
 
 from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import Keyed, dataclass
 
 
@@ -332,7 +333,6 @@ class Mesh(_Axes):
 
     __slots__ = ("devices",)
     arguments = ("devices", "axis_names", "axis_types")
-    is_multi_process = False
 
     def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
         found: Any = np.array(devices, object)
@@ -355,12 +355,25 @@ class Mesh(_Axes):
         return ids.reshape(self.devices.shape)
 
     @property
+    def is_multi_process(self) -> bool:
+        """Has it devices of several processes?"""
+        return len({device.process_index for device in self.devices.flat}) > 1
+
+    @property
     def local_devices(self) -> list[Device]:
-        return list(self.devices.flat)
+        own = processes.index()
+        return [d for d in self.devices.flat if d.process_index == own]
 
     @property
     def local_mesh(self) -> Mesh:
-        return self
+        """The mesh of the devices of this process, which are a block."""
+        own = {id(device) for device in self.local_devices}
+        if len(own) == self.devices.size:
+            return self
+        is_own: Any = np.array([id(d) in own for d in self.devices.flat])
+        places: Any = np.nonzero(is_own.reshape(self.devices.shape))
+        block = np.ix_(*map(np.unique, places))
+        return Mesh(self.devices[block], self.axis_names, self.axis_types)
 
     def __enter__(self) -> Mesh:
         _entered.set((*_entered.get(), _current.set(self)))

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from ftrace.backends.base import Device
 from ftrace.errors import ArgumentError, DeviceError, ShapeError, ValueRangeError
+from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import ShapedArray
@@ -46,7 +47,6 @@ class Sharding:
     __slots__ = ()
     device_set: Any
     memory_kind: Any
-    is_fully_addressable = has_addressable_devices = True
     is_fully_replicated: Any = True
 
     def __post_init__(self) -> None:
@@ -74,13 +74,24 @@ class Sharding:
 
     @property
     def addressable_devices(self) -> set[Device]:
-        return self.device_set
+        """Those of this process."""
+        own = processes.index()
+        return {d for d in self.device_set if d.process_index == own}
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return len(self.addressable_devices) == len(self.device_set)
+
+    @property
+    def has_addressable_devices(self) -> bool:
+        return len(self.addressable_devices) > 0
 
     def addressable_devices_indices_map(
         self, global_shape: Sequence[int]
     ) -> dict[Device, Index]:
-        """`devices_indices_map`: there is one process."""
-        return self.devices_indices_map(global_shape)
+        """`devices_indices_map`, of the devices of this process."""
+        found, own = self.devices_indices_map(global_shape), self.addressable_devices
+        return {device: index for device, index in found.items() if device in own}
 
     def rows(self, global_shape: Sequence[int]) -> list[tuple[Any, Index]]:
         """The rows of `devices_indices_map`, with numbers where devices are missing."""
@@ -313,8 +324,13 @@ class Shard:
     whole: Array
 
     @property
-    def data(self) -> Array:
-        """The part, an array on its device."""
+    def data(self) -> Any:
+        """The part, an array on its device; None on one of another process."""
+        if self.device not in self.sharding.addressable_devices:
+            return None
+        if not self.sharding.is_fully_addressable:
+            whole: Any = self.whole
+            return whole.part_on(self.device)
         if self.sharding.num_devices == 1:
             return self.whole
         return surface["device_put"](self.whole[self.index], self.device)
@@ -364,6 +380,28 @@ class Placed(Array):
         return self.given_sharding.device_set
 
     @property
+    def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.given_sharding.is_fully_addressable
+
+    @property
+    def global_shards(self) -> list[Shard]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The parts on all devices, also on those of other processes."""
+        return shards_of(self)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The parts on devices of this process."""
+        own = self.given_sharding.addressable_devices
+        return [shard for shard in shards_of(self) if shard.device in own]
+
+    def part_on(self, device: Device) -> Any:
+        """The part of a device of this process: all of it, if several have it."""
+        return surface["device_put"](
+            Array(self.shape, self.dtype, self.weak_type, self.stored, self._host),
+            device,
+        )
+
+    @property
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.given_sharding.is_fully_replicated
 
@@ -406,7 +444,7 @@ def device_of(sharding: Any) -> Device:
     Raises:
       DeviceError: there are several, which do not share their memory.
     """
-    found = sorted(sharding.device_set, key=lambda device: device.id)
+    found = sorted(sharding.addressable_devices, key=lambda device: device.id)
     if len(found) > 1 and {device.platform for device in found} != {"cpu"}:
         raise DeviceError(
             f"{sharding} is over {len(found)} devices that share no memory; a mesh is "

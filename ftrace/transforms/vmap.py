@@ -19,8 +19,17 @@ from ftrace.trace.flatten_arguments import (
     wraps,
 )
 from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.exchange import (
+    Ranks,
+    communicate,
+    lanes as current_lanes,
+    of_ranks,
+    process_place,
+)
 from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
-from ftrace.trace.primitives.sources import iota, scope_and_position, variable
+from ftrace.trace.primitives.sources import const, iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
 from ftrace.trace.tracing.scopes import current_scope
@@ -74,10 +83,28 @@ def vmap(
         )
     _check_axes("in_axes", in_axes)
     _check_axes("out_axes", out_axes)
+    return over_lanes(fun, in_axes, out_axes, axis_name, axis_size)
+
+
+_TUPLE: type[Any] = tuple
+
+
+def over_lanes(
+    fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_name: Any,
+    axis_size: int | None, ranks: Ranks | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """`vmap`, of an axis along which several processes have lanes.
+
+    Args:
+      fun, in_axes, axis_name, axis_size: as those of `vmap`.
+      out_axes: likewise, or `SHARED`.
+      ranks: the processes; None is one.
+    """
+    processes = 1 if ranks is None else ranks.size
 
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        if isinstance(in_axes, _TUPLE) and len(in_axes) != len(args):
             raise errors.TreeError(
                 f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
                 f"called with {len(args)} positional arguments"
@@ -101,7 +128,7 @@ def vmap(
         def example(*values: Value) -> list[Value]:
             inner, axes = list(values), list[Axis]()
             if axis_name is not None:  # the last argument is the index
-                axes = [Axis(axis_name, size, inner.pop())]
+                axes = [Axis(axis_name, size * processes, inner.pop())]
             for place, leaf in kept.items():
                 inner.insert(place, leaf)
             with bound(*axes):
@@ -119,14 +146,15 @@ def vmap(
         graph = trace("vmap", example, single, known=shared, meant=meant)
         count = output.count
         places = [out_axes] * count
-        if out_axes is not None and type(out_axes) is not int:
+        if out_axes not in (None, SHARED) and type(out_axes) is not int:
             whole = output.build([0] * count)
             places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
         def batched() -> Graph:
-            return _batch(graph, avals, axes, size, places, fun)
+            with of_ranks(ranks):
+                return _batch(graph, avals, axes, size, places, fun)
 
-        kind = ("vmap", size, tuple(axes), tuple(places))
+        kind = ("vmap", size, tuple(axes), tuple(places), ranks)
         if all(place in (None, SHARED) or type(place) is int for place in places):
             results = apply_derived(kind, graph, batched, values)
         else:
@@ -196,7 +224,7 @@ def _batch(
     arguments, captured = graph.inputs[: len(avals)], graph.inputs[len(avals) :]
     if len(captured) > len(graph.captured):
         index, *captured = captured
-        leaves[index] = iota(index.dtype, (size,), 0)
+        leaves[index] = lane_numbers(size)
     for node, aval, axis in zip(arguments, avals, axes, strict=True):
         if axis is None:
             inputs.append(node)
@@ -214,6 +242,15 @@ def _batch(
         if holds_numbers(node.aval)
     ]
     return Graph((*inputs, *captured), tuple(results), graph.captured, effects)
+
+
+def lane_numbers(lanes: int) -> Node:
+    """The numbers of the lanes; in several processes those of this one."""
+    numbers, ranks = iota(INDEX.dtype, (lanes,), 0), current_lanes.ranks
+    if ranks is None:
+        return numbers
+    first = p.mul(process_place(ranks), const(lanes, INDEX.dtype))
+    return p.add(broadcast_leading(first, (lanes,)), numbers)
 
 
 def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
@@ -277,9 +314,16 @@ def _batch_size(
     return next(iter(sizes))
 
 
+def first_of(node: Node) -> Node:
+    """The first along the leading axis."""
+    return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:])
+
+
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
     if place is SHARED:
-        return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:]) if batched else node
+        node = first_of(node) if batched else node
+        ranks = current_lanes.ranks if batched else None
+        return node if ranks is None else communicate(node, "first", ranks)
     if place is None:
         if batched:
             raise errors.ValueRangeError(

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace import errors
+import ftrace.numpy as fnp
+from ftrace import P, errors, lax
+from ftrace.backends.base import own_devices
 from ftrace.experimental import multihost_utils as hosts
 from ftrace.ground import processes
+from ftrace.sharding import Mesh
+from ftrace.trace.primitives.exchange import FOLDS
 
 ft.distributed.initialize()
 RANK, COUNT = ft.process_index(), ft.process_count()
@@ -28,6 +33,10 @@ def check(function: Any) -> Any:
 
 def equal(found: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+def close(found: Any, wanted: Any, rtol: float = 1e-5, atol: float = 0) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
 
 
 def raises(kind: Any, match: str, function: Any) -> None:
@@ -84,12 +93,203 @@ def sums_are_added_in_the_order_of_the_processes() -> None:
         wanted = parts[0]
         for part in parts[1:]:
             wanted = wanted + part
-        equal(everyone.combine(np.add, parts[RANK]), wanted)
-        equal(everyone.combine(np.maximum, parts[RANK]), np.max(parts, 0))
+        equal(everyone.combine(FOLDS["sum"], parts[RANK]), wanted)
+        equal(everyone.combine(FOLDS["max"], parts[RANK]), np.max(parts, 0))
     rows = np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * RANK
     every = [np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * i for i in range(COUNT)]
     equal(everyone.exchange(rows), [x[RANK] for x in every])
-    equal(everyone.combine_parts(np.add, rows), sum(every)[RANK])
+
+
+# Arrays and functions over a mesh of all devices. Each array is made of one that all
+# processes know, and what comes of it is held against NumPy.
+
+DEVICES = COUNT * LOCAL
+X = np.arange(8 * DEVICES * 3, dtype=np.float32).reshape(8 * DEVICES, 3) / 7
+LINE = ft.make_mesh((DEVICES,), ("x",))
+GRID = ft.make_mesh((DEVICES // 2, 2), ("x", "y"))
+#: Along x there are processes, along y both or devices of one.
+MESHES = {"line": LINE, "grid": GRID}
+ALONG = P("x")
+
+
+def over(f: Any, into: Any = ALONG, out: Any = ALONG, mesh: Any = LINE, **more: Any):
+    return ft.shard_map(f, mesh=mesh, in_specs=into, out_specs=out, **more)
+
+
+def put(x: Any, spec: Any = ALONG, mesh: Any = LINE) -> Any:
+    return ft.device_put(x, ft.NamedSharding(mesh, spec))
+
+
+def all_of(x: Any) -> Any:
+    return hosts.process_allgather(x, tiled=True) if not x.is_fully_replicated else x
+
+
+@check
+def arrays_have_parts_in_processes() -> None:
+    for mesh in MESHES.values():
+        for spec in (P("x"), P(None, None), P(mesh.axis_names), P(None, "x")):
+            whole = np.arange(DEVICES**2 * 6.0).reshape(3 * DEVICES, 2 * DEVICES)
+            sharding = ft.NamedSharding(mesh, spec)
+            x = ft.device_put(whole, sharding)
+            assert (x.shape, x.sharding, x.ndim) == (whole.shape, sharding, 2)
+            assert not x.is_fully_addressable
+            assert x.is_fully_replicated == (spec == P(None, None))
+            assert len(x.global_shards) == DEVICES == len(x.sharding.device_set)
+            assert {s.device for s in x.addressable_shards} == {*ft.local_devices()}
+            for shard in x.addressable_shards:
+                equal(shard.data, whole[shard.index])
+            others = [s for s in x.global_shards if s.device.process_index != RANK]
+            assert [s.data for s in others] == [None] * (DEVICES - LOCAL)
+            equal(all_of(x), whole)
+            equal(all_of(ft.device_put(x, ft.NamedSharding(mesh, P("x")))), whole)
+    x = put(X)
+    assert "shape=" in repr(x)
+    for read in (np.asarray, float, lambda x: x.tolist()):
+        raises(errors.UnaddressableError, "spans non-addressable", lambda r=read: r(x))
+    raises(errors.ShapeError, "divided", lambda: put(np.ones(DEVICES + 1)))
+    differ = errors.ProcessError
+    raises(differ, "device_put", lambda: put(np.full(DEVICES, RANK, np.float32)))
+
+
+@check
+def collectives_are_those_of_one_process() -> None:
+    n, x = DEVICES, put(X)
+    parts = X.reshape(n, 8, 3)
+    ring = [(i, (i + 1) % n) for i in range(n)]
+    some = [(0, n - 1), (n - 1, 1)]
+    shifted = np.zeros_like(parts)
+    shifted[n - 1], shifted[1] = parts[0], parts[n - 1]
+    swapped = parts.reshape(n, n, 8 // n, 3).transpose(1, 0, 2, 3)
+    cases: list[tuple[Any, Any, Any]] = [
+        (lambda v: v * 2, P("x"), X * 2),
+        (lambda v: lax.psum(v, "x"), P(), parts.sum(0)),
+        (lambda v: lax.pmean(v.astype("float16"), "x"), P(), parts.mean(0)),
+        (lambda v: lax.psum(1, "x") + 0 * v, P("x"), np.full_like(X, n)),
+        (lambda v: lax.pmax(v, "x"), P(), parts.max(0)),
+        (lambda v: lax.pmin(v, "x"), P(), parts.min(0)),
+        (lambda v: lax.all_gather(v, "x", tiled=True, to="invarying"), P(), X),
+        (lambda v: lax.ppermute(v, "x", ring), P("x"), np.roll(X, 8, 0)),
+        (lambda v: lax.ppermute(v, "x", some), P("x"), shifted.reshape(X.shape)),
+        (lambda v: lax.axis_index("x") + 0 * v, P("x"), np.repeat(range(n), 24)),
+        (lambda v: lax.psum_scatter(v, "x", tiled=True), P("x"), parts.sum(0)),
+        (lambda v: lax.all_to_all(v, "x", 0, 0, tiled=True), P("x"), swapped),
+    ]
+    unchecked: list[tuple[Any, Any, Any]] = [
+        (lambda v: lax.all_gather(v, "x", axis=1), P(), parts.transpose(1, 0, 2)),
+        (lambda v: lax.pbroadcast(v, "x", 1), P(), parts[1]),
+    ]
+    for f, out, wanted in (*cases, *unchecked):
+        run = over(f, out=out, check_vma=f in [case[0] for case in cases])
+        for done in (run, ft.jit(run)):
+            found = np.asarray(all_of(done(x)), np.float32)
+            close(found, np.reshape(wanted, found.shape), rtol=1e-3)
+
+
+@check
+def axes_of_a_grid_are_summed_one_by_one() -> None:
+    rows = X.reshape(DEVICES // 2, 8, 2, 3)
+    x = put(rows.reshape(rows.shape[0] * 8, -1), P("x", "y"), GRID)
+    for name, axis, out in (("x", 0, P(None, "y")), ("y", 2, P("x"))):
+        found = over(lambda v, a=name: lax.psum(v, a), P("x", "y"), out, GRID)(x)
+        wanted = rows.sum(axis)
+        close(all_of(found), wanted.reshape(found.shape), rtol=1e-5)
+    both = over(lambda v: lax.psum(v, ("x", "y")), P("x", "y"), P(), GRID)(x)
+    close(both, rows.sum((0, 2)))
+    names = over(lambda: lax.axis_index(("x", "y"))[None], (), P(("x", "y")), GRID)
+    equal(all_of(names()), range(DEVICES))
+    split = put(np.arange(4.0 * DEVICES), P(("y", "x")), GRID)
+    equal(all_of(over(lambda v: v + 1, P(("y", "x")), P(("y", "x")), GRID)(split)),
+          np.arange(4.0 * DEVICES) + 1)  # fmt: skip
+
+
+@check
+def gradients_go_through_processes() -> None:
+    x, w = put(X), np.arange(1.0, 4, dtype=np.float32)
+
+    def mean(w: Any, v: Any) -> Any:
+        here = fnp.tanh(v @ w).sum() + lax.psum(w.sum(), "x") * lax.pmax(v, "x").sum()
+        shared = lax.psum(here * w, "x")  # used by all, and in each part again
+        turned = lax.ppermute(v, "x", [(i, (i + 1) % DEVICES) for i in range(DEVICES)])
+        gathered = lax.all_gather(v[0], "x", to="invarying") * shared
+        return lax.pmean((turned * v * shared).sum() + (gathered**2).mean(), "x")
+
+    def loss(run: Any, w: Any, x: Any) -> Any:
+        return run(w * 2, x) + (w**2).sum()
+
+    parts = over(mean, (P(), P("x")), P())
+    with ft.config(cpu_devices=DEVICES):
+        alone = Mesh(own_devices("cpu"), ("x",))
+    single = over(mean, (P(), P("x")), P(), alone)
+    wanted = ft.grad(partial(loss, single), (0, 1))(w, X)
+    grad = ft.grad(partial(loss, parts), (0, 1))
+    for run in (grad, ft.jit(grad)):
+        of_w, of_x = run(w, x)
+        close(of_w, wanted[0], rtol=1e-4)
+        close(all_of(of_x), wanted[1], rtol=1e-4, atol=1e-2)
+        assert of_x.sharding == x.sharding
+    same = [np.asarray(ft.jit(grad)(w, x)[0]).tobytes() for _ in range(3)]
+    assert len({*same, *hosts.process_allgather(np.asarray(of_w)).reshape(COUNT, -1)
+                .view("V12").ravel().tolist()}) == 1  # fmt: skip
+
+
+@check
+def loops_and_branches_hold_collectives() -> None:
+    x = put(X)
+
+    def steps(v: Any) -> Any:
+        def body(c: Any, t: Any) -> Any:
+            return c + lax.psum(v.sum() * t, "x"), lax.pmax(v.max() * t, "x")
+
+        total, peaks = lax.scan(body, 0.0, fnp.arange(1.0, 4))
+        first = lax.axis_index("x") == 0
+        chosen = lax.cond(first, lambda: lax.psum(v[0], "x"), lambda: v[0])
+        count = lax.while_loop(
+            lambda c: c[0] < lax.axis_index("x"),
+            lambda c: (c[0] + 1, c[1] + lax.psum(1, "x")), (0, 0),
+        )[0]  # fmt: skip
+        return total + peaks.sum() + chosen[None] + count
+
+    parts = X.reshape(DEVICES, 8, 3)
+    wanted = np.repeat(6 * X.sum() + 6 * X.max() + parts[:, 0], 1, 0)
+    wanted[0] = 6 * X.sum() + 6 * X.max() + parts[:, 0].sum(0)
+    wanted += np.arange(DEVICES)[:, None]
+    found = all_of(over(steps, check_vma=False)(x))
+    close(found, wanted)
+
+
+@check
+def results_that_differ_need_a_name() -> None:
+    x = put(X)
+    raises(errors.ValueRangeError, "replication", lambda: over(fnp.sum, out=P())(x))
+    first = over(lambda v: v[0], out=P(), check_vma=False)(x)
+    equal(first, X[0])
+    raises(errors.ShapeError, "evenly divisible", lambda: over(abs)(X[1:]))
+
+
+@check
+def programs_of_whole_arrays_are_divided_by_rules() -> None:
+    for mesh in MESHES.values():
+        x, w = put(X, P("x"), mesh), np.ones((3, 5), np.float32)
+        doubled = x * 2 + 1
+        assert doubled.sharding.spec[0] == "x"
+        equal(all_of(doubled), X * 2 + 1)
+        equal(x[1], X[1])
+        norm = ft.jit(lambda x: (x / fnp.sqrt((x**2).sum(0)), x.mean()))
+        unit, mean = norm(x)
+        close(all_of(unit), X / np.sqrt((X**2).sum(0)))
+        close(mean, X.mean())
+        grad = ft.grad(lambda w, x: (fnp.tanh(x @ w) ** 2).mean())
+        for run in (grad, ft.jit(grad)):
+            close(run(w, x), run(w, X), rtol=1e-4, atol=1e-6)
+        close(all_of(x @ w), X @ w)
+        equal(all_of(fnp.sort(x, 0)), np.sort(X, 0))
+
+
+@check
+def programs_must_be_the_same_everywhere() -> None:
+    x = put(X)
+    wrong = over(lambda v: lax.psum(v[: 1 + RANK], "x"), out=P())
+    raises(errors.ProcessError, "disagree in a program", lambda: wrong(x))
 
 
 def goes_wrong(way: str) -> None:

@@ -90,7 +90,6 @@ def test_one_process_has_a_group_by_itself() -> None:
     alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
     for made in (
         alone.gather(x[0]), alone.exchange(x), alone.spread(x), alone.combine(None, x),
-        alone.combine_parts(None, x)[None],
     ):  # fmt: skip
         np.testing.assert_array_equal(made, x)
     alone.agree("nothing", str)

@@ -31,6 +31,7 @@ from ftrace.trace.control.scan import Scan, map_lanes, scan_p
 from ftrace.trace.graph import Body, Flags, Graph, Node, Nodes, substitute, toposort
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import cast, eq, select
+from ftrace.trace.primitives.exchange import communicate, lanes
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import (
@@ -347,6 +348,8 @@ def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     )
     (going,) = cond.outputs
     lasts = reshape(reduce_max_p(cast(going, dtypes.uint8), arg=(0,)), ())
+    if lanes.ranks is not None:
+        lasts = communicate(lasts, "max", lanes.ranks)
     # The predicate of the body is a body over the same operands.
     (goes,) = bodies.apply_body(cond, body.inputs)
     after = [

@@ -14,6 +14,7 @@ From the ground up:
     broadcast     Expand and sum
     elementwise   Elementwise primitives, a row each: name, meaning, derivative
     indexing      Gather and scatter by integer arrays
+    exchange      What the processes along an axis of a mesh do together
     reduction     Reductions: along axes, and over the instances of a function along a
                   named axis
     library/      Operations that a library does: sorting, LAPACK and Fourier transforms

@@ -70,7 +70,9 @@ MOVING = {
     "barrier", "call", "cast", "collective", "control", "identity", "item", "movement",
     "select", "source",
 }  # fmt: skip
-_MOVING = {"bitcast", "callback", "gather", "pure_callback"}
+_MOVING = {
+    "bitcast", "callback", "exchange", "gather", "part", "pure_callback", "whole",
+}  # fmt: skip
 
 
 def _widen(x: Node) -> Node:

@@ -31,6 +31,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Body, Flags, Node, Nodes, Op, bodies_of, dependents
 from ftrace.trace.primitives import broadcast, elementwise as p, primitive
 from ftrace.trace.primitives.broadcast import Axes, broadcast_leading, reduce_sum_p
+from ftrace.trace.primitives.exchange import Ranks, communicate, lanes, vary
 from ftrace.trace.primitives.indexing import clamp, gather, trailing
 from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
 from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
@@ -166,6 +167,8 @@ class Along:
 _Lower = Callable[[Along, Node, bool, Nodes], tuple[Node, bool]]
 #: (argument, cotangent, index and further operands) -> the cotangent of x
 _Transpose = Callable[[Along, Node, Nodes], Node]
+#: (processes, x of the lanes of this one, further operands) -> what `_Lower` gives
+_Across = Callable[[Ranks, Node, Nodes], Node]
 
 
 def _by(op: Callable[[Along], primitive.Compound]) -> _Transpose:
@@ -178,6 +181,7 @@ def _collective(
     lower: _Lower,
     doc: str,
     *,
+    across: _Across | None,
     jvp: Any = None,
     transpose: _Transpose | None = None,
     takes: bool = False,
@@ -188,6 +192,7 @@ def _collective(
 
     Args:
       lower: what it does where its axis is one of lanes.
+      across: the same, where several processes have lanes of it; None does nothing.
       transpose: where it is linear.
       takes, gives: operand and result have a leading axis with a row per instance.
     """
@@ -219,6 +224,10 @@ def _collective(
         x, _, *more = src
         if batched[1]:
             result, has = lower(arg, x, batched[0], tuple(more))
+            ranks = lanes.ranks
+            if ranks is not None and across is not None and (batched[0] or has):
+                x = x if batched[0] else _of_each(x, size, ranks)
+                result = across(ranks, x, tuple(more))
             return [result], [has]
         if not batched[0]:
             return record.results(*src, arg=arg), [False]
@@ -250,6 +259,27 @@ def _collective(
 
 def _reduce(op: Any, x: Node) -> Node:
     return reshape(op(x, arg=(0,)), x.shape[1:])
+
+
+def _of_each(x: Node, lanes: int, ranks: Ranks) -> Node:
+    """What all instances have alike, as a value of each."""
+    return broadcast_leading(vary(x, ranks), (lanes, *x.shape))
+
+
+def _across_reduce(op: Any, kind: str) -> _Across:
+    return lambda ranks, x, more: communicate(_reduce(op, x), kind, ranks)
+
+
+def _across_gather(ranks: Ranks, x: Node, more: Nodes) -> Node:
+    return communicate(x, "gather", ranks)
+
+
+def _across_all_to_all(ranks: Ranks, x: Node, more: Nodes) -> Node:
+    """(lanes, n, …) -> rows for each process, and its lanes, of these lanes."""
+    lanes, rest = x.shape[0], x.shape[2:]
+    sent = communicate(move_axis(x, 1, 0), "all_to_all", ranks)
+    came = reshape(sent, (ranks.size, lanes, lanes, *rest))  # from, to, of
+    return reshape(move_axis(came, 1, 0), (lanes, ranks.size * lanes, *rest))
 
 
 def _rows(arg: Along, x: Node, batched: bool) -> Node:
@@ -293,45 +323,48 @@ psum_p = _collective(
     "psum", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), False),
     "the sum over all instances", kinds="iufc",
     transpose=_by(lambda arg: pvary_p if arg.checked else psum_p),
+    across=_across_reduce(reduce_sum_p, "sum"),
 )  # fmt: skip
 pmax_p = _collective(
     "pmax", _lower_extremum(reduce_max_p), "the greatest value of all instances",
-    jvp=_mean_of_chosen, kinds="biuf",
+    jvp=_mean_of_chosen, kinds="biuf", across=_across_reduce(reduce_max_p, "max"),
 )  # fmt: skip
 pmin_p = _collective(
     "pmin", _lower_extremum(reduce_min_p), "the least value of all instances",
-    jvp=_mean_of_chosen, kinds="biuf",
+    jvp=_mean_of_chosen, kinds="biuf", across=_across_reduce(reduce_min_p, "min"),
 )  # fmt: skip
 all_gather_p = _collective(
     "all_gather", lambda arg, x, batched, _: (_rows(arg, x, batched), False),
     "the values of all instances, along a new axis", gives=True,
-    transpose=_by(lambda _: psum_scatter_p),
+    transpose=_by(lambda _: psum_scatter_p), across=_across_gather,
 )  # fmt: skip
 all_gather_invariant_p = _collective(
     "all_gather_invariant",
     lambda arg, x, batched, _: (_rows(arg, x, batched), False),
     "all_gather, as one value that all instances share", gives=True,
     transpose=lambda arg, ct, rest: gather(ct, [clamp(rest[0], arg.size)], (0,)),
+    across=_across_gather,
 )  # fmt: skip
 psum_scatter_p = _collective(
     "psum_scatter", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), True),
     "of the sum, each instance its own row", transpose=_by(lambda _: all_gather_p),
-    takes=True, kinds="iufc",
+    takes=True, kinds="iufc", across=_across_reduce(reduce_sum_p, "scatter"),
 )  # fmt: skip
 all_to_all_p = _collective(
     "all_to_all",
     lambda arg, x, batched, _: (move_axis(_rows(arg, x, batched), 1, 0), True),
     "a row from each instance", transpose=_by(lambda _: all_to_all_p), takes=True,
-    gives=True,
+    gives=True, across=_across_all_to_all,
 )  # fmt: skip
 ppermute_p = _collective(
     "ppermute", _lower_ppermute, "the value of the instance that sends to this one",
     transpose=_by(lambda _: ppermute_p),
+    across=lambda ranks, x, more: communicate(x, "permute", ranks, 0, *more),
 )  # fmt: skip
 pvary_p = _collective(
     "pvary", lambda arg, x, batched, _: (x, batched),
     "a value that all instances share, as one of each", kinds="biufck",
-    transpose=_by(lambda _: psum_p),
+    transpose=_by(lambda _: psum_p), across=None,
 )  # fmt: skip
 #: Whose results are the same for all instances.
 INVARIANT: Final = (psum_p, pmax_p, pmin_p, all_gather_invariant_p)

@@ -22,7 +22,7 @@ import numpy as np
 from ftrace.backends import identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import OutOfMemoryError, TracingError
-from ftrace.ground import settings
+from ftrace.ground import processes, settings
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
@@ -39,12 +39,15 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import (
     Graph,
     Node,
+    bodies_of,
     bury,
     has_any,
+    nodes_of,
     operations_of,
     substitute,
 )
 from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.primitives.exchange import Between
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -103,6 +106,8 @@ class CompiledGraph:
                 device.keep(identity, found)
         self.executable: Executable = found
         program = found.program
+        if processes.count() > 1 and (members := _processes_of(closed)):
+            self.executable = _Agreed(found, members)
         places = [program.slots[i].place for i in program.outputs]
         kernels = len(program.kernels)
         self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
@@ -211,6 +216,40 @@ class CompiledGraph:
         return self.device.copy_in(array.numpy())
 
 
+def _processes_of(graph: Graph) -> set[int]:
+    """The processes that do something together in a graph, or in bodies within it."""
+    found = set[int]()
+    pending: list[Sequence[Node]] = [(*graph.outputs, *graph.effects)]
+    while pending:
+        for node in nodes_of(pending.pop()):
+            pending += [body.outputs for body in bodies_of(node.arg)]
+            if isinstance(node.arg, Between):
+                found |= node.arg.processes
+    return found
+
+
+class _Agreed(Executable):
+    """A program of several processes, which have made sure that it is one."""
+
+    def __init__(self, inner: Executable, members: set[int]) -> None:
+        self.inner, self.program, self.texts = inner, inner.program, inner.texts
+        self.code_bytes = inner.code_bytes
+        self._members: set[int] | None = members
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        if self._members is not None:
+            everyone = processes.group(sorted(self._members))
+            everyone.agree("a program", lambda: str(self.program))
+            self._members = None
+        return self.inner(inputs)
+
+    def at(self, sizes: Sizes) -> Executable:
+        return self.inner.at(sizes)
+
+    def bind(self, signature: Any) -> Any:
+        return self.inner.bind(signature)
+
+
 _first_ones = Tally()
 
 _cache: Shared[Any, CompiledGraph] = Shared(LATEST)
@@ -276,7 +315,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
-    graph = ready_graph(graph)
+    whole, given, graph = graph, arrays, ready_graph(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
@@ -288,7 +327,10 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
             Array.of(np.asarray(v), n.aval.weak_type)
             for v, n in zip(values, graph.outputs)  # noqa: B905
         ]
-    return compile_graph(graph, device_for(arrays))(arrays)
+    device: Any = device_for(arrays)
+    if not isinstance(device, Device):  # arrays over several processes
+        return device.run(whole, given)
+    return compile_graph(graph, device)(arrays)
 
 
 def has_compiled() -> bool:
@@ -339,6 +381,8 @@ def place_results(
     graph: Graph, operands: Sequence[Value], results: Sequence[Array]
 ) -> list[Any]:
     """The results, which know how they are divided."""
+    if any(hasattr(x, "given_sharding") for x in results):
+        return list(results)  # those of several processes do
     late = import_module("ftrace.transforms.partition.results")
     return late.place_results(graph, operands, results)
 

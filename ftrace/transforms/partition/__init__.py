@@ -10,6 +10,7 @@ From the ground up:
     localize     The program of one device: the graph over its parts, with collectives
                  between them
     partition    A graph over a mesh becomes the program of one of its devices
+    spanning     Arrays over a mesh of several processes, and programs that run on them
     results      Where the results of a program are, that runs on arrays that were given
                  a sharding
     explain      What becomes of a function whose arguments are divided over devices,

@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import DeviceError, FtraceError
+from ftrace.errors import DeviceError, FtraceError, UnaddressableError
 from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
-from ftrace.trace.flatten_arguments import Output
+from ftrace.trace.flatten_arguments import Output, name_of
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
+from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 from ftrace.transforms.meshes import AxisType
 from ftrace.transforms.partition.partition import find_specs
+from ftrace.transforms.partition.spanning import Spanning
 from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.shardings import NamedSharding, Placed, placed
 
@@ -161,6 +163,15 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
       DeviceError: arguments were put on different devices.
     """
     leaves, treedef = tree.flatten((args, kwargs))
+    if any(type(x) is Spanning for x in leaves):
+        if not stack.scopes:
+            return _call_across(function, args, kwargs)
+        scope = stack.scopes[-1]
+        known = [
+            scope.wrap(scope.lift(x)) if type(x) is Spanning else x for x in leaves
+        ]
+        args, kwargs = tree.unflatten(treedef, known)
+        return function(*args, **kwargs)
     if stack.scopes:
         return NotImplemented
     first = put_somewhere([x for x in leaves if is_array(x)])
@@ -178,6 +189,27 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     results, structure = tree.flatten(result)
     made = place_results(graph, values, results)
     return tree.unflatten(structure, [_like(values, x) for x in made])
+
+
+def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of arrays over several processes, which do it together, as under jit."""
+    try:
+        kind, values = kind_of(args, kwargs, (*_ARRAYS, Placed, Spanning))
+        key = signature("across", function, *kind.key)
+    except LookupError:
+        raise UnaddressableError(
+            f"{name_of(function)} of an array over several processes is done under jit "
+            "alone, for the other arguments"
+        ) from None
+    run = calls.get(key)
+    if run is None:
+
+        def call(*values: Any) -> Any:
+            args, kwargs = kind.arguments(values)
+            return function(*args, **kwargs)
+
+        run = calls.put(key, Jitted(call))
+    return run(*values)
 
 
 def _like(values: Sequence[Any], result: Any) -> Any:

@@ -569,6 +569,10 @@ RULES = (
         "bodies of loops and branches are programs by themselves, of which the carry "
         "keeps its sharding; the axis that a scan runs over is whole",
     ),
+    Row(
+        ("exchange", "part", "whole"), whole, "*i *j -> *i *j",
+        "of what processes have: `shard_map` has divided it already",
+    ),
     Row((), whole, "*i *j -> *i *j", "of whole arrays"),
 )  # fmt: skip
 

@@ -1,0 +1,413 @@
+"""What the processes along an axis of a mesh do together.
+
+    communicate(x, arg=Exchange(kind, ranks, axis))
+
+    sum, max, min   of the values of all processes
+    gather          the values of all, one behind the other along an axis
+    own             of what all have alike, each its own part along an axis
+    scatter         own(sum(x))
+    all_to_all      part i goes to process i: part j of the result is from process j
+    permute         rows along an axis, each to another row of another process, or zeros
+    first           the value of the first process
+    vary            x, which all have alike, as a value of each
+    index           no operand: the number of this process along the axis
+
+A value differs between processes, or all have it alike; `sum`, `max`, `min`, `gather`
+and `first` make the second of the first, `own` and `vary` the first of the second. A
+derivative needs to know: what a value that all have alike is used for in each process
+adds up in its cotangent, so `vary` and `sum` are the transposes of each other, and so
+are `own` and `gather`. A program that runs has no `vary` (`lower/lowering.py`).
+
+Collectives along an axis of lanes that several processes share do what lanes do first,
+then this (`reduction.py`). It is a step of the program: MPI gets the memory itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+
+from ftrace import dtypes
+from ftrace.errors import GraphError, ShapeError
+from ftrace.ground import processes
+from ftrace.ground.errstate import ignore_errors, restore_errors
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Flags, Node, Nodes
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.indexing import trailing
+from ftrace.trace.primitives.primitive import (
+    Array,
+    Batched,
+    Compound,
+    Results,
+    items,
+)
+from ftrace.trace.primitives.sources import const_like, zeros_like
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes along an axis of a mesh.
+
+    Attributes:
+      name: of the axis.
+      groups: for each line along it the processes, in order; one of them has this one.
+    """
+
+    name: Any
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.groups[0])
+
+    @property
+    def own(self) -> processes.Group:
+        """The line of this process."""
+        index = processes.index()
+        lines = [line for line in self.groups if index in line]
+        return processes.group(lines[0] if lines else self.groups[0])
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.size} processes"
+
+
+class _Lanes(threading.local):
+    """Whose lanes the walk is about.
+
+    Attributes:
+      ranks: the processes along the axis, where several have lanes of it: what all
+        lanes share they have alike, and it differs once it meets what lanes have.
+    """
+
+    ranks: Ranks | None = None
+
+
+lanes = _Lanes()
+
+
+@contextmanager
+def of_ranks(ranks: Ranks | None) -> Generator[None]:
+    """A block in which lanes are those of an axis that these processes share."""
+    before, lanes.ranks = lanes.ranks, ranks
+    try:
+        yield
+    finally:
+        lanes.ranks = before
+
+
+class Between:
+    """The argument of what processes do together."""
+
+    __slots__ = ()
+
+    @property
+    def processes(self) -> set[int]:
+        """All that take part."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Exchange(Between):
+    """The argument of an exchange.
+
+    Attributes:
+      kind: see above.
+      ranks: between which processes.
+      axis: along which axis of the operand, where the kind has one.
+    """
+
+    kind: str
+    ranks: Ranks
+    axis: int = 0
+
+    @property
+    def processes(self) -> set[int]:
+        return {number for line in self.ranks.groups for number in line}
+
+    def __str__(self) -> str:
+        return f"{self.kind} along {self.ranks}, axis {self.axis}"
+
+
+def communicate(x: Node, kind: str, ranks: Ranks, axis: int = 0, *more: Node) -> Node:
+    """`exchange_p` of a node."""
+    return exchange_p.results(x, *more, arg=Exchange(kind, ranks, axis))[0]
+
+
+def vary(x: Node, ranks: Ranks) -> Node:
+    """A value that all processes have alike, as one of each; constants stay."""
+    return x if x.op.name in ("const", "iota") else communicate(x, "vary", ranks)
+
+
+def process_place(ranks: Ranks) -> Node:
+    """The number of this process along an axis: an int32 scalar."""
+    return exchange_p.results(arg=Exchange("index", ranks))[0]
+
+
+def _infer(arg: Exchange, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    if arg.kind == "index":
+        return (ShapedArray.of((), dtypes.int32),)
+    x, axis, count = avals[0], arg.axis, arg.ranks.size
+    shape = list(x.shape)
+    if arg.kind == "gather":
+        shape[axis] *= count
+    elif arg.kind in ("own", "scatter", "all_to_all"):
+        if shape[axis] % count:
+            raise ShapeError(
+                f"{arg}: the axis of size {shape[axis]} of {x!r} is not divisible by "
+                "the number of processes"
+            )
+        shape[axis] //= 1 if arg.kind == "all_to_all" else count
+    return (x.with_shape(tuple(shape)),)
+
+
+# What it does.
+
+
+def _in_order(function: Any) -> Callable[[Array], Array]:
+    """Combines rows in their order; those of few bits in a wide dtype."""
+
+    def fold(rows: Array) -> Array:
+        found = rows[0, ...].astype(dtypes.wide(rows.dtype), copy=False)
+        for row in rows[1:]:
+            function(found, row, out=found)
+        return found.astype(rows.dtype, copy=False)
+
+    return fold
+
+
+FOLDS = {
+    "sum": _in_order(np.add),
+    "max": _in_order(np.maximum),
+    "min": _in_order(np.minimum),
+}
+
+
+def _parts(x: Array, axis: int, count: int) -> Array:
+    """An axis as so many parts, along a new leading axis."""
+    shape = x.shape
+    split = x.reshape(*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+    return np.moveaxis(split, axis, 0)
+
+
+def _joined(rows: Array, axis: int) -> Array:
+    """`_parts` back."""
+    moved = np.moveaxis(rows, 0, axis)
+    shape = moved.shape
+    return moved.reshape(*shape[:axis], -1, *shape[axis + 2 :])
+
+
+def _permute(group: processes.Group, x: Array, axis: int, tables: Any) -> Array:
+    """Rows whose source is another row, by number along the whole axis."""
+    rows = np.ascontiguousarray(np.moveaxis(x, axis, 0))
+    found, lanes = np.zeros_like(rows), len(rows)
+    source, target = [[int(n) for n in table] for table in tables]
+    first = group.place * lanes
+    sent = [(rows[i], t // lanes, t) for i, t in enumerate(target) if t >= 0]
+    comes = [(found[i], s // lanes, first + i) for i, s in enumerate(source) if s >= 0]
+    group.send(sent, comes)
+    return np.moveaxis(found, 0, axis)
+
+
+def _compute(arg: Exchange, x: Array, tables: Any) -> Array:
+    kind, axis, group = arg.kind, arg.axis, arg.ranks.own
+    if kind in FOLDS:
+        return group.combine(FOLDS[kind], x)
+    if kind == "gather":
+        return _joined(group.gather(x), axis)
+    if kind == "permute":
+        return _permute(group, x, axis, tables)
+    if kind == "first":
+        return group.spread(x)
+    parts = _parts(x, axis, group.size)
+    if kind == "own":
+        return parts[group.place]
+    parts = group.exchange(parts)
+    return FOLDS["sum"](parts) if kind == "scatter" else _joined(parts, axis)
+
+
+def _value(avals: Any, arg: Exchange, *operands: Array) -> Sequence[Array]:
+    if arg.kind == "index":
+        return [np.int32(arg.ranks.own.place)]
+    x, *tables = operands
+    if arg.kind == "vary":
+        return [x]
+    token = ignore_errors()
+    try:
+        return [_compute(arg, x, tables)]
+    finally:
+        restore_errors(token)
+
+
+def without_vary(node: Node, read: Collection[int]) -> list[Node]:
+    # vary(x) -> x, in a program that runs
+    return [node.src[0]] if node.arg.kind == "vary" else items(node)
+
+
+# Its rules.
+
+
+def _jvp(node: Node, tangents: Results) -> Results:
+    arg: Exchange = node.arg
+    t = tangents[0] if tangents else None
+    if t is None:
+        return [None]
+    if arg.kind not in ("max", "min"):
+        return exchange_p.results(t, *node.src[1:], arg=arg)
+    # The mean of the tangents of the processes that have the extremum.
+    x, ranks = node.src[0], arg.ranks
+    here = p.cast(p.eq(x, vary(items(node)[0], ranks)), x.dtype)
+    total = communicate(p.scale(t, here), "sum", ranks)
+    return [p.div(total, communicate(here, "sum", ranks))]
+
+
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
+    arg: Exchange = node.arg
+    (ct,) = cotangents
+    rest = [None] * (len(node.src) - 1)
+    if ct is None:
+        return [None, *rest]
+    kind, ranks, axis = arg.kind, arg.ranks, arg.axis
+    simple = {"sum": "vary", "vary": "sum", "gather": "own", "own": "gather"}
+    if kind in simple:
+        return [communicate(ct, simple[kind], ranks, axis)]
+    if kind == "scatter":
+        return [vary(communicate(ct, "gather", ranks, axis), ranks)]
+    if kind == "first":
+        place, ct = process_place(ranks), vary(ct, ranks)
+        mine = p.eq(place, const_like(place, 0))
+        return [p.select(trailing(mine, ct.shape), ct, zeros_like(ct))]
+    # Who receives has been sent to: source and target change places.
+    return [communicate(ct, kind, ranks, axis, *node.src[:0:-1]), *rest]
+
+
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+    arg: Exchange = node.arg
+    if any(batched[1:]):
+        raise GraphError(f"{arg}: lanes of other axes send to the same processes")
+    moved = Exchange(arg.kind, arg.ranks, arg.axis + 1)
+    return exchange_p.results(*src, arg=moved), [True]
+
+
+exchange_p = Compound(
+    "exchange", "host", _infer, _value, _batch, jvp=_jvp, transpose=_transpose,
+    doc="what processes along an axis of a mesh do together", show=str,
+)  # fmt: skip
+
+
+# Parts of arrays over a mesh. What a process has of one is, along each axis, the parts
+# of its devices in their order; `whole` and `part` go from it to the array and back.
+
+
+@dataclass(frozen=True)
+class Spread(Between):
+    """The argument of whole and part.
+
+    Attributes:
+      mesh, spec: how the array is divided.
+      factors: for each axis, of each axis of the mesh that divides it, the outermost
+        first: the processes along it (None: one), and how many devices each has there.
+    """
+
+    mesh: Any
+    spec: tuple[Any, ...]
+    factors: tuple[tuple[tuple[Ranks | None, int], ...], ...]
+
+    def __str__(self) -> str:
+        return f"{self.spec}"
+
+    @property
+    def processes(self) -> set[int]:
+        return {device.process_index for device in self.mesh.devices.flat}
+
+    @property
+    def _counts(self) -> list[int]:
+        """Between how many processes each axis is divided."""
+        return [math.prod([_count(r) for r, _ in axis]) for axis in self.factors]
+
+    def of_process(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of what each process has of an array."""
+        return tuple([n // c for n, c in zip(shape, self._counts, strict=True)])
+
+    def of_all(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """`of_process` back."""
+        return tuple([n * c for n, c in zip(shape, self._counts, strict=True)])
+
+    def part(self, x: Array) -> Array:
+        """What this process has of an array."""
+        for axis, factors in enumerate(self.factors):
+            shape = x.shape
+            sizes = [n for ranks, lanes in factors for n in (_count(ranks), lanes)]
+            x = x.reshape(*shape[:axis], *sizes, -1, *shape[axis + 1 :])
+            for i in reversed(range(len(factors))):
+                ranks = factors[i][0]
+                place = ranks.own.place if ranks else 0
+                x = x.take(place, axis + 2 * i)
+            x = x.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+        return x
+
+    def whole(self, x: Array) -> Array:
+        """The array, of what each process has of it."""
+        for axis, factors in enumerate(self.factors):
+            shape = x.shape
+            lanes = [lanes for _, lanes in factors]
+            x = x.reshape(*shape[:axis], *lanes, -1, *shape[axis + 1 :])
+            for i in reversed(range(len(factors))):
+                ranks = factors[i][0]
+                x = np.moveaxis(ranks.own.gather(x) if ranks else x[None], 0, axis + i)
+            x = x.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+        return x
+
+
+def _count(ranks: Ranks | None) -> int:
+    return ranks.size if ranks else 1
+
+
+def _between(
+    name: str, shape: Any, value: Any, transposed: Callable[[], Compound], doc: str
+) -> Compound:
+    """The record of whole or part."""
+
+    def infer(arg: Spread, x: ShapedArray) -> tuple[ShapedArray, ...]:
+        return (x.with_shape(shape(arg, x.shape)),)
+
+    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+        arg: Spread = node.arg
+        wide = Spread(arg.mesh, (None, *arg.spec), ((), *arg.factors))
+        return record.results(*src, arg=wide), [True]
+
+    def jvp(node: Node, tangents: Results) -> Results:
+        return [
+            t if t is None else record.results(t, arg=node.arg)[0] for t in tangents
+        ]
+
+    def transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
+        (ct,) = cotangents
+        return [None if ct is None else transposed().results(ct, arg=node.arg)[0]]
+
+    def compute(avals: Any, arg: Spread, x: Array) -> Sequence[Array]:
+        return [value(arg, x)]
+
+    record = Compound(
+        name, "host", infer, compute, batch, jvp=jvp,
+        transpose=transpose, doc=doc, show=str,
+    )  # fmt: skip
+    return record
+
+
+whole_p = _between(
+    "whole", Spread.of_all, Spread.whole, lambda: part_p,
+    "an array over a mesh, of what each process has of it",
+)  # fmt: skip
+part_p = _between(
+    "part", Spread.of_process, Spread.part, lambda: whole_p,
+    "what a process has of an array over a mesh",
+)  # fmt: skip

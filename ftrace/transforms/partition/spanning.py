@@ -1,0 +1,378 @@
+"""Arrays over a mesh of several processes, and programs that run on them.
+
+    mesh x: 4 over processes 0 0 1 1        P("x")   (8, 6)  ->  (4, 6) in each process
+
+Each process has the parts of its own devices, as one array. A program on such arrays is
+traced for the whole ones; what runs in a process takes its own parts:
+
+    f(x)  ->  f(whole(x'))        part(whole(x')) -> x'
+
+and what is a whole of parts at the end stays in parts. `shard_map` begins with `part`
+and ends with `whole`, so that nothing is moved between two of them. A program that has
+none of it is divided by rules (`partition/`), for each of the process's devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from typing import Any, NoReturn
+
+import numpy
+
+from ftrace.backends.base import Device
+from ftrace.errors import DeviceError, UnaddressableError
+from ftrace.ground import processes
+from ftrace.ground.tables import Table, memo
+from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.batching import batch_nodes, place_axis
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.graph import Graph, Node, has_any, substitute
+from ftrace.trace.graph_map import convert
+from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, whole_p
+from ftrace.trace.primitives.movement import permute, reshape
+from ftrace.trace.primitives.primitive import item_p, items
+from ftrace.trace.primitives.sources import scope_and_position, variable
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.transforms.jit.compiled_graph import run_graph
+from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
+from ftrace.transforms.partition.partition import partition
+from ftrace.transforms.partition.specs import partition_spec
+from ftrace.transforms.shardings import NamedSharding, Placed, placed, shards_of
+from ftrace.transforms.vmap import first_of, lane_numbers
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+
+@memo(64)
+def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
+    """For each axis of a mesh the processes along it, and how many devices each has.
+
+    Raises:
+      DeviceError: the devices of a process are not a block of the mesh.
+    """
+    indices = [device.process_index for device in mesh.devices.flat]
+    owners: Any = np.array(indices).reshape(mesh.devices.shape)
+    grid, found = owners, dict[Any, tuple[Ranks | None, int]]()
+    counts: list[int] = []
+    for axis in range(owners.ndim):
+        rows = np.moveaxis(grid, axis, 0)
+        changes = (rows[1:] != rows[:-1]).reshape(len(rows) - 1, -1).any(1)
+        counts.append(1 + int(changes.sum()))
+        grid = grid.take(np.flatnonzero(np.append(True, changes)), axis)
+    lanes = [n // count for n, count in zip(owners.shape, counts, strict=True)]
+    again = np.kron(grid, np.ones(lanes, int))
+    if again.shape != owners.shape or (again != owners).any() or (
+        len(np.unique(grid)) < grid.size
+    ):  # fmt: skip
+        raise DeviceError(
+            f"the devices of a process must be a block of the mesh; {mesh} has those "
+            f"of the processes {owners.tolist()}; ft.make_mesh(sizes, names) takes "
+            "devices in their order"
+        )
+    for axis, name in enumerate(mesh.axis_names):
+        lines = np.moveaxis(grid, axis, -1).reshape(-1, counts[axis])
+        groups = tuple([tuple(line) for line in lines.tolist()])
+        found[name] = Ranks(name, groups) if counts[axis] > 1 else None, lanes[axis]
+    return found
+
+
+def spread_of(sharding: NamedSharding, ndim: int) -> Spread:
+    """How an array of so many axes is divided between processes."""
+    known, spec = split(sharding.mesh), tuple(sharding.spec)
+    entries = [*spec, *[None] * (ndim - len(spec))]
+    factors = tuple([tuple([known[n] for n in names_in(part)]) for part in entries])
+    return Spread(sharding.mesh, tuple(entries), factors)
+
+
+def _sharding(spread: Spread) -> NamedSharding:
+    entries = list(spread.spec)
+    while entries and entries[-1] is None:
+        entries.pop()
+    return NamedSharding(spread.mesh, PartitionSpec(*entries))
+
+
+def part(x: Any, sharding: NamedSharding) -> Any:
+    """What this process has of a traced array."""
+    return bind_compound(part_p, x, arg=spread_of(sharding, x.ndim))[0]
+
+
+def whole(x: Any, sharding: NamedSharding) -> Any:
+    """A traced array, of what each process has of it."""
+    return bind_compound(whole_p, x, arg=spread_of(sharding, x.ndim))[0]
+
+
+# Arrays.
+
+
+class Spanning(Placed):
+    """An array of which this process has some parts.
+
+    Attributes:
+      local: these, as one array.
+    """
+
+    __slots__ = ("local",)
+
+    local: Array
+
+    @property
+    def _local_sharding(self) -> NamedSharding:
+        sharding: Any = self.given_sharding
+        return NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+
+    @property
+    def memory(self) -> Any:
+        return PROCESSES
+
+    @property
+    def buffer(self) -> Buffer:
+        self._refuse()
+
+    def numpy(self) -> Any:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnaddressableError(
+            f"Fetching value for an array of shape {self.shape} that spans "
+            "non-addressable (non process local) devices is not possible: process "
+            f"{processes.index()} has a part of it, x.addressable_shards. "
+            "multihost_utils.process_allgather(x, tiled=True) gives the whole of it to "
+            "all processes"
+        )
+
+    def whole(self) -> Any:
+        """All of it, in NumPy's memory: all processes must ask."""
+        sharding: Any = self.given_sharding
+        return spread_of(sharding, self.ndim).whole(self.local.numpy())
+
+    def part_on(self, device: Device) -> Array | None:
+        """The part of a device; None of one of another process."""
+        own = placed(self.local, self._local_sharding)
+        parts = [s.data for s in shards_of(own) if s.device is device]
+        return parts[0] if parts else None
+
+    def delete(self) -> None:
+        self.local.delete()
+
+    def is_deleted(self) -> bool:
+        return self.local.is_deleted()
+
+    def __repr__(self) -> str:
+        return f"Array(shape={self.shape}, dtype={self.dtype})"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._refuse()
+
+
+def spanning(local: Array, sharding: NamedSharding, shape: Sequence[int]) -> Array:
+    """The array of which this process has that; all of it where all have it alike."""
+    if sharding.is_fully_replicated:
+        return placed(local, sharding)
+    made = Spanning(tuple(shape), local.dtype, local.weak_type)
+    made.given_sharding, made.local = sharding, local
+    return made
+
+
+def put(value: Any, sharding: NamedSharding) -> Array:
+    """An array that all processes have, or have parts of, divided so.
+
+    Raises:
+      ProcessError: the processes have different arrays.
+      ShapeError: it cannot be divided so.
+    """
+    if getattr(value, "given_sharding", None) == sharding:
+        return value
+    known = value.whole() if type(value) is Spanning else asarray(value).numpy()
+    sharding.shard_shape(known.shape)
+    if type(value) is not Spanning:
+        members = sorted({d.process_index for d in sharding.device_set})
+
+        def text() -> str:
+            total = sha256(np.ascontiguousarray(known).reshape(-1).view(np.uint8))
+            return f"{known.dtype}{list(known.shape)}\nelements {total.hexdigest()}"
+
+        processes.group(members).agree("device_put of an array", text)
+    own = np.array(spread_of(sharding, known.ndim).part(known), order="C")
+    return spanning(Array.of(own), sharding, known.shape)
+
+
+def shape_of_process(sharding: NamedSharding, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of what each process has of an array."""
+    return spread_of(sharding, len(shape)).of_process(shape)
+
+
+def shape_of_all(sharding: NamedSharding, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of the array of which each process has that."""
+    return spread_of(sharding, len(shape)).of_all(shape)
+
+
+# Programs.
+
+
+class _Processes:
+    """Where arrays over several processes are: as a device, what programs run on."""
+
+    name = "the devices of several processes"
+    host = False
+
+    def run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs of a graph for concrete arguments: captured ones are added."""
+        graph = ready_graph(graph, keeps_constraints=True)
+        arrays = [*arrays, *graph.captured]
+        given = tuple([_spanned(x) for x in arrays])
+        key = graph.inputs, graph.outputs, graph.effects, given
+        known = _programs.get(key)
+        if known is None:
+            known = _programs.put(key, _localize(graph, given))
+        local, spreads = known
+        results = run_graph(local, list(map(_own, arrays)))
+        rows = zip(results, spreads, strict=True)
+        return [
+            spanning(x, _sharding(spread), spread.of_all(x.shape)) for x, spread in rows
+        ]
+
+
+def _spanned(x: Array) -> Any:
+    """How an array is divided between processes; None of one of this process."""
+    sharding = getattr(x, "given_sharding", None)
+    here = sharding is None or sharding.is_fully_addressable
+    return None if here else sharding
+
+
+def _own(x: Any) -> Array:
+    """What this process has of an array, which is on no mesh then."""
+    if type(x) is Spanning:
+        return x.local
+    if type(x) is Placed:
+        return Array(x.shape, x.dtype, x.weak_type, x._buffer, x._host)  # pyright: ignore[reportPrivateUsage]
+    return x
+
+
+PROCESSES = _Processes()
+_programs: Table[Any, tuple[Graph, list[Spread]]] = Table(1 << 8)
+_LOCAL_DEPTH = -18
+
+
+def _localize(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
+    """What a process runs, and how each of the results is divided."""
+    mesh = next(s.mesh for s in given if s is not None)
+    if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
+        return _divided_by_rules(graph, mesh, given)
+    # `shard_map` has said what each device does; all else is of whole arrays.
+    graph = ready_graph(graph)
+    inputs: list[Node] = []
+    mapping: dict[Node, Node] = {}
+    for node, sharding in zip(graph.inputs, given, strict=True):
+        if sharding is None or sharding.is_fully_replicated:
+            inputs.append(node)
+            continue
+        spread = spread_of(sharding, node.ndim)
+        aval = node.aval.with_shape(spread.of_process(node.shape))
+        inputs.append(variable(aval, *scope_and_position(node)))
+        (mapping[node],) = whole_p.results(inputs[-1], arg=spread)
+    found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
+    found = convert(found, {part_p: _part_of_whole})
+    outputs: list[Node] = []
+    spreads: list[Spread] = []
+    for node in found[: len(graph.outputs)]:
+        known = _whole_of(node)
+        all_alike = Spread(mesh, (None,) * node.ndim, ((),) * node.ndim)
+        outputs.append(known.src[0] if known else node)
+        spreads.append(known.arg if known else all_alike)
+    effects = (*graph.effects[:1], *found[len(outputs) :])
+    return Graph(tuple(inputs), tuple(outputs), (), effects), spreads
+
+
+def _divided_by_rules(
+    graph: Graph, mesh: Mesh, given: Sequence[Any]
+) -> tuple[Graph, list[Spread]]:
+    """The program of each device, for those of this process: each is a lane."""
+    made, axes = partition(graph, mesh, given), split(mesh)
+    count, sizes = len(given), {name: lanes for name, (_, lanes) in axes.items()}
+    places = made.graph.inputs[count:]
+    inputs: list[Node] = []
+    leaves: dict[Any, dict[Node, Node]] = {name: {} for name in axes}
+    ends: dict[Node, Node] = {}
+    for i, (node, spec) in enumerate(zip(made.graph.inputs, made.in_specs)):  # noqa: B905
+        spread = _spread_over(mesh, spec)
+        whole_aval = graph.inputs[i].aval
+        aval = whole_aval.with_shape(spread.of_process(whole_aval.shape))
+        inputs.append(variable(aval, _LOCAL_DEPTH, i))
+        now = node
+        for name in reversed(axes):
+            if any(name in part for part in spec):
+                wide = now.aval.with_shape((sizes[name], *now.shape))
+                leaves[name][now] = variable(wide, _LOCAL_DEPTH - 1, len(ends) + 1)
+                now = leaves[name][now]
+                ends[now] = inputs[-1]
+        ends[now] = _cut(inputs[-1], spec, sizes)
+    outputs = [*made.graph.outputs, *made.graph.effects[1:]]
+    specs = [*made.out_specs, *[()] * (len(outputs) - len(made.out_specs))]
+    for name, place in reversed([*zip(axes, places, strict=True)]):
+        ranks, lanes = axes[name]
+        with of_ranks(ranks):
+            known = {place: lane_numbers(lanes), **leaves[name]}
+            found = batch_nodes(outputs, known, lanes)
+            outputs = [
+                place_axis(node, has, 0, lanes)
+                if any(name in part for part in spec)
+                else first_of(node) if has else node
+                for (node, has), spec in zip(found, specs, strict=True)
+            ]  # fmt: skip
+    outputs = substitute(outputs, ends)
+    rows = zip(outputs, specs, strict=True)
+    outputs = [_join(node, spec, sizes) for node, spec in rows]
+    results = outputs[: len(made.out_specs)]
+    effects = (*made.graph.effects[:1], *outputs[len(results) :])
+    spreads = [_spread_over(mesh, spec) for spec in made.out_specs]
+    return Graph(tuple(inputs), tuple(results), (), effects), spreads
+
+
+def _spread_over(mesh: Mesh, spec: Any) -> Spread:
+    return spread_of(NamedSharding(mesh, partition_spec(spec)), len(spec))
+
+
+def _cut(x: Node, spec: Any, sizes: Any) -> Node:
+    """What a process has, with each axis of the mesh that the spec names in front."""
+    shape: list[int] = []
+    where: dict[Any, int] = {}
+    for n, names in zip(x.shape, spec, strict=True):
+        for name in names:
+            where[name] = len(shape)
+            shape.append(sizes[name])
+        shape.append(n // math.prod([sizes[name] for name in names]))
+    front = [where[name] for name in sizes if name in where]
+    rest = [axis for axis in range(len(shape)) if axis not in front]
+    return permute(reshape(x, tuple(shape)), (*front, *rest))
+
+
+def _join(x: Node, spec: Any, sizes: Any) -> Node:
+    """`_cut` back."""
+    named = {name for names in spec for name in names}
+    front = [name for name in sizes if name in named]
+    order: list[int] = []
+    shape: list[int] = []
+    for axis, names in enumerate(spec):
+        order += [*[front.index(name) for name in names], len(front) + axis]
+        n = x.shape[len(front) + axis]
+        shape.append(n * math.prod([sizes[name] for name in names]))
+    return reshape(permute(x, tuple(order)), tuple(shape)) if named else x
+
+
+def _whole_of(node: Node) -> Node | None:
+    """The operation that a node is the result of, if it is a whole."""
+    known = node.op is item_p and node.src[0].op is whole_p
+    return node.src[0] if known else None
+
+
+def _part_of_whole(node: Node, read: Collection[int]) -> list[Node]:
+    # part(whole(x)) -> x, for the same division
+    inner = _whole_of(node.src[0])
+    same = inner is not None and inner.arg == node.arg
+    return [inner.src[0]] if inner is not None and same else items(node)
