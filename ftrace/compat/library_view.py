@@ -32,6 +32,7 @@ from ftrace.lax.gather_scatter import (
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.effects import Callback
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import item_p
@@ -89,16 +90,17 @@ def _windows(x: Node, axes: Sequence[int]) -> tuple[int, ...]:
 def _along(
     node: Node, indices: Sequence[Node], last: Step, before: tuple[Node, ...]
 ) -> Steps:
-    """A step that takes the indices along a last axis, side by side."""
+    """A step that takes the indices along a last axis, side by side.
+
+    In their widest dtype, and that without a sign: what is out of bounds stays so.
+    """
     shape = indices[0].shape
-    columns = tuple(reshape_p(i, arg=(*shape, 1)) for i in indices)
+    dtype = max([i.dtype for i in indices], key=lambda d: (d.itemsize, d.kind == "u"))
+    columns = tuple(reshape_p(cast(i, dtype), arg=(*shape, 1)) for i in indices)
     if len(columns) == 1:
         return Steps((*before, *columns, *last.after), (last._replace(after=()),))
-    dtype = indices[0].aval.strong()
-    joined = Step(
-        jax.NAMED["concatenate"], {"dimension": len(shape)},
-        (dtype.with_shape((*shape, len(columns))),),
-    )  # fmt: skip
+    types = (ShapedArray.of((*shape, len(columns)), dtype),)
+    joined = Step(jax.NAMED["concatenate"], {"dimension": len(shape)}, types)
     return Steps(columns, (joined, last._replace(before=before)))
 
 
@@ -117,10 +119,6 @@ def _gather(node: Node) -> Steps | None:
     }
     last = Step(jax.NAMED["gather"], params, node.aval.items)
     return _along(node, indices, last, (x,))
-
-
-#: How a scatter combines: JAX's primitive, and that of two elements.
-_COMBINED = {"add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
 def _scatter(node: Node) -> Steps | None:

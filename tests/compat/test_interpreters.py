@@ -183,6 +183,20 @@ def test_an_equation_has_the_parameters_of_jax(function: Function, text: str) ->
     assert str(eqn).split(" = ", 1)[1].startswith(f"{text} ")
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32, np.int64, np.uint64])
+def test_indices_of_several_dtypes_stand_side_by_side(dtype: Any) -> None:
+    i = fnp.asarray(np.array([1, 0, 2], dtype))
+    functions: list[Function] = [
+        ft.vmap(lambda x, i: x[i]),
+        ft.vmap(lambda x, i: x.at[i].set(9)),
+        lambda x, i: x[i, i.astype(np.int32)],
+        lambda x, i: x.at[i.astype(np.int32) - 7, i + 2].add(1, mode="drop"),
+    ]
+    for function in functions:
+        found = walked(function)(fnp.asarray(X[:3]), i)[0]
+        np.testing.assert_array_equal(found, function(fnp.asarray(X[:3]), i))
+
+
 def test_callbacks_have_no_tokens_and_happen_in_order() -> None:
     seen: list[Any] = []
 
