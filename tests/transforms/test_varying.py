@@ -354,6 +354,24 @@ def test_a_gradient_within_is_the_one_from_outside(name: str) -> None:
             np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["custom_vjp", "rules in a loop", "while of each"])
+def test_a_second_derivative_goes_through_rules_and_loops(name: str) -> None:
+    def slopes(loss: Loss, w: Any) -> Any:
+        def total(w: Any) -> Any:
+            return over(lambda v, x: lax.psum(loss(w, v, x), BOTH), IN[1:], P())(V, X)
+
+        return ft.grad(total)(w)
+
+    loss, plain = LOSSES[name][0], LOSSES[name][-1]
+
+    def within(w: Any, v: Any, x: Any) -> Any:
+        return ft.grad(lambda w: (ft.grad(loss)(w, v, x) ** 2).sum())(w)
+
+    found = ft.jit(over(within, IN, P()))(W, V, X)
+    wanted = ft.jit(ft.grad(lambda w: (slopes(plain, w) ** 2).sum()))(W)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", [n for n, row in LOSSES.items() if len(row) == 1])
 def test_without_the_check_a_gradient_is_that_of_the_sum_in_each_device(
     name: str,

@@ -217,7 +217,7 @@ varies_as_p = Compound(
 where_varies_p = Compound(
     "where_varies", "call", _infer_where, _nowhere,
     lambda node, src, batched, size: (where_varies_p.results(*src), [False]),
-    no_derivative="it tells of a value where it differs between devices",
+    jvp=lambda node, tangents: [None],
     doc="zero, which differs between devices where a value does",
 )  # fmt: skip
 

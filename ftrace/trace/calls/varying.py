@@ -34,7 +34,7 @@ from ftrace.errors import DerivativeError
 from ftrace.trace import autodiff
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.body import apply_body, around
+from ftrace.trace.body import apply_body, around, chosen
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import (
     custom_jvp_p,
@@ -260,11 +260,9 @@ class Varying:
         if 0 <= depth < len(stack.scopes) and node.aval is not TOKEN:
             scope = stack.scopes[depth]
             if place < len(scope.inputs) and scope.inputs[place] is node:
-                value = scope.bindings[place]
-                if value is not None:
+                meant = (scope.bindings[place], *scope.meant[place : place + 1])
+                for value in [x for x in meant if x is not None][:1]:
                     return self.of(value) | scope.varies.get(node, SAME)
-                if place < len(scope.meant):
-                    return self.of(scope.meant[place]) | scope.varies.get(node, SAME)
         return SAME if node.aval is TOKEN else self._unknown
 
     def _step(
@@ -275,18 +273,19 @@ class Varying:
         arg: Any = node.arg
         inserts = node in linear
         if isinstance(arg, (Scan, While)):
-            return self._loop(node, src, given, inserts)
+            return self._loop(node, src, given, linear)
         if inserts and node.op is custom_jvp_p:  # it is linear: so is what it does
             types: Types = dict(zip(arg.body.inputs, given, strict=True))
             outputs = arg.body.outputs
-            inner = dependents(outputs, arg.body.inputs)
+            moving = [s in linear for s in node.src]
+            inner = dependents(outputs, chosen(arg.body.inputs, moving))
             found = self._walk(outputs, types, set(inner))
             results = apply_body(Body(arg.body.inputs, tuple(found)), src)
             return results, [types[n] for n in outputs]
         if isinstance(arg, (Branches, Checkpoint)):
-            return self._branches(node, src, given, inserts)
+            return self._branches(node, src, given, linear)
         if isinstance(arg, Call) and not inserts:
-            return self._branches(node, src, given, False)
+            return self._branches(node, src, given, ())
         if node.op is barrier_p:
             return rebuild(node, src), given
         if node.op is varies_as_p:
@@ -306,12 +305,13 @@ class Varying:
         return rebuild(node, src), [union] * len(node.aval.items) if several else union
 
     def _loop(
-        self, node: Node, src: tuple[Node, ...], given: list[Any], inserts: bool
-    ) -> tuple[Node, Any]:
+        self, node: Node, src: tuple[Node, ...], given: list[Any],
+        linear: Collection[Node],
+    ) -> tuple[Node, Any]:  # fmt: skip
         arg: Any = node.arg
         first = arg.consts + arg.carry
         start = given
-        if inserts and arg.length is None:
+        if node in linear and arg.length is None:
             # Devices do not iterate equally often: they do not act together in it.
             start = [SAME.union(*given)] * len(given)
 
@@ -324,11 +324,12 @@ class Varying:
 
         flags, found = around(start, range(arg.consts, first), step)
         types = (*flags[arg.consts : first], *found[arg.carry :])
-        return self._holder(node, src, given, flags, types, inserts), types
+        return self._holder(node, src, given, flags, types, linear), types
 
     def _branches(
-        self, node: Node, src: tuple[Node, ...], given: list[Any], inserts: bool
-    ) -> tuple[Node, Any]:
+        self, node: Node, src: tuple[Node, ...], given: list[Any],
+        linear: Collection[Node],
+    ) -> tuple[Node, Any]:  # fmt: skip
         """Of branches, or of the one body of a call."""
         along, flags = SAME, given
         if isinstance(node.arg, Branches):  # each device chooses: they part ways there
@@ -336,11 +337,11 @@ class Varying:
             flags = [names | along for names in flags]
         found = [self._of_body(body, flags) for body in bodies_of(node.arg)]
         types = tuple([along.union(*names) for names in zip(*found, strict=True)])
-        return self._holder(node, src, given, flags, types, inserts), types
+        return self._holder(node, src, given, flags, types, linear), types
 
     def _holder(
         self, node: Node, src: tuple[Node, ...], given: list[Any], flags: list[Any],
-        types: Any, inserts: bool,
+        types: Any, linear: Collection[Node],
     ) -> Node:  # fmt: skip
         """A loop, branch or checkpoint over bodies with the pvary that they need.
 
@@ -349,19 +350,26 @@ class Varying:
           flags: where the inputs of its bodies shall.
           types: where its results do.
         """
-        if not inserts:
+        if node not in linear:
             return rebuild(node, src)
         first = len(src) - len(flags)
-        bodies = [self._body(body, flags, types) for body in bodies_of(node.arg)]
-        rows = zip(src[first:], given[-len(flags) :], flags, strict=True)
-        src = (*src[:first], *[self._vary(*row) for row in rows])
+        moving = [s in linear for s in node.src[first:]]
+        if isinstance(node.arg, Scan):
+            carry = range(node.arg.consts, node.arg.consts + node.arg.carry)
+            moving, _ = around(moving, carry, lambda now: (None, _moved(node, now)))
+        bodies = [self._body(b, moving, flags, types) for b in bodies_of(node.arg)]
+        rows = zip(src[first:], given[-len(flags) :], flags, moving, strict=True)
+        inner = [self._vary(x, has, want) if f else x for x, has, want, f in rows]
         used = nodes_of([n for body in bodies for n in body.outputs])
-        return take_in(node, src, bodies, [n for n in self._indices() if n in used])
+        indices = [n for n in self._indices() if n in used]
+        return take_in(node, (*src[:first], *inner), bodies, indices)
 
-    def _body(self, body: Body, flags: list[Any], wanted: Sequence[Names]) -> Body:
-        """A body that is linear in its inputs; it may use the indices."""
+    def _body(
+        self, body: Body, moving: list[bool], flags: list[Any], wanted: Sequence[Names]
+    ) -> Body:
+        """A body that is linear in those inputs that move; it may use the indices."""
         types: Types = dict(zip(body.inputs, flags, strict=True))
-        linear = set(dependents(body.outputs, body.inputs))
+        linear = set(dependents(body.outputs, chosen(body.inputs, moving)))
         made = self._walk(body.outputs, types, linear)
         outputs = [
             self._vary(new, types[old], names) if old in linear else new
@@ -373,3 +381,10 @@ class Varying:
         types: Types = dict(zip(body.inputs, flags, strict=True))
         self._walk(body.outputs, types, ())
         return [types[node] for node in body.outputs]
+
+
+def _moved(node: Node, moving: list[bool]) -> list[bool]:
+    """Which results of a loop's body depend on inputs that move."""
+    body: Body = node.arg.body
+    linear = set(dependents(body.outputs, chosen(body.inputs, moving)))
+    return [n in linear for n in body.outputs]
