@@ -128,6 +128,25 @@ def test_jit_puts_arguments_and_results_where_it_is_told() -> None:
     assert (first.sharding.spec, second.sharding.spec) == (P(), P("x"))
 
 
+def test_static_arguments_have_no_shardings() -> None:
+    def scale(x: Any, by: int, *, up: bool = True) -> Any:
+        return x * by if up else x / by
+
+    f = ft.jit(scale, in_shardings=(over("x"),), static_argnums=1, static_argnames="up")
+    check(f(A, 2, up=True), A * 2, P("x"))
+
+
+def test_compiled_functions_tell_where_arguments_and_results_are() -> None:
+    f = ft.jit(lambda x, y: (x.T, y + 1), in_shardings=(over("x"), None))
+    compiled = f.lower(A, put(A, None, "y")).compile()
+    assert compiled.input_shardings == ((over("x"), over(None, "y")), {})
+    assert compiled.output_shardings == (over(None, "x"), over(None, "y"))
+    transposed, _ = compiled(A, put(A, None, "y"))
+    assert transposed.sharding == over(None, "x")
+    alone = ft.jit(abs).lower(A).compile()
+    assert alone.output_shardings.num_devices == 1
+
+
 def test_a_spec_is_meant_along_the_mesh_of_the_context() -> None:
     with ft.set_mesh(mesh()):
         f = ft.jit(lambda x: x + 1, out_shardings=P("x"))

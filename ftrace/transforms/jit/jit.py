@@ -60,7 +60,7 @@ from ftrace.transforms.jit.compiled_graph import (
     weight_of,
 )
 from ftrace.transforms.jit.stages import OneTrace, Ready
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
 
 #: Signatures of a function that are kept whatever they weigh.
 SIGNATURES_KEPT = 64
@@ -158,10 +158,11 @@ def _divided(
     @wraps(fun)
     def divided(*args: Any, **kwargs: Any) -> Any:
         if in_shardings is not None:
-            if kwargs:
+            named = kwargs.keys() - static.names
+            if named:
                 raise ArgumentError(
                     f"jit of {name_of(fun)}: in_shardings are those of positional "
-                    f"arguments, got {', '.join(kwargs)} by name; give them by position"
+                    f"arguments, got {', '.join(named)} by name; give them by position"
                 )
             fixed = static.positions(len(args))
             places = [i for i in range(len(args)) if i not in fixed]
@@ -505,13 +506,9 @@ class Jitted(RecordedCallable, Travels):
             tuple([type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static), self.target(()),
             self if self._dynamic or found.output.reads else None,
+            tuple(map(mesh_sharding, leaves)),
         )  # fmt: skip
         return stages.Traced(call)
-
-    def traced_leaves(self, args: Any, kwargs: Any) -> list[Any]:
-        """The leaves of the arguments of a call, without the static ones."""
-        given, _ = arguments.split(self._fun, self._static, args, kwargs)
-        return tree.leaves(given)
 
     def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""

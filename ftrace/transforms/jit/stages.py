@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -231,6 +232,7 @@ class Call(OfProcess):
       donated: the numbers of those that the caller gives up.
       device: where it runs.
       dynamic: what calls it, where sizes are known at calls only.
+      places: of the leaves those that are divided over a mesh: its shardings, or None.
     """
 
     name: str
@@ -240,6 +242,7 @@ class Call(OfProcess):
     donated: tuple[int, ...]
     device: Device
     dynamic: Callable[..., Any] | None = None
+    places: tuple[Any, ...] = ()
 
 
 class _Stage(OfProcess):
@@ -269,6 +272,11 @@ class _Stage(OfProcess):
         rows = enumerate(self._call.types)
         infos = [ArgInfo(aval, i in self._call.donated) for i, aval in rows]
         return tree.unflatten(self.in_tree, infos)
+
+    @property
+    def places(self) -> tuple[Any, ...]:
+        """Of the leaves of the arguments the shardings over a mesh, or None."""
+        return self._call.places
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
@@ -450,7 +458,10 @@ class Compiled(_HasProgram):
         traced = self._call.traced
         if Tracer in map(type, values):
             return traced.output.build(compiled_graph.apply_graph(traced.graph, values))
-        return self._ready.run(values)
+        place = None
+        if Array.any_placed and compiled_graph.is_divided(traced.graph, values):
+            place = partial(compiled_graph.place_results, traced.graph, values)
+        return self._ready.run(values, place)
 
     @cached_property
     def _structure(self) -> tree.TreeDef:
@@ -472,34 +483,46 @@ class Compiled(_HasProgram):
 
     @property
     def input_shardings(self) -> Any:
-        """How the arguments lie: each on the device."""
-        args, kwargs = self.in_avals
-        return tree.map(self._sharding, (tuple(args), kwargs))
+        """How the arguments lie: over a mesh, or each on the device."""
+        args, kwargs = tree.unflatten(self.in_tree, self._shardings[0])
+        return tuple(args), kwargs
 
     @property
     def output_shardings(self) -> Any:
-        """How the result lies: on the device."""
-        outputs = self.out_avals
-        return self._call.traced.output.build([*map(self._sharding, outputs)])
+        """How the result lies, likewise."""
+        return self._call.traced.output.build(self._shardings[1])
 
-    def _sharding(self, _: Any) -> Any:
+    @cached_property
+    def _shardings(self) -> tuple[list[Any], list[Any]]:
+        """Those of the leaves of the arguments, and of the results."""
+        call = self._call
+        graph, places = call.traced.graph, call.places
+        if any(places) or compiled_graph.is_divided(graph, ()):
+            results = import_module("ftrace.transforms.partition.results")
+            found = results.shardings_of(graph, places)
+            if found is not None:
+                return found
         shardings = import_module("ftrace.transforms.shardings")
-        return shardings.SingleDeviceSharding(self._call.device)
+        whole = shardings.SingleDeviceSharding(call.device)
+        return [whole] * len(call.types), [whole] * len(self.out_avals)
 
     @property
     def input_formats(self) -> Any:
-        """How the elements of the arguments lie: row-major, each on the device."""
-        args, kwargs = self.in_avals
-        return tree.map(self._format, (tuple(args), kwargs))
+        """How the elements of the arguments lie: row-major, where they are."""
+        leaves = self._formats(self._call.types, self._shardings[0])
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        return tuple(args), kwargs
 
     @property
     def output_formats(self) -> Any:
         """How those of the result lie."""
-        return self._call.traced.output.build([*map(self._format, self.out_avals)])
+        leaves = self._formats(self.out_avals, self._shardings[1])
+        return self._call.traced.output.build(leaves)
 
-    def _format(self, aval: ShapedArray) -> Any:
+    def _formats(self, avals: Sequence[ShapedArray], places: Sequence[Any]) -> Any:
         shardings = import_module("ftrace.transforms.shardings")
-        return shardings.row_major(aval.ndim, self._sharding(aval))
+        rows = zip(avals, places, strict=True)
+        return [shardings.row_major(aval.ndim, place) for aval, place in rows]
 
     def runtime_executable(self) -> Any:
         """What the device runs."""

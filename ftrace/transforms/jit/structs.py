@@ -103,3 +103,10 @@ def _dtype(dtype: Any) -> Any:
         return dtypes.named_dtype(dtype)
     except DtypeError:
         return np.dtype(dtype)
+
+
+def mesh_sharding(value: Any) -> Any:
+    """The sharding over a mesh of an array or a struct; None if it has none."""
+    found = getattr(value, "given_sharding", None)
+    found = value.sharding if type(value) is ShapeDtypeStruct else found
+    return found if hasattr(found, "mesh") else None

@@ -10,11 +10,12 @@ from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Node, render_graph
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.partition import find_specs
 from ftrace.transforms.partition.propagate import Propagation
-from ftrace.transforms.partition.results import given_sharding, mesh_of
+from ftrace.transforms.partition.results import mesh_of
 from ftrace.transforms.partition.specs import Spec
 
 
@@ -38,9 +39,9 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
     @wraps(fun)
     def explained(*args: Any, **kwargs: Any) -> str:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
-        graph = jitted.trace(*args, **kwargs).graph
-        values = (*jitted.traced_leaves(args, kwargs), *graph.captured)
-        given = [given_sharding(x) for x in values]
+        traced = jitted.trace(*args, **kwargs)
+        graph = traced.graph
+        given = [*traced.places, *map(mesh_sharding, graph.captured)]
         mesh = mesh_of(graph, given) or get_mesh()
         if not mesh.axis_names:
             raise DeviceError(

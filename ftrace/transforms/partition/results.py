@@ -23,7 +23,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import AxisType
 from ftrace.transforms.partition.partition import find_specs
 from ftrace.transforms.partition.spanning import Spanning
@@ -34,14 +34,6 @@ from ftrace.transforms.shardings import NamedSharding, Placed, placed
 #: these.
 _found: Table[Any, tuple[Any, ...]] = Table(1 << 10)
 _same: Table[Any, tuple[Any, ...]] = Table(1 << 10)
-
-
-def given_sharding(value: Any) -> Any:
-    """The sharding over a mesh that an array, or a struct, has; None if it has none."""
-    found = getattr(value, "given_sharding", None)
-    if type(value) is ShapeDtypeStruct:
-        found = value.sharding
-    return found if isinstance(found, NamedSharding) else None
 
 
 def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
@@ -135,7 +127,7 @@ def place_results(
     Args:
       values: those of its inputs, without the captured ones.
     """
-    given = [given_sharding(x) for x in (*values, *graph.captured)]
+    given = [mesh_sharding(x) for x in (*values, *graph.captured)]
     shardings = shardings_of_results(graph, given, wanted)
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
@@ -145,10 +137,30 @@ def place_results(
 
 def _stay(first: Array | None, results: Any) -> Any:
     """Results of arrays that were put on one device of the host, which are there."""
-    if type(first) is not Placed or given_sharding(first) is not None:
+    if type(first) is not Placed or mesh_sharding(first) is not None:
         return results
     given = first.given_sharding
     return tree.map(lambda x: placed(x, given) if type(x) is Array else x, results)
+
+
+def shardings_of(
+    graph: Graph, given: Sequence[Any]
+) -> tuple[list[Any], list[Any]] | None:
+    """Those of the inputs that are not captured, and of the outputs."""
+    captured = [mesh_sharding(x) for x in graph.captured]
+    outs = shardings_of_results(graph, [*given, *captured], None)
+    if outs is None:
+        return None
+    told = {node.src[0]: node for node in constraints_in(graph)}
+    ins: list[Any] = []
+    for node, sharding in zip(graph.inputs, given, strict=False):
+        constraint = told.get(node)
+        if constraint is None:
+            spec = ((),) * node.ndim
+        else:
+            spec = tuple([names or () for names in constraint.arg.spec])
+        ins.append(sharding or sharding_over(outs[0].mesh, spec, constraint or node))
+    return ins, list(outs)
 
 
 # Calls outside of traces.
@@ -180,7 +192,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     bare = [_bare(x) if type(x) is Placed else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
     result = function(*args, **kwargs)
-    if given_sharding(first) is None:
+    if mesh_sharding(first) is None:
         return _stay(first, result)
     graph = _graph_of(function, args, kwargs)
     if graph is None:
@@ -220,7 +232,7 @@ def _like(values: Sequence[Any], result: Any) -> Any:
     if type(result) is not Array:
         return result
     for x in values:
-        if given_sharding(x) is not None and x.shape == result.shape:
+        if mesh_sharding(x) is not None and x.shape == result.shape:
             return placed(result, x.given_sharding)
     return result
 
