@@ -345,7 +345,8 @@ class Jitted(RecordedCallable, Travels):
         if not traced.closed or Tracer in map(type, values):
             return traced.output.build(apply_graph(traced.graph, values, traced.closed))
         place = None
-        if Array.any_placed and is_divided(traced.graph, values):
+        fixed = traced.whole is None  # sizes that are open are not divided
+        if Array.any_placed and fixed and is_divided(traced.graph, values):
             place = partial(place_results, traced.graph, values)
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = device.name, config.compilation

@@ -113,12 +113,8 @@ class Propagation:
         self.order = toposort(outputs)
         self._operations = [n for n in self.order if not self._is_value(n)]
         self.outputs_of = {n: outputs_of(n) for n in self._operations}
-        self.specs = {n: replicated(n) for n in self.order if n.op is item_p}
-        for node in self.order:
-            if node.op is not item_p:
-                for value in self.outputs_of.get(node, [node]):
-                    self.specs[value] = replicated(value)
-        self.specs |= given
+        values = [v for n in self.order for v in self.outputs_of.get(n, [n])]
+        self.specs = {value: replicated(value) for value in values} | {**given}
         self._closed: dict[Node, tuple[bool, ...]] = {
             node: (True,) * len(spec) for node, spec in given.items()
         }
@@ -128,6 +124,13 @@ class Propagation:
         self.flows: dict[Node, Flow] = {}
         self._known_flows: dict[Any, Flow] = {}
         self._close_constraints()
+        self._readers: dict[Node, list[Node]] = {}
+        for node in self._operations:
+            for source in node.src:
+                self._readers.setdefault(source, []).append(node)
+        # Operations that are to be looked at, in either direction.
+        self._ahead, self._back = {*self._operations}, {*self._operations}
+        self._chosen: dict[Node, tuple[Specs, Division]] = {}
         self._reduced_next = self._find_reductions()
         self._sweep()
         self.divisions = {n: self._choose(n) for n in self.rules}
@@ -149,13 +152,9 @@ class Propagation:
 
     def _find_reductions(self) -> dict[Node, Node]:
         """The reduction that alone reads a value, if one does."""
-        readers: dict[Node, list[Node]] = {}
-        for node in self._operations:
-            for source in node.src:
-                readers.setdefault(source, []).append(node)
         found: dict[Node, Node] = {}
         for node in reversed(self._operations):
-            reading = readers.get(node, [])
+            reading = self._readers.get(node, [])
             if len(reading) == 1 and compound_of(node) is None:
                 (reader,) = reading
                 if reader.op.family == "reduction":
@@ -164,24 +163,25 @@ class Propagation:
                     found[node] = found[reader]
         return found
 
-    # Sweeps.
+    # Sweeps, over the operations of which a value has changed.
 
     def _sweep(self) -> None:
         for _ in range(_SWEEPS):
-            before = dict(self.specs)
+            if not (self._ahead or self._back):
+                return
             for node in self._operations:
-                if self._is_touched(node):
+                if node in self._ahead and self._is_touched(node):
                     rows = zip(self.outputs_of[node], self._results(node), strict=True)
                     for value, spec in rows:
                         self._refine(value, spec)
+            self._ahead.clear()
             for node in reversed(self._operations):
-                if node in self.rules and self._is_touched(node):
+                if node in self._back and node in self.rules and self._is_touched(node):
                     rule, division = self.rules[node], self._choose(node)
                     for source, axes in zip(node.src, rule.operands, strict=True):
                         spec = spec_for(rule, axes, division, self.sizes)
                         self._refine(source, spec)
-            if self.specs == before:
-                return
+            self._back.clear()
 
     def _is_touched(self, node: Node) -> bool:
         if node not in self.rules:
@@ -225,7 +225,12 @@ class Propagation:
                 continue
             if not {*more} & {*names_of(tuple(merged))}:
                 merged[axis] = names
-        self.specs[value] = tuple(merged)
+        if tuple(merged) != old:
+            self.specs[value] = tuple(merged)
+            maker = value.src[0] if value.op is item_p else value
+            near = {maker, *self._readers.get(value, ())}
+            self._ahead |= near
+            self._back |= near
 
     # Choices.
 
@@ -234,12 +239,19 @@ class Propagation:
         rule = self.rules[node]
         if node.op is constraint_p:
             return self._constrained(node, rule)
+        values = (*node.src, *self.outputs_of[node])
+        specs = tuple([self.specs[value] for value in values])
+        known = self._chosen.get(node)
+        if known is not None and known[0] == specs:
+            return known[1]
         candidates = self._candidates(node, rule)
         single = {f: found[0] for f, found in candidates.items() if len(found) == 1}
         used = [name for names in single.values() for name in names]
         decided = len(single) == len(candidates) and not rule.optional & {*single}
         if decided and len({*used}) == len(used):
-            return feasible(rule, single, self.sizes)
+            chosen = feasible(rule, single, self.sizes)
+            self._chosen[node] = specs, chosen
+            return chosen
         best: tuple[int, int] | None = None
         chosen: Division = {}
         for option in _options(candidates):

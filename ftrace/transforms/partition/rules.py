@@ -92,6 +92,7 @@ class Rule:
       again: axes that are whole, after which a result may be divided as the first
         operand was.
       optional: factors that are left whole where that moves less.
+      nested: an axis has several factors.
     """
 
     operands: tuple[Axes, ...]
@@ -103,6 +104,7 @@ class Rule:
     view: bool = False
     again: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
+    nested: bool = False
 
     def __str__(self) -> str:
         def axis(factors: Axis) -> str:
@@ -161,6 +163,8 @@ def spec_for(rule: Rule, axes: Axes, division: Division, sizes: Sizes) -> Spec:
 def feasible(rule: Rule, division: Division, sizes: Sizes) -> dict[int, Names]:
     """Without those that an operand or result cannot have: inner factors of an axis."""
     kept = dict(division)
+    if not rule.nested:
+        return kept
     values = [*rule.operands, *rule.results]
     while True:
         wrong: set[int] = set()
@@ -337,7 +341,9 @@ def _reshape(node: Node) -> Rule:
     operand, result = [tuple(map(tuple, side)) for side in found.axes]
     return Rule(
         (operand,), (result,), tuple(found.sizes), frozenset(found.whole),
-        local=_of_shape, view=True,
+        local=_of_shape,
+        view=True,
+        nested=any(len(axis) > 1 for axis in (*operand, *result)),
     )  # fmt: skip
 
 
