@@ -24,6 +24,7 @@ from ftrace.numpy.indexing import Index, integer_classes
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
+from ftrace.trace.eager.dispatch import call_placed
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert, maximum, minimum
@@ -165,7 +166,12 @@ class Place:
     ) -> Any:
         checked, x = indexing.check_mode("at", mode), self.array
         new = _fitting(values, x)
-        return update(x, self.index, new, kind, checked, wrap_negative_indices)
+        given = x, self.index, new, kind, checked, wrap_negative_indices
+        if Array.any_placed:
+            result = call_placed(update, given, {})
+            if result is not NotImplemented:
+                return result
+        return update(*given)
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:

@@ -6,6 +6,7 @@ of `Auto` axes; the numbers are bitwise those of one device.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,7 +59,7 @@ ONE: list[tuple[Callable[..., Any], Any]] = [
     (lambda x: ft.grad(lambda x: (x**2).sum())(x), P("x", "y")),
     (lambda x: ft.vmap(lambda row: row * 2)(x), P("x", "y")),
     (lambda x: x.mean(-1, keepdims=True), P("x")),
-    (lambda x: nn.softmax(x), P("x", "y")),
+    (lambda x: nn.softmax(x), P("x", "y")), (lambda x: x.at[0].set(1), P("x", "y")),
 ]  # fmt: skip
 
 
@@ -95,6 +96,19 @@ def test_zeros_lie_as_the_array_that_they_are_like() -> None:
     for like in (fnp.zeros_like, fnp.ones_like):
         assert like(x).sharding == x.sharding
         assert ft.jit(like)(x).sharding.num_devices == 1
+
+
+def test_arrays_from_around_a_function_are_divided_too() -> None:
+    w = put(B, None, "y")
+    f = ft.jit(lambda x: x @ w)
+    check(f(A), ft.jit(lambda x: x @ B)(A), P(None, "y"))
+
+
+def test_copies_keep_what_a_device_alone_does_not() -> None:
+    x = put(A, "x", "y")
+    for same in (copy.copy(x), copy.deepcopy(x), ft.device_put(x)):
+        assert same.sharding == x.sharding
+    assert ft.device_put(x, ft.devices()[0]).sharding.num_devices == 1
 
 
 def test_explicit_axes_name_all_axes_of_a_value() -> None:

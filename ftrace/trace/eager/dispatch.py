@@ -176,6 +176,16 @@ def _has_large(args: Sequence[Any]) -> bool:
     return max(sizes, default=0) >= tiering.LARGE
 
 
+def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call, if an argument is divided over devices: so is the result then.
+
+    NotImplemented for all other calls.
+    """
+    if _is_plain(args, kwargs):
+        return NotImplemented
+    return surface["call_placed"](function, args, kwargs)
+
+
 def recalling(
     function: Callable[..., Any],
     lifts: bool = False,
@@ -200,8 +210,8 @@ def recalling(
     def call(*args: Any, **kwargs: Any) -> Any:
         if settings.Config.any_checks_calls and settings.current().checks_calls:
             return checked(function, call, args, kwargs)
-        if Array.any_placed and not _is_plain(args, kwargs):
-            result = surface["call_placed"](call, args, kwargs)
+        if Array.any_placed:
+            result = call_placed(call, args, kwargs)
             if result is not NotImplemented:
                 return result
         scopes = stack.scopes
@@ -213,6 +223,8 @@ def recalling(
             result = function(*args, **kwargs)
             return result if shares else own(result, args, kwargs)
         scope, origin = scopes[-1], user_origin()
+        if Array.any_placed and Tracer in map(type, args):
+            args = _with_divided(args, scope)
         if not scope.recalls or origin is None:
             return run_at(function, args, kwargs, origin, shares)
         lifted = always or (lifts and Tracer in map(type, args))
@@ -293,10 +305,24 @@ def _record(
     return result
 
 
+def _with_divided(args: Any, scope: Scope) -> Any:
+    """Operands, of which those that are divided over devices are inputs of the graph.
+
+    What is made of them at once, before they are, would not be divided.
+    """
+    return tuple(
+        [
+            scope.wrap(scope.capture(x)) if hasattr(x, "given_sharding") else x
+            for x in args
+        ]
+    )
+
+
 def _lifted(x: Any, scope: Scope) -> Any:
     """A concrete array as an input of the graph; anything else as it is."""
     kind = x.__class__
-    return scope.wrap(scope.capture(x)) if kind is Array or kind is np.ndarray else x
+    held = kind is np.ndarray or issubclass(kind, Array)
+    return scope.wrap(scope.capture(x)) if held else x
 
 
 def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
@@ -319,7 +345,7 @@ def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
         parts = (x.start, x.stop, x.step) if kind is slice else x
         key += (kind, len(parts))
         return all(describe(key, part, scope, lifts) for part in parts)
-    elif kind is Array or kind is np.ndarray:
+    elif kind is np.ndarray or issubclass(kind, Array):
         if not lifts or scope is None:
             return False
         key.append(scope.capture(x).serial)

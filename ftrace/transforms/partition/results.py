@@ -192,13 +192,15 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     bare = [_bare(x) if type(x) is Placed else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
     result = function(*args, **kwargs)
+    results, structure = tree.flatten(result)
+    if not any(type(x) is Array for x in results):
+        return NotImplemented  # it may hold what it was given, as `x.at` does
     if mesh_sharding(first) is None:
         return _stay(first, result)
     graph = _graph_of(function, args, kwargs)
     if graph is None:
         return result
     values = [x for x, b in zip(leaves, bare, strict=True) if type(b) in _ARRAYS]
-    results, structure = tree.flatten(result)
     made = place_results(graph, values, results)
     return tree.unflatten(structure, [_like(values, x) for x in made])
 
@@ -242,7 +244,7 @@ _ARRAYS: tuple[type[Any], ...] = (Array, np.ndarray)
 
 def _bare(x: Placed) -> Array:
     """The array, of which no sharding is known."""
-    return Array(x.shape, x.dtype, x.weak_type, x._buffer, x._host)  # pyright: ignore[reportPrivateUsage]
+    return Array(x.shape, x.dtype, x.weak_type, x.stored, x._host)  # pyright: ignore[reportPrivateUsage]
 
 
 def _graph_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Graph | None:
