@@ -53,7 +53,7 @@ TRIED = {
     "blackjax": "1.7", "chex": "0.1", "diffrax": "0.7", "distrax": "0.1",
     "einops": "0.8", "equinox": "0.13", "flax": "0.12", "haiku": "0.0",
     "jaxopt": "0.8", "jaxtyping": "0.3", "jraph": "0.0", "lineax": "0.1",
-    "numpyro": "0.21", "optax": "0.2", "optimistix": "0.1",
+    "numpyro": "0.22", "optax": "0.2", "optimistix": "0.1",
 }  # fmt: skip
 
 
