@@ -54,7 +54,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
       pytree: of arrays and numbers.
 
     Returns:
-      The vector, in the dtype to which those of the leaves promote, and
+      The vector, in the dtype to which those of the leaves promote, float32 among them
+      for a Python float, and
       `unravel(vector)`: a tree of the same structure, shapes and dtypes; where the
       leaves have one dtype, in that of the vector. `unravel` raises a ShapeError or
       DtypeError for a vector of another size or dtype.
@@ -64,7 +65,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         empty = fnp.zeros((0,), dtypes.default_dtype("f"))
         return empty, _Unravel(treedef, (), empty.dtype)
     avals = tuple([aval_of(leaf) for leaf in leaves])
-    dtype, weak = dtypes.promote(*[(aval.dtype, aval.weak_type) for aval in avals])
+    dtype, _ = dtypes.promote(*[(aval.dtype, False) for aval in avals])
+    weak = {(aval.dtype, aval.weak_type) for aval in avals} == {(dtype, True)}
     parts = [cast(fnp.ravel(leaf), dtype, weak) for leaf in leaves]
     return fnp.concatenate(parts), _Unravel(treedef, avals, dtype)
 

@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> None:
         sys.argv = [first, *rest]
         exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
     else:
+        if not os.path.exists(first):
+            sys.exit(f"python -m ftrace.compat: there is no file {first!r}\n{USAGE}")
         sys.argv = arguments
         sys.path[0] = os.path.dirname(os.path.abspath(first))
         runpy.run_path(first, run_name="__main__")

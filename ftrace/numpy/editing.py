@@ -274,7 +274,7 @@ def compress(
       out: not supported.
 
     Raises:
-      NonConcreteBooleanIndexError: the condition is traced, and `size` is not given.
+      ConcretizationTypeError: the condition is traced, and `size` is not given.
       IndexBoundsError: it holds beyond the end of the axis.
     """
     ax.no_out("compress", out)
@@ -359,6 +359,7 @@ def repeat(
         what is longer is cut off, what is shorter repeats the last element.
 
     Raises:
+      ConcretizationTypeError: `repeats` is traced, and the size is not given.
       ShapeError: there are not as many repeats as elements.
       ValueRangeError: repeats are no integers, or negative.
     """
@@ -396,7 +397,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
 
 def _repeat_traced(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     if total is None:
-        raise errors.ArgumentError(
+        raise errors.ConcretizationTypeError(
             "repeat: the size of the result depends on traced repeats; give "
             "total_repeat_length=n, or mark them in static_argnums of jit if they are "
             "Python values"

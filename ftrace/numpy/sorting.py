@@ -240,7 +240,7 @@ def nonzero(
       fill_value: an integer, or one per axis; 0 by default.
 
     Raises:
-      NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
+      ConcretizationTypeError: `a` is traced, and `size` is not given.
       ShapeError: there are no axes.
     """
     a = ax.need_axes("nonzero", a, 1, instead="use atleast_1d")
@@ -248,7 +248,7 @@ def nonzero(
         count = ax.check_count(size, "nonzero: size")
         return _first_nonzero(a, count, _fills(fill_value, a.ndim))
     if ax.is_unknown(a):
-        raise errors.NonConcreteBooleanIndexError(
+        raise errors.ConcretizationTypeError(
             f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
@@ -323,7 +323,7 @@ def where(
 
     Raises:
       ArgumentError: only one of x and y is given.
-      NonConcreteBooleanIndexError: the condition alone, traced, and without `size`.
+      ConcretizationTypeError: the condition alone, traced, and without `size`.
     """
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)

@@ -283,6 +283,8 @@ def test_vector_of_a_tree_of_weak_numbers_is_weak() -> None:
     assert vector.weak_type
     assert unravel(vector)["a"].weak_type
     assert not ravel_pytree([1, fnp.ones(2, int)])[0].weak_type
+    assert not ravel_pytree([1, 2.5])[0].weak_type
+    assert ravel_pytree([1.0, fnp.ones(2, "float16")])[0].dtype == np.float32
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

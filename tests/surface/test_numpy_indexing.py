@@ -16,6 +16,7 @@ from ftrace.errors import (
     DtypeError,
     ImmutableError,
     IndexBoundsError,
+    ConcretizationTypeError,
     NonConcreteBooleanIndexError,
     ShapeError,
     ValueRangeError,
@@ -326,11 +327,11 @@ def test_eager_arrays_of_indices_are_checked(
     [
         (lambda x, i: x[x > i], NonConcreteBooleanIndexError, "write where"),
         (lambda x, i: x[i:], IndexBoundsError, "lax.dynamic_slice"),
-        (lambda x, i: fnp.nonzero(x), NonConcreteBooleanIndexError, "size=n"),
+        (lambda x, i: fnp.nonzero(x), ConcretizationTypeError, "size=n"),
         (lambda x, i: x.at[x > 1].set(x), NonConcreteBooleanIndexError, "where"),
         (
             lambda x, i: fnp.repeat(x, x.astype(int)),
-            ArgumentError,
+            ConcretizationTypeError,
             "total_repeat_length",
         ),
     ],
