@@ -205,8 +205,12 @@ class GraphError(FtraceError, JaxprTypeError, RuntimeError):
     """A graph breaks its specification: a bug in a rule, or a cycle of kernels."""
 
 
-class DeviceError(FtraceError, JaxRuntimeError, ValueError):
+class DeviceError(FtraceError, JaxRuntimeError):
     """A device is unknown, missing its driver, or failed."""
+
+
+class ShardingError(DeviceError, ValueError):
+    """Devices of a mesh, of a sharding or of arrays do not meet, or are too few."""
 
 
 class ProcessError(FtraceError, JaxRuntimeError):

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import DeviceError, ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ShardingError, ValueRangeError
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
@@ -79,7 +79,7 @@ def pmap(
       global_arg_shapes: accepted for JAX's sake.
 
     Raises:
-      DeviceError: the axis is longer than there are devices.
+      ShardingError: the axis is longer than there are devices.
       ValueRangeError: no argument is mapped, or one without axes; `devices` is empty.
     """
     tree.check_callable(fun, "pmap")
@@ -115,7 +115,7 @@ def pmap(
         size = _size(fun, args, kwargs, axes_of(args), axis_size)
         found = devices_of(backend) if chosen is None else chosen
         if size > len(found) or (chosen and size != len(found)):
-            raise DeviceError(
+            raise ShardingError(
                 f"pmap of {name_of(fun)}: compiling computation that requires {size} "
                 f"logical devices, but {len(found)} are available "
                 f"(num_replicas={size}); FTRACE_CPU_DEVICES sets how many, and vmap "
@@ -485,7 +485,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         of the tree of them.
 
     Raises:
-      DeviceError: a mesh has several devices, or there is none for a spec.
+      ShardingError: a mesh has several devices, or there is none for a spec.
       ShapeError: an array cannot be divided so.
     """
     what = "with_sharding_constraint"

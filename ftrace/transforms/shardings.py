@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, cast
 
 from ftrace.backends.base import Device
-from ftrace.errors import ArgumentError, DeviceError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, surface
@@ -185,7 +185,7 @@ class NamedSharding(Sharding):
     @property
     def device_set(self) -> set[Device]:
         if not isinstance(self.mesh, Mesh):
-            raise DeviceError(f"{self.mesh!r} has no devices")
+            raise ShardingError(f"{self.mesh!r} has no devices")
         return set(self.mesh.devices.flat)
 
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
@@ -442,11 +442,11 @@ def device_of(sharding: Any) -> Device:
     """The device of a sharding that has the whole array, and runs programs on it.
 
     Raises:
-      DeviceError: there are several, which do not share their memory.
+      ShardingError: there are several, which do not share their memory.
     """
     found = sorted(sharding.addressable_devices, key=lambda device: device.id)
     if len(found) > 1 and {device.platform for device in found} != {"cpu"}:
-        raise DeviceError(
+        raise ShardingError(
             f"{sharding} is over {len(found)} devices that share no memory; a mesh is "
             "over devices of the host, or over one"
         )
@@ -458,14 +458,14 @@ def named(sharding: Any, what: str) -> Any:
 
     Raises:
       ArgumentError: it is neither.
-      DeviceError: there is no such mesh, or it has no axes.
+      ShardingError: there is no such mesh, or it has no axes.
     """
     mesh, sharding = get_mesh(), getattr(sharding, "sharding", sharding)  # of a format
     over = sharding.mesh if isinstance(sharding, NamedSharding) else None
     if isinstance(over, AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
         over, sharding = mesh, NamedSharding(mesh, sharding.spec)
     if over is not None and over.empty:
-        raise DeviceError(
+        raise ShardingError(
             f"One of {what} leaf specifications got an empty NamedSharding: {sharding} "
             "which is not allowed; its mesh has no axes and no devices"
         )
@@ -477,7 +477,7 @@ def named(sharding: Any, what: str) -> Any:
             f"got {sharding!r}"
         )
     if mesh.empty:
-        raise DeviceError(
+        raise ShardingError(
             f"{what} requires a non-empty mesh in context for a PartitionSpec; name "
             "one with `with ftrace.set_mesh(mesh)`, or give a NamedSharding"
         )

@@ -612,7 +612,7 @@ def put_somewhere(arrays: Sequence[Array]) -> Array | None:
     """The first of the arrays that were put on devices; None of those of the host.
 
     Raises:
-      DeviceError: another one was put on others.
+      ShardingError: another one was put on others.
     """
     first: Array | None = None
     for array in arrays:
@@ -625,7 +625,7 @@ def put_somewhere(arrays: Sequence[Array]) -> Array | None:
                 f"shape {x.shape} on {', '.join(sorted(d.name for d in x.devices()))}"
                 for x in (first, array)
             ]
-            raise errors.DeviceError(
+            raise errors.ShardingError(
                 "Received incompatible devices for jitted computation: arguments must "
                 f"be on the same devices, got {one}, and {other}; move them with "
                 "ftrace.device_put"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ftrace.errors import DeviceError
+from ftrace.errors import ShardingError
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Node, render_graph
 from ftrace.trace.pytree import tree
@@ -32,7 +32,7 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
       each collective, with its line and the bytes that a device receives.
 
     Raises:
-      DeviceError: no argument or constraint is over a mesh, or they are over two.
+      ShardingError: no argument or constraint is over a mesh, or they are over two.
     """
     tree.check_callable(fun, "explain_sharding")
 
@@ -44,7 +44,7 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
         given = [*traced.places, *map(mesh_sharding, graph.captured)]
         mesh = mesh_of(graph, given) or get_mesh()
         if not mesh.axis_names:
-            raise DeviceError(
+            raise ShardingError(
                 f"explain_sharding of {name_of(fun)}: no argument is divided over a "
                 "mesh, and there is no constraint; place one with device_put(x, "
                 "NamedSharding(mesh, spec)), or give a ShapeDtypeStruct with a sharding"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ftrace.errors import DeviceError
+from ftrace.errors import ShardingError
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
@@ -67,7 +67,7 @@ def find_specs(
 
     Raises:
       ShapeError: a value cannot be divided so.
-      DeviceError: a constraint is over another mesh.
+      ShardingError: a constraint is over another mesh.
     """
     ready = ready_graph(graph, keeps_constraints=True)
     outputs = tuple(map(_constrained, ready.outputs, out_shardings))
@@ -83,7 +83,7 @@ def find_specs(
     tokens = ready.effects
     for node in nodes_of([*ready.outputs, *tokens[1:]]):
         if node.op is constraint_p and node.arg.mesh.shape_tuple != mesh.shape_tuple:
-            raise DeviceError(
+            raise ShardingError(
                 f"a program over {mesh} has a constraint over {node.arg.mesh}; all "
                 "shardings of a program are over one mesh"
             )

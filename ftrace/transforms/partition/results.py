@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import DeviceError, FtraceError, UnaddressableError
+from ftrace.errors import FtraceError, ShardingError, UnaddressableError
 from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
@@ -54,13 +54,13 @@ def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
     """The mesh of a program; None if it has none.
 
     Raises:
-      DeviceError: there are two, of different devices.
+      ShardingError: there are two, of different devices.
     """
     meshes = [sharding.mesh for sharding in shardings if sharding is not None]
     meshes = [*[node.arg.mesh for node in constraints_in(graph)], *meshes]
     for mesh in meshes[1:]:
         if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
-            raise DeviceError(
+            raise ShardingError(
                 "Received incompatible devices for jitted computation: the arrays and "
                 f"constraints of a program are over the same devices, got {meshes[0]} "
                 f"and {mesh}; move them to one mesh with device_put"
@@ -172,7 +172,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     NotImplemented where none has: it is a call like others.
 
     Raises:
-      DeviceError: arguments were put on different devices.
+      ShardingError: arguments were put on different devices.
     """
     leaves, treedef = tree.flatten((args, kwargs))
     if any(type(x) is Spanning for x in leaves):

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy
 
 from ftrace.backends.base import Device
-from ftrace.errors import DeviceError, UnaddressableError
+from ftrace.errors import ShardingError, UnaddressableError
 from ftrace.ground import processes
 from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array
@@ -52,7 +52,7 @@ def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
     """For each axis of a mesh the processes along it, and how many devices each has.
 
     Raises:
-      DeviceError: the devices of a process are not a block of the mesh.
+      ShardingError: the devices of a process are not a block of the mesh.
     """
     indices = [device.process_index for device in mesh.devices.flat]
     owners: Any = np.array(indices).reshape(mesh.devices.shape)
@@ -68,7 +68,7 @@ def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
     if again.shape != owners.shape or (again != owners).any() or (
         len(np.unique(grid)) < grid.size
     ):  # fmt: skip
-        raise DeviceError(
+        raise ShardingError(
             f"the devices of a process must be a block of the mesh; {mesh} has those "
             f"of the processes {owners.tolist()}; ft.make_mesh(sizes, names) takes "
             "devices in their order"
