@@ -12,11 +12,10 @@ from hypothesis import given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import (
-    ArgumentError,
+    ConcretizationTypeError,
     DtypeError,
     ImmutableError,
     IndexBoundsError,
-    ConcretizationTypeError,
     NonConcreteBooleanIndexError,
     ShapeError,
     ValueRangeError,
