@@ -153,6 +153,8 @@ class CPU(Device):
 
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
         memory = buffer.memory
+        if not dtype.itemsize:  # of float0, which NumPy cannot view
+            return np.zeros(size, dtype)
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
     @without_collection
