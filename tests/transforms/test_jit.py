@@ -419,3 +419,25 @@ def test_numbers_that_a_vmap_shares_stay_numbers_where_jit_traces_once() -> None
 
     f = ft.jit(lambda x: ft.vmap(scaled, (0, None, None))(x, 2, 0.5))
     assert f(fnp.arange(3.0)).tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda f: ft.jit(f),
+        lambda f: ft.jit(ft.grad(f)),
+        lambda f: ft.grad(ft.checkpoint(f)),
+        lambda f: ft.jit(lambda v: ft.lax.cond(v[0] > 0, f, lambda v: v.sum(), v)),
+    ],
+)
+def test_programs_hold_no_array_that_a_function_closed_over(transformed: Any) -> None:
+    """They are kept for functions of the same graph when this one is gone."""
+    data = fnp.arange(10.0) * 1
+    alive = weakref.ref(data)
+    function = transformed(partial(lambda data, v: (v * data).sum(), data))
+    del data
+    function(fnp.ones(10))
+    assert alive() is not None
+    del function
+    gc.collect()
+    assert alive() is None

@@ -91,6 +91,8 @@ class CompiledGraph:
         self.device = device
         with timed(device.counters, "compile_seconds"):
             closed = carry_keys(closed_graph(graph))
+            # Others find the program by its graph: it holds no array of this one.
+            closed = Graph(closed.inputs, closed.outputs, (), closed.effects)
             given = [closed.inputs[i] for i in donated]
             limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
