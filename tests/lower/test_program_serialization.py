@@ -318,7 +318,7 @@ def test_programs_of_another_form_are_misses() -> None:
     head, _, text = whole.partition(b"\n")
     rows = json.loads(head)
 
-    def source_of(step: RunKernel) -> Any:
+    def source_of(step: RunKernel, numbers: Any) -> Any:
         return lambda: ""
 
     def read(rows: Any, text: bytes) -> Any:

@@ -26,7 +26,8 @@ KEEP = {"prod", "min", "max", "tuple", "list", "reversed", "set", "sum", "abs"}
 
 #: What works on graphs and kernels, whose sizes may be dynamic.
 FOLDERS = ("trace", "lower", "transforms", "backends")
-#: Files that see arrays, and kernels of sizes that are numbers.
+#: Files that see arrays, meshes, and kernels and graphs of sizes that are numbers: what
+#: is divided over devices has no other ones.
 NUMBERS = (
     "backends/llvm/emit/addressing.py", "backends/llvm/emit/blocked_ranges.py",
     "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
@@ -35,7 +36,7 @@ NUMBERS = (
     "lower/library/fft_radices.py",
     "trace/arrays/", "trace/primitives/numpy_sums.py",
     "trace/primitives/library/lapack_numpy.py",
-    "trace/primitives/reference.py",
+    "trace/primitives/reference.py", "transforms/meshes.py", "transforms/partition/",
 )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def place_results(
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
-    return [placed(x, s) if isinstance(x, Array) else x for x, s in rows]
+    return [placed(x, s) if is_array(x) else x for x, s in rows]
 
 
 def _stay(first: Array | None, results: Any) -> Any:
