@@ -24,9 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from difflib import unified_diff
-from hashlib import sha256
 from importlib import import_module
-from traceback import format_exception
 from typing import Any
 
 import numpy
@@ -160,6 +158,7 @@ def leave() -> None:
 
 def _end(kind: Any, error: Any, traceback: Any) -> None:
     """Instead of `sys.excepthook`: the others are told of an exception, too."""
+    format_exception = import_module("traceback").format_exception
     text = "".join(format_exception(kind, error, traceback))
     sys.stderr.write(f"process {_world.index} of {_world.count} ends:\n{text}")
     reason = str(error).split("\n  at ", 1)[0]
@@ -354,6 +353,7 @@ class Group:
         """
         if self.size == 1:
             return
+        sha256 = import_module("hashlib").sha256  # with OpenSSL: not for one process
         own = digest or sha256(text().encode()).digest()
         waiting = f"for the others to run {what}"
         rows = np.frombuffer(own, np.uint8)
