@@ -22,7 +22,7 @@ NEVER, NOT_YET = "never", "not yet"
 _NAMES_FILE = os.path.join(os.path.dirname(__file__), "jax_names.txt")
 
 _ONE_LOWERING = "programs here are graphs of ftrace, not StableHLO"
-_ONE_PROCESS = "an array is whole in the memory of one process"
+_OWN_RULES = "programs over a mesh are divided by rules of ftrace's"
 
 #: (status, reason, what to use) -> the names, by module; `*` is all of a module.
 REASONS: Final[dict[tuple[str, str, str], str]] = {
@@ -39,18 +39,24 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NEVER, "it is about XLA and its compiler", "jit(f).lower(x).cost_analysis()"): """
         experimental.xla_metadata.* experimental.roofline.* experimental.topologies.*
         experimental.compute_on.* experimental.EArray experimental.shard_alike.*
-        extend.mlir.*""",
+        experimental.colocated_python.* experimental.fused.* experimental.transfer.*
+        experimental.scheduling_groups.* experimental.source_mapper.*
+        interpreters.pxla.* cloud_tpu_init.* extend.mlir.*""",
     (NOT_YET, "arrays of several processes on disk", "ftrace.save and ftrace.load"): (
         "experimental.array_serialization.*"
     ),
     (NEVER, _ONE_LOWERING, "primitives of your own: docs/primitives_own.md"): "ffi",
     (NEVER, _ONE_LOWERING, "jit(f).lower(x).as_text()"): "interpreters.mlir.*",
-    (NEVER, _ONE_PROCESS, "the array itself"): """
-        experimental.multihost_utils.* experimental.custom_partitioning.*
-        lax.sharding_constraint_p lax.ragged_all_to_all lax.ragged_all_to_all_p
-        sharding.ManualAxisType""",
-    (NEVER, _ONE_PROCESS, "Array.device"): """
-        debug.inspect_array_sharding""",
+    (NEVER, _OWN_RULES, "lax.with_sharding_constraint"): """
+        experimental.custom_partitioning.* lax.sharding_constraint_p""",
+    (NEVER, _OWN_RULES, "explain_sharding"): "debug.inspect_array_sharding",
+    (NEVER, _OWN_RULES, "typeof(x).mat"): "sharding.ManualAxisType",
+    (NOT_YET, "of what processes do together", "process_allgather"): (
+        "experimental.multihost_utils.*"
+    ),
+    (NOT_YET, "parts of several sizes between devices", "lax.all_to_all"): (
+        "lax.ragged_all_to_all lax.ragged_all_to_all_p"
+    ),
     (NEVER, "it is of Pallas and its references", "x.at[i] and lax.dynamic_slice"): (
         "ds"
     ),
@@ -64,7 +70,12 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         lax.*_p lax.linalg.*_p extend.core.primitives.*_p random.random_gamma_p
         custom_derivatives.remat_opt_p experimental.sparse.*_p
         extend.random.threefry2x32_p""",
-    (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
+    (NEVER, "keys are not watched for being used twice", ""): (
+        "errors.KeyReuseError experimental.key_reuse.*"
+    ),
+    (NEVER, "Taylor coefficients come from the graph", "jet of the function"): """
+        experimental.jet.def_deriv experimental.jet.defzero
+        experimental.jet.deflinear experimental.jet.jet_rules""",
     (NEVER, "versions of jaxlib and its insides", ""): """
         lib extend.backend.* interpreters.xla.Backend
         make_user_context""",
@@ -151,7 +162,8 @@ def no_attribute(module: str, name: str) -> AttributeError:
     inside = inside.removeprefix(".")
     whole = f"{inside}.{name}" if inside else name
     own = name.startswith("__") or _is_module(f"{module}.{name}")
-    named = {whole, f"{whole}.*"} & _reasons().keys()
+    wild = f"{inside}.*_p" if name.endswith("_p") else whole
+    named = {whole, wild, f"{whole}.*"} & _reasons().keys()
     known = name in names_of_jax().get(inside, ()) or named
     if known and not own:
         text = explain(whole)

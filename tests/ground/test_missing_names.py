@@ -47,12 +47,18 @@ def test_every_public_namespace_tells() -> None:
 
 #: What JAX's pages do not list, and programs import.
 UNDOCUMENTED = {
-    "experimental.EArray", "extend.mlir.*",
+    "cloud_tpu_init.*", "experimental.EArray", "extend.mlir.*", "interpreters.pxla.*",
+    *[
+        f"experimental.jet.{name}"
+        for name in ("def_deriv", "deflinear", "defzero", "jet_rules")
+    ],
     *[
         f"experimental.{name}.*"
         for name in (
-            "array_serialization", "compute_on", "mosaic", "pallas", "roofline",
-            "serialize_executable", "shard_alike", "topologies", "xla_metadata",
+            "array_serialization", "colocated_python", "compute_on", "fused",
+            "key_reuse", "mosaic", "pallas", "roofline", "scheduling_groups",
+            "serialize_executable", "shard_alike", "source_mapper", "topologies",
+            "transfer", "xla_metadata",
         )
     ],
 }  # fmt: skip
