@@ -299,7 +299,8 @@ def _divided_by_rules(
     inputs: list[Node] = []
     leaves: dict[Any, dict[Node, Node]] = {name: {} for name in axes}
     ends: dict[Node, Node] = {}
-    for i, (node, spec) in enumerate(zip(made.graph.inputs, made.in_specs)):  # noqa: B905
+    rows = zip(made.graph.inputs, made.in_specs, strict=False)  # then places
+    for i, (node, spec) in enumerate(rows):
         spread = _spread_over(mesh, spec)
         whole_aval = graph.inputs[i].aval
         aval = whole_aval.with_shape(spread.of_process(whole_aval.shape))
