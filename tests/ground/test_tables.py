@@ -319,6 +319,7 @@ def test_resident_memory_stays(way: str) -> None:
         check=True,
     )
     found = [float(line) for line in done.stdout.split()]
-    # What the allocator gives back varies by 0.9 from one to the next, hence means.
+    # The allocator keeps 0.9 more from one to the next, or gives it back: the most that
+    # it keeps is the same each time.
     before, after = found[6:12], found[12:]
-    assert np.mean(after) - np.mean(before) < 0.8  # 27 KB a call are 2.1
+    assert max(after) - max(before) < 0.8  # 27 KB a call are 2.1
