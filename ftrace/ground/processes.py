@@ -4,10 +4,17 @@ MPI starts them, numbers them and carries their bytes, by way of mpi4py: nothing
 is done here. Here stand the few operations that collectives are made of, and what is
 to happen where a process ends before its time:
 
-    gather, exchange, send, spread    bytes from the memory of one array to another's
-    agree                             the same digest everywhere, or an error for all
+    gathering, exchanging, sending, spreading    bytes from one memory to another
+    combining    the arrays of all, combined by a function of rows
+    agree        the same digest everywhere, or an error for all
 
-All waiting is done in `_Group.wait`: it looks whether the others are still there, and
+What the first two lines name is a `Work`: a generator that asks MPI for something,
+yields the requests, and goes on when they are done. So it can be started, and finished
+later: in between a thread looks from time to time whether it goes on, as MPI does much
+of its own work only where it is asked. All processes of a group start their works in
+the same order; those that go on do so in that order too, on a communicator of its own.
+
+All waiting is done in `Group.finish`: it looks whether the others are still there, and
 gives up after `config.distributed_timeout` seconds. A process that ends by an exception
 tells the others, which raise it with its name; MPI ends those that do not hear.
 
@@ -21,8 +28,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from difflib import unified_diff
 from importlib import import_module
 from typing import Any
@@ -34,6 +43,9 @@ from ftrace.ground import settings
 
 np: Any = numpy  # whose stubs leave too much unknown
 Array = Any
+#: Something to do together: what it yields are requests that must be done before it
+#: goes on; what it returns is the result.
+Work = Generator[Sequence[Any], None, Array]
 
 #: Variables by which a launcher of MPI tells a process how many there are.
 _LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
@@ -42,6 +54,10 @@ _TRIES = 200
 #: Seconds for which one that has ended waits for the others to hear of it, and in which
 #: what it had sent before must have come.
 _GRACE = 3.0
+#: Seconds after which the thread looks again at what was started. Each look takes it
+#: about 5 µs, of which a program that computes meanwhile notices 5 %; a message in more
+#: than one piece waits as long for its next one.
+_PAUSE = 1e-4
 
 
 class _World:
@@ -53,6 +69,8 @@ class _World:
       notes: the communicator on which processes tell that they end.
       ended: what those that have ended told, and when it was heard.
       joined: has `join` been called?
+      helper: the thread that looks at what was started, once there is one.
+      busy: is set while something is under way that nobody waits for.
     """
 
     def __init__(self) -> None:
@@ -64,6 +82,8 @@ class _World:
         self.joined = False
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
+        self.helper: Any = None
+        self.busy = threading.Event()
 
 
 _world = _World()
@@ -214,6 +234,57 @@ def everyone() -> Group:
     return group(range(_world.count))
 
 
+def settle() -> None:
+    """Finishes all that was started: what waited for it has ended by an exception.
+
+    What MPI may still read or write after a failure is kept.
+    """
+    for each in _world.groups.values():
+        each.settle()
+
+
+class Pending:
+    """Something that was started.
+
+    Attributes:
+      what: for what a process waits that waits for it, for people.
+      requests: those that must be done before it goes on.
+      began, ended: when, by `time.perf_counter`.
+      result: what it gives, when it is done.
+    """
+
+    __slots__ = (
+        "began",
+        "done",
+        "ended",
+        "error",
+        "requests",
+        "result",
+        "what",
+        "work",
+    )
+
+    def __init__(self, what: str, work: Work) -> None:
+        self.what, self.work = what, work
+        self.requests: Sequence[Any] = ()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.began = self.ended = time.perf_counter()
+
+    def go_on(self) -> None:
+        """To its next requests, or to its end."""
+        try:
+            self.requests = next(self.work)
+        except StopIteration as end:
+            self.result = end.value
+        except BaseException as error:
+            self.error = error
+        else:
+            return
+        self.requests, self.done, self.ended = (), True, time.perf_counter()
+
+
 class Group:
     """Some processes, in an order.
 
@@ -232,90 +303,163 @@ class Group:
                 f"{members}; only these may run its programs"
             )
         self.members, self.place = members, members.index(_world.index)
+        self._queue: deque[Pending] = deque()
+        self._lock = threading.Lock()
         if len(members) > 1:
             whole: Any = _world.mpi.COMM_WORLD
             own = whole.Get_group().Incl(members)
             self._messages: Any = whole.Create_group(own)
             self._digests: Any = whole.Create_group(own, 1)
+            self._later: Any = whole.Create_group(own, 2)
+            self._test = _world.mpi.Request.Testall
 
     @property
     def size(self) -> int:
         return len(self.members)
 
-    def gather(self, x: Array) -> Array:
+    # Works.
+
+    def gathering(self, x: Array, out: Array | None = None) -> Work:
         """The arrays of all, of one shape, along a new leading axis."""
         if self.size == 1:
             return x[None]
-        return self._gather(self._messages, x, "for what others send to all")
+        return (yield from self._gather(self._messages, x, out))
 
-    def _gather(self, messages: Any, x: Array, what: str) -> Array:
-        found = np.empty((self.size, *x.shape), x.dtype)
-        self.wait(what, messages.Iallgather(_bytes(x), _bytes(found)))
+    def _gather(self, messages: Any, x: Array, out: Array | None = None) -> Work:
+        found = np.empty((self.size, *x.shape), x.dtype) if out is None else out
+        if self.size > 2:
+            yield [messages.Iallgather(_bytes(x), _bytes(found))]
+            return found
+        # One message each way: what MPI schedules takes twice as long for 4 MB.
+        yield self._swap(messages, x, found[1 - self.place, ...])
+        found[self.place] = x
         return found
 
-    def exchange(self, x: Array) -> Array:
+    def _swap(self, messages: Any, x: Array, into: Array) -> Sequence[Any]:
+        """The array of the other one of two."""
+        other = 1 - self.place
+        return messages.Irecv(_bytes(into), other), messages.Isend(_bytes(x), other)
+
+    def exchanging(self, x: Array) -> Work:
         """Row i of `x` goes to the i-th; row j of the result is from the j-th."""
         if self.size == 1:
             return x
         found = np.empty(x.shape, x.dtype)
         sent = np.ascontiguousarray(x)
-        request = self._messages.Ialltoall(_bytes(sent), _bytes(found))
-        self.wait("for a part of each other", request)
+        yield [self._messages.Ialltoall(_bytes(sent), _bytes(found))]
         return found
 
-    def spread(self, x: Array, place: int = 0) -> Array:
+    def spreading(self, x: Array, place: int = 0) -> Work:
         """The array of the first one, or of another."""
         if self.size == 1:
             return x
         found = np.array(x)
-        request = self._messages.Ibcast(_bytes(found), place)
-        self.wait("for what the first one sends", request)
+        yield [self._messages.Ibcast(_bytes(found), place)]
         return found
 
-    def send(
+    def sending(
         self, rows: Sequence[tuple[Array, int, int]],
         into: Sequence[tuple[Array, int, int]],
-    ) -> None:  # fmt: skip
+    ) -> Work:  # fmt: skip
         """Sends rows, and fills others with what comes: (row, to or from, a tag)."""
         if self.size == 1:  # to itself
             tagged = {tag: row for row, _, tag in rows}
             for row, _, tag in into:
                 row[...] = tagged[tag]
-            return
+            return None
         messages = self._messages
-        self.wait(
-            "for what another one sends",
+        yield [
             *[messages.Irecv(_bytes(row), place, tag) for row, place, tag in into],
             *[messages.Isend(_bytes(row), place, tag) for row, place, tag in rows],
-        )
+        ]
+        return None
 
-    def combine(self, fold: Callable[[Array], Array], x: Array) -> Array:
+    def combining(
+        self, fold: Callable[..., Array], x: Array, out: Array | None = None
+    ) -> Work:
         """All arrays, combined by a function of rows in the order of the processes.
 
         Few bytes are brought to all at once. Of many each process combines its own
         part, and these are brought to all: it receives each byte twice, as it must.
+
+        Args:
+          fold: `fold(rows, out)`; `out` may be one of the rows.
+          out: where the result is to be, of the shape of `x` and contiguous.
         """
         if self.size == 1:
             return x
-        if x.nbytes <= _FEW or self.size == 2:
-            return fold(self.gather(x))
+        found = np.empty(x.shape, x.dtype) if out is None else out
+        if self.size == 2:
+            yield self._swap(self._messages, x, found)
+            return fold((found, x) if self.place else (x, found), found)
+        if x.nbytes <= _FEW:
+            return fold((yield from self.gathering(x)), found)
         length = -(-x.size // self.size)
-        parts = np.zeros((self.size, length), x.dtype)
-        parts.reshape(-1)[: x.size] = x.reshape(-1)
-        own = fold(self.exchange(parts))
-        return self.gather(own).reshape(-1)[: x.size].reshape(x.shape)
+        parts, result = x.reshape(-1), found.reshape(-1)
+        if x.size % self.size:
+            parts = np.zeros(self.size * length, x.dtype)
+            parts[: x.size] = x.reshape(-1)
+            result = np.empty_like(parts)
+        rows = yield from self.exchanging(parts.reshape(self.size, length))
+        own = fold(rows, rows[0])
+        yield [self._later.Iallgather(_bytes(own), _bytes(result))]
+        if x.size % self.size:
+            found.reshape(-1)[...] = result[: x.size]
+        return found
 
-    # Waiting.
+    # Starting and waiting.
 
-    def wait(self, what: str, *requests: Any) -> None:
-        """Returns when MPI has done what was asked for.
+    def gather(self, x: Array) -> Array:
+        """The arrays of all, of one shape, along a new leading axis."""
+        return self.run("for what others send to all", self.gathering(x))
+
+    def spread(self, x: Array, place: int = 0) -> Array:
+        """The array of the first one, or of another."""
+        return self.run("for what the first one sends", self.spreading(x, place))
+
+    def run(self, what: str, work: Work) -> Array:
+        """The result of a work: `finish` of `start`."""
+        return self.finish(self.start(what, work))
+
+    def start(self, what: str, work: Work, meanwhile: bool = False) -> Pending:
+        """Begins a work.
+
+        Args:
+          what: for what a process waits that waits for it.
+          meanwhile: something else is done before it is waited for.
+        """
+        made = Pending(what, work)
+        with self._lock:
+            made.go_on()
+            if not made.done:
+                self._queue.append(made)
+        if meanwhile and not made.done and self.size > 1:
+            if _world.helper is None:
+                _world.helper = threading.Thread(target=_look, daemon=True)
+                _world.helper.start()
+            _world.busy.set()
+        return made
+
+    def advance(self) -> bool:
+        """Goes on with what was started, in that order; is nothing left?"""
+        queue = self._queue
+        with self._lock:
+            while queue and self._test(queue[0].requests):
+                queue[0].go_on()
+                if queue[0].done:
+                    queue.popleft()
+            return not queue
+
+    def finish(self, pending: Pending) -> Array:
+        """The result of what was started, when it is there.
 
         Raises:
           ProcessError: one of the others has ended, or the time is over.
         """
-        test = _world.mpi.Request.Testall
         deadline, tries = None, 0
-        while not test(requests):
+        _world.busy.clear()
+        while not pending.done:
+            self.advance()
             tries += 1
             if tries < _TRIES:
                 continue
@@ -323,25 +467,44 @@ class Group:
                 deadline = time.monotonic() + _timeout()
             os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
             if tries % _TRIES == 0:
-                self._check(what, requests, deadline)
+                self._check(pending, deadline)
+        if any(each._queue for each in _world.groups.values()):
+            _world.busy.set()
+        if pending.error is not None:
+            raise pending.error
+        return pending.result
 
-    def _check(self, what: str, requests: Any, deadline: float) -> None:
+    def settle(self) -> None:
+        """Finishes all that was started, or leaves it to MPI."""
+        while self._queue:
+            try:
+                self.finish(self._queue[-1])
+            except Exception:
+                self._leave()
+
+    def _leave(self) -> None:
+        """What nobody waits for any more is kept for MPI, which may still use it."""
+        with self._lock:
+            _world.kept.append([*self._queue])
+            self._queue.clear()
+
+    def _check(self, pending: Pending, deadline: float) -> None:
         _listen()
         now = time.monotonic()
         for other in self.members:
             text, heard = _world.ended.get(other, ("", now))
             if text and (not text.startswith("left") or now - heard > _GRACE):
-                _world.kept.append(requests)
+                self._leave()
                 raise ProcessError(
                     f"process {other} of {_world.count} {text}; process {_world.index} "
-                    f"was waiting {what}"
+                    f"was waiting {pending.what}"
                 )
         if now > deadline:
-            _world.kept.append(requests)
+            self._leave()
             raise ProcessError(
                 f"process {_world.index} of {_world.count} has waited {_timeout()} "
-                f"seconds {what}, in vain: not all of {_listed(self.members)} came "
-                "there. Do all of them run the same program? "
+                f"seconds {pending.what}, in vain: not all of {_listed(self.members)} "
+                "came there. Do all of them run the same program? "
                 "FTRACE_DISTRIBUTED_TIMEOUT sets the time"
             )
 
@@ -357,14 +520,17 @@ class Group:
         own = digest or sha256(text().encode()).digest()
         waiting = f"for the others to run {what}"
         rows = np.frombuffer(own, np.uint8)
-        found = self._gather(self._digests, rows, waiting)
-        if (found == rows).all():
+
+        def gathered(x: Array) -> Array:
+            return self.run(waiting, self._gather(self._digests, x))
+
+        if (gathered(rows) == rows).all():
             return
         written = np.frombuffer(text().encode(), np.uint8)
-        sizes = self._gather(self._digests, np.array([written.size]), waiting)
+        sizes = gathered(np.array([written.size]))
         padded = np.zeros(sizes.max(), np.uint8)
         padded[: written.size] = written
-        everything = self._gather(self._digests, padded, waiting)
+        everything = gathered(padded)
         texts = [
             row[: int(n[0])].tobytes().decode()
             for row, n in zip(everything, sizes, strict=True)
@@ -389,3 +555,14 @@ _FEW = 1 << 14
 def _bytes(array: Array) -> Array:
     """An array as MPI takes it: contiguous memory, of no dtype."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _look() -> None:
+    """Goes on with what was started, while others compute."""
+    while True:
+        _world.busy.wait()
+        groups = [*_world.groups.values()]
+        left = [each for each in groups if not each.advance()]
+        if not left:
+            _world.busy.clear()
+        time.sleep(_PAUSE)

@@ -93,11 +93,12 @@ def sums_are_added_in_the_order_of_the_processes() -> None:
         wanted = parts[0]
         for part in parts[1:]:
             wanted = wanted + part
-        equal(everyone.combine(FOLDS["sum"], parts[RANK]), wanted)
-        equal(everyone.combine(FOLDS["max"], parts[RANK]), np.max(parts, 0))
+        equal(everyone.run("", everyone.combining(FOLDS["sum"], parts[RANK])), wanted)
+        found = everyone.run("", everyone.combining(FOLDS["max"], parts[RANK]))
+        equal(found, np.max(parts, 0))
     rows = np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * RANK
     every = [np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * i for i in range(COUNT)]
-    equal(everyone.exchange(rows), [x[RANK] for x in every])
+    equal(everyone.run("", everyone.exchanging(rows)), [x[RANK] for x in every])
 
 
 # Arrays and functions over a mesh of all devices. Each array is made of one that all

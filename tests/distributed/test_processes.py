@@ -16,6 +16,7 @@ import pytest
 import ftrace as ft
 from ftrace import errors
 from ftrace.ground import processes
+from ftrace.trace.primitives.exchange import FOLDS
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).with_name("in_each_process.py")
@@ -88,8 +89,7 @@ def test_one_process_has_a_group_by_itself() -> None:
     import numpy as np
 
     alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
-    for made in (
-        alone.gather(x[0]), alone.exchange(x), alone.spread(x), alone.combine(None, x),
-    ):  # fmt: skip
-        np.testing.assert_array_equal(made, x)
+    works = alone.gathering(x[0]), alone.exchanging(x), alone.spreading(x)
+    for work in (*works, alone.combining(FOLDS["sum"], x)):
+        np.testing.assert_array_equal(alone.run("", work), x)
     alone.agree("nothing", str)

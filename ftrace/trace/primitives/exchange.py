@@ -36,7 +36,8 @@ from ftrace import dtypes
 from ftrace.errors import GraphError, ShapeError
 from ftrace.ground import processes
 from ftrace.ground.errstate import ignore_errors, restore_errors
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
@@ -72,9 +73,13 @@ class Ranks:
     @property
     def own(self) -> processes.Group:
         """The line of this process."""
+        return processes.group(self._line)
+
+    @cached_property
+    def _line(self) -> tuple[int, ...]:
         index = processes.index()
         lines = [line for line in self.groups if index in line]
-        return processes.group(lines[0] if lines else self.groups[0])
+        return lines[0] if lines else self.groups[0]
 
     def __str__(self) -> str:
         return f"{self.name}: {self.size} processes"
@@ -133,6 +138,11 @@ class Exchange(Between):
     def processes(self) -> set[int]:
         return {number for line in self.ranks.groups for number in line}
 
+    @property
+    def moves(self) -> bool:
+        """Is anything sent? Else each process knows what it has to know."""
+        return self.kind not in ("index", "own", "vary")
+
     def __str__(self) -> str:
         return f"{self.kind} along {self.ranks}, axis {self.axis}"
 
@@ -172,14 +182,23 @@ def _infer(arg: Exchange, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
 # What it does.
 
 
-def _in_order(function: Any) -> Callable[[Array], Array]:
+def _in_order(function: Any) -> Callable[..., Array]:
     """Combines rows in their order; those of few bits in a wide dtype."""
 
-    def fold(rows: Array) -> Array:
-        found = rows[0, ...].astype(dtypes.wide(rows.dtype), copy=False)
-        for row in rows[1:]:
+    def fold(rows: Sequence[Array], out: Array = None) -> Array:
+        first, second, *rest = rows
+        wide = dtypes.wide(first.dtype)
+        if out is None:
+            out = np.empty(first.shape, first.dtype)
+        if wide == first.dtype:
+            found = function(first, second, out=out)
+        else:
+            found = function(first.astype(wide), second)
+        for row in rest:
             function(found, row, out=found)
-        return found.astype(rows.dtype, copy=False)
+        if found is not out:
+            out[...] = found
+        return out
 
     return fold
 
@@ -205,7 +224,9 @@ def _joined(rows: Array, axis: int) -> Array:
     return moved.reshape(*shape[:axis], -1, *shape[axis + 2 :])
 
 
-def _permute(group: processes.Group, x: Array, axis: int, tables: Any) -> Array:
+def _permute(
+    group: processes.Group, x: Array, axis: int, tables: Any
+) -> processes.Work:
     """Rows whose source is another row, by number along the whole axis."""
     rows = np.ascontiguousarray(np.moveaxis(x, axis, 0))
     found, lanes = np.zeros_like(rows), len(rows)
@@ -213,38 +234,110 @@ def _permute(group: processes.Group, x: Array, axis: int, tables: Any) -> Array:
     first = group.place * lanes
     sent = [(rows[i], t // lanes, t) for i, t in enumerate(target) if t >= 0]
     comes = [(found[i], s // lanes, first + i) for i, s in enumerate(source) if s >= 0]
-    group.send(sent, comes)
+    yield from group.sending(sent, comes)
     return np.moveaxis(found, 0, axis)
 
 
-def _compute(arg: Exchange, x: Array, tables: Any) -> Array:
+def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
+    """What MPI does for one operand; the result may be in `out`."""
     kind, axis, group = arg.kind, arg.axis, arg.ranks.own
     if kind in FOLDS:
-        return group.combine(FOLDS[kind], x)
+        return (yield from group.combining(FOLDS[kind], x, out))
     if kind == "gather":
-        return _joined(group.gather(x), axis)
+        rows = None
+        if out is not None and not axis:  # it is where they have to be
+            rows = out.reshape(group.size, *x.shape)
+        rows = yield from group.gathering(x, rows)
+        return _joined(rows, axis)
     if kind == "permute":
-        return _permute(group, x, axis, tables)
+        return (yield from _permute(group, x, axis, tables))
     if kind == "first":
-        return group.spread(x)
-    parts = _parts(x, axis, group.size)
-    if kind == "own":
-        return parts[group.place]
-    parts = group.exchange(parts)
+        return (yield from group.spreading(x))
+    parts = yield from group.exchanging(_parts(x, axis, group.size))
     return FOLDS["sum"](parts) if kind == "scatter" else _joined(parts, axis)
+
+
+def _bucket(
+    arg: Exchange, operands: Sequence[Array], out: Sequence[Array]
+) -> processes.Work:
+    """Several sums, or extrema, as one message."""
+    ends = np.cumsum([x.size for x in operands])
+    flat = np.concatenate([x.reshape(-1) for x in operands])
+    found = yield from arg.ranks.own.combining(FOLDS[arg.kind], flat)
+    for to, row in zip(out, np.split(found, ends[:-1]), strict=True):
+        to.reshape(-1)[...] = row
+    return out
+
+
+def _within(work: processes.Work) -> processes.Work:
+    """A work whose arithmetic tells nobody of what overflows."""
+    while True:
+        token = ignore_errors()
+        try:
+            requests = next(work)
+        except StopIteration as end:
+            return end.value
+        finally:
+            restore_errors(token)
+        yield requests
+
+
+class Started(NamedTuple):
+    """An exchange that was started.
+
+    Attributes:
+      group, pending: where, and what.
+      out: where its results have to be, if that is known.
+    """
+
+    group: processes.Group
+    pending: processes.Pending
+    out: Sequence[Array] | None
+
+    def finish(self) -> Sequence[Array]:
+        """Its results, when they are there."""
+        found = self.group.finish(self.pending)
+        if self.out is None:
+            return [found]
+        if found is not self.out:
+            (to,) = self.out
+            if not np.may_share_memory(found, to):
+                to[...] = found
+        return self.out
+
+
+def start_exchange(
+    args: Sequence[Exchange], operands: Sequence[Sequence[Array]],
+    out: Sequence[Array] | None = None, meanwhile: bool = False,
+) -> Started:  # fmt: skip
+    """Begins exchanges: one, or several of one kind as one message.
+
+    Args:
+      args: of each, all of one kind and between the same processes.
+      operands: of each; they stay as they are until it is finished.
+      out: where their results have to be: contiguous.
+      meanwhile: something else is done before they are finished.
+    """
+    arg, group = args[0], args[0].ranks.own
+    if len(args) > 1:
+        assert out is not None
+        work = _bucket(arg, [x for (x,) in operands], out)
+    else:
+        ((x, *tables),) = operands
+        work = _work(arg, x, tables, out[0] if out else None)
+    pending = group.start(f"for the others in {arg}", _within(work), meanwhile)
+    return Started(group, pending, out)
 
 
 def _value(avals: Any, arg: Exchange, *operands: Array) -> Sequence[Array]:
     if arg.kind == "index":
         return [np.int32(arg.ranks.own.place)]
-    x, *tables = operands
     if arg.kind == "vary":
-        return [x]
-    token = ignore_errors()
-    try:
-        return [_compute(arg, x, tables)]
-    finally:
-        restore_errors(token)
+        return [operands[0]]
+    group = arg.ranks.own
+    if arg.kind == "own":
+        return [_parts(operands[0], arg.axis, group.size)[group.place]]
+    return start_exchange([arg], [operands]).finish()
 
 
 def without_vary(node: Node, read: Collection[int]) -> list[Node]:
