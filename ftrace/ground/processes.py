@@ -40,6 +40,7 @@ import numpy
 
 from ftrace.errors import DeviceError, MissingExtraError, ProcessError
 from ftrace.ground import settings
+from ftrace.ground.fork_safe import fresh_after_fork
 
 np: Any = numpy  # whose stubs leave too much unknown
 Array = Any
@@ -83,7 +84,7 @@ class _World:
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
         self.helper: Any = None
-        self.busy = threading.Event()
+        self.busy = fresh_after_fork(threading.Event())
 
 
 _world = _World()
@@ -304,7 +305,7 @@ class Group:
             )
         self.members, self.place = members, members.index(_world.index)
         self._queue: deque[Pending] = deque()
-        self._lock = threading.Lock()
+        self._lock = fresh_after_fork(threading.Lock())
         if len(members) > 1:
             whole: Any = _world.mpi.COMM_WORLD
             own = whole.Get_group().Incl(members)
