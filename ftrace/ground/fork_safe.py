@@ -75,7 +75,7 @@ def free_after_fork(lock: Lock) -> Lock:
     return lock
 
 
-def fresh_after_fork(lock: Lock) -> Lock:
+def fresh_after_fork(lock: T) -> T:
     """The lock, of an object, for which no fork waits: a child finds it as if new.
 
     What it guards must be of use after each step that a thread may have been at.

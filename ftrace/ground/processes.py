@@ -84,6 +84,7 @@ class _World:
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
         self.helper: Any = None
+
         self.busy = fresh_after_fork(threading.Event())
 
 
