@@ -153,6 +153,19 @@ def arrays_have_parts_in_processes() -> None:
 
 
 @check
+def zeros_lie_as_the_array_that_they_are_like() -> None:
+    flat = ft.make_mesh((1, DEVICES), ("one", "x"))
+    x = put(X, P("x", "one"), flat)
+    for like in (fnp.zeros_like, fnp.ones_like, lambda x: fnp.full_like(x, 3, int)):
+        found = like(x)
+        assert found.sharding == x.sharding
+        equal(all_of(found), like(X))
+    assert fnp.zeros_like(x, shape=(3,)).is_fully_replicated
+    state = ft.optim.adam(0.1).init({"w": x})
+    assert {leaf.sharding for leaf in ft.tree.leaves(state)[1:]} == {x.sharding}
+
+
+@check
 def collectives_are_those_of_one_process() -> None:
     n, x = DEVICES, put(X)
     parts = X.reshape(n, 8, 3)

@@ -317,6 +317,37 @@ def test_a_loop_counts_its_collectives_for_each_turn() -> None:
     assert [entry.times for entry in made.ledger] == [8]
 
 
+def stacked(x: Any, weights: Any) -> Any:
+    """A step of training of layers in a scan."""
+
+    def loss(weights: Any) -> Any:
+        def layer(x: Any, w: Any) -> Any:
+            return fnp.tanh(x @ w), None
+
+        return (lax.scan(layer, x, weights)[0] ** 2).mean()
+
+    value, grad = ft.value_and_grad(loss)(weights)
+    return value, weights - 0.1 * grad
+
+
+def test_layers_in_a_scan_are_gathered_and_scattered_one_by_one() -> None:
+    # By hand one gathers a layer for the loss and for the gradient, and scatters that.
+    specs, layers = [P("x"), P(None, "x")], draw(5, 16, 16)
+    made = partitioned(stacked, MESH, specs, draw(64, 16), layers)
+    found = [(e.kind, e.times) for e in made.ledger if e.times > 1]
+    assert found == [("all_gather", 5), ("all_gather", 5), ("psum_scatter", 5)]
+    assert made.out_specs == ((), ((), ("x",), ()))
+
+
+def test_a_branch_leaves_its_results_as_they_are_read() -> None:
+    def f(b: Any, x: Any, y: Any) -> Any:
+        return y + lax.cond(b, lambda x: x.sum(0), lambda x: -x.sum(0), x)
+
+    made = partitioned(f, MESH, [None, P("x"), P("x")], np.bool_(True), A, A[0])
+    assert collectives(made) == [("psum_scatter", "x")] * 2
+    assert made.out_specs == ((("x",),),)
+
+
 def test_entries_name_the_line_and_the_bytes() -> None:
     made = partitioned(lambda x: fnp.sort(x, axis=0), MESH, [P("x")], A)
     (entry,) = made.ledger

@@ -10,6 +10,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.control.conditional import merge_control
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
@@ -70,8 +71,13 @@ def find_specs(
       ShardingError: a constraint is over another mesh.
     """
     ready = ready_graph(graph, keeps_constraints=True)
-    outputs = tuple(map(_constrained, ready.outputs, out_shardings))
-    ready = Graph(ready.inputs, outputs, ready.captured, ready.effects)
+    outputs = list(map(_constrained, ready.outputs, out_shardings))
+    # A derivative makes a second loop beside the first: it is divided as one.
+    merged = merge_control([*outputs, *ready.effects])
+    count = len(outputs)
+    ready = Graph(
+        ready.inputs, tuple(merged[:count]), ready.captured, tuple(merged[count:])
+    )
     given = [*in_shardings, *[None] * (len(ready.inputs) - len(in_shardings))]
     for sharding, node in zip(given, ready.inputs, strict=True):
         if sharding is not None:

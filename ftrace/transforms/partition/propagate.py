@@ -9,12 +9,13 @@ operation want one axis of the mesh, that choice is taken for which each device 
 the fewest bytes, then that which divides more, then the first.
 
 A loop carries what it gives back: its carry has the spec with which the body leaves it
-as it was.
+as it was. What else a loop or branch gives is divided in its body already, where those
+who read it need it so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -97,6 +98,7 @@ class Propagation:
       outputs: the graph.
       given: specs of inputs; one that is not named may be divided in any way.
       sizes: of the axes of the mesh.
+      wanted: specs in which values are read elsewhere.
 
     Attributes:
       order: the operations and variables, sources first.
@@ -107,8 +109,9 @@ class Propagation:
 
     @without_collection
     def __init__(
-        self, outputs: Sequence[Node], given: Mapping[Node, Spec], sizes: Sizes
-    ) -> None:
+        self, outputs: Sequence[Node], given: Mapping[Node, Spec], sizes: Sizes,
+        wanted: Iterable[tuple[Node, Spec]] = (),
+    ) -> None:  # fmt: skip
         self.sizes = sizes
         self.order = toposort(outputs)
         self._operations = [n for n in self.order if not self._is_value(n)]
@@ -132,6 +135,8 @@ class Propagation:
         self._ahead, self._back = {*self._operations}, {*self._operations}
         self._chosen: dict[Node, tuple[Specs, Division]] = {}
         self._reduced_next = self._find_reductions()
+        for value, spec in wanted:
+            self._refine(value, spec)
         self._sweep()
         self.divisions = {n: self._choose(n) for n in self.rules}
         self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
@@ -217,16 +222,9 @@ class Propagation:
         if rule is not None and rule.view and not value.src:
             return  # a constant is what each of its readers wants
         old = self.specs[value]
-        closed = self._closed.get(value, (False,) * len(old))
-        merged = list(old)
-        for axis, names in enumerate(spec):
-            more = names[len(old[axis]) :]
-            if closed[axis] or not more or not is_prefix(old[axis], names):
-                continue
-            if not {*more} & {*names_of(tuple(merged))}:
-                merged[axis] = names
-        if tuple(merged) != old:
-            self.specs[value] = tuple(merged)
+        merged = grow(old, spec, self._closed.get(value, ()))
+        if merged != old:
+            self.specs[value] = merged
             maker = value.src[0] if value.op is item_p else value
             near = {maker, *self._readers.get(value, ())}
             self._ahead |= near
@@ -335,10 +333,11 @@ class Propagation:
 
     def _flow(self, node: Node) -> Flow:
         specs = tuple([self.specs[source] for source in node.src])
-        key = node, specs
+        wanted = tuple([self.specs[value] for value in self.outputs_of[node]])
+        key = node, specs, wanted
         if key not in self._known_flows:
             fixed = [self._is_known(source) for source in node.src]
-            self._known_flows[key] = _flow_of(node, specs, fixed, self.sizes)
+            self._known_flows[key] = _flow_of(node, specs, fixed, wanted, self.sizes)
         self.flows[node] = self._known_flows[key]
         return self.flows[node]
 
@@ -384,6 +383,22 @@ def view_division(rule: Rule, want: Spec, sizes: Sizes) -> Division | None:
 # Bodies.
 
 
+def grow(old: Spec, by: Spec, closed: Sequence[bool] = ()) -> Spec:
+    """A spec divided further, as another one is, where nothing is in the way.
+
+    Args:
+      closed: for each axis, whether it stays as it is; `()` is of none.
+    """
+    merged = list(old)
+    for axis, names in enumerate(by):
+        more = names[len(old[axis]) :]
+        if not more or (closed and closed[axis]) or not is_prefix(old[axis], names):
+            continue
+        if not {*more} & {*names_of(tuple(merged))}:
+            merged[axis] = names
+    return tuple(merged)
+
+
 def meet(first: Spec, second: Spec) -> Spec:
     """What two specs have in common."""
     found: list[Names] = []
@@ -396,23 +411,40 @@ def meet(first: Spec, second: Spec) -> Spec:
 
 
 def _plan(
-    body: Body, inputs: Sequence[Spec | None], sizes: Sizes
+    body: Body, inputs: Sequence[Spec | None], wanted: Specs, sizes: Sizes
 ) -> tuple[Propagation, Specs]:
+    """The specs in a body, and those that its outputs can leave it with.
+
+    Args:
+      wanted: of its last outputs; `()` says nothing.
+    """
     rows = zip(body.inputs, inputs, strict=True)
     given = {node: spec for node, spec in rows if spec is not None}
-    found = Propagation((*body.inputs, *body.outputs), given, sizes)
-    return found, tuple([found.own[node] for node in body.outputs])
+    first = len(body.outputs) - len(wanted)
+    ends = [*zip(body.outputs[first:], wanted, strict=True)]
+    found = Propagation((*body.inputs, *body.outputs), given, sizes, ends)
+    own = [found.own[node] for node in body.outputs]
+    own[first:] = [grow(found.own[node], spec) for node, spec in ends]
+    return found, tuple(own)
 
 
-def _flow_of(node: Node, specs: Specs, fixed: Sequence[bool], sizes: Sizes) -> Flow:
+def _flow_of(
+    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: Sizes
+) -> Flow:
+    """How a loop or branch is divided.
+
+    Args:
+      specs, fixed: of its operands, and whether they lie anywhere yet.
+      wanted: of its results, by those who read them.
+    """
     if isinstance(node.arg, Branches):
-        return _flow_of_branches(node, specs, sizes)
-    return _flow_of_loop(node, specs, fixed, sizes)
+        return _flow_of_branches(node, specs, wanted, sizes)
+    return _flow_of_loop(node, specs, fixed, wanted, sizes)
 
 
-def _flow_of_branches(node: Node, specs: Specs, sizes: Sizes) -> Flow:
+def _flow_of_branches(node: Node, specs: Specs, wanted: Specs, sizes: Sizes) -> Flow:
     bodies: tuple[Body, ...] = node.arg.bodies
-    plans = [_plan(body, specs[1:], sizes) for body in bodies]
+    plans = [_plan(body, specs[1:], wanted, sizes) for body in bodies]
     results = plans[0][1]
     for _, outputs in plans[1:]:
         results = tuple(map(meet, results, outputs))
@@ -424,7 +456,7 @@ def _flow_of_branches(node: Node, specs: Specs, sizes: Sizes) -> Flow:
 
 
 def _flow_of_loop(
-    node: Node, specs: Specs, fixed: Sequence[bool], sizes: Sizes
+    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: Sizes
 ) -> Flow:
     arg: Scan | While = node.arg
     body, first = arg.body, arg.consts + arg.carry
@@ -439,8 +471,15 @@ def _flow_of_loop(
         spec if known else None
         for spec, known in list(zip(specs, fixed, strict=True))[arg.consts : first]
     ]
+    results = outputs_of(node)[arg.carry :]
+    ends = tuple(
+        [
+            () if isinstance(value.aval, Stack) else spec[1:]
+            for value, spec in zip(results, wanted[arg.carry :], strict=True)
+        ]
+    )
     while True:
-        found, outputs = _plan(body, [*consts, *carry, *elements], sizes)
+        found, outputs = _plan(body, [*consts, *carry, *elements], ends, sizes)
         after = [
             out if before is None else meet(before, out)
             for before, out in zip(carry, outputs[: arg.carry], strict=True)
@@ -449,7 +488,6 @@ def _flow_of_loop(
             break
         carry = [*after]
     around = tuple(after)
-    results = outputs_of(node)[arg.carry :]
     rows = zip(body.outputs[arg.carry :], results, outputs[arg.carry :], strict=True)
     pushed = [
         replicated(name) if isinstance(value.aval, Stack) else spec
@@ -458,7 +496,7 @@ def _flow_of_loop(
     inputs = (*consts, *around, *elements)
     plans = [BodyPlan(body, found, inputs, (*around, *pushed))]
     if isinstance(arg, While):
-        test, _ = _plan(arg.cond, [*consts, *around], sizes)
+        test, _ = _plan(arg.cond, [*consts, *around], (), sizes)
         plans.insert(0, BodyPlan(arg.cond, test, inputs, ((),)))
     stacked = [
         spec if isinstance(value.aval, Stack) else ((), *spec)

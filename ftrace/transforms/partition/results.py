@@ -8,6 +8,7 @@ found by `propagate`, once for each graph and shardings, and told by the results
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,14 @@ from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output, name_of
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import AxisType
-from ftrace.transforms.partition.partition import find_specs
+from ftrace.transforms.partition.partition import constrain, find_specs
 from ftrace.transforms.partition.spanning import Spanning
 from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.shardings import NamedSharding, Placed, placed
@@ -209,7 +211,8 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call of arrays over several processes, which do it together, as under jit."""
     try:
         kind, values = kind_of(args, kwargs, (*_ARRAYS, Placed, Spanning))
-        key = signature("across", function, *kind.key)
+        given = tuple(map(mesh_sharding, values))
+        key = signature("across", function, given, *kind.key)
     except LookupError:
         raise UnaddressableError(
             f"{name_of(function)} of an array over several processes is done under jit "
@@ -220,23 +223,37 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
         def call(*values: Any) -> Any:
             args, kwargs = kind.arguments(values)
-            return function(*args, **kwargs)
+            rows = [*zip(values, given, strict=True)]
+            return tree.map(partial(_lie_like, rows), function(*args, **kwargs))
 
         run = calls.put(key, Jitted(call))
     return run(*values)
 
 
-def _like(values: Sequence[Any], result: Any) -> Any:
-    """What has the shape of an array and nothing else of it, as zeros, lies as it does.
+# What has the shape of an array and nothing else of it, as zeros, lies as it does. All
+# else of a call with such an array knows its own sharding.
 
-    All else of a call with such an array knows its own sharding.
-    """
+
+def _lie_like(rows: Sequence[tuple[Any, Any]], result: Any) -> Any:
+    """Likewise of a call that is traced: each process makes its parts."""
+    scope = stack.scopes[-1]
+    made = scope.wrap(scope.lift(result))
+    if any(is_variable(node) for node in nodes_of([made.node])):
+        return result
+    sharding = _first_of_shape(rows, made.shape)
+    return result if sharding is None else constrain(made, sharding, exact=True)
+
+
+def _like(values: Sequence[Any], result: Any) -> Any:
     if type(result) is not Array:
         return result
-    for x in values:
-        if mesh_sharding(x) is not None and x.shape == result.shape:
-            return placed(result, x.given_sharding)
-    return result
+    sharding = _first_of_shape([(x, mesh_sharding(x)) for x in values], result.shape)
+    return result if sharding is None else placed(result, sharding)
+
+
+def _first_of_shape(rows: Sequence[tuple[Any, Any]], shape: Any) -> Any:
+    """The sharding of the first array over a mesh that has a shape."""
+    return next((s for x, s in rows if s is not None and x.shape == shape), None)
 
 
 _ARRAYS: tuple[type[Any], ...] = (Array, np.ndarray)

@@ -60,7 +60,7 @@ def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
     counts: list[int] = []
     for axis in range(owners.ndim):
         rows = np.moveaxis(grid, axis, 0)
-        changes = (rows[1:] != rows[:-1]).reshape(len(rows) - 1, -1).any(1)
+        changes = (rows[1:] != rows[:-1]).any(tuple(range(1, rows.ndim)))
         counts.append(1 + int(changes.sum()))
         grid = grid.take(np.flatnonzero(np.append(True, changes)), axis)
     lanes = [n // count for n, count in zip(owners.shape, counts, strict=True)]
@@ -174,6 +174,7 @@ def spanning(local: Array, sharding: NamedSharding, shape: Sequence[int]) -> Arr
     """The array of which this process has that; all of it where all have it alike."""
     if sharding.is_fully_replicated:
         return placed(local, sharding)
+    Array.any_placed = True
     made = Spanning(tuple(shape), local.dtype, local.weak_type)
     made.given_sharding, made.local = sharding, local
     return made
