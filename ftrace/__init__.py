@@ -34,6 +34,7 @@ try:  # as `_importing` does
         config,
         set_threads,
     )
+    from ftrace.ground.tracebacks import show_users_frames as _show_users_frames
     from ftrace.trace.arrays.array import Array, surface as _surface
     from ftrace.trace.backend import register as _register
     from ftrace.trace.calls.checkpoint import (
@@ -93,6 +94,7 @@ finally:
 _put_away()
 
 _register(_BACKEND)
+_show_users_frames()
 _tell_missing(errors.__name__)  # which stands below what tells
 
 

@@ -373,6 +373,11 @@ def _place(file: str, line: int, function: str, text: str) -> Origin:
     return place
 
 
+def is_ours(frame: FrameType) -> bool:
+    """Does this frame run code of ftrace?"""
+    return frame.f_code.co_filename.startswith(_OURS + os.sep)
+
+
 def is_internal(frame: FrameType) -> bool:
     """Does this frame run code of ours, or of a library between the user and us?"""
     name = frame.f_code.co_filename

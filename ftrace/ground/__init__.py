@@ -8,6 +8,8 @@ From the ground up:
                       made in less time
     limits            What a device can do, as far as lowering asks
     settings          One frozen configuration, read from the environment once
+    tracebacks        What a traceback shows: the user's lines, without the frames of
+                      ftrace between them
     missing_names     JAX's names that are not there: what is said of them
     weak_tables       What is known while anyone has it, without Python's code where it
                       dies

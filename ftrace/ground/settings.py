@@ -86,6 +86,8 @@ class Config:
       fence: buffers lie beside memory that nobody may touch, so that an access outside
         of one ends the process: "end", "front", or empty for none.
 
+      traceback: "user", or "full": frames of ftrace are shown, too: see
+        `tracebacks.py`.
       debug_nans, debug_infs: an operation or program that gives a NaN, or an infinity,
         raises FloatingPointError: see `trace/eager/checked_calls.py`.
       numpy_dtype_promotion: "standard", or "strict": arrays that differ in dtype are
@@ -123,6 +125,7 @@ class Config:
     tune: bool = False
     cpu: str = ""
     fence: str = ""
+    traceback: str = "user"
     debug_nans: bool = False
     debug_infs: bool = False
     numpy_dtype_promotion: str = "standard"
@@ -304,6 +307,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "cache_memory": partial(_bytes, none="keeps the latest alone"),
     "cpu": _one_of(*CPUS),
     "fence": _one_of("end", "front", **{"1": "end", "0": ""}),
+    "traceback": _one_of("user", "full"),
     "numpy_dtype_promotion": _one_of("standard", "strict"),
     "numpy_rank_promotion": _one_of("allow", "warn", "raise"),
     "default_prng_impl": _one_of("threefry2x32", "rbg", "unsafe_rbg"),
@@ -423,6 +427,15 @@ _AS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "compilation_cache_max_size": lambda size: CACHE_SIZE if size == -1 else size,
     "num_cpu_devices": _devices_as_in_jax,
     "default_device": lambda d: "cpu" if d is None else getattr(d, "name", d),
+    "traceback_filtering": lambda how: _TRACEBACKS.get(how, how),
+}
+
+#: JAX's ways to show a traceback.
+_TRACEBACKS = {
+    "off": "full",
+    **dict.fromkeys(
+        ("auto", "tracebackhide", "remove_frames", "quiet_remove_frames"), "user"
+    ),
 }
 
 _told: set[str] = set()
@@ -602,6 +615,7 @@ _JAX_SAME: dict[str, str] = {
     "default_device": "device",
     "enable_checks": "check_specs",
     "num_cpu_devices": "cpu_devices",
+    "traceback_filtering": "traceback",
 }
 
 #: The settings that JAX has as contexts under their own names, in

@@ -1,0 +1,124 @@
+"""What a traceback shows: the user's lines, without the frames of ftrace between them.
+
+    File "train.py", line 8, in <module>
+      step(params, batch)
+    File "train.py", line 3, in layer          16 frames of ftrace were above this one,
+      return fnp.tanh(x @ w)                   and 5 below
+    ShapeError: matmul: the shapes …
+
+Only what is shown is changed: an exception keeps all of its frames for a debugger, a
+log, or whoever else looks. Frames are left out of exceptions of ours, and of those that
+the user's code has raised; what goes wrong within ftrace is shown whole.
+
+`traceback="full"`, in the environment `FTRACE_TRACEBACK=full`, shows all frames.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from ftrace.errors import FtraceError, is_internal, is_ours
+from ftrace.ground import settings
+
+
+def without_ours(traceback: TracebackType | None) -> tuple[TracebackType | None, int]:
+    """The frames of users, and how many others there were.
+
+    Frames of a library that stand below one of ours go with it: it called them.
+    """
+    kept, count, inside = list[TracebackType](), 0, False
+    while traceback is not None:
+        frame = traceback.tb_frame
+        inside = is_ours(frame) or (inside and is_internal(frame))
+        if inside:
+            count += 1
+        else:
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    shown: TracebackType | None = None
+    for each in reversed(kept):
+        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return shown, count
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An exception with all that is shown beside it: causes, contexts, groups."""
+    found: dict[int, BaseException] = {}
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in found:
+            continue
+        found[id(each)] = each
+        pending += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+    return list(found.values())
+
+
+def _is_users(error: BaseException) -> bool:
+    """Has the user's code raised it, or have we, so that our frames tell nothing?"""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is None or isinstance(error, FtraceError) or not is_ours(last.tb_frame)
+
+
+@contextmanager
+def folded(error: BaseException | None) -> Generator[int]:
+    """A block in which an exception has the user's frames alone; how many others."""
+    whole = [(each, each.__traceback__) for each in _chain(error) if _is_users(each)]
+    left_out = 0
+    try:
+        for each, traceback in whole:
+            shown, count = without_ours(traceback)
+            if shown is not None:
+                each.__traceback__ = shown
+                left_out += count
+        yield left_out
+    finally:
+        for each, traceback in whole:
+            each.__traceback__ = traceback
+
+
+def _shown(error: BaseException | None, show: Callable[[], Any]) -> None:
+    """Shows an exception as the settings want it."""
+    if error is None or settings.current().traceback == "full":
+        show()
+        return
+    with folded(error) as count:
+        show()
+    if count and sys.stderr is not None:
+        how = "FTRACE_TRACEBACK=full shows them"
+        sys.stderr.write(f"({count} frames of ftrace are left out: {how})\n")
+
+
+def show_users_frames() -> None:
+    """Tracebacks that nobody catches show no frames of ours, here and in notebooks."""
+    at_end, of_threads = sys.excepthook, threading.excepthook
+
+    def hook(kind: Any, error: BaseException, traceback: Any) -> None:
+        _shown(error, lambda: at_end(kind, error, error.__traceback__ or traceback))
+
+    def hook_of_threads(given: Any) -> None:
+        _shown(given.exc_value, lambda: of_threads(given))
+
+    sys.excepthook, threading.excepthook = hook, hook_of_threads
+    notebook: Any = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None else None
+    if shell is None or shell.custom_exceptions:
+        return
+
+    def in_notebook(
+        self: Any, kind: Any, error: BaseException, _: Any, tb_offset: Any = None
+    ) -> None:
+        def show() -> None:
+            shown = kind, error, error.__traceback__
+            self.showtraceback(shown, tb_offset=tb_offset)
+
+        _shown(error, show)
+
+    shell.set_custom_exc((Exception,), in_notebook)
