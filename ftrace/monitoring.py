@@ -114,17 +114,21 @@ def clear_event_listeners() -> None:
 
 
 @contextmanager
-def stage(event: str, done: str, name: str) -> Generator[None]:
+def stage(
+    event: str, done: str, name: str, took: Callable[[float], object]
+) -> Generator[None]:
     """A block that is a stage of compilation of a function; its end is told.
 
     Args:
       event: the event.
       done: what the line says that `log_compiles` asks for.
       name: of the function.
+      took: is told how many seconds it took.
     """
     start = perf_counter()
     yield
     seconds = perf_counter() - start
+    took(seconds)
     record_event_duration_secs(event, seconds, fun_name=name)
     if settings.current().log_compiles:
         sys.stderr.write(f"ftrace: {done} {name} in {seconds:.6f} s\n")

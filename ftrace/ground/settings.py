@@ -95,9 +95,10 @@ class Config:
       numpy_rank_promotion: "allow", or "warn" or "raise" where arrays that differ in
         their number of axes meet.
       log_compiles: a line for each function that is traced, and each that is compiled.
-      explain_cache_misses: a line that says why a jitted function is traced.
+      explain_misses: a line that says why a jitted function is traced.
       check_tracer_leaks: traced values that outlive their function are an error then.
       no_tracing: no jitted function may be traced.
+      no_compiles: none may be traced, and nothing compiled.
       no_execution: no program may run.
       default_prng_impl: the generator of keys that name none.
       threefry_partitionable: an element of a random array depends on its position
@@ -131,9 +132,10 @@ class Config:
     numpy_dtype_promotion: str = "standard"
     numpy_rank_promotion: str = "allow"
     log_compiles: bool = False
-    explain_cache_misses: bool = False
+    explain_misses: bool = False
     check_tracer_leaks: bool = False
     no_tracing: bool = False
+    no_compiles: bool = False
     no_execution: bool = False
     default_prng_impl: str = "threefry2x32"
     threefry_partitionable: bool = True
@@ -614,6 +616,7 @@ _JAX_SAME: dict[str, str] = {
     "compilation_cache_max_size": "cache_size",
     "default_device": "device",
     "enable_checks": "check_specs",
+    "explain_cache_misses": "explain_misses",
     "num_cpu_devices": "cpu_devices",
     "traceback_filtering": "traceback",
 }

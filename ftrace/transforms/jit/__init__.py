@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    misses               Why a jitted function was traced again: what differed, and how
+                         long that took
     compiled_graph       Graphs: compiled once per device, then called; and what becomes
                          of them
     argument_kinds       Which arguments of a jitted function are what: static, given

@@ -362,25 +362,3 @@ def _named(dim: Dim) -> Any:
         return Dim(*symbol)
     except (TypeError, ValueError):
         return None
-
-
-#: What a signature consists of.
-_SIGNATURE = (
-    "the structure of the arguments", "the static arguments", "the settings",
-    "the axes with names around it", "the types of the arguments",
-)  # fmt: skip
-
-
-def difference(signature: Sequence[Any], before: Sequence[Any] | None) -> str:
-    """For people: in what a signature differs from the one that was traced last."""
-    if before is None:
-        return "it is called for the first time"
-    for what, new, old in zip(_SIGNATURE, signature, before, strict=True):
-        if new == old:
-            continue
-        if what != _SIGNATURE[-1]:
-            return f"{what} differ from those of the call that was traced last"
-        pairs = enumerate(zip(new, old, strict=True))
-        told = [f"number {i} is {a!r} and was {b!r}" for i, (a, b) in pairs if a != b]
-        return f"{what} differ: {'; '.join(told[:4])}"
-    return "what was traced before depends on traced values, or has been forgotten"

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
 from ftrace.trace.tracing.trace import inline, lift_as, outer_scope
 from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace.transforms.jit.misses import check_allowed
 
 if TYPE_CHECKING:
     from ftrace.ground.limits import Limits
@@ -83,7 +85,10 @@ class CompiledGraph:
       shares_inputs: an output is the memory of an input.
       overwritten: positions of the inputs that the program writes: donated ones.
       nbytes: what it takes in memory, roughly.
+      lowered_in: seconds that the rewrites took; 0 where the program is from disk.
     """
+
+    lowered_in = 0.0
 
     def __init__(
         self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
@@ -101,8 +106,10 @@ class CompiledGraph:
         found = None if identity is None else device.load(identity)
         if found is None:
             device.prepare()
+            start = perf_counter()
             with timed(device.counters, "compile_seconds"):
                 program = self.program
+            self.lowered_in = perf_counter() - start
             found = device.compile(program)
             if identity is not None:
                 device.keep(identity, found)
@@ -276,6 +283,7 @@ def compile_graph(
     )
     found = _cache.get(key)
     if found is None:
+        check_allowed("a program would be compiled")
         compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found

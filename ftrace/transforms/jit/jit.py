@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,6 +59,13 @@ from ftrace.transforms.jit.compiled_graph import (
     is_divided,
     place_results,
     weight_of,
+)
+from ftrace.transforms.jit.misses import (
+    MISSES_KEPT,
+    CacheInfo,
+    Miss,
+    check_allowed,
+    why_missed,
 )
 from ftrace.transforms.jit.stages import OneTrace, Ready
 from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
@@ -189,11 +197,13 @@ class Traces(Table[Any, OneTrace]):
 
     Attributes:
       count: how often it was traced.
+      misses: the calls that it was traced for, the latest ones.
     """
 
     def __init__(self) -> None:
         super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records, own=True)
         self.count = 0
+        self.misses: deque[Miss] = deque(maxlen=MISSES_KEPT)
         self.lock = fresh_after_fork(threading.RLock())
 
 
@@ -278,6 +288,24 @@ class Jitted(RecordedCallable, Travels):
     @property
     def trace_count(self) -> int:
         return self._traced.count
+
+    @property
+    def misses(self) -> list[Miss]:
+        """The calls for which the function was traced, why, and what that took."""
+        return list(self._traced.misses)
+
+    def cache_info(self) -> CacheInfo:
+        """What is kept of the function."""
+        traced = [entry.value for _, entry in self._traced.by_age()]
+        programs = [ready for each in traced for ready in each.programs.values()]
+        native = sum(len(ready.records) for ready in programs)
+        sizes = (
+            *[each.nbytes for each in traced],
+            *[ready.compiled.nbytes for ready in programs],
+        )
+        return CacheInfo(
+            self.trace_count, len(traced), len(programs), native, sum(sizes)
+        )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -382,9 +410,12 @@ class Jitted(RecordedCallable, Travels):
             ready = whole.at(traced.sizes)
         elif ready is None:
             name = name_of(self._fun)
-            with monitoring.stage(monitoring.COMPILED, "compiled", name):
+            took = list[float]()
+            with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
                 ready = Ready.of(graph, device, donated, traced.output)
+            if traced.miss is not None:
+                traced.miss.note_compiled(took[0], ready.compiled.lowered_in)
         return traced.programs.setdefault(key, ready)
 
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
@@ -463,33 +494,40 @@ class Jitted(RecordedCallable, Travels):
 
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
-            self._tell_of_trace(signature)
-            self._traced.count += 1
-            with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
+            miss = self._miss_of(signature)
+            took = partial(setattr, miss, "traced")
+            with monitoring.stage(monitoring.TRACED, "traced", miss.function, took):
                 graph = trace("jit", output, avals, exact=True, meant=values)
             output.forget()
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
             nbytes = weight_of(graph) + own
-            traced = OneTrace(graph, output, not has_free_variables(graph), nbytes)
+            closed = not has_free_variables(graph)
+            traced = OneTrace(graph, output, closed, nbytes, miss=miss)
             if traced.closed:  # another is good for this call only
                 self._keep(signature, traced)
             return traced
 
-    def _tell_of_trace(self, signature: Any) -> None:
-        """What the settings want to be known of a trace that is about to come.
+    def _miss_of(self, signature: Any) -> Miss:
+        """Notes that a trace is about to come, and tells of it if it is asked for.
 
         Raises:
           TracingError: there must be none.
         """
         config, name = settings.current(), name_of(self._fun)
+        before = [key for key, _ in self._traced.by_age()]
+        before += [self._latest] if self._latest is not None else []
+        why = why_missed(self._fun, signature, before)
+        check_allowed(f"{name} would be traced: {why}")
         if config.no_tracing:
             raise TracingError(
                 f"re-tracing function {name} for `jit`, but 'no_tracing' is set"
             )
-        if config.explain_cache_misses:
-            why = arguments.difference(signature, self._latest)
+        if config.explain_misses:
             sys.stderr.write(f"ftrace: {name} is traced: {why}\n")
-        self._latest = signature
+        self._latest, miss = signature, Miss(name, why)
+        self._traced.misses.append(miss)
+        self._traced.count += 1
+        return miss
 
     def _keep(self, signature: Any, traced: OneTrace) -> None:
         programs = sum(ready.compiled.nbytes for ready in traced.programs.values())

@@ -37,6 +37,7 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact
 from ftrace.transforms.jit import argument_kinds as arguments, compiled_graph
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
+from ftrace.transforms.jit.misses import Miss
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 
@@ -51,6 +52,7 @@ class OneTrace(OfProcess):
       nbytes: what it weighs without its programs.
       programs: what runs it, by device and settings of compilation.
       whole, sizes: what it is one choice of sizes of, if of anything, and these.
+      miss: the call that it was traced for.
     """
 
     graph: Graph
@@ -60,6 +62,7 @@ class OneTrace(OfProcess):
     programs: dict[Any, Ready] = field(default_factory=dict[Any, Any])
     whole: OneTrace | None = None
     sizes: Sizes = field(default_factory=dict[str, int])
+    miss: Miss | None = None
 
 
 @dataclass(eq=False)

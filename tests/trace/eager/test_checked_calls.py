@@ -156,7 +156,7 @@ def test_traces_are_told_and_forbidden(capsys: Any) -> None:
     told = capsys.readouterr().err
     assert told.count("traced double") == told.count("compiled double") == 2
     assert "for the first time" in told
-    assert "number 0 is f32[2,3] and was f32[3]" in told
+    assert "x is f32[2,3] and was f32[3]" in told
     with ft.no_tracing(True):
         f(F)
         with pytest.raises(RuntimeError, match="no_tracing"):

@@ -1,0 +1,192 @@
+"""Why a jitted function was traced again: what differed, and how long that took.
+
+    print(*step.misses, sep=chr(10))
+
+    train.py:41 (main): step was traced in 2.1 ms, lowered in 9.0 ms, compiled in
+        26.4 ms: it is called for the first time
+    train.py:44 (main): step was traced in 1.8 ms, lowered in 8.7 ms, compiled in
+        25.0 ms: batch['x'] is f32[7,4] and was f32[8,4]
+
+A call is compared with the one before it that differs in the fewest leaves. Under
+`with ft.no_compiles():` such a call raises instead, with the same words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from typing import Any
+
+from ftrace.errors import Origin, TracingError, user_origin
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.trace.flatten_arguments import Parameters
+from ftrace.trace.pytree import tree
+
+#: Misses of a function that are told, the latest ones.
+MISSES_KEPT = 64
+#: Calls that a new one is compared with, the latest ones: more of them would take time
+#: where there are a thousand leaves.
+_COMPARED = 8
+#: Seconds that a stage has to take to be told.
+_LEAST = 5e-5
+#: Leaves that a text names.
+_NAMED = 4
+
+
+@dataclass(eq=False)
+class Miss:
+    """A call for which a jitted function was traced.
+
+    Attributes:
+      function: its name.
+      why: in what the call differs from the nearest one before.
+      origin: the user's line that made the call, where it is known.
+      when: the time of the call, in seconds since the epoch.
+      traced, lowered, compiled: seconds that the stages took. A program that is on disk
+        is not lowered; what has not come to a stage, as under `jit(f).trace`, has 0.
+    """
+
+    function: str
+    why: str
+    origin: Origin | None = field(default_factory=user_origin)
+    when: float = field(default_factory=time.time)
+    traced: float = 0.0
+    lowered: float = 0.0
+    compiled: float = 0.0
+
+    def note_compiled(self, seconds: float, lowered: float) -> None:
+        """What it took to compile the graph, of which so much to lower it.
+
+        That was at another call, where somebody had it already.
+        """
+        self.lowered = lowered if lowered < seconds else 0.0
+        self.compiled = seconds - self.lowered
+
+    def __str__(self) -> str:
+        stages = [
+            f"{name} in {1e3 * getattr(self, name):.1f} ms"
+            for name in ("traced", "lowered", "compiled")
+            if getattr(self, name) >= _LEAST
+        ]
+        did = ", ".join(stages) or "traced"
+        return f"{self.origin or 'somewhere'}: {self.function} was {did}: {self.why}"
+
+
+class CacheInfo(NamedTuple):
+    """What is kept of a jitted function.
+
+    Attributes:
+      misses: how often it was traced.
+      signatures: kinds of calls whose graph is kept.
+      programs: that are compiled for them.
+      native: kinds of calls that are native.
+      nbytes: memory that it takes, roughly.
+    """
+
+    misses: int
+    signatures: int
+    programs: int
+    native: int
+    nbytes: int
+
+
+def why_missed(
+    fun: Callable[..., Any], signature: Sequence[Any], before: Collection[Sequence[Any]]
+) -> str:
+    """In what a signature differs from the nearest one before it.
+
+    Args:
+      fun: the function.
+      signature: as `Jitted` makes it: the tree, static arguments, settings, axes around
+        it, and the types of its leaves.
+      before: those that are kept, the latest last.
+    """
+    if not before:
+        return "it is called for the first time"
+    latest = [*before][: -_COMPARED - 1 : -1]
+    nearest = min(latest, key=lambda old: _far(signature, old))
+    return _difference(fun, signature, nearest)
+
+
+def _far(new: Sequence[Any], old: Sequence[Any]) -> tuple[int, int]:
+    """How far apart two signatures are: in how many of their parts, and leaves."""
+    parts = sum(a != b for a, b in zip(new[:-1], old[:-1], strict=True))
+    types = sum(a != b for a, b in zip(new[-1], old[-1], strict=False))
+    return parts, types + abs(len(new[-1]) - len(old[-1]))
+
+
+def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
+    rows, others = _rows(fun, new), _rows(fun, old)
+    told: list[str] = []
+    for name in {**rows, **others}:
+        if name not in others:
+            told.append(f"{name} is new")
+        elif name not in rows:
+            told.append(f"{name} is no more")
+        elif rows[name] != others[name]:
+            told.append(f"{name} is {rows[name]!r} and was {others[name]!r}")
+    if new[0] != old[0] and not told:
+        told.append(f"the tree of the arguments is {new[0]} and was {old[0]}")
+    if not told:
+        return "what was traced before depends on traced values, or has been forgotten"
+    more = f", and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more
+
+
+def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
+    """The parts of a signature, under the names that the user has for them."""
+    treedef, static, rules, axes, types = signature
+    chosen: Any = static or (None, ())
+    count, fixed = chosen
+    parameters = Parameters.of(fun).positional
+    taken = {place for place, _, _ in fixed}
+    found: dict[str, Any] = {
+        f"the static argument {_argument(place, parameters)}": value
+        for place, _, value in fixed
+    }
+    paths = tree.paths(treedef)
+    most = count if count is not None else len(parameters) + len(paths)
+    places: list[Any] = [i for i in range(most) if i not in taken]
+    for path, aval in zip(paths, types, strict=True):
+        key: Any = path[1]
+        rest = path[2:]
+        place: Any = key.key if hasattr(key, "key") else places[key.idx]
+        found[_argument(place, parameters) + tree.keystr(rest)] = aval
+    found["the setting of 64 bits, of random numbers or of promotion"] = rules
+    found["what is mapped around it"] = axes
+    return found
+
+
+def _argument(place: int | str, parameters: Sequence[str]) -> str:
+    if isinstance(place, str):
+        return place
+    return parameters[place] if place < len(parameters) else f"argument {place}"
+
+
+def check_allowed(what: str) -> None:
+    """Raises where nothing may be traced or compiled: see `no_compiles`.
+
+    Args:
+      what: would be, and why.
+    """
+    if settings.current().no_compiles:
+        raise TracingError(
+            f"{what}, and no_compiles forbids it; call it before with arguments of "
+            "these types, or name axes whose sizes change in jit(…, dynamic=…)"
+        )
+
+
+@contextmanager
+def no_compiles() -> Generator[None]:
+    """A block in which nothing may be traced under `jit`, and nothing compiled.
+
+    For loops that must not stall: the first call that would be compiled raises.
+
+    Raises:
+      TracingError: within it, with the words of `misses`.
+    """
+    with settings.config(no_compiles=True):
+        yield

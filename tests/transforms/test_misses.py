@@ -1,0 +1,132 @@
+"""A trace of a jitted function is told with what was new, and can be forbidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import TracingError
+
+W = fnp.ones((3, 4))
+
+
+def step(params: Any, batch: Any, mode: str = "a") -> Any:
+    return (params["w"] @ batch["x"].T).sum() + batch.get("y", 0)
+
+
+def batch(n: int, **more: Any) -> dict[str, Any]:
+    return {"x": fnp.ones((n, 4)), **more}
+
+
+CALLS: list[tuple[Any, dict[str, Any], str]] = [
+    ((batch(8),), {}, "batch['x'] is f32[8,4] and was f32[7,4]"),
+    ((batch(7, y=1),), {}, "batch['y'] is new"),
+    ((), {"batch": {"x": np.ones((7, 4))}}, "batch['x'] is f64[7,4] and was f32[7,4]"),
+    ((batch(7), "b"), {}, "the static argument mode is 'b' and was 'a'"),
+    ((batch(7),), {}, "the static argument mode is no more"),
+    (([fnp.ones((7, 4))],), {}, "batch[0] is new; batch['x'] is no more"),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "why"), CALLS)
+def test_what_was_new_is_told(args: Any, kwargs: dict[str, Any], why: str) -> None:
+    def of_first(params: Any, batch: Any, mode: str = "a") -> Any:
+        first = batch[0] if isinstance(batch, list) else batch["x"]
+        return (params["w"] @ first.T).sum()
+
+    f = ft.jit(of_first, static_argnames="mode")
+    given = () if "batch" in kwargs or len(args) == 2 else ("a",)
+    f({"w": W}, batch(7), "a")
+    if not given and len(args) < 2:
+        f({"w": W}, batch(7))
+    f({"w": W}, *args, *(() if "no more" in why and "mode" in why else given), **kwargs)
+    first, *_, last = f.misses
+    assert first.why == "it is called for the first time"
+    assert why in last.why
+    assert str(last).startswith(f"{last.origin}: of_first was traced in ")
+    assert last.origin is not None
+    assert last.origin.function == "test_what_was_new_is_told"
+    assert last.traced > 0
+    assert last.compiled > 0
+
+
+def test_the_nearest_call_is_compared() -> None:
+    f = ft.jit(lambda x, y, z: x.sum() + y.sum() + z.sum())
+    sizes = [(2, 3, 4), (5, 6, 7), (2, 3, 8)]
+    for x, y, z in sizes:
+        f(fnp.ones(x), fnp.ones(y), fnp.ones(z))
+    assert f.misses[-1].why == "z is f32[8] and was f32[4]"
+    f(fnp.ones(1), fnp.ones((1, 2)), fnp.ones((3, 1)))
+    assert f.misses[-1].why.count(" and was ") == 3
+
+
+def test_many_differences_are_counted() -> None:
+    f = ft.jit(lambda d: sum(leaf.sum() for leaf in d.values()))
+    f({f"k{i}": fnp.ones(2) for i in range(9)})
+    f({f"k{i}": fnp.ones(3) for i in range(9)})
+    assert f.misses[-1].why.endswith("d['k3'] is f32[3] and was f32[2], and 5 more")
+
+
+def test_what_was_forgotten_is_told() -> None:
+    f = ft.jit(lambda x: x + 1)
+    f(W)
+    f.clear_cache()
+    f(W)
+    assert "forgotten" in f.misses[-1].why
+    assert f.cache_info()[:3] == (2, 1, 1)
+    assert f.cache_info().nbytes > 0
+
+
+def test_the_other_settings_are_told() -> None:
+    f = ft.jit(lambda x: x * 2.0)
+    f(W)
+    with ft.enable_x64(True):
+        f(W)
+    assert "64 bits" in f.misses[-1].why
+
+
+def test_stages_that_did_not_come_took_no_time() -> None:
+    f = ft.jit(lambda x: fnp.sin(x) * 3)
+    f.trace(fnp.ones(11))
+    assert f.misses[0].compiled == f.misses[0].lowered == 0
+    f(fnp.ones(11))
+    assert f.misses[0].compiled > 0
+    assert len(f.misses) == 1
+
+
+def test_compiling_is_forbidden() -> None:
+    f = ft.jit(step, static_argnames="mode")
+    f({"w": W}, batch(7))
+    with ft.no_compiles():
+        assert f({"w": W}, batch(7)) == 84
+        with pytest.raises(
+            TracingError, match=r"step would be traced: batch\['x'\] is"
+        ):
+            f({"w": W}, batch(6))
+    assert f({"w": W}, batch(6)) == 72  # nothing is left of what was refused
+    assert len(f.misses) == 2
+
+
+def test_programs_of_transforms_are_forbidden_too() -> None:
+    def loss(x: Any) -> Any:
+        return (x * x * 5 - x).sum()
+
+    g = ft.jit(ft.grad(loss))
+    traced = g.trace(fnp.ones(19))
+    with ft.no_compiles(), pytest.raises(TracingError, match="would be compiled"):
+        traced.lower().compile()
+
+
+def test_misses_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    f = ft.jit(lambda x: x + 1)
+    with ft.config(explain_misses=True):
+        f(W)
+    with ft.explain_cache_misses():  # JAX's name
+        f(W[:2])
+    told = capsys.readouterr().err
+    assert "is traced: it is called for the first time" in told
+    assert "is traced: x is f32[2,4] and was f32[3,4]" in told
