@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-import optree
-
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
@@ -20,9 +18,9 @@ from ftrace.trace.pytree.tree import (
     KeyEntry,
     KeyPath,
     SequenceKey,
-    TreeDef as PyTreeDef,
     keystr,
 )
+from ftrace.trace.pytree.treedef import PyTreeDef, join_structures, spec_of
 
 T = TypeVar("T")
 IsLeaf = Callable[[Any], bool]
@@ -42,10 +40,25 @@ __all__ = [
     "register_pytree_with_keys_class", "register_static",
 ]  # fmt: skip
 
-tree_flatten = _tree.flatten
 tree_leaves = _tree.leaves
 tree_map = _tree.map
-tree_structure = _tree.structure
+
+
+def tree_flatten(
+    tree: Any, is_leaf: IsLeaf | None = None
+) -> tuple[list[Any], PyTreeDef]:
+    """The leaves of a tree, and its structure.
+
+    Raises:
+      TreeError: the keys of a dictionary cannot be sorted.
+    """
+    found, spec = _tree.flatten(tree, is_leaf)
+    return found, PyTreeDef(spec)
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
+    """The structure of a tree: compares, hashes, and unflattens leaves."""
+    return PyTreeDef(_tree.structure(tree, is_leaf))
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -60,20 +73,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
       ArgumentError: the first is no structure, the second nothing to iterate over.
       TreeError: the number of leaves is not that of the structure.
     """
-    _check_structure("tree.unflatten", treedef)
-    if not isinstance(leaves, Iterable):
-        raise ArgumentError(
-            f"tree.unflatten: the leaves must be a list, got {leaves!r}"
-        )
-    return _tree.unflatten(treedef, leaves)
-
-
-def _check_structure(name: str, treedef: Any) -> None:
-    if not isinstance(treedef, PyTreeDef):
-        raise ArgumentError(
-            f"{name}: a structure is required, as tree.structure(tree) and "
-            f"tree.flatten(tree)[1] give it; got {treedef!r:.60}"
-        )
+    spec_of("tree.unflatten", treedef)
+    return treedef.unflatten(leaves)
 
 
 def tree_reduce(
@@ -132,24 +133,24 @@ def tree_transpose(
     Raises:
       TreeError: the tree is not of the outer structure composed with the inner.
     """
-    for treedef in (outer_treedef, inner_treedef):
-        if treedef is not None:
-            _check_structure("tree.transpose", treedef)
-    rows = _tree.flatten_up_to(outer_treedef, pytree_to_transpose, "tree.transpose")
-    inner = tree_structure(rows[0]) if inner_treedef is None and rows else inner_treedef
+    outer = spec_of("tree.transpose", outer_treedef)
+    inner = None if inner_treedef is None else spec_of("tree.transpose", inner_treedef)
+    rows = _tree.flatten_up_to(outer, pytree_to_transpose, "tree.transpose")
+    if inner is None and rows:
+        inner = _tree.structure(rows[0])
     if inner is None:
         raise TreeError("tree.transpose: an empty tree needs the inner structure")
     table: list[list[Any]] = []
     for row in rows:
-        found, treedef = tree_flatten(row)
-        if treedef != inner:
+        found, spec = _tree.flatten(row)
+        if spec != inner:
             raise TreeError(
-                f"tree.transpose: an inner tree has the structure {treedef}, required "
-                f"is {inner}"
+                "tree.transpose: an inner tree has the structure "
+                f"{_tree.readable(spec)}, required is {_tree.readable(inner)}"
             )
         table.append(found)
     columns = zip(*table, strict=True) if table else [()] * inner.num_leaves
-    return tree_unflatten(inner, [tree_unflatten(outer_treedef, c) for c in columns])
+    return _tree.unflatten(inner, [_tree.unflatten(outer, c) for c in columns])
 
 
 def tree_broadcast(
@@ -160,12 +161,12 @@ def tree_broadcast(
     Raises:
       TreeError: `prefix_tree` is not the beginning of the structure of `full_tree`.
     """
-    found, prefix = tree_flatten(prefix_tree, is_leaf)
+    found, prefix = _tree.flatten(prefix_tree, is_leaf)
     subtrees = _tree.flatten_up_to(prefix, full_tree, "tree.broadcast")
     spread: list[Any] = []
     for leaf, subtree in zip(found, subtrees, strict=True):
         spread.extend([leaf] * len(tree_leaves(subtree)))
-    return tree_unflatten(tree_structure(full_tree), spread)
+    return _tree.unflatten(_tree.structure(full_tree), spread)
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
@@ -196,7 +197,20 @@ flatten_one_level_with_keys = _tree.flatten_one_level_with_keys
 # Paths.
 
 
-tree_flatten_with_path = _tree.flatten_with_path
+def tree_flatten_with_path(
+    tree: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """(path, leaf) for every leaf, and the structure.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for.
+      is_leaf_takes_path: `is_leaf` is called with the path and the subtree.
+    """
+    pairs, spec = _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    return pairs, PyTreeDef(spec)
 
 
 def tree_leaves_with_path(
@@ -223,7 +237,7 @@ def tree_map_with_path(
     pairs, treedef = _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [_tree.flatten_up_to(treedef, x, "tree.map_with_path") for x in rest]
     rows = zip(pairs, *others, strict=True)
-    return tree_unflatten(treedef, [f(*pair, *row) for pair, *row in rows])
+    return _tree.unflatten(treedef, [f(*pair, *row) for pair, *row in rows])
 
 
 # Structures.
@@ -236,12 +250,13 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """The structures of the immediate children."""
-    return list(treedef.children())
+    return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """The structure of a tuple of trees of these structures."""
-    return optree.treespec_tuple(treedefs, namespace=_tree.NAMESPACE)
+    specs = [spec_of("treedef_tuple", treedef) for treedef in treedefs]
+    return PyTreeDef(join_structures(tuple, None, specs))
 
 
 # Containers of the user.

@@ -38,6 +38,7 @@ from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import item_p
 from ftrace.trace.primitives.sources import iota
 from ftrace.trace.pytree import tree
+from ftrace.trace.pytree.treedef import PyTreeDef
 
 
 class Step(NamedTuple):
@@ -278,7 +279,7 @@ class FlatCallback:
         return tree.leaves(self.callback.result_of(operands))
 
     def __repr__(self) -> str:
-        name, structure = self.callback.name, self.callback.arguments
+        name, structure = self.callback.name, PyTreeDef(self.callback.arguments)
         return f"FlatCallback(callback_func={name}, in_tree={structure})"
 
 
@@ -309,7 +310,7 @@ def _printing(arg: Callback, writer: Writer) -> dict[str, Any]:
     return {
         "fmt": writer.fmt,
         "has_placeholders": "{" in writer.fmt,
-        "in_tree": arg.arguments,
+        "in_tree": PyTreeDef(arg.arguments),
         "static_args": tuple([(i, s.value) for i, s in leaves if s is not None]),
         "np_printoptions": writer.options,
         "logging_record": None,

@@ -23,6 +23,7 @@ from ftrace.trace.calls.custom_call import signature_of as fun_signature
 from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import read_argnums, type_of
 from ftrace.trace.pytree import tree
+from ftrace.trace.pytree.treedef import PyTreeDef
 
 Function = Callable[..., Any]
 
@@ -234,21 +235,23 @@ def cache(call: Function, **_: Any) -> Function:
 
 
 def _flatten(
-    f: Function, store: Store, in_tree: Any, named: bool, *leaves: Any
+    f: Function, store: Store, in_tree: PyTreeDef, named: bool, *leaves: Any
 ) -> list[Any]:
-    given = tree_util.tree_unflatten(in_tree, leaves)
+    given = in_tree.unflatten(leaves)
     args, kwargs = given if named else (given, dict[str, Any]())
     results, out_tree = tree_util.tree_flatten(f(*args, **kwargs))
     store.store(out_tree)
     return results
 
 
-def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
+def flatten_fun(fun: WrappedFun, in_tree: PyTreeDef) -> tuple[WrappedFun, Function]:
     """A function of the leaves of (args, kwargs), and the structure of its result."""
     return transformation_with_aux2(_flatten, fun, in_tree, True)
 
 
-def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
+def flatten_fun_nokwargs(
+    fun: WrappedFun, in_tree: PyTreeDef
+) -> tuple[WrappedFun, Function]:
     """`flatten_fun` of positional arguments alone."""
     return transformation_with_aux2(_flatten, fun, in_tree, False)
 
@@ -312,13 +315,13 @@ def shaped_abstractify(x: Any) -> ShapedArray:
     return type_of(x)
 
 
-def flatten_axes(name: str, treedef: Any, axis_tree: Any, **_: Any) -> list[Any]:
+def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, **_: Any) -> list[Any]:
     """An axis per leaf, where a prefix of the tree may stand for a part of it.
 
     Raises:
       TreeError: `axis_tree` is no prefix.
     """
-    dummy = tree.unflatten(treedef, [object()] * treedef.num_leaves)
+    dummy = treedef.unflatten([object()] * treedef.num_leaves)
     try:
         return tree.broadcast_prefix(axis_tree, dummy, name)
     except TreeError as error:
@@ -348,11 +351,11 @@ def rebase_donate_argnums(
 def donation_vector(
     donate_argnums: Sequence[int],
     donate_argnames: Sequence[str],
-    in_tree: Any,
+    in_tree: PyTreeDef,
     kws: bool = True,
 ) -> tuple[bool, ...]:
     """For each leaf of (args, kwargs) whether it is donated."""
-    dummy = tree.unflatten(in_tree, range(in_tree.num_leaves))
+    dummy = in_tree.unflatten(range(in_tree.num_leaves))
     whole: Any = dummy if kws else (dummy, {})
     args, kwargs = whole
     given = tuple([i in donate_argnums for i in range(len(args))])

@@ -84,7 +84,9 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
     def text() -> str:
         leaves, treedef = tree.flatten(in_tree)
-        return "\n".join([f"{treedef}", *[f"{np.asarray(x)!r}" for x in leaves]])
+        return "\n".join(
+            [tree.readable(treedef), *[f"{np.asarray(x)!r}" for x in leaves]]
+        )
 
     processes.everyone().agree(fail_message or "assert_equal", text)
 

@@ -171,7 +171,7 @@ def reduce(
     if structure != treedef or not leaves or any(aval_of(x).ndim for x in starts):
         raise errors.ValueRangeError(
             f"lax.reduce: init_values must be scalars in a tree like that of the "
-            f"operands, {treedef}, got {init_values!r:.99}"
+            f"operands, {tree.readable(treedef)}, got {init_values!r:.99}"
         )
     values = [ax.as_value(x) for x in leaves]
     axes = ax.canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")

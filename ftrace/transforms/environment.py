@@ -233,7 +233,10 @@ def make_array_from_process_local_data(
     if not isinstance(global_shape, (_TUPLE, type(None))):
         shapes, wanted = tree.flatten(global_shape, lambda x: isinstance(x, _TUPLE))
         if wanted != treedef:
-            raise ShapeError(f"{what}: the shapes are those of {wanted}, not {treedef}")
+            raise ShapeError(
+                f"{what}: the shapes are those of {tree.readable(wanted)}, not "
+                f"{tree.readable(treedef)}"
+            )
     made: list[Array] = []
     for data, shape in zip(leaves, shapes, strict=True):
         array = asarray(np.asarray(data))

@@ -199,9 +199,9 @@ class Linear:
         self.run = run
         self.types = types
         self._numbers = [t for t in types if holds_numbers(t)]
-        self.in_tree = in_tree
+        self._in_tree = in_tree
         self.results = results
-        self.out_tree = out_tree
+        self._out_tree = out_tree
         self.single = single
         # Rules that run with values get numbers of Python's with all their bits.
         self._default = [default_bits(t) for t in results if holds_numbers(t)]
@@ -211,13 +211,14 @@ class Linear:
         if self.single and len(args) != 1:
             raise ArgumentError(
                 f"{self.name}: its function takes one argument, of the structure "
-                f"{self.in_tree}, got {len(args)}; write f((a, b)) for a tuple"
+                f"{tree.readable(self._in_tree)}, got {len(args)}; write f((a, b)) "
+                "for a tuple"
             )
         given = args[0] if self.single else args
         leaves, treedef = flatten_values(given, self._what)
-        if treedef != self.in_tree:
+        if treedef != self._in_tree:
             raise TreeError(
-                f"{self.name}: the structure must be {tree.readable(self.in_tree)}, "
+                f"{self.name}: the structure must be {tree.readable(self._in_tree)}, "
                 f"got {tree.readable(treedef)}"
             )
         found = [aval_of(x) for x in leaves]
@@ -230,7 +231,7 @@ class Linear:
                 for x, t in zip(values, self._default, strict=True)
             ]
         results = with_float0(values, len(self.results), self.results)
-        return tree.unflatten(self.out_tree, results)
+        return tree.unflatten(self._out_tree, results)
 
     def with_refs(self, *entries: Any) -> Callable[..., Any]:
         """The function, of which some results are added to references.
@@ -255,8 +256,8 @@ class Linear:
         if not isinstance(run, Program) or not run.closed:
             return (), self
         return run.residuals, (
-            self.name, run.graph, tuple(self.types), self.in_tree,
-            tuple(self.results), self.out_tree, self.single,
+            self.name, run.graph, tuple(self.types), self._in_tree,
+            tuple(self.results), self._out_tree, self.single,
         )  # fmt: skip
 
     @staticmethod

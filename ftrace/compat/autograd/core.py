@@ -88,7 +88,8 @@ class Leaves:
         """What stands in those places in another container, in their dtypes."""
         leaves = tree.leaves(x)
         if len(leaves) != len(self.others):
-            raise ArgumentError(f"a {self.structure} is asked for, got {x!r:.80}")
+            wanted = tree.readable(self.structure)
+            raise ArgumentError(f"a {wanted} is asked for, got {x!r:.80}")
         pairs = zip(self.places, self.values, strict=True)
         return [_like(leaves[place], value) for place, value in pairs]
 

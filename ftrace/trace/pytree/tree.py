@@ -13,7 +13,7 @@ import inspect
 import sys
 import time
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, TypeVar, cast
@@ -252,9 +252,31 @@ def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
 
 
 def readable(treedef: TreeDef) -> str:
-    """A structure as in `(*, {'a': *})`."""
-    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
-    return text.removesuffix(f", namespace={NAMESPACE!r}").removesuffix(", NoneIsLeaf")
+    """A structure as in `(*, {'a': *})`: the text of JAX's."""
+    return treedef.walk(["*"] * treedef.num_leaves, _text_of_node, None)
+
+
+def _text_of_node(kind: type[Any], data: Any, parts: tuple[str, ...]) -> str:
+    inner = ", ".join(parts)
+    if kind is type(None):
+        return "None"
+    if kind is tuple:
+        return f"({inner},)" if len(parts) == 1 else f"({inner})"
+    if kind is list:
+        return f"[{inner}]"
+    if kind is dict:
+        items = zip(data, parts, strict=True)
+        return f"{{{', '.join([f'{key!r}: {part}' for key, part in items])}}}"
+    if is_namedtuple(kind):
+        return f"CustomNode(namedtuple[{kind.__name__}], [{inner}])"
+    return f"CustomNode({kind.__name__}[{static_data(kind, data)}], [{inner}])"
+
+
+def static_data(kind: type[Any], data: Any) -> Any:
+    """The static data of a container, as JAX has it, for what optree has."""
+    if kind is OrderedDict:
+        return tuple(data)
+    return (data[0], tuple(data[1])) if kind is defaultdict else data
 
 
 def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
@@ -299,7 +321,7 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     except (ValueError, TypeError) as error:
         raise TreeError(
             f"{what}: {prefix!r} is not a prefix of the structure "
-            f"{structure(tree)}; {error}"
+            f"{readable(structure(tree))}; {error}"
         ) from None
     return [leaf for leaf, part in pairs for _ in leaves(part)]
 
@@ -381,6 +403,13 @@ def is_node(tree: Any) -> bool:
 def is_registered(cls: type) -> bool:
     """Are the instances of this class containers?"""
     return _optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None
+
+
+def unflatten_func(cls: type) -> Callable[[Any, list[Any]], Any]:
+    """What builds an instance of a container of static data and children."""
+    entry = _optree.register_pytree_node.get(cls, namespace=NAMESPACE)
+    data_is_class = is_namedtuple(cls)
+    return lambda data, xs: entry.unflatten_func(cls if data_is_class else data, xs)
 
 
 def is_namedtuple(cls: type) -> bool:
@@ -552,7 +581,7 @@ _CALLERS = frozenset(
     for f in (
         flatten, unflatten, map_with_none, _unflatten, prefix_pairs,
         flatten_with_path, flatten_up_to, is_node, is_registered, is_namedtuple,
-        flatten_one_level_with_keys,
+        flatten_one_level_with_keys, readable,
     )
 )  # fmt: skip
 #: Seconds that a thread has to come back from optree.

@@ -30,6 +30,7 @@ from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
+from ftrace.trace.pytree.treedef import PyTreeDef
 from ftrace.trace.symbolic import Sizes, same_size
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import as_input, asarray
@@ -260,21 +261,21 @@ class _Stage(OfProcess):
         return self._call.traced.graph
 
     @property
-    def in_tree(self) -> tree.TreeDef:
+    def in_tree(self) -> PyTreeDef:
         """The structure of the arguments, (args, kwargs), without the static ones."""
-        return self._call.in_tree
+        return PyTreeDef(self._call.in_tree)
 
     @property
     def in_avals(self) -> Any:
         """Their types, in that structure."""
-        return tree.unflatten(self.in_tree, list(self._call.types))
+        return tree.unflatten(self._call.in_tree, list(self._call.types))
 
     @property
     def args_info(self) -> Any:
         """Their types and whether they are given up, in that structure."""
         rows = enumerate(self._call.types)
         infos = [ArgInfo(aval, i in self._call.donated) for i, aval in rows]
-        return tree.unflatten(self.in_tree, infos)
+        return tree.unflatten(self._call.in_tree, infos)
 
     @property
     def places(self) -> tuple[Any, ...]:
@@ -287,9 +288,9 @@ class _Stage(OfProcess):
         return self._call.donated
 
     @property
-    def out_tree(self) -> tree.TreeDef:
+    def out_tree(self) -> PyTreeDef:
         """The structure of the result."""
-        return self._call.traced.output.structure
+        return PyTreeDef(self._call.traced.output.structure)
 
     @property
     def out_avals(self) -> list[ShapedArray]:
@@ -448,7 +449,8 @@ class Compiled(_HasProgram):
             raise TreeError(
                 "Function compiled with input pytree does not match the input pytree "
                 f"it was called with: {self._call.name} was compiled for arguments of "
-                f"structure {self._structure}, and was called with {treedef}"
+                f"structure {tree.readable(self._structure)}, and was called with "
+                f"{tree.readable(treedef)}"
             )
         for i, (value, aval) in enumerate(zip(values, self._call.types, strict=True)):
             got = aval_of(value)
@@ -468,7 +470,7 @@ class Compiled(_HasProgram):
 
     @cached_property
     def _structure(self) -> tree.TreeDef:
-        args, kwargs = tree.unflatten(self.in_tree, [0] * len(self._call.types))
+        args, kwargs = tree.unflatten(self._call.in_tree, [0] * len(self._call.types))
         return tree.structure((tuple(args), kwargs))
 
     def memory_analysis(self) -> MemoryStats:
@@ -487,7 +489,7 @@ class Compiled(_HasProgram):
     @property
     def input_shardings(self) -> Any:
         """How the arguments lie: over a mesh, or each on the device."""
-        args, kwargs = tree.unflatten(self.in_tree, self._shardings[0])
+        args, kwargs = tree.unflatten(self._call.in_tree, self._shardings[0])
         return tuple(args), kwargs
 
     @property
@@ -513,7 +515,7 @@ class Compiled(_HasProgram):
     def input_formats(self) -> Any:
         """How the elements of the arguments lie: row-major, where they are."""
         leaves = self._formats(self._call.types, self._shardings[0])
-        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        args, kwargs = tree.unflatten(self._call.in_tree, leaves)
         return tuple(args), kwargs
 
     @property
