@@ -304,11 +304,17 @@ def register_static(cls: type[T]) -> type[T]:
     return cls
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Whole:
     """Hides that a function is a partial, so that Python does not merge the two."""
 
     function: Callable[..., Any]
+
+    def __eq__(self, other: object) -> bool:
+        return self.function == (other.function if type(other) is _Whole else other)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         return self.function(*args, **keywords)

@@ -599,8 +599,8 @@ _JAX_CHOICES: dict[str, tuple[Any, ...]] = {
     "default_matmul_precision": (*_JAX_PRECISIONS, *PRODUCT_ALGORITHMS),
 }
 
-#: Those that are read, in `random`.
-_JAX_READ = ("legacy_prng_key", "random_seed_offset")
+#: Those that are read, in `random` and by `lax.reduce_sum`.
+_JAX_READ = ("legacy_prng_key", "random_seed_offset", "allow_f16_reductions")
 
 #: Values that ask for nothing else than what is done anyway: there is one processor,
 #: products are computed with all bits, and nothing is copied where the memory is one.

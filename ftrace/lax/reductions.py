@@ -14,6 +14,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
+from ftrace.ground import settings
 from ftrace.ground.tables import memo
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -94,8 +95,27 @@ def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -
 
 
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """The sum along these axes, in the dtype of the operand."""
+    """The sum along these axes, in the dtype of the operand.
+
+    Raises:
+      DtypeError: of several numbers of two bytes, with `allow_f16_reductions` off.
+    """
+    aval = aval_of(operand)
+    if aval.dtype in _FEW_BITS and _is_forbidden(aval, axes):
+        raise errors.DtypeError(
+            f"lax.reduce_sum: a sum of {aval!r} is not allowed within "
+            "jax_allow_f16_reductions=False; convert it with .astype"
+        )
     return _reduce("reduce_sum", reduce_sum_p, operand, axes)
+
+
+_FEW_BITS = (np.dtype(np.float16), dtypes.bfloat16)
+
+
+def _is_forbidden(aval: ShapedArray, axes: Sequence[int]) -> bool:
+    """Does it have several numbers of few bits, which a setting says not to add up?"""
+    allowed = settings.config.read("allow_f16_reductions")
+    return not allowed and any(aval.shape[axis] != 1 for axis in axes)
 
 
 @member(_reduction, reducers.reduce_prod_p)

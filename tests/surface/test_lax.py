@@ -99,6 +99,20 @@ def test_a_start_that_changes_nothing_may_be_of_any_dtype() -> None:
         lax.reduce_window(x, 1.0, lax.max, (2,))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_in_few_bits_are_forbidden_where_that_is_asked(dtype: str) -> None:
+    x = fnp.ones((1, 3), dtype)
+    for reduce in (lax.reduce_sum, ft.jit(lax.reduce_sum, static_argnums=1)):
+        assert reduce(x, (1,)) == 3
+        with ft.allow_f16_reductions(False):
+            with pytest.raises(DtypeError, match="not allowed"):
+                reduce(x, (1,))
+            assert reduce(x, (0,)).shape == (3,)  # nothing is added up
+            assert lax.reduce_max(x, (1,)) == 1
+            assert fnp.sum(x) == 3  # in float32
+            assert reduce(x.astype("float32"), (1,)) == 3
+
+
 def test_reduce_takes_any_associative_function() -> None:
     x = RNG.standard_normal((3, 13))
     places = np.broadcast_to(np.arange(13), x.shape).astype(np.int32)

@@ -358,6 +358,21 @@ def test_names_of_arguments_are_of_those_that_are_given_by_name() -> None:
                 ft.jit(f, **{kind: (name, "b")})
 
 
+def test_what_is_given_up_by_name_needs_a_signature() -> None:
+    class Nameless:
+        @property
+        def __signature__(self) -> Any:
+            raise TypeError("no signature")
+
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    with pytest.raises(StaticArgumentError, match="Pass donate_argnums"):
+        ft.jit(Nameless(), donate_argnames="x")
+    assert ft.jit(Nameless(), donate_argnums=0)(1) == 2
+    assert ft.jit(Nameless(), static_argnames="x")(1) == 2
+
+
 def test_all_jits_of_a_function_trace_it_once_while_it_lives() -> None:
     traces: list[None] = []
     held = fnp.ones(3)

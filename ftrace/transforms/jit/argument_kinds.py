@@ -66,7 +66,8 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
       argnums, argnames: as `jit` takes them.
 
     Raises:
-      StaticArgumentError: the function has no such argument.
+      StaticArgumentError: the function has no such argument, or does not tell which
+        it has, where one is given up by name alone.
     """
     both = argnums is not None and argnames is not None
     argnums = () if argnums is None else argnums
@@ -76,6 +77,11 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
         return Chosen()
     positional, known, variadic, open_names, seen, nameless = Parameters.of(fun)
     if not seen:
+        if kind == "donate" and names and not numbers:  # given by position it is kept
+            raise errors.StaticArgumentError(
+                f"jit: Getting the signature of function {name_of(fun)} failed. Pass "
+                "donate_argnums instead of donate_argnames."
+            )
         return Chosen(tuple(numbers), frozenset(names))
     for name in names:
         if name in nameless or (name not in known and not open_names):

@@ -372,6 +372,9 @@ def test_partial_is_a_function_and_a_container() -> None:
     assert nested() == 18
     assert tree.leaves(nested) == [5]
     assert tree.structure(nested) == tree.structure(tree_util.Partial(add, 6))
+    assert nested.func == add
+    assert add == nested.func
+    assert hash(nested.func) == hash(add)
 
 
 # A tree as one vector.
