@@ -6,7 +6,8 @@
 
 writes `/tmp/run/plugins/profile/<time>/<host>.trace.json.gz` with the blocks that have
 names, the traces and compilations of jitted functions, and each kernel that ran; while
-it is recorded programs run step by step, and wait for each.
+it is recorded programs run step by step, and wait for each. What processes send each
+other is a line of its own, from the start to the end, beside the kernels that ran.
 
 Source: the Trace Event Format, which Perfetto, Chrome and TensorBoard read.
 """
@@ -43,12 +44,16 @@ class _Recording:
         self.debug = current().debug
         self.events: list[_Event] = []
 
-    def add(self, category: str, name: str, seconds: float, **more: Any) -> None:
-        """What ends now."""
-        start = (perf_counter() - seconds) * 1e6
+    def add(
+        self, category: str, name: str, seconds: float, ended: float | None = None,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        """What ends now, or has ended then: that is beside what a thread does."""
+        start = ((ended or perf_counter()) - seconds) * 1e6
         self.events.append({
             "ph": "X", "cat": category, "name": name, "ts": start, "dur": seconds * 1e6,
-            "pid": os.getpid(), "tid": threading.get_ident(), "args": more,
+            "pid": os.getpid(), "tid": 0 if ended else threading.get_ident(),
+            "args": more,
         })  # fmt: skip
 
     def told(self, event: str, duration: float, **more: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ftrace.ground import settings
-from ftrace.lower.program import RunKernel, Step, describe
+from ftrace.lower.program import RunExchange, RunKernel, Step, describe
 
 #: Those who record a profile: they get what happened, its name and its seconds.
 listeners: Final[list[Callable[..., None]]] = []
@@ -52,6 +52,21 @@ def report_run(device: str, step: Step, seconds: float) -> None:
         f"{info.bytes / seconds / 1e9:.2f} GB/s, "
         f"{info.operations / seconds / 1e9:.2f} G operations/s"
     )
+
+
+def report_exchange(step: RunExchange, began: float, ended: float) -> None:
+    """Tells of what was sent meanwhile; from level 2 on.
+
+    Args:
+      began, ended: when, by `time.perf_counter`.
+    """
+    if settings.current().debug < 2:
+        return
+    what, seconds = describe(step).split(" ", 1)[1], ended - began
+    for listener in listeners:
+        listener("exchange", what, seconds, ended=ended)
+    if not listeners:
+        tell(f"sent {what} in {seconds * 1e6:.1f} us")
 
 
 def tell(text: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Counters, Device, Executable, timed
-from ftrace.backends.debug_report import report_run
+from ftrace.backends.debug_report import report_exchange, report_run
 from ftrace.backends.out_of_memory import require_memory
 from ftrace.errors import GraphError, ShapeError
 from ftrace.ground import settings
@@ -27,6 +27,7 @@ from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.exchange import Started, start_exchange
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.symbolic import same_size
 
@@ -44,6 +45,9 @@ class Driver(ABC):
 
     name: str
     counters: Counters
+
+    def __init__(self) -> None:
+        self._started: dict[Any, Started] = {}  # by the run of a program
 
     @abstractmethod
     def run_kernel(self, step: ir.RunKernel, memories: Memories) -> None:
@@ -106,6 +110,8 @@ class Driver(ABC):
             self.counters.bytes += step.info.bytes
         elif isinstance(step, ir.CallHost):
             self._call_host(program, step, memories)
+        elif isinstance(step, ir.RunExchange):
+            self._exchange(program, step, memories)
         elif isinstance(step, ir.RunLoop):
             _LoopRun(self, program, step, memories).run()
         else:
@@ -130,6 +136,26 @@ class Driver(ABC):
             values = operation.numpy(avals, node.arg, *operands)
         for slot, aval, value in zip(step.results, avals, values, strict=True):
             self.write(memories[slot], checked_result(node, aval, value))
+
+    def _exchange(
+        self, program: ir.Program, step: ir.RunExchange, memories: Memories
+    ) -> None:
+        key, slots = (id(memories), step.nodes), program.slots
+        if step.part != "wait":
+            arrays: list[Any] = []
+            for node, row in zip(step.nodes, step.split(step.operands), strict=True):
+                for s, n in zip(row, node.src, strict=True):
+                    x = self.read(memories[s], slots[s].dtype, slots[s].size)
+                    arrays.append(x.reshape(n.shape))
+            avals = [node.aval.items[0] for node in step.nodes]
+            out = [np.empty(aval.shape, aval.dtype) for aval in avals]
+            args, rows = [node.arg for node in step.nodes], step.split(arrays)
+            self._started[key] = start_exchange(args, rows, out, step.meanwhile)
+        if step.part != "start":
+            started = self._started.pop(key)
+            for slot, array in zip(step.results, started.finish(), strict=True):
+                self.write(memories[slot], array)
+            report_exchange(step, started.pending.began, started.pending.ended)
 
 
 class DrivenProgram(Executable):

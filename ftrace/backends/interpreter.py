@@ -122,6 +122,7 @@ class _InterpreterDriver(Driver):
     def __init__(
         self, device: Interpreter, plans: dict[RunKernel, KernelPlan], sizes: Sizes
     ) -> None:
+        super().__init__()
         self.device = device
         self.counters = device.counters
         self.plans = plans

@@ -132,6 +132,9 @@ def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
         origin = step.node.origin
         line = "" if origin is None else origin.describe()
         yield from ((slot, line) for slot in step.results)
+    elif isinstance(step, ir.RunExchange):
+        for slot, node in zip(step.results, step.nodes, strict=True):
+            yield slot, "" if node.origin is None else node.origin.describe()
     elif isinstance(step, ir.RunLoop):
         yield from ((outer, line) for _, outer, line in _elements_of(step))
 

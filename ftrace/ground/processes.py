@@ -84,7 +84,6 @@ class _World:
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
         self.helper: Any = None
-
         self.busy = fresh_after_fork(threading.Event())
 
 
@@ -236,13 +235,15 @@ def everyone() -> Group:
     return group(range(_world.count))
 
 
-def settle() -> None:
-    """Finishes all that was started: what waited for it has ended by an exception.
+def settle(error: BaseException) -> None:
+    """Finishes all that was started: what was to wait for it has ended by an error.
 
-    What MPI may still read or write after a failure is kept.
+    The memory that MPI may still read or write, where that fails, is kept: the frames
+    of the error have it.
     """
-    for each in _world.groups.values():
-        each.settle()
+    left = [each for each in _world.groups.values() if not each.settle()]
+    if left:
+        _world.kept.append(error)
 
 
 class Pending:
@@ -251,23 +252,18 @@ class Pending:
     Attributes:
       what: for what a process waits that waits for it, for people.
       requests: those that must be done before it goes on.
+      meanwhile: is anything else done before it is waited for?
       began, ended: when, by `time.perf_counter`.
       result: what it gives, when it is done.
     """
 
     __slots__ = (
-        "began",
-        "done",
-        "ended",
-        "error",
-        "requests",
-        "result",
-        "what",
+        "began", "done", "ended", "error", "meanwhile", "requests", "result", "what",
         "work",
-    )
+    )  # fmt: skip
 
-    def __init__(self, what: str, work: Work) -> None:
-        self.what, self.work = what, work
+    def __init__(self, what: str, work: Work, meanwhile: bool) -> None:
+        self.what, self.work, self.meanwhile = what, work, meanwhile
         self.requests: Sequence[Any] = ()
         self.result: Any = None
         self.error: BaseException | None = None
@@ -293,10 +289,13 @@ class Group:
     Attributes:
       members: their numbers.
       place: which of them this process is.
+      left: was anything left to MPI that was not done?
 
     Raises:
       DeviceError: this process is none of them.
     """
+
+    left = False
 
     def __init__(self, members: tuple[int, ...]) -> None:
         if _world.index not in members:
@@ -430,7 +429,7 @@ class Group:
           what: for what a process waits that waits for it.
           meanwhile: something else is done before it is waited for.
         """
-        made = Pending(what, work)
+        made = Pending(what, work, meanwhile)
         with self._lock:
             made.go_on()
             if not made.done:
@@ -470,23 +469,26 @@ class Group:
             os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
             if tries % _TRIES == 0:
                 self._check(pending, deadline)
-        if any(each._queue for each in _world.groups.values()):
+        queues = [each._queue for each in _world.groups.values()]
+        if any(left.meanwhile for queue in queues for left in queue):
             _world.busy.set()
         if pending.error is not None:
             raise pending.error
         return pending.result
 
-    def settle(self) -> None:
-        """Finishes all that was started, or leaves it to MPI."""
-        while self._queue:
-            try:
+    def settle(self) -> bool:
+        """Finishes all that was started; if that fails it is left to MPI."""
+        try:
+            while self._queue:
                 self.finish(self._queue[-1])
-            except Exception:
-                self._leave()
+        except ProcessError:
+            return False
+        return not self.left
 
     def _leave(self) -> None:
         """What nobody waits for any more is kept for MPI, which may still use it."""
         with self._lock:
+            self.left = True
             _world.kept.append([*self._queue])
             self._queue.clear()
 

@@ -23,7 +23,7 @@ from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.tables import memo
 from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly import assemble
+from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
@@ -293,9 +293,7 @@ def _share_memory(work: Work) -> Work:
 
 def _assemble(work: Work) -> Work:
     sharing, built = work.sharing, work.built
-    drafts = assemble.ordered_drafts(work.plan, sharing, built)
-    order = [d.number for d in drafts if d.number not in sharing.dropped]
-    steps = [sharing.kernels.get(n, built[n]) for n in order]
+    steps = assemble.ordered_steps(work.plan, sharing, built)
     return replace(work, program=assemble.assemble(work.graph, steps, sharing))
 
 
@@ -320,7 +318,7 @@ PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
     ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
     ProgramStage("memory", _share_memory, assemble.DECISIONS),
-    ProgramStage("code", _assemble, codegen_options.DECISIONS),
+    ProgramStage("code", _assemble, overlap.DECISIONS | codegen_options.DECISIONS),
 )
 
 

@@ -4,6 +4,7 @@
     slot    = an array in memory: an input, an output, or a part of the arena
     step    = RunKernel(kernel, slots)
             | CallHost(operation, operands, results)
+            | RunExchange(operations, operands, results, part)
             | RunBranch(index, branches, operands, results)
             | RunLoop(body, consts, carry, xs, ys)
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from ftrace.trace.symbolic import (
     is_dynamic,
 )
 
+T = TypeVar("T")
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _TUPLE: tuple[type[Any], ...] = (tuple,)
 
@@ -165,6 +167,30 @@ class CallHost:
 
 
 @dataclass(frozen=True, eq=False)
+class RunExchange:
+    """Do something together with other processes, or begin or finish it.
+
+    Attributes:
+      nodes: the operations; several of one kind are one message.
+      operands, results: slots, of all operations one behind the other. Between the
+        beginning and the end they belong to the exchange.
+      part: "start", "wait", or "whole" for both at once.
+      meanwhile: do kernels run between the two?
+    """
+
+    nodes: tuple[Node, ...]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    part: str
+    meanwhile: bool
+
+    def split(self, operands: Sequence[T]) -> list[list[T]]:
+        """The operands, or what belongs to them, operation by operation."""
+        rest = iter(operands)
+        return [[next(rest) for _ in node.src] for node in self.nodes]
+
+
+@dataclass(frozen=True, eq=False)
 class RunBranch:
     """Run one of several programs.
 
@@ -234,7 +260,7 @@ class RunLoop:
     lanes: int = 1
 
 
-Step = RunKernel | CallHost | RunBranch | RunLoop
+Step = RunKernel | CallHost | RunExchange | RunBranch | RunLoop
 
 
 @dataclass(frozen=True)
@@ -304,6 +330,16 @@ class Program:
         return found
 
     @property
+    def overlaps(self) -> bool:
+        """Is anything started and waited for later?"""
+        return any(
+            step.part != "whole"
+            if isinstance(step, RunExchange)
+            else any(inner.overlaps for inner in programs_of(step))
+            for step in self.steps
+        )
+
+    @property
     def written(self) -> set[int]:
         """The slots that its steps write."""
         found: set[int] = set()
@@ -339,6 +375,11 @@ def describe(step: Step) -> str:
         return f"{step.info.name} {' '.join(map(str, step.slots))}"
     if isinstance(step, CallHost):
         return f"host {step.node.op.name} {step.operands} -> {step.results}"
+    if isinstance(step, RunExchange):
+        what = step.nodes[0].arg if len(step.nodes) == 1 else (
+            f"{len(step.nodes)} of {step.nodes[0].arg}"
+        )  # fmt: skip
+        return f"{step.part} {what} {step.operands} -> {step.results}"
     if isinstance(step, RunBranch):
         return f"branch on {step.index}: {step.operands} -> {step.results}"
     carry = ", ".join(f"{c.initial} -> {c.result}" for c in step.carry)
@@ -380,6 +421,8 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
         with making_nodes_of(step.node.origin):
             node = step.node.op(*operands, arg=arg)
         return replace(step, node=node)
+    if isinstance(step, RunExchange):
+        return step
     if isinstance(step, RunBranch):
         return replace(step, branches=tuple([b.at(sizes) for b in step.branches]))
     return replace(step, body=step.body.at(sizes))

@@ -17,7 +17,7 @@ import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.assembly.assemble import Sharing, ordered_drafts
+from ftrace.lower.assembly.assemble import Sharing, ordered_steps
 from ftrace.lower.build.index_view import DECISIONS as RANGES
 from ftrace.lower.kernel.affine_index import (
     bounds,
@@ -204,7 +204,7 @@ def test_kernels_that_wait_for_each_other_are_refused() -> None:
     first.feeds.add(1)
     second.feeds.add(0)
     with pytest.raises(GraphError, match="wait for each other"):
-        ordered_drafts(Schedule([], [first, second]), Sharing(), {})
+        ordered_steps(Schedule([], [first, second]), Sharing(), {})
 
 
 def test_kernels_come_after_what_they_read() -> None:

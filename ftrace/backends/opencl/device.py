@@ -379,6 +379,7 @@ class _Enqueuer(Driver):
         kernels: dict[RunKernel, BuiltKernel],
         unfinished: set[RunKernel],
     ) -> None:
+        super().__init__()
         self.device = device
         self.counters = device.counters
         self.kernels = kernels

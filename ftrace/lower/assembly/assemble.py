@@ -11,7 +11,8 @@ What is overwritten must be ours and dead: all who read it run before. The kerne
 writes may read it too, but only the very element that it then writes; anything else
 is a hazard, and a copy is made.
 
-The kernels run in an order in which each finds what it reads, and memory is free
+What processes do together is started and waited for (`overlap.py`). The kernels run in
+an order in which each finds what it reads, and memory is free
 early. Of those that could run next, the one that frees most of the arena goes first: an
 update of weights, say, which is the last to need a layer's input. Where none frees
 more than it takes, the one whose operands were computed last goes first, as they are
@@ -32,6 +33,7 @@ from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower import program
 from ftrace.lower.analysis import nbytes, root_of
+from ftrace.lower.assembly.overlap import Built, BuiltExchange, Flight
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.kernel import ir
@@ -49,8 +51,6 @@ from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 DECISIONS = {
     "share_memory": "updates, carries and results take the memory of what is dead"
 }
-
-Built = BuiltKernel | BuiltStep
 
 
 @dataclass(eq=False)
@@ -371,10 +371,10 @@ def _loads_of(step: BuiltKernel, roots: Sequence[Node]) -> dict[Node, list[Node]
 _CANDIDATES = 16
 
 
-def ordered_drafts(
+def ordered_steps(
     plan: Schedule, sharing: Sharing, built: Mapping[int, Built]
-) -> list[Draft]:
-    """The kernels in order.
+) -> list[Built]:
+    """The steps in order.
 
     What overwrites a value runs after all who read it.
 
@@ -394,22 +394,32 @@ def ordered_drafts(
     for readers in feeds.values():
         for reader in readers:
             waiting[reader] += 1
+    memory, flight = _Memory(plan, sharing, built), Flight(built, feeds)
     # Later drafts are nearer to the inputs; among those that are ready they go first.
-    ready = [d.number for d in plan.drafts if waiting[d.number] == 0]
-    memory = _Memory(plan, sharing, built)
-    order: list[Draft] = []
-    while ready:
-        draft = plan.drafts[ready.pop(memory.choose(ready))]
-        memory.run(draft.number)
-        order.append(draft)
-        for reader in sorted(feeds[draft.number]):
+    first = [d.number for d in plan.drafts if waiting[d.number] == 0]
+    ready = [number for number in first if not flight.takes(number)]
+
+    def done(number: int) -> None:
+        memory.run(number)
+        left.discard(number)
+        for reader in sorted(feeds[number]):
             waiting[reader] -= 1
-            if waiting[reader] == 0:
+            if waiting[reader] == 0 and not flight.takes(reader):
                 ready.append(reader)
-    if len(order) != len(plan.drafts):
-        stuck = [d.roots for d in plan.drafts if waiting[d.number] > 0]
+
+    left = {d.number for d in plan.drafts}
+    while ready or flight:
+        for number in flight.advance(idle=not ready):
+            done(number)
+        if ready:
+            number = ready.pop(memory.choose(ready))
+            if number not in sharing.dropped:
+                flight.run(number, sharing.kernels.get(number, built[number]))
+            done(number)
+    if left:
+        stuck = [d.roots for d in plan.drafts if d.number in left]
         raise GraphError(f"these kernels wait for each other: {stuck}")
-    return order
+    return flight.finish()
 
 
 class _Memory:
@@ -597,6 +607,9 @@ def _step(
     node = built.node
     operands = tuple(number_of[n] for n in built.reads)
     results = tuple(number_of[n] for n in built.writes)
+    if isinstance(built, BuiltExchange):
+        parts = built.part, built.meanwhile
+        return program.RunExchange(built.nodes, operands, results, *parts)
     if not built.programs:
         return program.CallHost(node, operands, results)
     scratch = number_of[number, "arena"]

@@ -143,6 +143,11 @@ class Exchange(Between):
         """Is anything sent? Else each process knows what it has to know."""
         return self.kind not in ("index", "own", "vary")
 
+    @property
+    def joins(self) -> bool:
+        """May several of these be one message?"""
+        return self.kind in FOLDS or self.kind == "gather"
+
     def __str__(self) -> str:
         return f"{self.kind} along {self.ranks}, axis {self.axis}"
 
@@ -190,10 +195,12 @@ def _in_order(function: Any) -> Callable[..., Array]:
         wide = dtypes.wide(first.dtype)
         if out is None:
             out = np.empty(first.shape, first.dtype)
+        found = out
         if wide == first.dtype:
-            found = function(first, second, out=out)
+            function(first, second, out=found)
         else:
-            found = function(first.astype(wide), second)
+            found = np.asarray(first, wide)
+            function(found, second, out=found)
         for row in rest:
             function(found, row, out=found)
         if found is not out:
@@ -258,14 +265,23 @@ def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
 
 
 def _bucket(
-    arg: Exchange, operands: Sequence[Array], out: Sequence[Array]
+    args: Sequence[Exchange], operands: Sequence[Array], out: Sequence[Array]
 ) -> processes.Work:
-    """Several sums, or extrema, as one message."""
-    ends = np.cumsum([x.size for x in operands])
+    """Several exchanges of a kind that joins, as one message."""
+    arg, group = args[0], args[0].ranks.own
     flat = np.concatenate([x.reshape(-1) for x in operands])
-    found = yield from arg.ranks.own.combining(FOLDS[arg.kind], flat)
-    for to, row in zip(out, np.split(found, ends[:-1]), strict=True):
-        to.reshape(-1)[...] = row
+    gathers = arg.kind == "gather"
+    rows = yield from (
+        group.gathering(flat) if gathers else group.combining(FOLDS[arg.kind], flat)
+    )
+    begin = 0
+    for own, x, to in zip(args, operands, out, strict=True):
+        row = rows[..., begin : begin + x.size]
+        begin += x.size
+        if gathers:
+            to[...] = _joined(row.reshape(group.size, *x.shape), own.axis)
+        else:
+            to[...] = row.reshape(x.shape)
     return out
 
 
@@ -321,7 +337,7 @@ def start_exchange(
     arg, group = args[0], args[0].ranks.own
     if len(args) > 1:
         assert out is not None
-        work = _bucket(arg, [x for (x,) in operands], out)
+        work = _bucket(args, [x for (x,) in operands], out)
     else:
         ((x, *tables),) = operands
         work = _work(arg, x, tables, out[0] if out else None)

@@ -250,13 +250,17 @@ class _Agreed(Executable):
             everyone = processes.group(sorted(self._members))
             everyone.agree("a program", lambda: str(self.program))
             self._members = None
-        return self.inner(inputs)
+        try:
+            return self.inner(inputs)
+        except BaseException as error:
+            processes.settle(error)  # nobody waits any more for what was started
+            raise
 
     def at(self, sizes: Sizes) -> Executable:
         return self.inner.at(sizes)
 
     def bind(self, signature: Any) -> Any:
-        return self.inner.bind(signature)
+        return None if self.program.overlaps else self.inner.bind(signature)
 
 
 _first_ones = Tally()

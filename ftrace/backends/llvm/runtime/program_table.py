@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.backends.debug_report import report_exchange
 from ftrace.backends.host_executor import checked_result
 from ftrace.backends.llvm.runtime import records as r
 from ftrace.backends.llvm.runtime.warm_memory import cell_bytes, first_log
@@ -25,6 +26,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as ir
 from ftrace.lower.program import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.exchange import Started, start_exchange
 from ftrace.trace.primitives.primitive import Compound
 
 #: Copies of less are not worth a second thread.
@@ -82,17 +85,9 @@ class HostCall:
         try:
             self._compute(frame)
         except BaseException as error:
-            self._add_note(error)
+            if not self._copies:  # a callback of a user has named it already
+                _add_note(error, self.node)
             raise
-
-    def _add_note(self, error: Any) -> None:
-        """Names the user's line, where Python has notes (3.11 and later).
-
-        A callback of a user has named it already.
-        """
-        origin = self.node.origin
-        if origin is not None and hasattr(error, "add_note") and not self._copies:
-            error.add_note(f"in {self.op.name}, called at {origin.describe()}")
 
     def _compute(self, frame: int) -> None:
         operands = [operand.view(frame) for operand in self._operands]
@@ -104,6 +99,56 @@ class HostCall:
         values = self.op.numpy(types, self.node.arg, *operands)
         for result, value in zip(self._results, values, strict=True):
             result.view(frame)[...] = checked_result(self.node, result.aval, value)
+
+
+def _add_note(error: Any, node: Node) -> None:
+    """Names the user's line, where Python has notes (3.11 and later)."""
+    if node.origin is not None and hasattr(error, "add_note"):
+        error.add_note(f"in {node.op.name}, called at {node.origin.describe()}")
+
+
+class ExchangeCall:
+    """Steps by which processes do something together: its start, its end, or both.
+
+    The runner calls one of its methods on the address of a frame. MPI gets the memory
+    of the program, where operands and results stay in their places until the end.
+    """
+
+    def __init__(self, step: ir.RunExchange) -> None:
+        self.step = step
+        self.args = [node.arg for node in step.nodes]
+        self._operands = [
+            _SlotArray(slot, source.aval)
+            for node, row in zip(step.nodes, step.split(step.operands), strict=True)
+            for source, slot in zip(node.src, row, strict=True)
+        ]
+        avals = [node.aval.items[0] for node in step.nodes]
+        rows = zip(step.results, avals, strict=True)
+        self._results = [_SlotArray(slot, aval) for slot, aval in rows]
+        self._started: dict[int, Started] = {}
+
+    def start(self, frame: int) -> None:
+        self._started[frame] = self._begin(frame, True)
+
+    def wait(self, frame: int) -> None:
+        self._finish(self._started.pop(frame))
+
+    def whole(self, frame: int) -> None:
+        self._finish(self._begin(frame, False))
+
+    def _begin(self, frame: int, meanwhile: bool) -> Started:
+        operands = [operand.view(frame) for operand in self._operands]
+        out = [result.view(frame) for result in self._results]
+        rows = self.step.split(operands) if len(operands) > 1 else [operands]
+        return start_exchange(self.args, rows, out, meanwhile)
+
+    def _finish(self, started: Started) -> None:
+        try:
+            started.finish()
+        except BaseException as error:
+            _add_note(error, self.step.nodes[0])
+            raise
+        report_exchange(self.step, started.pending.began, started.pending.ended)
 
 
 class _SlotArray:
@@ -196,7 +241,8 @@ class _Writer:
         self._kernels = kernels
         self._next = 0  # kernel
         self._sizes = sizes
-        self._host_calls: list[HostCall] = []
+        self._host_calls: list[Any] = []
+        self._exchanges: dict[Any, ExchangeCall] = {}
 
     def write(
         self,
@@ -259,9 +305,15 @@ class _Writer:
             return self._branch(step)
         if isinstance(step, ir.RunLoop):
             return self._loop(program, step)
-        call = HostCall(step)
+        call = self._host_call(step)
         self._host_calls.append(call)
         return self.block.add(*r.HostStep(self.handlers["run_host"], id(call)))
+
+    def _host_call(self, step: ir.CallHost | ir.RunExchange) -> Callable[[int], None]:
+        if isinstance(step, ir.CallHost):
+            return HostCall(step)
+        both = self._exchanges.setdefault(step.nodes, ExchangeCall(step))
+        return getattr(both, step.part)
 
     def _kernel(
         self,

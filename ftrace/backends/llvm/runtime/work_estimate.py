@@ -102,4 +102,4 @@ def _work_of_step(step: ir.Step) -> Work:
         most = max(branches, key=lambda work: work.operations, default=Work())
         choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
         return total((most, choice))
-    return Work(steps=1, on_host=isinstance(step, ir.CallHost))
+    return Work(steps=1, on_host=isinstance(step, (ir.CallHost, ir.RunExchange)))
