@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import sys
 import time
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -304,6 +308,75 @@ def programs_must_be_the_same_everywhere() -> None:
     x = put(X)
     wrong = over(lambda v: lax.psum(v[: 1 + RANK], "x"), out=P())
     raises(errors.ProcessError, "disagree in a program", lambda: wrong(x))
+
+
+def layers(count: int, size: int) -> tuple[Any, Any]:
+    """A step of training layers, and its arguments: the data are divided."""
+    random = np.random.default_rng(0)
+    w = random.normal(size=(count, size, size)).astype(np.float32) / size**0.5
+    params = [(row, np.zeros(size, np.float32)) for row in w]
+    x = put(random.normal(size=(size * DEVICES, size)).astype(np.float32))
+
+    def loss(params: Any, x: Any) -> Any:
+        for w, b in params:
+            x = fnp.tanh(x @ w + b)
+        return (x**2).mean()
+
+    def step(params: Any, x: Any) -> Any:
+        value, grads = ft.value_and_grad(loss)(params, x)
+        return value, ft.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+    return step, (params, x)
+
+
+def numbers(tree: Any) -> list[bytes]:
+    return [np.asarray(x).tobytes() for x in ft.tree.leaves(tree)]
+
+
+@check
+def gradients_are_sent_while_others_are_computed() -> None:
+    step, args = layers(4, 160)
+    jitted = ft.jit(step)
+    found = {*map(tuple, (numbers(jitted(*args)) for _ in range(4)))}
+    with ft.config(disabled_rules={"overlap_exchanges"}):
+        found.add(tuple(numbers(ft.jit(lambda *args: step(*args))(*args))))
+    assert len(found) == 1  # the same bits, whenever they were sent
+    with TemporaryDirectory() as folder:
+        with ft.profiler.trace(folder):
+            jitted(*args)
+        (file,) = Path(folder).rglob("*.trace.json.gz")
+        events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    ran = [e["name"] for e in events if e["cat"] == "run"]
+    begun = [name[6:] for name in ran if name.startswith("start")]
+    sent = [e["name"] for e in events if e["cat"] == "exchange"]
+    assert len(begun) > 3
+    assert {*begun} <= {*sent}
+    for name in begun[:-2]:
+        between = ran[ran.index(f"start {name}") + 1 : ran.index(f"wait {name}")]
+        assert any(n.startswith("reduce_sum_mul") for n in between), ran
+
+
+@check
+def what_was_started_is_finished_where_a_program_ends_by_an_exception() -> None:
+    x = put(np.ones((DEVICES, 40_000), np.float32))
+    wrong = [True]
+
+    def tell(v: Any) -> Any:
+        if wrong[0]:
+            raise ValueError("in between")
+        return np.float32(1)
+
+    def f(v: Any) -> Any:
+        total = lax.psum(v, "x")
+        like = ft.ShapeDtypeStruct((), np.float32)
+        return total + ft.pure_callback(tell, like, v[0, 0], vmap_method="sequential")
+
+    run = ft.jit(over(f, out=P(), check_vma=False))
+    for wrong[0] in (True, False, True, False):
+        if wrong[0]:
+            raises(ValueError, "in between", lambda: run(x))
+        else:
+            close(run(x), np.full((1, 40_000), DEVICES + 1))
 
 
 def goes_wrong(way: str) -> None:

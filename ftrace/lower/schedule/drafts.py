@@ -34,6 +34,7 @@ from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, operations_of, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.exchange import exchange_p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of
@@ -357,6 +358,8 @@ class Plan:
         and stored where several kernels need it, than that the bare sums are stored.
         Of each such value the contractions.
       users: of a contraction, how many use it.
+      waits: for each value, as bits of a number, the exchanges between processes that
+        it waits for, where there are any.
     """
 
     def __init__(
@@ -380,6 +383,9 @@ class Plan:
         self.costs: dict[Node, int] = {}
         self.epilogue: dict[Node, frozenset[Node]] = {}
         self.users: dict[Node, int] = {}
+        self.waits: dict[Node, int] = {}
+        if self.has_steps and any(op is exchange_p for op in operations_of(outputs)):
+            self._find_waits()
         if adds_up is not None:
             self.order = self._sums_last()
         self._measure()
@@ -416,6 +422,24 @@ class Plan:
             if contractions:
                 self.epilogue[node] = contractions
             costs[node] = min(total + weight(node), 10_000)
+
+    def _find_waits(self) -> None:
+        bit = 1
+        for node in self.order:
+            self.waits[node] = 0
+            for source in node.src:
+                self.waits[node] |= self.waits[source]
+            if node.op is exchange_p and node.arg.moves:
+                self.waits[node] |= bit
+                bit <<= 1
+
+    def wait_alike(self, node: Node, draft: Draft) -> bool:
+        """Does a value wait for the same exchanges as what a kernel stores?
+
+        Else the kernel would keep it from others, which could run meanwhile.
+        """
+        waits = self.waits
+        return not waits or all(waits[node] == waits[root] for root in draft.roots)
 
     def _sums_last(self) -> list[Node]:
         """The nodes in an order in which sums wait for kernels that may add them up."""

@@ -344,7 +344,9 @@ def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
             continue
         for draft in candidate.finds(plan, node, uses):
             others = kernels - {draft.number}
-            if not plan.precedence.is_before(others, draft.number):
+            if plan.wait_alike(node, draft) and not plan.precedence.is_before(
+                others, draft.number
+            ):
                 if candidate.widens:
                     draft.widen(costs.squeeze(node.shape))
                 return draft
@@ -360,8 +362,10 @@ def kernel_that_adds_up(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     for draft in _open(plan):
         if draft.number in kernels or not plan.adds_up(node, draft.shape):
             continue
-        if _both_need(plan, node, draft, draft.shape, len(draft.shape) - 1) and not (
-            plan.precedence.is_before(kernels, draft.number)
+        if (
+            _both_need(plan, node, draft, draft.shape, len(draft.shape) - 1)
+            and not (plan.precedence.is_before(kernels, draft.number))
+            and plan.wait_alike(node, draft)
         ):
             return draft
     elements = costs.elements_of_sum(node)
