@@ -32,8 +32,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from difflib import unified_diff
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy
@@ -71,6 +73,7 @@ class _World:
       ended: what those that have ended told, and when it was heard.
       joined: has `join` been called?
       helper: the thread that looks at what was started, once there is one.
+      rooms: memory that nobody has now, by the logarithm of its size.
       busy: is set while something is under way that nobody waits for.
     """
 
@@ -84,6 +87,7 @@ class _World:
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
         self.helper: Any = None
+        self.rooms: dict[int, list[Array]] = {}
         self.busy = fresh_after_fork(threading.Event())
 
 
@@ -217,6 +221,26 @@ def _listed(processes: Any) -> str:
 
 def _timeout() -> int:
     return settings.current().distributed_timeout
+
+
+# Memory for a time.
+
+
+@contextmanager
+def room(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
+    """An array in memory that others have had before, and that others will have.
+
+    MPI takes 880 µs to bring 512 KB from one fresh memory to another, 44 if it knows
+    both: it asks the system about each page (2 cores of a Zen 4, Open MPI 5.0.11).
+    """
+    nbytes = prod(shape) * dtype.itemsize
+    free = _world.rooms.setdefault(max(nbytes - 1, 1).bit_length(), [])
+    memory = free.pop() if free else np.empty(1 << max(nbytes - 1, 1).bit_length(), "B")
+    try:
+        yield memory[:nbytes].view(dtype).reshape(shape)
+    finally:
+        if nbytes <= _KEPT:
+            free.append(memory)
 
 
 # Groups.
@@ -394,19 +418,25 @@ class Group:
             yield self._swap(self._messages, x, found)
             return fold((found, x) if self.place else (x, found), found)
         if x.nbytes <= _FEW:
-            return fold((yield from self.gathering(x)), found)
-        length = -(-x.size // self.size)
-        parts, result = x.reshape(-1), found.reshape(-1)
-        if x.size % self.size:
-            parts = np.zeros(self.size * length, x.dtype)
-            parts[: x.size] = x.reshape(-1)
-            result = np.empty_like(parts)
-        rows = yield from self.exchanging(parts.reshape(self.size, length))
-        own = fold(rows, rows[0])
-        yield [self._later.Iallgather(_bytes(own), _bytes(result))]
-        if x.size % self.size:
-            found.reshape(-1)[...] = result[: x.size]
+            with room((self.size, *x.shape), x.dtype) as rows:
+                yield from self.gathering(x, rows)
+                return fold(rows, found)
+        if x.size % self.size == 0:
+            yield from self._combine_parts(fold, x.reshape(-1), found.reshape(-1))
+            return found
+        length = -(-x.size // self.size) * self.size
+        with room((length,), x.dtype) as parts:
+            parts[: x.size], parts[x.size :] = x.reshape(-1), 0
+            yield from self._combine_parts(fold, parts, parts)
+            found.reshape(-1)[...] = parts[: x.size]
         return found
+
+    def _combine_parts(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
+        """Each process combines a part; `out` may be `x`."""
+        with room((self.size, x.size // self.size), x.dtype) as rows:
+            yield [self._messages.Ialltoall(_bytes(x), _bytes(rows))]
+            own = fold(rows, rows[0])
+            yield [self._later.Iallgather(_bytes(own), _bytes(out))]
 
     # Starting and waiting.
 
@@ -550,6 +580,8 @@ class Group:
         )
 
 
+#: Bytes up to which memory for a time is kept.
+_KEPT = 1 << 26
 #: Lines of a difference that a message shows.
 _LINES = 12
 #: Bytes up to which an array is brought to all before it is combined.

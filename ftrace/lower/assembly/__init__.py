@@ -2,6 +2,7 @@
 
 From the ground up:
 
+    overlap    When what processes do together starts, and when it is waited for
     assemble   Which values share memory, slots for all values of a program, and its
                steps
     serialize  Programs, kernels and graphs as text: the same in every process

@@ -269,19 +269,22 @@ def _bucket(
 ) -> processes.Work:
     """Several exchanges of a kind that joins, as one message."""
     arg, group = args[0], args[0].ranks.own
-    flat = np.concatenate([x.reshape(-1) for x in operands])
-    gathers = arg.kind == "gather"
-    rows = yield from (
-        group.gathering(flat) if gathers else group.combining(FOLDS[arg.kind], flat)
-    )
-    begin = 0
-    for own, x, to in zip(args, operands, out, strict=True):
-        row = rows[..., begin : begin + x.size]
-        begin += x.size
-        if gathers:
-            to[...] = _joined(row.reshape(group.size, *x.shape), own.axis)
+    size, dtype = sum(x.size for x in operands), operands[0].dtype
+    front = (group.size,) if arg.kind == "gather" else ()
+    with (
+        processes.room((size,), dtype) as flat,
+        processes.room((*front, size), dtype) as rows,
+    ):
+        np.concatenate([x.reshape(-1) for x in operands], out=flat)
+        if front:
+            yield from group.gathering(flat, rows)
         else:
-            to[...] = row.reshape(x.shape)
+            yield from group.combining(FOLDS[arg.kind], flat, rows)
+        begin = 0
+        for own, x, to in zip(args, operands, out, strict=True):
+            row = rows[..., begin : begin + x.size].reshape(*front, *x.shape)
+            begin += x.size
+            to[...] = _joined(row, own.axis) if front else row
     return out
 
 
