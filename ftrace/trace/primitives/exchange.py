@@ -282,7 +282,7 @@ def _bucket(
             yield from group.combining(FOLDS[arg.kind], flat, rows)
         begin = 0
         for own, x, to in zip(args, operands, out, strict=True):
-            row = rows[..., begin : begin + x.size].reshape(*front, *x.shape)
+            row = rows[..., begin : begin + x.size].reshape((*front, *x.shape))
             begin += x.size
             to[...] = _joined(row, own.axis) if front else row
     return out
