@@ -179,6 +179,7 @@ _HOMES = {
     "Device": "backends.base",
     "explain_sharding": "transforms.partition.explain",
     "fwd_and_bwd": "transforms.passes",
+    "nan_origin": "debug",
     "no_compiles": "transforms.jit.misses",
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip

@@ -21,14 +21,19 @@ import numpy as np
 from ftrace.errors import ArgumentError, FormatError, ShapeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite, is_nonfinite
 from ftrace.trace.effects import call_back
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
+from ftrace.transforms.jit.jit import make_graph
 
 __all__ = [
-    "breakpoint", "callback", "log", "print", "visualize_array_sharding",
-    "visualize_sharding",
+    "breakpoint", "callback", "log", "nan_origin", "print",
+    "visualize_array_sharding", "visualize_sharding",
 ]  # fmt: skip
 
 
@@ -171,6 +176,35 @@ def breakpoint(
         _console(place, values)
 
     call_back("debug.breakpoint", stop, None, (names,), {}, static_numbers=True)
+
+
+def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
+    """A function that says where the NaNs or infinities in results of `fun` come from.
+
+        print(ft.nan_origin(ft.grad(loss))(params, batch))
+
+        log made -inf of 0.0 at element (3,) of its result, f32[8]
+          at File "train.py", line 12, in loss …
+
+    It evaluates the operations one by one, in NumPy, those of loops and branches too.
+
+    Returns:
+      The first operation that made a NaN of numbers, or of infinities; or else an
+      infinity of numbers: its line, and those of its operands. Where an argument holds
+      it already, the first operation that met it. None where all results are finite.
+    """
+    tree.check_callable(fun, "nan_origin")
+
+    def origin_of(*args: Any, **kwargs: Any) -> NonFinite | None:
+        graph = closed_graph(ready_graph(make_graph(fun)(*args, **kwargs)))
+        leaves = tree.leaves((args, kwargs))
+        operands = [np.asarray(x) for x in (*leaves, *graph.captured)]
+        results = NumpyPlan(graph.outputs, graph.inputs)(operands)
+        if not any(is_nonfinite(x) for x in results):
+            return None
+        return first_nonfinite(graph, operands)
+
+    return origin_of
 
 
 def _has_values(value: Any) -> bool:

@@ -7,7 +7,9 @@ expanded operands would add up is never made (`primitives/numpy_sums.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,21 @@ def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
     return NumpyPlan(outputs, tuple(known))(list(known.values()))
 
 
+_observer: ContextVar[Callable[[Node, Any, Any], None] | None] = ContextVar(
+    "observer", default=None
+)
+
+
+@contextmanager
+def observed(observer: Callable[[Node, Any, Any], None]) -> Generator[None]:
+    """A block in which `observer(node, operands, value)` is told of each step."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
 class NumpyPlan:
     """The steps that lead from the values of some nodes to those of others.
 
@@ -143,6 +160,7 @@ class NumpyPlan:
         for slot, value in self.constants:
             slots[slot] = value
         large = self._large
+        observer = _observer.get()
         for node, contracts, sources, slot, finished in self._steps:
             operands = [slots[s] for s in sources]
             if slot in large:
@@ -151,6 +169,8 @@ class NumpyPlan:
                 slots[slot] = contracts(*operands)
             else:
                 slots[slot] = apply(node, operands)
+            if observer is not None:
+                observer(node, operands, slots[slot])
             for last in finished:
                 slots[last] = None
         return [slots[slot] for slot in self._outputs]

@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    nonfinite         Where a NaN or an infinity came from: the first operation that
+                      made one
     checked_calls     Calls under settings that check them: promotions refused, numbers
                       that are none
     dispatch          Have I seen this call? What calls became, by what identifies them;

@@ -24,9 +24,7 @@ from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError, warn_u
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import Shape
-from ftrace.trace.evaluate import NumpyPlan
-from ftrace.trace.graph import Graph
-from ftrace.trace.primitives.primitive import compound_of
+from ftrace.trace.eager.nonfinite import kind_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value, stack
 
@@ -154,55 +152,4 @@ def check_ranks(name: str, shapes: Sequence[Shape]) -> None:
     warn_user(
         f"Following NumPy automatic rank promotion for {name} on shapes {listed}; set "
         "jax_numpy_rank_promotion to 'allow' to have no warning"
-    )
-
-
-# Numbers that are none.
-
-
-def _kind_of_any(values: Iterable[Any]) -> str:
-    return next((kind for x in values if (kind := kind_of(x))), "")
-
-
-def kind_of(value: Any) -> str:
-    """What the settings refuse among the elements: "nan", "inf", or "" for nothing."""
-    config = settings.current()
-    if not isinstance(value, _NDARRAY) or not dtypes.is_inexact(value.dtype):
-        return ""
-    if config.debug_nans and np.isnan(value).any():
-        return "nan"
-    return "inf" if config.debug_infs and np.isinf(value).any() else ""
-
-
-def check_program(
-    graph: Graph, operands: Sequence[Any], results: Sequence[Any]
-) -> None:
-    """Raises where a program gave a NaN; the operation that did so first is named.
-
-    Args:
-      graph: what was compiled.
-      operands: arrays of NumPy's, one per input; none where they are there no more.
-      results: likewise.
-
-    Raises:
-      NonFiniteError: it did.
-    """
-    found = _kind_of_any(results)
-    if not found:
-        return
-    ops = map(compound_of, graph.nodes)
-    repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
-    steps = NumpyPlan(graph.outputs, graph.inputs).steps if repeats else []
-    nodes = [step[0] for step in steps]
-    values = NumpyPlan(nodes, graph.inputs)(operands) if repeats else []
-    for node, value in zip(nodes, values, strict=True):
-        if _kind_of_any(value if compound_of(node) else [value]):
-            raise NonFiniteError(
-                f"invalid value ({found}) encountered in {node.op.name}; "
-                f"debug_{found}s is set",
-                node.origin,
-            )
-    raise NonFiniteError(
-        f"invalid value ({found}) encountered in a program, whose operations are not "
-        f"done one by one; debug_{found}s is set"
     )

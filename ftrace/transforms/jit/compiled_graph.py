@@ -34,8 +34,8 @@ from ftrace.trace.backend import operations
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.eager.checked_calls import check_program
 from ftrace.trace.eager.dispatch import calls, own_array, signature
+from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import (
     Graph,

@@ -1,0 +1,95 @@
+"""Where a NaN comes from: the first operation that made one, wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+from ftrace.errors import ArgumentError, NonFiniteError
+
+
+def difference(x: Any) -> Any:
+    y = x / (x - 1)
+    z = y * 2
+    return z - z
+
+
+def logs(c: Any, x: Any) -> Any:
+    c = fnp.log(c - x)
+    return c, c * 2
+
+
+X, ONES = fnp.arange(3.0), fnp.ones(5)
+#: Program, argument, and the operation, index, operands and function of its origin.
+CASES: list[tuple[Callable[..., Any], Any, tuple[Any, ...]]] = [
+    (difference, X, ("sub", (1,), (np.inf, np.inf), "difference")),
+    (ft.jit(difference), X, ("sub", (1,), (np.inf, np.inf), "difference")),
+    (ft.vmap(difference), X, ("sub", (1,), (np.inf, np.inf), "difference")),
+    (lambda x: lax.scan(logs, 3.0, x), ONES, ("log", (), None, "logs")),
+    (lambda x: lax.while_loop(lambda c: c < 3, lambda c: c / (x - x), x), 1.0,
+     ("div", (), (1.0, 0.0), "<lambda>")),
+    (lambda x: lax.cond(x > 0, lambda x: fnp.sqrt(-x), lambda x: x, x), 4.0,
+     ("sqrt", (), (-4.0,), "<lambda>")),
+    (ft.grad(lambda x: fnp.sqrt(x).sum()), fnp.zeros(2),
+     ("div", (0,), (0.5, 0.0), "<lambda>")),
+    (lambda x: {"a": x, "b": [x * 2, fnp.log(x)]}, X,
+     ("log", (0,), (0.0,), "<lambda>")),
+    (lambda x: (x * 3e38).astype("float16"), fnp.float32(10.0),
+     ("mul", (), None, "<lambda>")),
+    (fnp.sin, fnp.array([0.0, np.nan]), ("sin", (1,), None, None)),
+    (lambda x: x + fnp.inf, 1.0, ("add", (), (1.0, np.inf), "<lambda>")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fun", "x", "expected"), CASES)
+def test_the_first_operation_is_named(fun: Any, x: Any, expected: Any) -> None:
+    found: Any = ft.nan_origin(fun)(x)
+    name, index, operands, function = expected
+    assert (found.name, found.index) == (name, index)
+    if operands is not None:
+        assert found.operands == operands
+    assert function is None or found.origin.function == function
+    assert str(found).startswith(f"{name} made ")
+    assert found.summary in str(found)
+
+
+def test_a_nan_is_told_with_the_infinity_before_it() -> None:
+    found: Any = ft.nan_origin(difference)(X)
+    assert (found.before.name, found.before.operands) == ("div", (1.0, 0.0))
+    lines = str(found).splitlines()
+    assert "return z - z" in lines[2]
+    assert "from" in lines[3]
+    assert "z = y * 2" in lines[4]
+    assert lines[5].startswith("before it div made inf of 1.0 and 0.0")
+    assert "y = x / (x - 1)" in lines[7]
+
+
+@pytest.mark.parametrize(
+    "fun", [fnp.sin, lambda x: fnp.where(x > 0, fnp.log(x), 0), lambda x: x.astype(int)]
+)
+def test_finite_results_have_no_origin(fun: Any) -> None:
+    assert ft.nan_origin(fun)(X) is None
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ArgumentError, match="nan_origin"):
+        ft.nan_origin(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ArgumentError, match="must be an array or a number"):
+        ft.nan_origin(fnp.sin)("a")
+
+
+def test_settings_name_the_same_operation() -> None:
+    with ft.debug_infs(), pytest.raises(NonFiniteError, match="log made -inf of"):
+        ft.jit(fnp.log)(X)
+    with ft.debug_nans(), pytest.raises(NonFiniteError) as caught:
+        ft.jit(difference)(X)
+    message = str(caught.value)
+    assert "invalid value (nan) encountered in sub: sub made nan of inf" in message
+    assert "before it div made inf of 1.0 and 0.0 at element (1,)" in message
+    assert "return z - z" in message
