@@ -1,6 +1,7 @@
 # Needs make and Python 3.10 or newer; everything else goes into .venv.
 #
 #   make demo [DEVICE=cpu|opencl|interpreter]   train a small network
+#   make demo-mpi [RANKS=2]                     the same in processes, over MPI
 #   make test [ARGS='-k matmul']                every law, on a part of long tables
 #   make test ARGS=--all-rows                   every test, as CI runs them
 #   make cpus                                   some, with the code of older processors
@@ -23,13 +24,25 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cpus lint format types docs bench wheel clean
+.PHONY: help demo demo-mpi test cpus lint format types docs bench wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.all
 	$(RUN) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
+
+# The mpirun that the extra brought, else that of the machine. Without a terminal there
+# is no bar to redraw: a process of MPI cannot see that, and is told by TERM.
+RANKS ?= 2
+demo-mpi: $(VENV)/.mpi
+	@mpirun=$$(PATH="$(abspath $(VENV))/bin:$$PATH" command -v mpirun) || \
+	  { echo "no mpirun: $(MISSING)" >&2; exit 1; }; \
+	$(RUN) -c 'from mpi4py import MPI' || { echo "no MPI: $(MISSING)" >&2; exit 1; }; \
+	test -t 1 || export TERM=dumb; \
+	"$$mpirun" -n $(RANKS) --oversubscribe --allow-run-as-root \
+	  $(RUN) examples/data_parallel.py $(ARGS)
+MISSING := the extra ftrace[mpi] has brought no MPI for this machine; install Open MPI
 
 test: $(VENV)/.test
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -81,10 +94,11 @@ clean:
 
 # The extras an installation needs, one stamp each; all of them share one .venv.
 $(VENV)/.all: EXTRAS := all,demo
+$(VENV)/.mpi: EXTRAS := all,demo,mpi
 $(VENV)/.test: EXTRAS := all,test
 $(VENV)/.dev: EXTRAS := dev
 
-$(VENV)/.all $(VENV)/.test $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.all $(VENV)/.mpi $(VENV)/.test $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "installing ftrace[$(EXTRAS)] into $(VENV) (a minute or so)"
 	@$(PIP) install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@

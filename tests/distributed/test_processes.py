@@ -29,16 +29,20 @@ started = pytest.mark.skipif(
 )
 
 
-def start(count: int, *words: str, **variables: str) -> Any:
+def environment(**variables: str) -> dict[str, str]:
+    """Where a program finds the ftrace that is tested."""
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places), **variables}
+
+
+def start(count: int, *words: str, script: Path = CHECKS, **variables: str) -> Any:
     """What so many processes have written, and whether all ended well."""
     command = [
         str(MPIRUN), "-n", f"{count}", "--oversubscribe", "--allow-run-as-root",
-        sys.executable, "-W", "error", str(CHECKS), *words,
+        sys.executable, "-W", "error", str(script), *words,
     ]  # fmt: skip
-    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), **variables}
     return subprocess.run(
-        command, env=environment, text=True, timeout=120, check=False,
+        command, env=environment(**variables), text=True, timeout=300, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
