@@ -11,7 +11,7 @@ from ftrace.ground import processes
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
-from ftrace.transforms.partition.spanning import Spanning
+from ftrace.transforms.placed.spanning import Spanning
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "process_allgather",

@@ -18,6 +18,8 @@ From the ground up:
     vmap               vmap: a function of single examples becomes a function of batches
     partition/         jit of sharded arrays: a program over a mesh becomes one for each
                        device
+    placed/            Arrays over a mesh: calls and programs that run on them, and
+                       where results are
     custom/            Rules of users: derivatives, and calls back into Python
     save_load          Arrays on disk and back: `.safetensors` and `.npz`, mapped when
                        they are read

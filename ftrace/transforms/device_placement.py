@@ -106,7 +106,7 @@ def _late(name: str, array: Array) -> Any:
 
 
 def _call_placed(function: Any, args: Any, kwargs: Any) -> Any:
-    results = import_module("ftrace.transforms.partition.results")
+    results = import_module("ftrace.transforms.placed.results")
     return results.call_placed(function, args, kwargs)
 
 
@@ -151,7 +151,7 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
         return value
     if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
-        spanning = import_module("ftrace.transforms.partition.spanning")
+        spanning = import_module("ftrace.transforms.placed.spanning")
         return spanning.put(value, sharding)
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):
@@ -205,7 +205,7 @@ def all_counters() -> dict[str, Counters]:
 def _device_of(array: Array) -> Any:
     """The device of an array, or what runs programs on arrays over processes."""
     if processes.count() > 1 and not array.is_fully_addressable:
-        return import_module("ftrace.transforms.partition.spanning").PROCESSES
+        return import_module("ftrace.transforms.placed.spanning").PROCESSES
     memory = array.memory
     return memory if isinstance(memory, Device) else get_device("cpu")
 

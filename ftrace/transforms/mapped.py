@@ -37,7 +37,7 @@ from ftrace.trace.tracing.tracer import (
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
-from ftrace.transforms.partition.spanning import part, split, whole
+from ftrace.transforms.placed.spanning import part, split, whole
 from ftrace.transforms.shardings import NamedSharding, named
 from ftrace.transforms.vmap import SHARED, over_lanes, vmap
 

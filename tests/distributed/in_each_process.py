@@ -304,6 +304,31 @@ def programs_of_whole_arrays_are_divided_by_rules() -> None:
 
 
 @check
+def edges_come_from_the_processes_beside() -> None:
+    def filters(x: Any, w: Any) -> Any:
+        y = lax.conv_general_dilated(x.T[None], w, (1,), "SAME")[0].T
+        inner = y[:-2] - 2 * y[1:-1] + y[2:]
+        return fnp.tanh(fnp.pad(inner, ((1, 1), (0, 0)))) + fnp.roll(x, 1, 0)[::-1]
+
+    def loss(x: Any, w: Any) -> Any:
+        return (filters(x, w) ** 2).sum() + (fnp.diff(x, axis=0) ** 3).mean()
+
+    w = np.arange(27, dtype=np.float32).reshape(3, 3, 3) / 27 - 0.5
+    for mesh in MESHES.values():
+        x = put(X, P(mesh.axis_names), mesh)
+        close(all_of(ft.jit(filters)(x, w)), filters(X, w), rtol=1e-4, atol=1e-5)
+        running = ft.jit(lambda x: fnp.cumsum(x, 0))(x)
+        assert running.sharding == x.sharding
+        close(all_of(running), np.cumsum(X, 0), rtol=1e-5)
+        found, wanted = [ft.grad(loss, (0, 1))(v, w) for v in (x, X)]
+        close(all_of(found[0]), wanted[0], rtol=1e-3, atol=1e-3)
+        close(found[1], wanted[1], rtol=1e-3, atol=1e-3)
+    text = ft.explain_sharding(filters)(put(X), w)
+    assert "all_gather" not in text
+    assert "ppermute over 'x'" in text
+
+
+@check
 def programs_must_be_the_same_everywhere() -> None:
     x = put(X)
     wrong = over(lambda v: lax.psum(v[: 1 + RANK], "x"), out=P())

@@ -59,6 +59,19 @@ def callback_of(x: Any) -> Any:
     return ft.pure_callback(np.sin, ft.ShapeDtypeStruct((8, 16), np.float32), x)
 
 
+def pooled(x: Any, window: Any, padding: Any, dilation: Any = (1, 1)) -> Any:
+    return lax.reduce_window(
+        x, 0.0, lax.add, window, (1, 1), padding, window_dilation=dilation
+    )
+
+
+def stencil(x: Any) -> Any:
+    inner = x[:-2] - 2 * x[1:-1] + x[2:]
+    return fnp.pad(inner, ((1, 1), (0, 0)))
+
+
+EDGES = [("ppermute", "x"), ("ppermute", "x")]
+RING = [("ppermute", "y"), ("ppermute", "x")]
 Row = tuple[str, Callable[..., Any], list[Any], list[Any], list[Any], list[Any]]
 #: name, function, arguments, their specs, those of results, collectives
 APPLIES: list[Row] = [
@@ -69,12 +82,38 @@ APPLIES: list[Row] = [
     ("reshape", lambda x: x.reshape(8, 4, 4), [A], [P("x", "y")], [P("x", "y")], []),
     ("reshape", lambda x: x.reshape(128), [A], [P(("x", "y"))], [P(("x", "y"))], []),
     ("pad", lambda x: fnp.pad(x, ((0, 0), (1, 2))), [A], [P("x")], [P("x")], []),
+    ("pad", lambda x: fnp.pad(x, (1, 1)), [A], [P("x")], [P("x")], EDGES),
+    ("pad", lambda x: lax.pad(x, 0.0, [(1, 0, 1), (0, 0, 0)]), [A], [P("x")], [P("x")],
+     []),
     ("shrink", lambda x: x[:, 3:9], [A], [P("x")], [P("x")], []),
-    ("stride", lambda x: x[:, ::-2], [A], [P("x")], [P("x")], []),
+    ("shrink", lambda x: x[2:4], [A], [P("x")], [P("x")], EDGES[1:]),
     (
-        "shear",
-        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 1), "VALID"),
-        [A], [P("x")], [P("x")], [],
+        "shrink", lambda x: x[1:].sum(), [A], [P("x")], [P()],
+        [*EDGES[1:], ("psum", "x")],
+    ),
+    ("stride", lambda x: x[:, ::-2], [A], [P("x")], [P("x")], []),
+    ("stride", lambda x: x[::2], [A], [P("x")], [P("x")], []),
+    ("stride", lambda x: x[::-1], [A], [P("y")], [P("y")], RING[:1]),
+    ("shear", lambda x: pooled(x, (1, 3), "VALID"), [A], [P("x")], [P("x")], []),
+    ("shear", lambda x: pooled(x, (3, 1), "SAME"), [A], [P("x")], [P("x")], EDGES),
+    (
+        "shear", lambda x: pooled(x, (3, 3), "SAME"), [A], [P("x", "y")],
+        [P("x", "y")], [*EDGES, ("ppermute", "y"), ("ppermute", "y")],
+    ),
+    (
+        "unshear", ft.grad(lambda x: (pooled(x, (3, 1), "SAME") ** 2).sum()), [A],
+        [P("x")], [P("x")], EDGES * 2,
+    ),
+    ("stencil", stencil, [A], [P("x")], [P("x")], EDGES),
+    ("stencil", lambda x: stencil(stencil(x)), [A.T], [P("y")], [P("y")], RING[:1] * 2),
+    ("roll", lambda x: fnp.roll(x, 1, 0), [A], [P("x")], [P("x")], EDGES),
+    (
+        "roll", lambda x: fnp.roll(x, -1, 0), [A], [P(("x", "y"))], [P(("x", "y"))],
+        [*RING, *RING, RING[1]],
+    ),
+    (
+        "diff", lambda x: (fnp.diff(x, axis=0) ** 2).sum(), [A], [P("x")], [P()],
+        [*EDGES[1:], ("psum", "x")],
     ),
     ("reduction", lambda x: x.sum(1), [A], [P("x", "y")], [P("x")], [("psum", "y")]),
     ("reduction", lambda x: x.max(0), [A], [P("x", "y")], [P("y")], [("pmax", "x")]),
@@ -117,6 +156,14 @@ APPLIES: list[Row] = [
         "running", lambda x: fnp.cumsum(x, axis=0), [A],
         [P(None, "y")], [P(None, "y")], [],
     ),
+    (
+        "running", lambda x: fnp.cumsum(x, axis=0), [A], [P("x")], [P("x")],
+        [("all_gather", "x")],
+    ),
+    (
+        "running", lambda x: fnp.cumprod(x, axis=0), [A], [P("x")], [P("x")],
+        [("all_gather", "x")],
+    ),
     ("top_k", lambda x: lax.top_k(x, 3), [A], [P("x")], [P("x"), P("x")], []),
     ("fft", lambda x: fnp.fft.rfft(x), [A], [P("x")], [P("x")], []),
     ("linalg", fnp.linalg.cholesky, [POSITIVE], [P("y")], [P("y")], []),
@@ -140,14 +187,21 @@ SPARES: list[Row] = [
     ("reshape", lambda x: x.reshape(16, 8), [A], [P(None, "y")], [P()], ["y"]),
     ("reshape", lambda x: x.reshape(3, 4), [draw(4, 3)], [P("y")], [P()], ["y"]),
     ("pad", lambda x: fnp.pad(x, ((1, 2), (0, 0))), [A], [P("x")], [P()], ["x"]),
-    ("pad", lambda x: fnp.pad(x, ((1, 1), (0, 0))), [A], [P("x")], [P("x")], ["x"]),
-    ("shrink", lambda x: x[2:4], [A], [P("x")], [P("x")], ["x"]),
+    ("pad", lambda x: fnp.pad(x, ((8, 8), (0, 0))), [A], [P("x")], [P("x")], ["x"]),
     ("shrink", lambda x: x[2:5], [A], [P("x")], [P()], ["x"]),
-    ("stride", lambda x: x[::-1], [A], [P("x")], [P("x")], ["x"]),
+    ("stride", lambda x: x[::-1][1:], [A], [P("x")], [P()], ["x"]),
     (
-        "shear",
-        lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 1), (1, 1), "VALID"),
-        [A], [P("x")], [P("x")], ["x"],
+        "shear", lambda x: pooled(x, (3, 1), "VALID", dilation=(3, 1)), [A], [P("y")],
+        [P()], ["y"],
+    ),  # 2 of 8 are left for 4 devices
+    (
+        "shear", lambda x: pooled(x, (3, 1), ((7, 7), (0, 0)), dilation=(7, 1)), [A],
+        [P("y")], [P("y")], ["y"],
+    ),  # a window is wider than all parts
+    (
+        "unshear",
+        ft.grad(lambda x: (pooled(x, (3, 1), "VALID", dilation=(3, 1)) ** 2).sum()),
+        [A], [P("y")], [P()], ["y"],
     ),
     ("reduction", lambda x: x.prod(0), [A], [P("x", "y")], [P("y")], ["x"]),
     ("gather", lambda x, i: x[i], [A[:4], PLACES], [P("x"), None], [P()], ["x"]),
@@ -157,7 +211,7 @@ SPARES: list[Row] = [
         [None, None, P("x")], [P()], ["x"],
     ),
     ("sort", lambda x: fnp.sort(x, axis=0), [A], [P("x")], [P("x")], ["x"]),
-    ("running", lambda x: fnp.cumsum(x, axis=0), [A], [P("x")], [P()], ["x"]),
+    ("running", lambda x: lax.cumlogsumexp(x), [A], [P("x")], [P("x")], ["x"]),
     ("fft", lambda x: fnp.fft.fft2(x), [A], [P("x")], [P("x")], ["x"]),
     ("linalg", fnp.linalg.inv, [SQUARE], [P("x")], [P("x")], ["x"]),
     ("scan", scan_of, [A], [P("x")], [P(), P()], ["x"]),
@@ -193,11 +247,28 @@ def test_a_rule_gathers_what_it_cannot_divide(row: Row) -> None:
 def test_the_table_has_a_row_for_each_family() -> None:
     tested = {row[0] for row in (*APPLIES, *SPARES)}
     named = {"sort", "running", "top_k", "fft", "linalg", "callback"}
-    named |= {"scan", "while", "cond", "product", "elementwise", "collective"}
+    named |= {
+        "stencil",
+        "roll",
+        "diff",
+        "scan",
+        "while",
+        "cond",
+        "product",
+        "elementwise",
+        "collective",
+    }
     listed = {what for row in RULES for what in row.what}
     own = {"sharding_constraint", "unshear", "unary", "binary", "compare"}
     own |= {"exchange", "part", "whole"}  # of several processes: tests/distributed
-    assert listed - tested - own <= {"select", "cast", "identity", "host", "control"}
+    assert listed - tested - own <= {
+        "select",
+        "cast",
+        "identity",
+        "host",
+        "control",
+        "cumulate",
+    }
     assert tested - listed <= named
 
 

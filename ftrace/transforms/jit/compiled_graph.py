@@ -397,7 +397,7 @@ def place_results(
     """The results, which know how they are divided."""
     if any(hasattr(x, "given_sharding") for x in results):
         return list(results)  # those of several processes do
-    late = import_module("ftrace.transforms.partition.results")
+    late = import_module("ftrace.transforms.placed.results")
     return late.place_results(graph, operands, results)
 
 

@@ -503,7 +503,7 @@ class Compiled(_HasProgram):
         call = self._call
         graph, places = call.traced.graph, call.places
         if any(places) or compiled_graph.is_divided(graph, ()):
-            results = import_module("ftrace.transforms.partition.results")
+            results = import_module("ftrace.transforms.placed.results")
             found = results.shardings_of(graph, places)
             if found is not None:
                 return found

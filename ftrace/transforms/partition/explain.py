@@ -13,9 +13,8 @@ from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
 from ftrace.transforms.partition.localize import Partitioned, localize
-from ftrace.transforms.partition.partition import find_specs
+from ftrace.transforms.partition.partition import find_specs, mesh_of
 from ftrace.transforms.partition.propagate import Propagation
-from ftrace.transforms.partition.results import mesh_of
 from ftrace.transforms.partition.specs import Spec
 
 

@@ -12,84 +12,72 @@ it: who needs a part of the sum gets it by a psum_scatter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
-from ftrace import dtypes
-from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches
 from ftrace.trace.graph import Body, Graph, Node, inherited_origin, with_bodies
-from ftrace.trace.primitives import elementwise as p, reduction as r
-from ftrace.trace.primitives.indexing import gather
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import (
-    move_axis,
     permute_p,
     reshape,
     reshape_p,
 )
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
-from ftrace.trace.primitives.reduction import Along
-from ftrace.trace.primitives.sources import const_like, is_variable, variable
+from ftrace.trace.primitives.sources import (
+    const_like,
+    is_variable,
+    variable,
+    zeros_like,
+)
 from ftrace.trace.python_limits import without_collection
+from ftrace.transforms.partition.collectives import Cause, Device, Entry
 from ftrace.transforms.partition.propagate import (
     BodyPlan,
-    Division,
     Propagation,
     Specs,
+    in_parts,
     pending_of,
-    view_division,
 )
-from ftrace.transforms.partition.rules import Part, Rule, spec_for
+from ftrace.transforms.partition.rules import (
+    Axes,
+    Part,
+    Rule,
+    Want,
+    Way,
+    slid,
+    want_of,
+    way_for,
+)
 from ftrace.transforms.partition.specs import (
-    Move,
     Names,
     Sizes,
     Spec,
-    local_bytes,
+    divides,
     local_shape,
     moves,
-    received,
+    parts,
+)
+from ftrace.transforms.partition.windows import (
+    Window,
+    cut,
+    even,
+    has,
+    hull,
+    join_near,
+    mask,
+    places_along,
+    window_of,
 )
 
-#: Of variables for the place of a device along the axes of the mesh, and of the local
-#: inputs of bodies.
-_PLACE_DEPTH, _LOCAL_DEPTH = -16, -17
-_PLACE = ShapedArray.of((), dtypes.int32)
+#: Of the local inputs of bodies.
+_LOCAL_DEPTH = -17
 #: Views through which a sum may pass before its parts are added up.
 _SAME_ELEMENTS = (reshape_p, permute_p)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A collective of a device's program.
-
-    Attributes:
-      kind: its name.
-      axis: that of the mesh along which it is.
-      aval: what the device gives.
-      nbytes: what the device receives, each time.
-      times: how often, in a loop of known length.
-      operation: that which needs it.
-      origin: the user's line of that.
-    """
-
-    kind: str
-    axis: Any
-    aval: ShapedArray
-    nbytes: int
-    times: int
-    operation: str
-    origin: Origin | None
-
-    def __str__(self) -> str:
-        times = f" x {self.times}" if self.times > 1 else ""
-        return (
-            f"{self.kind} over {self.axis!r} of {self.aval!r} for {self.operation}: "
-            f"{self.nbytes} bytes{times}"
-        )
 
 
 class _Value(NamedTuple):
@@ -97,6 +85,7 @@ class _Value(NamedTuple):
 
     Attributes:
       node: the value.
+      clean: what it has beyond the array are zeros.
       pending: the axes along which terms are still to be combined, by `combine`.
       cause: the operation that made it a term.
     """
@@ -105,37 +94,7 @@ class _Value(NamedTuple):
     pending: Names = ()
     combine: str = "psum"
     cause: Node | None = None
-
-
-@dataclass
-class Device:
-    """The mesh as the program of a device sees it.
-
-    Attributes:
-      sizes: of the axes.
-      places: for each axis the place of the device along it.
-      ledger: the collectives so far.
-    """
-
-    sizes: Sizes
-    places: Mapping[Any, Node]
-    ledger: list[Entry] = field(default_factory=list[Entry])
-
-    @staticmethod
-    def of(sizes: Sizes) -> Device:
-        names = enumerate(sizes)
-        return Device(sizes, {n: variable(_PLACE, _PLACE_DEPTH, i) for i, n in names})
-
-    def number(self, names: Names) -> Node | None:
-        """The place along several axes, of which the first counts slowest."""
-        found: Node | None = None
-        for name in names:
-            place = self.places[name]
-            if found is not None:
-                n = const_like(place, self.sizes[name])
-                place = p.add(p.mul(found, n), place)
-            found = place
-        return found
+    clean: bool = False
 
 
 class _Localizer:
@@ -155,18 +114,19 @@ class _Localizer:
         self.device, self.found, self.times = device, found, times
         self.sizes = device.sizes
         self.reader: Node | None = None
-        self.wanted: dict[Node, dict[Spec, None]] = {}
+        self.wanted: dict[Node, dict[Want, None]] = {}
         self.readers: dict[Node, int] = {}
-        self.ways: dict[Node, list[Division]] = {}
+        self.ways: dict[Node, list[Way]] = {}
+        self.hulls: dict[tuple[Node, Want], Want] = {}
         for node, spec in outputs:
-            self._want(node, spec)
+            self._want(node, Want(spec))
         for node in reversed(found.order):
-            if not (is_variable(node) or node.op is item_p):
-                self._plan(node)
-        self.built = {
-            (node, found.own[node]): _Value(local) for node, local in inputs.items()
-        }
-        self.main = {node: found.own[node] for node in inputs}
+            self._plan(node)
+        rows = inputs.items()
+        self.main: dict[tuple[Node, Any], Want] = {}
+        self.built: dict[tuple[Node, Want], _Value] = {}
+        for node, local in rows:
+            self._keep(node, Want(found.own[node]), _Value(local))
         with inherited_origin() as take:
             for node in found.order:
                 if node in self.ways:
@@ -174,37 +134,116 @@ class _Localizer:
                     self.reader = node
                     self._build(node)
             self.reader = None
-            self.outputs = [self._get(node, spec).node for node, spec in outputs]
+            self.outputs = [self._get(node, Want(spec)).node for node, spec in outputs]
 
     # Which values are needed, and how.
 
-    def _want(self, node: Node, spec: Spec) -> None:
-        self.wanted.setdefault(node, {})[spec] = None
+    def _want(self, node: Node, want: Want) -> None:
+        self.wanted.setdefault(node, {})[want] = None
         self.readers[node] = self.readers.get(node, 0) + 1
 
     def _plan(self, node: Node) -> None:
         found = self.found
+        if is_variable(node) or node.op is item_p:
+            self._cover(node)
+            return
         values = found.outputs_of[node]
         if not any(value in self.wanted for value in values):
             return
         if node in found.flows:
-            self.ways[node] = [{}]
+            self.ways[node] = [Way({})]
             for source, spec in zip(node.src, found.flows[node].operands, strict=True):
-                self._want(source, spec)
+                self._want(source, Want(spec))
             return
         rule = found.rules[node]
-        own = found.divisions[node]
-        ways: list[Division] = []
-        for want in self.wanted[node] if rule.view else ():
-            division = view_division(rule, want, self.sizes)
-            if division is not None:
-                ways.append(division)
-        if not rule.view or len(ways) < len(self.wanted[node]):
-            ways.append(own)
-        self.ways[node] = ways
-        for division in ways:
+        self.ways[node] = self._ways(node, rule)
+        for way in self.ways[node]:
             for source, axes in zip(node.src, rule.operands, strict=True):
-                self._want(source, spec_for(rule, axes, division, self.sizes))
+                self._want(source, want_of(rule, axes, source.shape, way, self.sizes))
+
+    def _ways(self, node: Node, rule: Rule) -> list[Way]:
+        """In how many ways a node is computed, so that it is there as it is wanted."""
+        own, sizes = self.found.divisions[node], self.sizes
+        values = zip(self.found.outputs_of[node], rule.results, strict=True)
+        loose = {
+            factors[0]
+            for value, axes in values
+            for n, factors in zip(value.shape, axes, strict=True)
+            if factors and factors[0] in own and not divides(own[factors[0]], n, sizes)
+        }
+        firm = {f: names for f, names in own.items() if f not in loose}
+        if node not in self.wanted:
+            return [Way(firm)]
+        hulls = self._hulls(node)
+        wanted = [w for w in self.wanted[node] if not w.windows] + hulls
+        if rule.view:
+            ways = [way_for(rule, want, sizes) for want in wanted]
+            made = [way for way in ways if way is not None]
+            if len(made) == len(ways):
+                return made
+            self._cover(node)
+            return [*made, Way(firm)]
+        ways = [self.found.again(node, want) for want in hulls]
+        made = [way for way in ways if way is not None and loose >= {*way.windows}]
+        if len(hulls) < len(wanted) or len(made) < len(hulls):
+            made = self._overlap(node, hulls)
+        if made:
+            return made
+        self._cover(node)
+        return [Way(firm)]
+
+    def _overlap(self, node: Node, hulls: Sequence[Want]) -> list[Way]:
+        """How a value is computed in windows, of which even parts are wanted, too.
+
+        It is, if it costs less to compute edges than to exchange them.
+        """
+        plain = [w for w in self.wanted[node] if not w.windows]
+        if not hulls or any(self.found.exchanges(node, want) for want in hulls):
+            return []
+        if plain:
+            joined = self._joined(node, hulls[0])
+            own = Want(self.found.own[node])
+            if len(hulls) > 1 or joined is None or any(w != own for w in plain):
+                return []
+            self.hulls |= {(node, w): joined for w in (*self.wanted[node], joined)}
+            self.hulls[node, hulls[0]] = joined
+            hulls = [joined]
+        ways = [self.found.again(node, want) for want in hulls]
+        return [way for way in ways if way is not None]
+
+    def _joined(self, node: Node, want: Want) -> Want | None:
+        """Windows with which even parts are wanted, too."""
+        own, rows = self.found.own[node], list[tuple[int, Window]]()
+        for axis, window in want.windows:
+            part = even(node.shape[axis], parts(own[axis], self.sizes))
+            if part.step != window.step:
+                return None
+            rows.append((axis, hull([part, window])))
+        return Want(own, tuple(rows))
+
+    def _hulls(self, node: Node) -> list[Want]:
+        """The windows in which a value is wanted, joined where one has the others."""
+        groups: dict[Any, list[Want]] = {}
+        for want in self.wanted.get(node, ()):
+            if want.windows:
+                steps = tuple([(axis, w.step) for axis, w in want.windows])
+                groups.setdefault((want.spec, steps), []).append(want)
+        found: list[Want] = []
+        for (spec, _), wants in groups.items():
+            axes = [axis for axis, _ in wants[0].windows]
+            rows = {want: tuple([w for _, w in want.windows]) for want in wants}
+            for wide in join_near(rows.values()):
+                made = Want(spec, tuple(zip(axes, wide, strict=True)))
+                found.append(made)
+                inside = [want for want, row in rows.items() if has(wide, row)]
+                self.hulls |= {(node, want): made for want in (*inside, made)}
+        return found
+
+    def _cover(self, node: Node) -> None:
+        """From which specs windows come, of a value that is not computed in them."""
+        for want in self._hulls(node):
+            spec, _ = in_parts(node, self.found.own[node], want, self.sizes)
+            self.wanted[node][Want(spec)] = None
 
     # The local nodes.
 
@@ -213,90 +252,152 @@ class _Localizer:
             self._build_flow(node)
             return
         rule = self.found.rules[node]
-        for division in self.ways[node]:
-            made = self._local(node, rule, division)
+        for way in self.ways[node]:
+            made = self._local(node, rule, way)
             values = self.found.outputs_of[node]
             local = made.node
-            parts = [local] if compound_of(node) is None else items(local)
+            parts = [local] if compound_of(local) is None else items(local)
             for value, part, axes in zip(values, parts, rule.results, strict=True):
-                spec = spec_for(rule, axes, division, self.sizes)
-                self.built[value, spec] = made._replace(node=part)
-                self.main.setdefault(value, spec)
+                have = want_of(rule, axes, value.shape, way, self.sizes, into=False)
+                self._keep(value, have, made._replace(node=part))
 
-    def _local(self, node: Node, rule: Rule, division: Division) -> _Value:
+    def _local(self, node: Node, rule: Rule, way: Way) -> _Value:
         """The operation over its local operands; of a sum its term."""
+        division = way.division
         made = _Value(node, *pending_of(rule, division), node)
         src: list[Node] = []
         for source, axes in zip(node.src, rule.operands, strict=True):
-            want = spec_for(rule, axes, division, self.sizes)
+            want = want_of(rule, axes, source.shape, way, self.sizes)
             passes = node.op in _SAME_ELEMENTS and self.readers[source] == 1
             value = self._get(source, want, passes)
-            src.append(value.node)
+            read = {f for f in (*rule.slides, *rule.reduced) if f in division}
+            beyond = [(d, w) for d, w in want.windows if axes[d][0] in read]
+            want = Want(want.spec, tuple(beyond))
+            src.append(self._filled(value, source, want, rule))
             if value.pending:
                 made = value
+        return made._replace(
+            node=rule.local(node, src, self._part(node, rule, way)), clean=False
+        )
 
-        def shape(value: Node, number: int) -> Shape:
-            spec = spec_for(rule, rule.results[number], division, self.sizes)
-            return local_shape(value.shape, spec, self.sizes)
+    def _filled(self, value: _Value, source: Node, want: Want, rule: Rule) -> Node:
+        """An operand, of which what is beyond the array counts for nothing."""
+        local = value.node
+        if rule.fill is None or not want.windows:
+            return local
+        nothing = rule.fill(local)
+        if value.clean and nothing is zeros_like(local):
+            return local
+        for axis, window in want.windows:
+            names, n = want.spec[axis], source.shape[axis]
+            low, high = window.starts(parts(names, self.sizes))
+            if low < 0 or high + window.size > n:
+                begin = self.device.begin(names, window)
+                local = mask(local, axis, begin, n, nothing)
+        return local
+
+    def _part(self, node: Node, rule: Rule, way: Way) -> Part:
+        """What the operation is told of the device."""
+        sizes, device, division = self.sizes, self.device, way.division
+
+        def shape(value: Node, axes: Axes) -> Shape:
+            want = want_of(rule, axes, value.shape, way, sizes, into=False)
+            found, windows = local_shape(value.shape, want.spec, sizes), want.windows
+            known = {axis: window.size for axis, window in windows}
+            return tuple([known.get(d, n) for d, n in enumerate(found)])
+
+        def windows(factor: int) -> tuple[Window, Window] | None:
+            names, window = division.get(factor, ()), way.windows.get(factor)
+            return slid(rule, factor, names, sizes, window) if names else None
+
+        def begin(factor: int) -> Node | None:
+            if not division.get(factor):
+                return None
+            names, n = division[factor], rule.sizes[factor]
+            window = way.windows.get(factor) or even(n, parts(names, sizes))
+            return device.begin(names, window)
 
         def first(factors: Sequence[int]) -> Node | None:
             names = [name for f in factors for name in division.get(f, ())]
-            number = self.device.number(tuple(names))
+            number = device.number(tuple(names))
             return None if number is None else p.eq(number, const_like(number, 0))
 
-        values = self.found.outputs_of[node]
-        part = Part(
-            [shape(value, i) for i, value in enumerate(values)],
-            lambda factor: self.device.number(division.get(factor, ())), first,
-        )  # fmt: skip
-        return made._replace(node=rule.local(node, src, part))
+        def before(factor: int, x: Node, fill: Node, reverse: bool) -> Node:
+            names = division[factor]
+            rows = device.gather(x, names, Cause(node, self.times))
+            number, places = device.number(names), places_along(rows, 0)
+            assert number is not None
+            number = expand(reshape(number, (1,) * rows.ndim), rows.shape)
+            earlier = p.gt(places, number) if reverse else p.lt(places, number)
+            others = expand(reshape(fill, (1, *x.shape)), rows.shape)
+            return p.select(earlier, rows, others)
 
-    def _get(self, node: Node, want: Spec, as_terms: bool = False) -> _Value:
-        """A value in a spec; `as_terms` takes a sum whose parts are not added up."""
+        rows = zip(self.found.outputs_of[node], rule.results, strict=True)
+        return Part([shape(*row) for row in rows], begin, windows, first, before)
+
+    def _keep(self, node: Node, have: Want, value: _Value) -> None:
+        self.built[node, have] = value
+        self.main.setdefault((node, have.windows), have)
+
+    def _get(self, node: Node, want: Want, as_terms: bool = False) -> _Value:
+        """A value as wanted; `as_terms` takes a sum whose parts are not added up."""
         known = self.built.get((node, want))
         if known is not None and (as_terms or not known.pending):
             return known
-        have = self.main[node]
-        base = self.built[node, have]
-        several = [spec for spec in self.wanted[node] if spec != have]
-        if base.pending and (len(several) > 1 or have in self.wanted[node]):
-            base = self._move(base, node, have, have)  # all are parts of one sum
-            self.built[node, have] = base
-        made = self._move(base, node, have, want)
+        have = self.main.get((node, want.windows))
+        if have is None:
+            made = self._windowed(node, want)
+        else:
+            base = self.built[node, have]
+            several = [
+                w for w in self.wanted[node] if w != have and w.windows == have.windows
+            ]
+            if base.pending and (len(several) > 1 or have in self.wanted[node]):
+                base = self._move(base, node, have.spec, have.spec)
+                self.built[node, have] = base  # all are parts of one sum
+            made = self._move(base, node, have.spec, want.spec)
         self.built[node, want] = made
         return made
+
+    def _windowed(self, node: Node, want: Want) -> _Value:
+        """The windows of a value, which are cut from wider ones, or edges exchanged."""
+        wide = self.hulls[node, want]
+        if wide != want:
+            made = self._get(node, wide)
+            local = made.node
+            given = dict(want.windows)
+            for axis, have in wide.windows:
+                count = parts(wide.spec[axis], self.sizes)
+                window = given.get(axis) or even(node.shape[axis], count)
+                local = cut(local, axis, have, window)
+            made = made._replace(node=local)
+            return self._move(made, node, wide.spec, want.spec)
+        flat, _ = in_parts(node, self.found.own[node], want, self.sizes)
+        local = self._get(node, Want(flat)).node
+        for axis, window in want.windows:
+            names = want.spec[axis]
+            if flat[axis]:
+                cause = Cause(self.reader or node, self.times)
+                local = self.device.exchange(local, axis, names, window, cause)
+            else:
+                number, count = self.device.number(names), parts(names, self.sizes)
+                assert number is not None
+                local = window_of(local, axis, number, window, count)
+        return _Value(local, clean=True)
 
     def _move(self, value: _Value, node: Node, have: Spec, want: Spec) -> _Value:
         local = value.node
         for step in moves(have, want, value.pending, value.combine):
-            if step.kind != "slice":
-                summed = step.kind.startswith("p")
-                cause = value.cause if summed else self.reader
-                self._note(step, cause or node, local)
-            local = move(self.device, local, step)
-        return _Value(local)
-
-    def _note(self, step: Move, cause: Node, local: Node) -> None:
-        """An entry, for who reads the value, or for the sum that it is a term of."""
-        nbytes = local_bytes(local.aval, ((),) * local.ndim, self.sizes)
-        self.device.ledger.append(
-            Entry(
-                step.kind,
-                step.name,
-                local.aval,
-                received([step], nbytes, self.sizes),
-                self.times,
-                cause.op.name,
-                cause.origin,
-            )
-        )
+            summed = value.cause if step.kind.startswith("p") else self.reader
+            local = self.device.move(local, step, Cause(summed or node, self.times))
+        return value._replace(node=local, pending=(), cause=None)
 
     # Loops and branches: their bodies get the places of the device as operands.
 
     def _build_flow(self, node: Node) -> None:
         flow = self.found.flows[node]
         rows = zip(node.src, flow.operands, strict=True)
-        src = [self._get(source, spec).node for source, spec in rows]
+        src = [self._get(source, Want(spec)).node for source, spec in rows]
         places = list(self.device.places.values())
         arg = node.arg
         length: int | None = getattr(arg, "length", None)
@@ -310,8 +411,7 @@ class _Localizer:
             made = node.op(*places, *src, arg=changed)
         rows = zip(self.found.outputs_of[node], items(made), flow.results, strict=True)
         for value, local, spec in rows:
-            self.built[value, spec] = _Value(local)
-            self.main[value] = spec
+            self._keep(value, Want(spec), _Value(local))
 
     def _body(self, plan: BodyPlan, times: int) -> Body:
         inputs = local_inputs(plan.body.inputs, plan.inputs, self.sizes)
@@ -331,44 +431,6 @@ def local_inputs(
 ) -> list[Node]:
     rows = enumerate(zip(inputs, specs, strict=True))
     return [variable(local_type(n.aval, s, sizes), depth, i) for i, (n, s) in rows]
-
-
-# Moves.
-
-
-def _split(x: Node, axis: int, count: int) -> Node:
-    """The outer part of an axis as one of its own."""
-    size = x.shape[axis] // count
-    return reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
-
-
-def _joined(rows: Node, axis: int) -> Node:
-    """A leading axis as the outer part of another one."""
-    x = move_axis(rows, 0, axis)
-    merged = x.shape[axis] * x.shape[axis + 1]
-    return reshape(x, (*x.shape[:axis], merged, *x.shape[axis + 2 :]))
-
-
-def move(device: Device, x: Node, step: Move) -> Node:
-    """A step from one spec to another, of a local value."""
-    count, place = device.sizes[step.name], device.places[step.name]
-    op = _COLLECTIVES.get(step.kind)
-    if op is None:  # a slice
-        return gather(_split(x, step.axis, count), [place], (step.axis,))
-    if step.kind == "psum_scatter":
-        x = move_axis(_split(x, step.axis, count), step.axis, 0)
-    elif step.kind == "all_to_all":
-        x = move_axis(_split(x, step.to, count), step.to, 0)
-    (made,) = op.results(x, place, arg=Along(step.name, count))
-    return _joined(made, step.axis) if step.kind.startswith("all") else made
-
-
-_COLLECTIVES = {
-    op.name: op
-    for op in (
-        r.psum_p, r.pmax_p, r.pmin_p, r.all_gather_p, r.psum_scatter_p, r.all_to_all_p,
-    )
-}  # fmt: skip
 
 
 # The whole.

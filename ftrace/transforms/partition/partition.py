@@ -55,6 +55,29 @@ def _constrained(node: Node, sharding: Any) -> Node:
     return constraint_p(node, arg=constraint_of(sharding, node.shape, exact=True))
 
 
+def constraints_in(graph: Graph) -> list[Node]:
+    """The constraints of a graph, not those in bodies of loops and branches."""
+    return [node for node in nodes_of(graph.outputs) if node.op is constraint_p]
+
+
+def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
+    """The mesh of a program; None if it has none.
+
+    Raises:
+      ShardingError: there are two, of different devices.
+    """
+    meshes = [sharding.mesh for sharding in shardings if sharding is not None]
+    meshes = [*[node.arg.mesh for node in constraints_in(graph)], *meshes]
+    for mesh in meshes[1:]:
+        if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
+            raise ShardingError(
+                "Received incompatible devices for jitted computation: the arrays and "
+                f"constraints of a program are over the same devices, got {meshes[0]} "
+                f"and {mesh}; move them to one mesh with device_put"
+            )
+    return meshes[0] if meshes else None
+
+
 def find_specs(
     graph: Graph, mesh: Any, in_shardings: Sequence[Any], out_shardings: Sequence[Any]
 ) -> tuple[Graph, Propagation, Specs, Specs]:

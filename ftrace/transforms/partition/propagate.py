@@ -4,9 +4,10 @@
     x @ w          i k, k j -> i j      i by data, j by model: (data, model)
 
 A spec only grows: an axis that nothing divides yet takes what an operation that makes
-or reads the value knows. Inputs and constraints are closed. Where two factors of an
-operation want one axis of the mesh, that choice is taken for which each device receives
-the fewest bytes, then that which divides more, then the first.
+or reads the value knows, also one that does not divide evenly: it is computed in the
+windows that its readers need (`windows.py`). Inputs and constraints are closed. Where
+two factors of an operation want one axis of the mesh, that choice is taken for which
+each device receives the fewest bytes, then that which divides more, then the first.
 
 A loop carries what it gives back: its carry has the spec with which the body leaves it
 as it was. What else a loop or branch gives is divided in its body already, where those
@@ -30,27 +31,37 @@ from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition.rules import (
     Rule,
+    Want,
+    Way,
     divide,
     feasible,
     rule_of,
     spec_for,
+    want_of,
+    way_for,
 )
 from ftrace.transforms.partition.specs import (
     Names,
     Sizes,
     Spec,
     divides,
+    even_spec,
     is_prefix,
     local_bytes,
+    local_shape,
     moves,
     names_of,
+    parts,
     received,
 )
+from ftrace.transforms.partition.windows import Window, edges, even
 
 Division = dict[int, Names]
 Specs = tuple[Spec, ...]
 #: Of so many choices of an operation each is weighed; of more the first ones.
 _CHOICES = 64
+#: Through so many operations edges are computed again, where that moves less.
+_DEPTH = 4
 #: Sweeps, forwards and backwards, after which specs stay as they are.
 _SWEEPS = 8
 
@@ -104,7 +115,7 @@ class Propagation:
       order: the operations and variables, sources first.
       rules, divisions: of operations, how the factors are divided.
       flows: of loops and branches.
-      own: the specs with which values are computed.
+      own: the specs with which values are computed, those that divide evenly.
     """
 
     @without_collection
@@ -142,7 +153,7 @@ class Propagation:
         self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
         for node in self._operations:
             rows = zip(self.outputs_of[node], self._results(node), strict=True)
-            self.own |= dict(rows)
+            self.own |= {v: even_spec(v.shape, spec, sizes) for v, spec in rows}
 
     @staticmethod
     def _is_value(node: Node) -> bool:
@@ -222,6 +233,9 @@ class Propagation:
         if rule is not None and rule.view and not value.src:
             return  # a constant is what each of its readers wants
         old = self.specs[value]
+        rows = zip(spec, value.shape, strict=True)
+        few = [() if s and 2 * n <= parts(s, self.sizes) else s for s, n in rows]
+        spec = tuple(few)
         merged = grow(old, spec, self._closed.get(value, ()))
         if merged != old:
             self.specs[value] = merged
@@ -283,14 +297,19 @@ class Propagation:
     def _price(self, node: Node, rule: Rule, division: Division) -> tuple[int, int]:
         """(bytes that each device receives, elements that it computes)."""
         sizes, total, size = self.sizes, 0, 0
+        way = Way(division)
         for source, axes in zip(node.src, rule.operands, strict=True):
-            total += self._fetch(source, spec_for(rule, axes, division, sizes))
+            want = want_of(rule, axes, source.shape, way, sizes)
+            total += self._fetch(source, want)
         for value, axes in zip(self.outputs_of[node], rule.results, strict=True):
             have = spec_for(rule, axes, division, sizes)
             pending, combine = pending_of(rule, division)
             want = self._wanted(value, have)
             total += self._moving(value, have, want, pending, combine)
             size += local_bytes(value.aval, have, sizes)
+            for factor in rule.totals & division.keys():
+                n = parts(division[factor], sizes)
+                total += (n - 1) * size // local_shape(value.shape, have, sizes)[factor]
             reader = self._reduced_next.get(value)
             if reader is not None:
                 rest = tuple([() if d in reader.arg else s for d, s in enumerate(have)])
@@ -317,23 +336,78 @@ class Propagation:
             ]
         )
 
-    def _fetch(self, value: Node, want: Spec) -> int:
-        """Bytes for an operand in a spec: of what it is a view of, if it is one."""
+    def _fetch(self, value: Node, want: Want, depth: int = _DEPTH) -> int:
+        """Bytes for an operand as wanted: of what it is a view of, if it is one."""
         while (rule := self.rules.get(value)) is not None and rule.view:
-            division = view_division(rule, want, self.sizes)
-            if division is None:
+            way = way_for(rule, want, self.sizes)
+            if way is None:
                 break
             if not value.src:
                 return 0
-            want = spec_for(rule, rule.operands[0], division, self.sizes)
-            (value,) = value.src
-        return self._moving(value, self.specs[value], want)
+            (source,), (axes,) = value.src, rule.operands
+            want, value = want_of(rule, axes, source.shape, way, self.sizes), source
+        have, sizes = self.specs[value], self.sizes
+        flat, exchanged = in_parts(value, have, want, sizes)
+        if exchanged and not self.exchanges(value, want, depth):
+            return self._fetch_again(value, want, depth)
+        return self._fetch_edges(value, have, flat, exchanged)
+
+    def exchanges(self, value: Node, want: Want, depth: int = _DEPTH) -> bool:
+        """Are the edges of a value exchanged? Else they are computed again."""
+        have = self.specs[value]
+        flat, exchanged = in_parts(value, have, want, self.sizes)
+        if not depth or self.again(value, want) is None:
+            return True
+        edges = self._fetch_edges(value, have, flat, exchanged)
+        return edges <= self._fetch_again(value, want, depth)
+
+    def again(self, value: Node, want: Want) -> Way | None:
+        """How a value that is no view is computed in windows, if it can be."""
+        rule = self.rules.get(value)
+        if rule is None or rule.totals or len(rule.results) != 1:
+            return None
+        axes, own = rule.results[0], self._choose(value)
+        names, windows = dict[int, Names](), dict[int, Window]()
+        for axis, window in want.windows:
+            factor = axes[axis][0] if len(axes[axis]) == 1 else -1
+            names[factor], windows[factor] = want.spec[axis], window
+        if any(f not in rule.loose or own.get(f) != names[f] for f in windows):
+            return None
+        n = {f: value.shape[d] for d, factors in enumerate(axes) for f in factors}
+        firm = {
+            f: own[f] for f in own if f not in n or divides(own[f], n[f], self.sizes)
+        }
+        return Way({**firm, **names}, windows)
+
+    def _fetch_again(self, value: Node, want: Want, depth: int) -> int:
+        """Bytes more for the operands of a value that is computed in windows."""
+        rule, way = self.rules[value], self.again(value, want)
+        assert way is not None
+        total = 0
+        for source, axes in zip(value.src, rule.operands, strict=True):
+            for sign, known in ((1, way), (-1, Way(way.division))):
+                more = want_of(rule, axes, source.shape, known, self.sizes)
+                total += sign * self._fetch(source, more, depth - 1)
+        return total
+
+    def _fetch_edges(
+        self, value: Node, have: Spec, flat: Spec, exchanged: Mapping[int, int]
+    ) -> int:
+        sizes = self.sizes
+        total = self._moving(value, have, flat)
+        slab = local_bytes(value.aval, flat, sizes)
+        for axis, places in exchanged.items():
+            total += places * slab // local_shape(value.shape, flat, sizes)[axis]
+        return total
 
     # Loops and branches.
 
+    def _even(self, value: Node) -> Spec:
+        return even_spec(value.shape, self.specs[value], self.sizes)
+
     def _flow(self, node: Node) -> Flow:
-        specs = tuple([self.specs[source] for source in node.src])
-        wanted = tuple([self.specs[value] for value in self.outputs_of[node]])
+        specs = tuple([self._even(source) for source in node.src])
+        wanted = tuple([self._even(value) for value in self.outputs_of[node]])
         key = node, specs, wanted
         if key not in self._known_flows:
             fixed = [self._is_known(source) for source in node.src]
@@ -373,11 +447,25 @@ def pending_of(rule: Rule, division: Mapping[int, Names]) -> tuple[Names, str]:
     return tuple(names), kinds[0] if kinds else "psum"
 
 
-def view_division(rule: Rule, want: Spec, sizes: Sizes) -> Division | None:
-    """How a view's factors are divided for a spec of it; None where they cannot be."""
-    (axes,) = rule.results
-    division = feasible(rule, divide(rule, axes, want, sizes), sizes)
-    return division if spec_for(rule, axes, division, sizes) == want else None
+def in_parts(
+    value: Node, have: Spec, want: Want, sizes: Sizes
+) -> tuple[Spec, dict[int, int]]:
+    """The spec from which a value comes into windows.
+
+    Returns:
+      It, and for each axis that has a window of parts, so many places are received.
+    """
+    flat, exchanged = list(want.spec), dict[int, int]()
+    for axis, window in want.windows:
+        names, n = want.spec[axis], value.shape[axis]
+        found = edges(window, n, parts(names, sizes)) if have[axis] else None
+        if found is not None:
+            exchanged[axis] = found.received
+        elif have[axis] == names and not divides(names, n, sizes):
+            exchanged[axis] = window.size - even(n, parts(names, sizes)).size
+        else:
+            flat[axis] = ()
+    return tuple(flat), exchanged
 
 
 # Bodies.

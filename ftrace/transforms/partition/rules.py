@@ -7,6 +7,7 @@ A rule names what each axis of the operands and results is made of, as einsum do
     expand     i 1 -> i j
     reshape    (i j) k -> i (j k)   an axis of several factors, the outermost first
     sort       i *j -> i *j         a factor with a star must be whole
+    x[2:]      i j -> i j           slides: a device reads places of its neighbours, too
 
 If a factor is divided, so are all axes that have it, and each device does the operation
 on its parts. A matrix product is an expand, a product and a sum, and needs no rule.
@@ -16,14 +17,15 @@ on its parts. A matrix product is an expand, a product and a sum, and needs no r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from functools import partial
 from math import gcd
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, make_node, nodes_of
@@ -31,10 +33,17 @@ from ftrace.trace.primitives import elementwise as p, reduction as r
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.indexing import axes_and_kind, read_back
 from ftrace.trace.primitives.library.library_op import batch_along
-from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, record_of
+from ftrace.trace.primitives.library.scan import Running
+from ftrace.trace.primitives.movement import (
+    Shear,
+    pad,
+    reshape,
+    shrink,
+    shrink_axis,
+    unshear_p,
+)
+from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, items, record_of
 from ftrace.trace.primitives.sources import (
-    const_like,
     const_p,
     iota,
     iota_p,
@@ -42,6 +51,7 @@ from ftrace.trace.primitives.sources import (
 )
 from ftrace.trace.symbolic import is_dynamic, same_size
 from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, parts
+from ftrace.transforms.partition.windows import Slide, Window, even, is_even
 
 #: The factors of an axis, the outermost first.
 Axis = tuple[int, ...]
@@ -50,20 +60,40 @@ Axes = tuple[Axis, ...]
 Division = Mapping[int, Names]
 
 
+class Want(NamedTuple):
+    """How a value is wanted: its spec, and for axes in no even parts their windows."""
+
+    spec: Spec
+    windows: tuple[tuple[int, Window], ...] = ()
+
+
+class Way(NamedTuple):
+    """How the factors of an operation are divided, and which have windows."""
+
+    division: Division
+    windows: Mapping[int, Window] = {}
+
+
 @dataclass(frozen=True)
 class Part:
     """What the local operation is told of the device that it is for.
 
     Attributes:
       shapes: of the results there.
-      number: of a factor, the place of the device's part: an int32 scalar, or None
+      begin: of a factor, where the part of the device begins: an int32 scalar, or None
+        where it is not divided.
+      window: of a factor that slides, that of the result and that of the operand; None
         where it is not divided.
       first: is this device the first along the axes that divide these factors?
+      before: of a factor and what each device has, the values of those before it
+        (behind it: reverse), others as zeros, along a new leading axis.
     """
 
     shapes: Sequence[Shape]
-    number: Callable[[int], Node | None]
+    begin: Callable[[int], Node | None]
+    window: Callable[[int], tuple[Window, Window] | None]
     first: Callable[[Sequence[int]], Node | None]
+    before: Callable[[int, Node, Node, bool], Node]
 
 
 #: (node, its local operands, the device) -> the node for the parts
@@ -93,6 +123,11 @@ class Rule:
         operand was.
       optional: factors that are left whole where that moves less.
       nested: an axis has several factors.
+      loose: factors of which the parts may be windows.
+      slides: of these, those of which the operand has other places than the result.
+      reads: of these, the sizes in the operand.
+      fill: what stands for places beyond an axis; None where they are not read.
+      totals: factors along which devices tell each other one element each.
     """
 
     operands: tuple[Axes, ...]
@@ -105,6 +140,11 @@ class Rule:
     again: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
     nested: bool = False
+    loose: frozenset[int] = frozenset()
+    slides: Mapping[int, Slide] = field(default_factory=dict[int, Slide])
+    reads: Shape = ()
+    fill: Callable[[Node], Node] | None = None
+    totals: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         def axis(factors: Axis) -> str:
@@ -128,6 +168,13 @@ def _letter(factor: int) -> str:
 # From specs to factors, and back.
 
 
+def _fits(rule: Rule, factor: int, names: Names, sizes: Sizes) -> bool:
+    n = rule.sizes[factor]
+    return divides(names, n, sizes) or (
+        factor in rule.loose and not is_dynamic(n) and 2 * n > parts(names, sizes)
+    )
+
+
 def divide(rule: Rule, axes: Axes, spec: Spec, sizes: Sizes) -> dict[int, Names]:
     """How a spec of a value with these axes divides the factors; what fits."""
     found: dict[int, Names] = {}
@@ -137,7 +184,7 @@ def divide(rule: Rule, axes: Axes, spec: Spec, sizes: Sizes) -> dict[int, Names]
             if factor in rule.whole:
                 break
             taken: list[Any] = []
-            while rest and divides((*taken, rest[0]), rule.sizes[factor], sizes):
+            while rest and _fits(rule, factor, (*taken, rest[0]), sizes):
                 taken.append(rest.pop(0))
             if taken:
                 found[factor] = tuple(taken)
@@ -162,7 +209,11 @@ def spec_for(rule: Rule, axes: Axes, division: Division, sizes: Sizes) -> Spec:
 
 def feasible(rule: Rule, division: Division, sizes: Sizes) -> dict[int, Names]:
     """Without those that an operand or result cannot have: inner factors of an axis."""
-    kept = dict(division)
+    kept = {
+        f: names
+        for f, names in division.items()
+        if f not in rule.slides or slid(rule, f, names, sizes) is not None
+    }
     if not rule.nested:
         return kept
     values = [*rule.operands, *rule.results]
@@ -175,6 +226,54 @@ def feasible(rule: Rule, division: Division, sizes: Sizes) -> dict[int, Names]:
         if not wrong:
             return kept
         kept = {f: names for f, names in kept.items() if f not in wrong}
+
+
+def slid(
+    rule: Rule, factor: int, names: Names, sizes: Sizes, window: Window | None = None
+) -> tuple[Window, Window] | None:
+    """The windows of result and operand along a factor that slides."""
+    n, slide = rule.sizes[factor], rule.slides[factor]
+    window = window or even(n, parts(names, sizes), slide.grain)
+    operand = slide.into(window, rule.reads[factor])
+    return operand and (window, operand)
+
+
+def want_of(
+    rule: Rule, axes: Axes, shape: Shape, way: Way, sizes: Sizes, into: bool = True
+) -> Want:
+    """How an operand (a result: not `into`) is wanted, where the factors are so."""
+    spec = spec_for(rule, axes, way.division, sizes)
+    windows: list[tuple[int, Window]] = []
+    for axis, names in enumerate(spec):
+        factor = axes[axis][0] if names else -1
+        if factor in rule.loose:
+            count, window = parts(names, sizes), way.windows.get(factor)
+            if into and factor in rule.slides:
+                found = slid(rule, factor, names, sizes, window)
+                window = found and found[1]
+            window = window or even(shape[axis], count)
+            if not is_even(window, shape[axis], count):
+                windows.append((axis, window))
+    return Want(spec, tuple(windows))
+
+
+def way_for(rule: Rule, want: Want, sizes: Sizes) -> Way | None:
+    """How the factors are divided for a result that is wanted so; None: they cannot."""
+    (axes,), windows = rule.results, dict(want.windows)
+    spec = tuple([() if d in windows else names for d, names in enumerate(want.spec)])
+    division = feasible(rule, divide(rule, axes, spec, sizes), sizes)
+    if spec_for(rule, axes, division, sizes) != spec:
+        return None
+    found: dict[int, Window] = {}
+    for axis, window in windows.items():
+        factor = axes[axis][0] if len(axes[axis]) == 1 else -1
+        names = want.spec[axis]
+        if factor not in rule.loose or (
+            factor in rule.slides and not slid(rule, factor, names, sizes, window)
+        ):
+            return None
+        division[factor], found[factor] = names, window
+    return Way(division, found)
 
 
 # The families.
@@ -219,7 +318,8 @@ def whole(node: Node) -> Rule:
 def _elementwise(node: Node) -> Rule:
     axes = _plain(node.shape)
     view = node.op.family == "identity"
-    return Rule((axes,) * len(node.src), (axes,), node.shape, view=view)
+    loose = frozenset(range(node.ndim))
+    return Rule((axes,) * len(node.src), (axes,), node.shape, view=view, loose=loose)
 
 
 def _constraint(node: Node) -> Rule:
@@ -236,31 +336,35 @@ def _barrier(node: Node) -> Rule:
 
 
 def _source(node: Node) -> Rule:
-    return Rule((), (_plain(node.shape),), node.shape, local=_local_source, view=True)
+    loose = frozenset(range(node.ndim))
+    return Rule(
+        (), (_plain(node.shape),), node.shape, local=_local_source, view=True,
+        loose=loose,
+    )  # fmt: skip
 
 
 def _local_source(node: Node, src: Sequence[Node], part: Part) -> Node:
     (shape,) = part.shapes
     if node.op is not iota_p:
         return make_node(node.op, node.aval.with_shape(shape), (), node.arg)
-    axis: int = node.arg
-    return _moved(iota(node.dtype, shape, axis), part.number(axis), shape[axis])
+    return _moved(iota(node.dtype, shape, node.arg), part.begin(node.arg), p.add)
 
 
-def _moved(x: Node, number: Node | None, by: int) -> Node:
-    """`x + number * by`, in the dtype of `x`."""
-    if number is None:
+def _moved(x: Node, begin: Node | None, move: Callable[[Node, Node], Node]) -> Node:
+    """`x + begin`, or minus it, in the dtype of `x`."""
+    if begin is None:
         return x
-    offset = p.cast(p.mul(number, const_like(number, by)), x.dtype)
-    return p.add(x, expand(reshape(offset, (1,) * x.ndim), x.shape))
+    offset = reshape(p.cast(begin, x.dtype), (1,) * x.ndim)
+    return move(x, expand(offset, x.shape))
 
 
 def _expand(node: Node) -> Rule:
     sizes = zip(node.src[0].shape, node.shape, strict=True)
     operand = [(d,) if same_size(n, m) else () for d, (n, m) in enumerate(sizes)]
     return Rule(
-        (tuple(operand),), (_plain(node.shape),), node.shape, local=_of_shape, view=True
-    )
+        (tuple(operand),), (_plain(node.shape),), node.shape, local=_of_shape,
+        view=True, loose=frozenset(range(node.ndim)),
+    )  # fmt: skip
 
 
 #: By which collective the parts of a reduction, or of a scatter, are combined.
@@ -279,6 +383,8 @@ def _reduction(node: Node) -> Rule:
         (_plain(x.shape),), (result,), x.shape,
         frozenset() if combine else frozenset(axes),
         dict.fromkeys(axes, combine) if combine else {},
+        loose=frozenset(range(x.ndim)),
+        fill=lambda x: r.identity_like(node.op, x),
     )  # fmt: skip
 
 
@@ -286,7 +392,8 @@ def _permute(node: Node) -> Rule:
     (x,) = node.src
     order: tuple[int, ...] = node.arg
     result = tuple([(d,) for d in order])
-    return Rule((_plain(x.shape),), (result,), x.shape, view=True)
+    loose = frozenset(range(x.ndim))
+    return Rule((_plain(x.shape),), (result,), x.shape, view=True, loose=loose)
 
 
 class _Reshape:
@@ -339,34 +446,93 @@ def _common(a: int, b: int) -> int:
 def _reshape(node: Node) -> Rule:
     found = _Reshape(node.src[0].shape, node.shape)
     operand, result = [tuple(map(tuple, side)) for side in found.axes]
+    nested = {f for axis in (*operand, *result) if len(axis) > 1 for f in axis}
     return Rule(
         (operand,), (result,), tuple(found.sizes), frozenset(found.whole),
         local=_of_shape,
         view=True,
-        nested=any(len(axis) > 1 for axis in (*operand, *result)),
+        nested=bool(nested),
+        loose=frozenset(range(len(found.sizes))) - nested - found.whole,
+    )  # fmt: skip
+
+
+# What slides: a device reads edges of its neighbours' parts.
+
+
+def _sliding(node: Node, slides: Mapping[int, Slide], local: Local) -> Rule:
+    (x,), axes = node.src, _plain(node.shape)
+    able = {
+        d: slide
+        for d, slide in slides.items()
+        if not (is_dynamic(x.shape[d]) or is_dynamic(node.shape[d]))
+    }
+    starred = frozenset([d for d in slides if d not in able or not node.shape[d]])
+    return Rule(
+        (axes,), (axes,), node.shape, starred, local=local, view=True,
+        loose=frozenset(range(node.ndim)) - starred, slides=able, reads=x.shape,
+        fill=None if node.op.name in ("shrink", "stride") else zeros_like,
     )  # fmt: skip
 
 
 def _pad(node: Node) -> Rule:
-    return _shared(node, lambda d: not any(node.arg[d]))
+    rows = enumerate(node.arg)
+    slides = {
+        d: Slide(gap + 1, low, spread=True) for d, (low, high, gap) in rows
+        if low or high or gap
+    }  # fmt: skip
+
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+        pads = list(node.arg)
+        for d, slide in slides.items():
+            windows = part.window(d)
+            if windows is not None:
+                low, gap = slide.lead(*windows), slide.step - 1
+                used = low + (windows[1].size - 1) * slide.step + 1
+                pads[d] = low, windows[0].size - used, gap
+        return pad(src[0], tuple(pads))
+
+    return _sliding(node, slides, local)
 
 
 def _shrink(node: Node) -> Rule:
-    full = [(0, n) for n in node.src[0].shape]
-    return _shared(node, lambda d: same_size(node.arg[d], full[d]), _shrunk)
+    rows = enumerate(zip(node.arg, node.src[0].shape, strict=True))
+    slides = {d: Slide(1, b[0]) for d, (b, n) in rows if not same_size(b, (0, n))}
 
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+        rows = enumerate(zip(node.arg, src[0].shape, strict=True))
+        cuts = [
+            b if d in slides and part.window(d) is None else (0, n)
+            for d, (b, n) in rows
+        ]
+        return shrink(src[0], tuple(cuts))
 
-def _shrunk(node: Node, src: Sequence[Node], part: Part) -> Node:
-    rows = zip(node.arg, node.shape, part.shapes[0], strict=True)
-    return node.op(*src, arg=tuple([b if n == m else (0, m) for b, n, m in rows]))
+    return _sliding(node, slides, local)
 
 
 def _stride(node: Node) -> Rule:
-    return _shared(node, lambda d: node.arg[d] == 1)
+    rows = enumerate(zip(node.arg, node.src[0].shape, strict=True))
+    slides = {d: Slide(s, 0 if s > 0 else n - 1) for d, (s, n) in rows if s != 1}
+    return _sliding(node, slides, _as_it_is)
 
 
 def _shear(node: Node) -> Rule:
-    return _shared(node, lambda d: d not in (node.arg.axis, node.arg.window))
+    arg: Shear = node.arg
+    axis, window, stride, dilation, _ = arg
+    reach, back = (node.shape[window] - 1) * dilation, node.op is unshear_p
+    slide = Slide(stride, 0, reach, back)
+    rule = _sliding(node, {axis: slide}, partial(_sheared, slide))
+    one = frozenset([window])
+    return replace(rule, whole=rule.whole | one, loose=rule.loose - one)
+
+
+def _sheared(slide: Slide, node: Node, src: Sequence[Node], part: Part) -> Node:
+    (x,) = src
+    arg: Shear = node.arg
+    windows, size = part.window(arg.axis), part.shapes[0][arg.axis]
+    lead = slide.lead(*windows) if windows is not None and slide.spread else 0
+    x = node.op(x, arg=arg._replace(size=size - lead))
+    pads = [(max(lead, 0) * (d == arg.axis), 0, 0) for d in range(x.ndim)]
+    return pad(shrink_axis(x, arg.axis, max(-lead, 0), size - lead), tuple(pads))
 
 
 # Indexing. An index that counts the places along an axis of indices, as `arange` does
@@ -421,17 +587,17 @@ def _indexed(
 
 
 def _local_indices(
-    axes: Sequence[int], of_x: Axes, x: Node, indices: Sequence[Node], part: Part
+    axes: Sequence[int], of_x: Axes, indices: Sequence[Node], part: Part
 ) -> list[Node]:
     """The indices, which count from where the part of the device begins."""
     found: list[Node] = []
     for axis, index in zip(axes, indices, strict=True):
-        number = part.number(of_x[axis][0])
-        if number is not None:
+        begin = part.begin(of_x[axis][0])
+        if begin is not None:
             if dtypes.kind(index.dtype) != "i" or index.dtype.itemsize < 4:
                 wide = dtypes.int64 if index.dtype.itemsize > 4 else dtypes.int32
                 index = p.cast(index, wide)
-            index = _moved(index, number, -x.shape[axis])
+            index = _moved(index, begin, p.sub)
         found.append(index)
     return found
 
@@ -445,8 +611,8 @@ def _gather(node: Node) -> Rule:
 
     def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         x, *indices = src
-        found = _local_indices(axes, of_x, x, indices, part)
-        if all(part.number(factor) is None for factor in looked_up):
+        found = _local_indices(axes, of_x, indices, part)
+        if all(part.begin(factor) is None for factor in looked_up):
             return node.op(x, *found, arg=axes)
         return read_back(x, found, axes)  # zeros, where another device has it
 
@@ -471,7 +637,7 @@ def _scatter(node: Node) -> Rule:
         if first is not None:  # what was there counts once
             first = expand(reshape(first, (1,) * x.ndim), x.shape)
             x = p.select(first, x, zeros_like(x))
-        found = _local_indices(axes, of_x, x, indices, part)
+        found = _local_indices(axes, of_x, indices, part)
         return node.op(x, u, *found, arg=node.arg)  # drops what others have
 
     return Rule(
@@ -487,6 +653,35 @@ def _scatter(node: Node) -> Rule:
 def _along(node: Node) -> Rule:
     axis: int = node.arg if isinstance(node.arg, int) else node.arg.axis
     return _shared(node, lambda d: d != axis)
+
+
+#: What combines the parts of what runs, and what reduces their totals.
+_RUNNING = {
+    "sum": (p.add, r.reduce_sum_p), "prod": (p.mul, r.reduce_prod_p),
+    "max": (p.maximum, r.reduce_max_p), "min": (p.minimum, r.reduce_min_p),
+}  # fmt: skip
+
+
+def _running(node: Node) -> Rule:
+    arg: Running = node.arg
+    kind, axis, reverse = arg
+    if kind not in _RUNNING:
+        return _along(node)
+    combine, total = _RUNNING[kind]
+
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+        (y,) = items(node.op(*src, arg=node.arg))
+        if part.begin(axis) is None:
+            return y
+        end = 0 if reverse else y.shape[axis] - 1
+        last = shrink_axis(y, axis, end, end + 1)
+        rows = part.before(axis, last, r.identity_like(total, last), reverse)
+        before = reshape(total(rows, arg=(0,)), last.shape)
+        return combine(expand(before, y.shape), y)
+
+    axes = _plain(node.src[0].shape)
+    totals = frozenset([axis])
+    return Rule((axes,), (axes,), node.src[0].shape, local=local, totals=totals)
 
 
 #: How many last axes of the first operand are one example, where it is no matrix.
@@ -536,15 +731,16 @@ RULES = (
         ("reshape",), _reshape, "(i j) k -> i (j k)",
         "as it is; of an axis of several factors the outermost is divided first",
     ),
-    Row(("pad",), _pad, "i *j -> i *k", "as it is; axes that are padded are whole"),
-    Row(("shrink",), _shrink, "i *j -> i *k", "as it is; axes that are cut are whole"),
     Row(
-        ("stride",), _stride, "i *j -> i *k",
-        "as it is; axes that are flipped, or have steps, are whole",
+        ("pad",), _pad, "i j -> i j",
+        "as it is, with edges of other parts that it needs (ppermute); what does not "
+        "divide evenly is computed as its readers need it",
     ),
+    Row(("shrink",), _shrink, "i j -> i j", "likewise"),
+    Row(("stride",), _stride, "i j -> i j", "likewise; flipped, parts change places"),
     Row(
-        ("shear", "unshear"), _shear, "i *j *k -> i *l *k",
-        "as it is; axes along which windows slide are whole",
+        ("shear", "unshear"), _shear, "i j *k -> i j *k",
+        "likewise: windows slide along j, in convolutions and pooling",
     ),
     Row(
         ("reduction",), _reduction, "i j -> i 1",
@@ -566,9 +762,13 @@ RULES = (
         "add, max and min; else k is whole",
     ),
     Row(
+        ("cumulate",), _running, "i j -> i j",
+        "locally, and over j then with the totals of the parts before (all_gather)",
+    ),
+    Row(
         ("host",), _host, "i *j -> i *j",
-        "as it is: sorts and running sums along an axis that is whole, FFT and linear "
-        "algebra of last axes that are. Callbacks are of whole arrays",
+        "as it is: sorts along an axis that is whole, FFT and linear algebra of last "
+        "axes that are. Callbacks are of whole arrays",
     ),
     Row(
         ("control",), whole, "",

@@ -6,6 +6,7 @@ outermost first: `(("data",), ())`. To come from one spec to another,
     slice         each device keeps its part of what it has          nothing moves
     all_gather    the parts along an axis of the mesh become one
     all_to_all    one axis of the value is gathered, another divided
+    ppermute      a device receives edges of the parts of others (`windows.py`)
     psum, …       what each device has is a part of a sum
     psum_scatter  likewise, and each keeps its part of the sum
 
@@ -71,7 +72,13 @@ def is_prefix(names: Names, of: Names) -> bool:
 def local_shape(shape: Shape, spec: Spec, sizes: Sizes) -> Shape:
     """The shape of each part."""
     rows = zip(shape, spec, strict=True)
-    return tuple([n // parts(names, sizes) if names else n for n, names in rows])
+    return tuple([-(-n // parts(names, sizes)) if names else n for n, names in rows])
+
+
+def even_spec(shape: Shape, spec: Spec, sizes: Sizes) -> Spec:
+    """Without what does not divide evenly."""
+    rows = zip(shape, spec, strict=True)
+    return tuple([names if divides(names, n, sizes) else () for n, names in rows])
 
 
 class Move(NamedTuple):
@@ -159,6 +166,8 @@ def received(steps: Iterable[Move], nbytes: int, sizes: Sizes) -> int:
             nbytes *= n
         elif step.kind == "slice":
             nbytes //= n
+        elif step.kind == "ppermute":
+            total += nbytes
         else:
             share = nbytes * (n - 1) // n
             total += share if step.kind in ("all_to_all", "psum_scatter") else 2 * share

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import FtraceError, ShardingError, UnaddressableError
+from ftrace.errors import FtraceError, UnaddressableError
 from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
@@ -27,9 +27,14 @@ from ftrace.trace.tracing.tracer import aval_of, stack
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import AxisType
-from ftrace.transforms.partition.partition import constrain, find_specs
-from ftrace.transforms.partition.spanning import Spanning
+from ftrace.transforms.partition.partition import (
+    constrain,
+    constraints_in,
+    find_specs,
+    mesh_of,
+)
 from ftrace.transforms.partition.specs import Spec, partition_spec
+from ftrace.transforms.placed.spanning import Spanning
 from ftrace.transforms.shardings import NamedSharding, Placed, placed
 
 #: The shardings of results, by graph and shardings of inputs; and by the identity of
@@ -45,29 +50,6 @@ def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
         while entries and not entries[-1]:
             entries.pop()
     return NamedSharding(mesh, partition_spec(tuple(entries)))
-
-
-def constraints_in(graph: Graph) -> list[Node]:
-    """The constraints of a graph, not those in bodies of loops and branches."""
-    return [node for node in nodes_of(graph.outputs) if node.op is constraint_p]
-
-
-def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
-    """The mesh of a program; None if it has none.
-
-    Raises:
-      ShardingError: there are two, of different devices.
-    """
-    meshes = [sharding.mesh for sharding in shardings if sharding is not None]
-    meshes = [*[node.arg.mesh for node in constraints_in(graph)], *meshes]
-    for mesh in meshes[1:]:
-        if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
-            raise ShardingError(
-                "Received incompatible devices for jitted computation: the arrays and "
-                f"constraints of a program are over the same devices, got {meshes[0]} "
-                f"and {mesh}; move them to one mesh with device_put"
-            )
-    return meshes[0] if meshes else None
 
 
 def shardings_of_results(

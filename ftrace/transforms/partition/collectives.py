@@ -1,0 +1,243 @@
+"""What a device tells others: the steps from one spec to another, and edges.
+
+A step has an entry in the ledger, with the line of the user that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import Origin
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p, reduction as r
+from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.indexing import gather
+from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
+from ftrace.trace.primitives.reduction import Along
+from ftrace.trace.primitives.sources import const_like, variable, zeros_like
+from ftrace.transforms.partition.specs import (
+    Move,
+    Names,
+    Sizes,
+    local_bytes,
+    parts,
+    received,
+)
+from ftrace.transforms.partition.windows import Window, affine, edges, join, take
+
+#: Of variables for the place of a device along the axes of the mesh.
+_PLACE_DEPTH = -16
+_PLACE = ShapedArray.of((), dtypes.int32)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A collective of a device's program.
+
+    Attributes:
+      kind: its name.
+      axis: that of the mesh along which it is.
+      aval: what the device gives.
+      nbytes: what the device receives, each time.
+      times: how often, in a loop of known length.
+      operation: that which needs it.
+      origin: the user's line of that.
+    """
+
+    kind: str
+    axis: Any
+    aval: ShapedArray
+    nbytes: int
+    times: int
+    operation: str
+    origin: Origin | None
+
+    def __str__(self) -> str:
+        times = f" x {self.times}" if self.times > 1 else ""
+        return (
+            f"{self.kind} over {self.axis!r} of {self.aval!r} for {self.operation}: "
+            f"{self.nbytes} bytes{times}"
+        )
+
+
+class Cause(NamedTuple):
+    """Why something is sent.
+
+    Attributes:
+      node: the operation that needs it.
+      times: how often it runs.
+    """
+
+    node: Node
+    times: int = 1
+
+
+@dataclass
+class Device:
+    """The mesh as the program of a device sees it.
+
+    Attributes:
+      sizes: of the axes.
+      places: for each axis the place of the device along it.
+      ledger: the collectives so far.
+    """
+
+    sizes: Sizes
+    places: Mapping[Any, Node]
+    ledger: list[Entry] = field(default_factory=list[Entry])
+
+    @staticmethod
+    def of(sizes: Sizes) -> Device:
+        names = enumerate(sizes)
+        return Device(sizes, {n: variable(_PLACE, _PLACE_DEPTH, i) for i, n in names})
+
+    def begin(self, names: Names, window: Window) -> Node:
+        """Where the window of the device begins."""
+        number = self.number(names)
+        assert number is not None
+        return affine(number, window.step, window.start)
+
+    def number(self, names: Names) -> Node | None:
+        """The place along several axes, of which the first counts slowest."""
+        found: Node | None = None
+        for name in names:
+            place = self.places[name]
+            if found is not None:
+                n = const_like(place, self.sizes[name])
+                place = p.add(p.mul(found, n), place)
+            found = place
+        return found
+
+    def send(self, step: Move, x: Node, cause: Cause, *more: Node) -> Node:
+        """A collective along an axis of the mesh, with its entry."""
+        nbytes = local_bytes(x.aval, ((),) * x.ndim, self.sizes)
+        nbytes = received([step], nbytes, self.sizes)
+        node, times = cause
+        made = Entry(
+            step.kind, step.name, x.aval, nbytes, times, node.op.name, node.origin
+        )
+        self.ledger.append(made)
+        along = Along(step.name, self.sizes[step.name])
+        op, place = _COLLECTIVES[step.kind], self.places[step.name]
+        return op.results(x, place, *more, arg=along)[0]
+
+    def move(self, x: Node, step: Move, cause: Cause) -> Node:
+        """A step from one spec to another, of a local value."""
+        count = self.sizes[step.name]
+        if step.kind == "slice":
+            place = self.places[step.name]
+            return gather(_split(x, step.axis, count), [place], (step.axis,))
+        if step.kind == "psum_scatter":
+            x = move_axis(_split(x, step.axis, count), step.axis, 0)
+        elif step.kind == "all_to_all":
+            x = move_axis(_split(x, step.to, count), step.to, 0)
+        made = self.send(step, x, cause)
+        return _joined(made, step.axis) if step.kind.startswith("all") else made
+
+    def gather(self, x: Node, names: Names, cause: Cause) -> Node:
+        """What all have along axes of the mesh, along a new leading axis."""
+        rows = x
+        for name in reversed(names):
+            rows = self.send(Move("all_gather", name), rows, cause)
+        return reshape(rows, (parts(names, self.sizes), *x.shape))
+
+    def exchange(
+        self, x: Node, axis: int, names: Names, window: Window, cause: Cause
+    ) -> Node:
+        """The windows along an axis that is in even parts: with edges of others."""
+        count = parts(names, self.sizes)
+        found = edges(window, x.shape[axis] * count, count)
+        assert found is not None
+        pieces: list[Node] = []
+        for piece in found.pieces:
+            local = shrink_axis(x, axis, piece.start, piece.stop)
+            if not piece.receivers:
+                local = zeros_like(local)
+            elif piece.by:
+                few = min(piece.receivers), max(piece.receivers) + 1
+                local = self._shift(local, names, piece.by, few, cause)
+            pieces.append(local)
+        made = join(pieces, axis)
+        if found.drift:
+            number = self.number(names)
+            assert number is not None
+            start = affine(number, found.drift, found.offset)
+            made = take(made, axis, start, found.size)
+        for name in names if found.flipped else ():
+            place, n = self.places[name], self.sizes[name]
+            turned = affine(place, -1, n - 1)
+            made = self.send(Move("ppermute", name), made, cause, turned, turned)
+        return made
+
+    def _shift(
+        self, x: Node, names: Names, by: int, few: tuple[int, int], cause: Cause
+    ) -> Node:
+        """What the device has that is so many further on; zeros beyond the last.
+
+        Args:
+          few: the first who receives, and the first who does not any more.
+        """
+        *major, name = names
+        n, place = self.sizes[name], self.places[name]
+        if not major:
+            return self._send_few(x, name, by, few, cause) if by else x
+        more, near = divmod(by, n)
+        outer = tuple(major)
+        everyone = 0, parts(outer, self.sizes)
+        if not near:
+            return self._shift(x, outer, more, everyone, cause)
+        # A ring along the last axis; who comes around it takes from the next row.
+        rows = [affine(place, 1, shift) for shift in (near, n - near)]
+        tables = [_choose(_within(row, 0, n), row, affine(row, 1, -n)) for row in rows]
+        x = self.send(Move("ppermute", name), x, cause, *tables)
+        low, high = [
+            self._shift(x, outer, k, everyone, cause) for k in (more, more + 1)
+        ]
+        return _choose(_within(place, 0, n - near), low, high)
+
+    def _send_few(
+        self, x: Node, name: Any, by: int, few: tuple[int, int], cause: Cause
+    ) -> Node:
+        place, n = self.places[name], self.sizes[name]
+        first, last = max(few[0], -by), min(few[1], n - by)
+        none = const_like(place, -1)
+        source, target = affine(place, 1, by), affine(place, 1, -by)
+        source = p.select(_within(place, first, last), source, none)
+        target = p.select(_within(target, first, last), target, none)
+        return self.send(Move("ppermute", name), x, cause, source, target)
+
+
+def _within(x: Node, first: int, last: int) -> Node:
+    return p.bit_and(p.ge(x, const_like(x, first)), p.lt(x, const_like(x, last)))
+
+
+def _choose(test: Node, x: Node, y: Node) -> Node:
+    """`x` where a scalar is true, else `y`."""
+    return p.select(expand(reshape(test, (1,) * x.ndim), x.shape), x, y)
+
+
+def _split(x: Node, axis: int, count: int) -> Node:
+    """The outer part of an axis as one of its own."""
+    size = x.shape[axis] // count
+    return reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
+
+
+def _joined(rows: Node, axis: int) -> Node:
+    """A leading axis as the outer part of another one."""
+    x = move_axis(rows, 0, axis)
+    merged = x.shape[axis] * x.shape[axis + 1]
+    return reshape(x, (*x.shape[:axis], merged, *x.shape[axis + 2 :]))
+
+
+_COLLECTIVES = {
+    op.name: op
+    for op in (
+        r.psum_p, r.pmax_p, r.pmin_p, r.all_gather_p, r.psum_scatter_p, r.all_to_all_p,
+        r.ppermute_p,
+    )
+}  # fmt: skip

@@ -1,0 +1,8 @@
+"""Arrays over a mesh: calls and programs that run on them, and where results are.
+
+From the ground up:
+
+    spanning     Arrays over a mesh of several processes, and programs that run on them
+    results      Where the results of a program are, that runs on arrays that were given
+                 a sharding
+"""
