@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         scipy,
         sharding,
         stages,
+        testing,
         tree,
         tree_util,
         typing,
@@ -151,7 +152,7 @@ __all__ = [
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
     "random", "ref", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct",
-    "tree", "tree_util", "typing", "value_and_grad", "vjp", "vmap",
+    "testing", "tree", "tree_util", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.

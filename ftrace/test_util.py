@@ -62,11 +62,11 @@ def check_grads(
             continue
         if "fwd" in modes:
             check_jvp(function, partial(jvp, function), values, atol, rtol, eps, name)
-            forward = _forward(function, _directions(values, rng))
+            forward = _forward(function, random_like(values, rng))
             pending.append((forward, values, left - 1, f"jvp of {name}"))
         if "rev" in modes:
             check_vjp(function, partial(vjp, function), values, atol, rtol, eps, name)
-            reverse = _reverse(function, _directions(function(*values), rng))
+            reverse = _reverse(function, random_like(function(*values), rng))
             pending.append((reverse, values, left - 1, f"vjp of {name}"))
 
 
@@ -96,11 +96,11 @@ def check_jvp(
       err_msg: what is checked, for the message.
     """
     name = err_msg or "f"
-    tangents = _directions(args, np.random.default_rng(0))
+    tangents = random_like(args, np.random.default_rng(0))
     value, tangent = f_jvp(args, tangents)
     expected, _ = _difference(f, args, tangents, eps)
     compare = partial(_compare, _width((args, value)), atol, rtol, args)
-    compare(f"the value of {name}'s jvp, beside f", value, _numpy(f(*args)))
+    compare(f"the value of {name}'s jvp, beside f", value, numpy_leaves(f(*args)))
     compare(f"the jvp of {name} is not the finite difference", tangent, expected)
 
 
@@ -119,14 +119,14 @@ def check_vjp(
       f_vjp: of the arguments, as `partial(vjp, f)`; the others as in `check_jvp`.
     """
     name, rng = err_msg or "f", np.random.default_rng(0)
-    tangents = _directions(args, rng)
+    tangents = random_like(args, rng)
     value, pullback = f_vjp(*args)
-    cotangents = _directions(value, rng)
+    cotangents = random_like(value, rng)
     expected, size = _difference(f, args, tangents, eps)
-    left = _inner(_numpy(pullback(cotangents)), _numpy(tangents))
-    right = _inner(_numpy(cotangents), expected)
+    left = inner_product(numpy_leaves(pullback(cotangents)), numpy_leaves(tangents))
+    right = inner_product(numpy_leaves(cotangents), expected)
     compare = partial(_compare, _width((args, value)), atol, rtol, args)
-    compare(f"the value of {name}'s vjp, beside f", value, _numpy(f(*args)))
+    compare(f"the value of {name}'s vjp, beside f", value, numpy_leaves(f(*args)))
     compare(f"the vjp of {name} is not the finite difference", [left], [right], size)
 
 
@@ -138,11 +138,11 @@ def _reverse(f: Function, cotangents: Any) -> Function:
     return lambda *args: vjp(f, *args)[1](cotangents)
 
 
-def _numpy(values: Any) -> list[np.ndarray[Any, Any]]:
+def numpy_leaves(values: Any) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(asarray(x)) for x in tree.leaves(values)]
 
 
-def _directions(values: Any, rng: np.random.Generator) -> Any:
+def random_like(values: Any, rng: np.random.Generator) -> Any:
     """Random values of the same structure, shapes and dtypes."""
 
     def draw(value: Any) -> Any:
@@ -162,7 +162,7 @@ def _directions(values: Any, rng: np.random.Generator) -> Any:
 
 def _width(values: Any) -> int:
     """Bytes of a real number of the least precise dtype."""
-    found = [x.real.dtype.itemsize for x in _numpy(values)]
+    found = [x.real.dtype.itemsize for x in numpy_leaves(values)]
     return min(found, default=4)
 
 
@@ -177,7 +177,7 @@ def _difference(
             lambda x, t: (np.asarray(asarray(x)) + sign * step / 2 * t).astype(t.dtype),
             args, tangents,
         )  # fmt: skip
-        return _numpy(f(*shifted))
+        return numpy_leaves(f(*shifted))
 
     pairs = zip(moved(1), moved(-1), strict=True)
     found = [_wide(high) / step - _wide(low) / step for high, low in pairs]
@@ -188,7 +188,7 @@ def _wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
 
 
-def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+def inner_product(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     """⟨x, y⟩ without conjugation: vjp is the transpose, not the adjoint."""
     pairs = zip(xs, ys, strict=True)
     total = sum((_wide(x) * _wide(y)).sum() for x, y in pairs)
@@ -209,7 +209,7 @@ def _compare(
     atol, rtol = _of_dtype(atol, args), _of_dtype(rtol, args)
     absolute = tolerance * max(1.0, magnitude) if atol is None else atol
     relative = tolerance if rtol is None else rtol
-    for got, want in zip(_numpy(gots), wants, strict=True):
+    for got, want in zip(numpy_leaves(gots), wants, strict=True):
         if not np.allclose(_wide(got), want, relative, absolute, True):
             error = np.max(np.abs(got - want))
             raise GradientCheckError(

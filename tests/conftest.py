@@ -1,20 +1,21 @@
-"""What all tests share: hypothesis profiles, and the devices."""
+"""What all tests share: hypothesis profiles, and ways to run beside the devices."""
 
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import ftrace.ground.settings
+from pytest_ftrace import DEVICES, require_device
+
+pytest_plugins = ["pytester"]
 
 # Compilation takes long at the first example and no time after it: no deadlines.
 settings.register_profile(
@@ -27,8 +28,6 @@ settings.register_profile(
     "ci", settings.get_profile("local"), derandomize=True, print_blob=True
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
-DEVICES = ("cpu", "interpreter", "opencl")
 
 # The laws of OpenCL are asked of our code, not of how well its compiler compiles it.
 os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
@@ -92,25 +91,6 @@ def only_own_objects_are_searched() -> None:
     """What the files before have left stays: searches walk what this one makes."""
     gc.collect()
     gc.freeze()
-
-
-def require_device(name: str) -> Any:
-    """The device, or a skip where its driver's package is not installed."""
-    from ftrace.backends.base import get_device  # lower floors are tested without it
-
-    if name == "opencl" and importlib.util.find_spec("pyopencl") is None:
-        pytest.skip("pyopencl is not installed")
-    return get_device(name)
-
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> Any:
-    """Each device in turn, as the default one of the test."""
-    from ftrace.ground.settings import config
-
-    found = require_device(request.param)
-    with config(device=found.name):
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ FLOORS = {
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
         "distributed", "memory", "profiler", "sharding", "stages",
-        "dlpack", "optim", "random", "ref", "typing",
+        "dlpack", "optim", "random", "ref", "testing", "typing",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

@@ -17,7 +17,7 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from ftrace.trace.primitives.sources import const, variable
-from tests.conftest import require_device
+from pytest_ftrace import require_device
 from tests.support.kernel_samples import elementwise_kernel, run
 from tests.support.node_values import evaluate
 

@@ -6,11 +6,10 @@ what LLVM IR its kernels become on two processors: units and grain, the digest o
 normal form (`support/kernel_texts.py`), and the loops with what is done in them. No
 figure depends on the machine that runs the tests.
 
-`python -m tests.lower.test_golden_kernels` writes the files anew; read the difference
-before you commit it. Where only a digest differs, `python -m
-tests.lower.test_golden_kernels --texts FOLDER`, here and in the state before, writes
-what `diff -r` compares: the normal forms, and with `--assembly` what LLVM makes of the
-code.
+`pytest tests/lower/test_golden_kernels.py --ftrace-update-goldens` writes the files
+anew; read the difference before you commit it. Where only a digest differs, `python -m
+tests.lower.test_golden_kernels FOLDER`, here and in the state before, writes what
+`diff -r` compares: the normal forms, and with `--assembly` what LLVM makes of the code.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
+from ftrace.testing import assert_golden, assert_kernels, golden_sections
 from tests.support.kernel_texts import assembly_of, digest, normal_form, outline
 
 FOLDER = Path(__file__).parents[1] / "goldens"
@@ -74,12 +74,6 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gather": (lambda x, i: fnp.exp(x[i]), (ones(9, 4), np.arange(3))),
     "scatter": (lambda x, i: x.at[i].add(1.0), (ones(9, 4), np.arange(3))),
 }  # fmt: skip
-
-
-def text_of(name: str) -> str:
-    f, arguments = PROGRAMS[name]
-    stages = ft.jit(f).lower(*arguments)
-    return "\n\n".join([str(stages.program), *map(str, stages.kernels)]) + "\n"
 
 
 #: Caches, cores and features are given: code does not depend on where it is written.
@@ -223,19 +217,12 @@ def code_of(family: str, name: str) -> Iterator[tuple[str, Rendered]]:
             yield f"kernel {number}, {cpu}", code
 
 
-def section_of(family: str, name: str) -> str:
-    lines = [f"== {name}"]
+def outline_of(family: str, name: str) -> str:
+    lines: list[str] = []
     for title, code in code_of(family, name):
         figures = f"{code.parallel} units, grain {code.grain}, {digest(code.text)}"
         lines += [f"{title}: {figures}", *(f"  {x}" for x in outline(code.text))]
     return "\n".join(lines) + "\n"
-
-
-def sections(family: str) -> dict[str, str]:
-    """The golden texts of a family, by the names of its rows."""
-    parts = (FOLDER / "code" / f"{family}.txt").read_text().split("\n\n")
-    found = (part.rstrip("\n") + "\n" for part in parts)
-    return {part.partition("\n")[0].removeprefix("== "): part for part in found}
 
 
 def test_every_golden_has_a_program() -> None:
@@ -244,18 +231,21 @@ def test_every_golden_has_a_program() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_kernels_are_the_golden_ones(name: str) -> None:
-    assert text_of(name) == (FOLDER / f"{name}.txt").read_text()
+    f, arguments = PROGRAMS[name]
+    assert_kernels(f, *arguments, golden=FOLDER / f"{name}.txt")
 
 
 def test_every_row_has_a_golden_text() -> None:
     assert {path.stem for path in (FOLDER / "code").glob("*.txt")} == set(CODES)
     for family, names in CODES.items():
-        assert list(sections(family)) == list(names)
+        golden = FOLDER / "code" / f"{family}.txt"
+        assert list(golden_sections(golden)) == list(names)
 
 
 @pytest.mark.parametrize(("family", "name"), ROWS)
 def test_code_is_the_golden_one(family: str, name: str) -> None:
-    assert section_of(family, name) == sections(family)[name]
+    golden = FOLDER / "code" / f"{family}.txt"
+    assert_golden(outline_of(family, name), golden, section=name)
 
 
 def test_the_normal_form_is_the_same_for_other_names() -> None:
@@ -279,20 +269,12 @@ def write_texts(folder: Path, assembly: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Writes the golden texts anew.")
-    parser.add_argument("--texts", metavar="FOLDER", type=Path)
+    parser = argparse.ArgumentParser(description="Writes the code of all kernels.")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--assembly", action="store_true")
     options = parser.parse_args()
-    if options.texts:
-        options.texts.mkdir(parents=True, exist_ok=True)
-        write_texts(options.texts, options.assembly)
-        return
-    (FOLDER / "code").mkdir(parents=True, exist_ok=True)
-    for name in PROGRAMS:
-        (FOLDER / f"{name}.txt").write_text(text_of(name))
-    for family, names in CODES.items():
-        text = "\n".join(section_of(family, name) for name in names)
-        (FOLDER / "code" / f"{family}.txt").write_text(text)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    write_texts(options.folder, options.assembly)
 
 
 if __name__ == "__main__":

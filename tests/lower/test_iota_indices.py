@@ -28,7 +28,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
-from tests.conftest import DEVICES
+from pytest_ftrace import DEVICES
 from tests.support.covering import covering
 
 X = np.arange(60, dtype=np.float32) / 7

@@ -23,7 +23,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
-from tests.conftest import DEVICES
+from pytest_ftrace import DEVICES
 from tests.data import indexing_cases as cases
 from tests.support.covering import covering
 

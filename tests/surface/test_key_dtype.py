@@ -15,6 +15,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors, lax, random
 from ftrace.compat.jax.extend import random as generators
+from ftrace.testing import assert_close
 from tests.support.key_numbers import numbers
 from tests.support.refusals import refuses
 
@@ -150,6 +151,15 @@ def test_derivatives_with_respect_to_keys_are_float0() -> None:
         close(ft.grad(ruled)(2.0, KEY), slope)
         each = ft.jit(ft.vmap(ft.grad(ruled), (None, 0)))(2.0, KEYS)
         close(each, ft.vmap(random.normal)(KEYS))
+
+
+def test_a_derivative_of_what_draws_is_the_same_without_jit() -> None:
+    def pulled(x: Any) -> Any:
+        return ft.vjp(lambda y: random.normal(KEY, (3,)) * y, x)[1](fnp.ones(3))
+
+    with ft.disable_jit():
+        found = pulled(2.0)
+    assert_close(found, pulled(2.0))
 
 
 def test_a_loop_over_keys_has_a_derivative() -> None:

@@ -17,7 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import debug, errors, lax
 from ftrace.transforms.jit import compiled_graph
-from tests.conftest import DEVICES
+from pytest_ftrace import DEVICES
 from tests.data.effects_cases import FORMATS, PROGRAMS, WAYS
 from tests.support.covering import covering
 from tests.support.effects_recorder import Counter, Log

@@ -15,7 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import debug, errors, lax
-from tests.conftest import require_device
+from pytest_ftrace import require_device
 from tests.support.effects_recorder import Counter, Log
 
 f32 = np.float32

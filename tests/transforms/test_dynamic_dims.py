@@ -15,7 +15,7 @@ from ftrace import errors
 from ftrace.backends.base import get_device
 from ftrace.trace import tiering
 from ftrace.trace.symbolic import bounds, common_divisor, evaluate, sample
-from tests.conftest import require_device
+from pytest_ftrace import require_device
 from tests.support.dynamic_samples import SAMPLES, DynamicSample, floats
 
 SIZES = (2, 7, 64, 1000, 4097)

@@ -332,7 +332,9 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     whole, given, graph = graph, arrays, ready_graph(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
-        own = [np.asarray(a) for a in arrays]
+        for array in arrays:
+            array.told()
+        own = [array.numpy() for array in arrays]  # random keys are among them
         plain = closed_graph(graph)
         values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
         if settings.current().checks_calls:

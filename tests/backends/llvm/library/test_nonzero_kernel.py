@@ -14,7 +14,7 @@ from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering
 from ftrace.lower.program import CallHost, RunKernel
-from tests.conftest import DEVICES
+from pytest_ftrace import DEVICES
 from tests.support.covering import covering
 
 SHAPES = [
