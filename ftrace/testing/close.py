@@ -292,7 +292,7 @@ class _Comparison:
         a, b = self.x[place], self.y[place]
         several = f"{int(self.bad.sum())} of {self.bad.size} elements differ, most at "
         where = f"{several}{[int(i) for i in place]}: " if self.bad.ndim else ""
-        both = f"{a} (actual) is not {b} (desired)"
+        both = f"{a!s} (actual) is not {b!s} (desired)"
         lines = [f"{where}{both}{self._apart(place)}", *self._counts()]
         if self.bad.ndim:
             lines += [f"{name}: {_short(z)}" for name, z in
