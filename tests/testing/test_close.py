@@ -96,7 +96,7 @@ def test_the_first_line_names_the_worst_element() -> None:
     assert "rtol=6.42e-06, atol=6.42e-06" in text
     assert "actual: [[1., 1., 1.]" in text
     assert first_line(np.float16(1), np.float16(1.01), ulps=9) == (
-        "assert_close: 1.0 (actual) is not 1.009765625 (desired), 10 ULPs of float16 "
+        "assert_close: 1.0 (actual) is not 1.01 (desired), 10 ULPs of float16 "
         "apart; 9 allowed"
     )
     assert_close(np.float16(1), np.float16(1.01), ulps=10)
