@@ -27,7 +27,7 @@ from ftrace.backends.llvm.kernels.compile_kernels import (
 )
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly.assemble import Sharing, assemble, ordered_drafts
+from ftrace.lower.assembly.assemble import Sharing, assemble, ordered_steps
 from ftrace.lower.build.build_kernel import build_kernels
 from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.graph import Graph, toposort
@@ -137,8 +137,7 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
 
 
 def _assembled(graph: Graph, simplified: Any, plan: Any, built: Any) -> Any:
-    order = ordered_drafts(plan, Sharing(), built)
-    steps = [built[draft.number] for draft in order]
+    steps = ordered_steps(plan, Sharing(), built)
     return assemble(Graph(graph.inputs, tuple(simplified)), steps, Sharing())
 
 

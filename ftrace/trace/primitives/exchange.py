@@ -260,8 +260,12 @@ def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
         return (yield from _permute(group, x, axis, tables))
     if kind == "first":
         return (yield from group.spreading(x))
-    parts = yield from group.exchanging(_parts(x, axis, group.size))
-    return FOLDS["sum"](parts) if kind == "scatter" else _joined(parts, axis)
+    parts = _parts(x, axis, group.size)
+    if kind == "scatter":
+        found = np.empty(parts.shape[1:], x.dtype) if out is None else out
+        return (yield from group.reducing(FOLDS["sum"], parts, found))
+    rows = None if out is None or axis else out.reshape(parts.shape)
+    return _joined((yield from group.exchanging(parts, rows)), axis)
 
 
 def _bucket(

@@ -230,7 +230,7 @@ class _Processes:
         key = graph.inputs, graph.outputs, graph.effects, given
         known = _programs.get(key)
         if known is None:
-            known = _programs.put(key, _localize(graph, given))
+            known = _programs.put(key, localize_graph(graph, given))
         local, spreads = known
         results = run_graph(local, list(map(_own, arrays)))
         rows = zip(results, spreads, strict=True)
@@ -260,7 +260,7 @@ _programs: Table[Any, tuple[Graph, list[Spread]]] = Table(1 << 8)
 _LOCAL_DEPTH = -18
 
 
-def _localize(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
+def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
     mesh = next(s.mesh for s in given if s is not None)
     if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
