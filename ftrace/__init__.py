@@ -178,6 +178,7 @@ _HOMES = {
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
     "Device": "backends.base",
+    "explain": "transforms.jit.explain",
     "explain_sharding": "transforms.partition.explain",
     "fwd_and_bwd": "transforms.passes",
     "nan_origin": "debug",

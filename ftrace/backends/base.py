@@ -308,6 +308,14 @@ class Device(ABC):
         """Is it one that the allocator would give out today?"""
         return True
 
+    def schedule_of(self, kernel: Any) -> str:
+        """How the loops of a kernel run, as text; empty where nothing is chosen."""
+        return ""
+
+    def assembly_of(self, source: str) -> str:
+        """The machine code of a kernel's source, as text; empty where it has none."""
+        return ""
+
     def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
         """Waits until everything that was enqueued has run."""
 

@@ -217,6 +217,16 @@ def run_stages(
     return outputs
 
 
+def passes_of(graph: Graph, limits: Limits) -> list[tuple[str, Graph]]:
+    """What a graph is after each stage that changed it, by the stage's name."""
+    outputs, found = graph.outputs, list[tuple[str, Graph]]()
+    for stage in PIPELINE:
+        before, outputs = outputs, tuple(run_stages(outputs, limits, (stage,)))
+        if outputs != before:
+            found.append((stage.name, Graph(graph.inputs, outputs)))
+    return found
+
+
 def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
     """The outputs after all stages that need nothing of a device."""
     return run_stages(outputs, ANY_DEVICE, SIMPLIFYING)

@@ -112,6 +112,12 @@ class _Compiler:
                     for name, _, default in LEAN_OPTIONS:
                         self.llvm.set_option("", f"-{name}={default}")
 
+    def assembly(self, text: str, target: Target) -> str:
+        """The machine code of a module, as text."""
+        machine, context = self._machine(target), self.llvm.create_context()
+        with self.llvm.parse_assembly(text, context) as module:
+            return machine.emit_assembly(module)
+
     def emit(self, text: str, target: Target) -> bytes:
         benches = self._benches.setdefault(target, [])
         try:

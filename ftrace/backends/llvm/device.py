@@ -248,6 +248,15 @@ class CPU(Device):
                 report_compiled(self.name, step, each, code.source())
         return codes
 
+    def schedule_of(self, kernel: Any) -> str:
+        rendered = render_kernel(kernel, Way.chosen().target())
+        return "\n".join(map(str, rendered.schedules))
+
+    def assembly_of(self, source: str) -> str:
+        from ftrace.backends.llvm.compile import shared_compiler
+
+        return shared_compiler().assembly(source, host_target())
+
     def reuses(self, buffer: Buffer) -> bool:
         native = self._native
         return native is None or isinstance(buffer, native.buffer)

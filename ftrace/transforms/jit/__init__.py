@@ -14,6 +14,8 @@ From the ground up:
                          lowered, compiled
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
+    explain              What runs when a function is called, and how far from the
+                         machine's limits it is
     eager_programs       Programs for calls outside of jit: of un-jitted transforms, and
                          on large arrays
 """

@@ -549,6 +549,11 @@ class Jitted(RecordedCallable, Travels):
         )  # fmt: skip
         return stages.Traced(call)
 
+    def leaves(self, args: Any, kwargs: Any) -> list[Any]:
+        """The leaves of the arguments of a call, without the static ones."""
+        given, _ = arguments.split(self._fun, self._static, args, kwargs)
+        return tree.leaves(given)
+
     def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""
         signature, leaves, given = self._signature_of(args, kwargs, type_of)
