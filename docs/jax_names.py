@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from ftrace.compat.alias import HOMES
 from ftrace.ground.missing_names import NOT_YET, names_of_jax, reason_of
@@ -64,11 +65,19 @@ DIFFERS = {
         lax.Tolerance default_matmul_precision""",
     "accepted, and decides nothing": """
         allow_f16_reductions array_garbage_collection_guard auto_pcast debug_key_reuse
-        enable_custom_prng jax2tf_associative_scan_reductions
+        jax2tf_associative_scan_reductions
         remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
         transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
         transfer_guard_host_to_device""",
+    "of where an array lies its type says nothing": """
+        reshard auto_axes explicit_axes sharding.reshard sharding.auto_axes
+        sharding.explicit_axes""",
+    "takes a `WrappedFun` and gives one": "interpreters.ad.jvp",
+    "in the order of their axes only": "experimental.layout.with_layout_constraint",
     "an interactive console of Python": "debug.breakpoint",
+    "prints its dtype in short, f32[3]": "typeof",
+    "NumPy shares the memory, and has no bfloat16": "dlpack.is_supported_dtype",
+    "takes away the listeners of numbers as well": "monitoring.clear_event_listeners",
     "a class above those that are raised": """
         errors.JAXTypeError errors.JAXIndexError errors.JaxRuntimeError
         errors.JaxprTypeError errors.InconclusiveDimensionOperation""",
@@ -86,22 +95,28 @@ def in_alias_alone(module: str, name: str) -> bool:
 
 
 ROOTS = ("ftrace", "ftrace.compat.jax")
+MISSING = object()
 
 
 def is_there(module: str, name: str, roots: tuple[str, ...] = ROOTS) -> bool:
     """Is a name of JAX's in ftrace, or in what stands in the place of jax?"""
+    return find(module, name, roots) is not MISSING
+
+
+def find(module: str, name: str, roots: tuple[str, ...] = ROOTS) -> Any:
+    """What a name of JAX's is here: `MISSING` where it is nothing."""
     for root in roots:
         home = f"{root}.{module}" if module else root
-        if root != ROOTS[0]:
+        if root == ROOTS[1]:
             home = HOMES.get(f"jax.{module}", home)
         try:
-            if hasattr(import_module(home), name):
-                return True
-            import_module(f"{home}.{name}")
+            owner = import_module(home)
+            if hasattr(owner, name):
+                return getattr(owner, name)
+            return import_module(f"{home}.{name}")
         except ImportError:
             continue
-        return True
-    return False
+    return MISSING
 
 
 def status_of(module: str, name: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import from_dlpack as share
 
@@ -23,8 +24,17 @@ def from_dlpack(
 
 
 def is_supported_dtype(dtype: Any) -> bool:
-    """Can arrays of this dtype be shared? NumPy, which does it, has no bfloat16."""
-    return dtypes.named_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
+    """Can arrays of this dtype be shared? NumPy, which does it, has no bfloat16.
+
+    Raises:
+      ArgumentError: `dtype` is None.
+    """
+    if dtype is None:
+        raise ArgumentError("is_supported_dtype takes a dtype, got None")
+    try:
+        return dtypes.named_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
+    except DtypeError:
+        return False
 
 
 tell_missing(__name__)

@@ -23,6 +23,7 @@ from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxpr_as_fun
 from ftrace.compat.linear_util import wrap_init
 from ftrace.compat.primitive import CallPrimitive, Primitive
 from ftrace.ground import settings
+from ftrace.numpy import axes as ax
 from ftrace.numpy.floats import reinterpret
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.graph import Op
@@ -122,7 +123,6 @@ _row("add_any", _named(lambda x, y: x + y, ""))
 _PARAMETERS = {
     "y": "integer_pow",
     "rounding_method": "round",
-    "new_dtype": "convert_element_type",
     "exponent_bits mantissa_bits": "reduce_precision",
     "axes": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or "
             "reduce_xor",
@@ -144,6 +144,15 @@ _PARAMETERS = {
 for _names, _functions in _PARAMETERS.items():
     for _name in _functions.split():
         _row(_name, _named(getattr(lax, _name.replace("-", "_")), _names))
+
+
+def _convert(x: Any, *, new_dtype: Any, weak_type: bool = False, **_: Any) -> Any:
+    """A weak result as an equation asks for it, whatever the operand is."""
+    found = lax.convert_element_type(x, new_dtype)
+    return ax.cast(found, found.dtype, weak_type)
+
+
+_row("convert_element_type", _convert)
 
 
 def _bitcast(x: Any, *, new_dtype: Any) -> Any:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ftrace import tree_util
-from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
+from ftrace.errors import ArgumentError, FtraceError, StaticArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_call import signature_of as fun_signature
@@ -28,7 +28,7 @@ from ftrace.trace.pytree.treedef import PyTreeDef
 Function = Callable[..., Any]
 
 
-class StoreException(Exception):
+class StoreException(FtraceError):
     """An auxiliary output is read before the call, or stored twice."""
 
 

@@ -61,8 +61,11 @@ class Zero:
         return Zero(type_of(value).to_tangent_aval())
 
     def instantiate(self) -> Any:
-        """The zeros as an array."""
-        return zeros_of(self.aval)
+        """The zeros as an array: integers, where the type is no tangent's."""
+        aval = self.aval
+        if dtypes.is_inexact(aval.dtype) or aval.dtype == dtypes.float0:
+            return zeros_of(aval)
+        return asarray(np.zeros(aval.shape, aval.dtype))
 
     def __repr__(self) -> str:
         return f"Zero({self.aval!r})"

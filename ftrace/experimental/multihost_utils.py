@@ -58,7 +58,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     Args:
       in_tree: arrays, of the same shapes and dtypes in all processes. Of one that is
         over several processes the whole is returned.
-      tiled: they stand one behind the other, and not along a new axis.
+      tiled: they stand one behind the other, and not along a new axis; those without
+        axes along one all the same, where there are several processes.
 
     Raises:
       ProcessError: the trees differ in structure, shapes or dtypes.
@@ -70,6 +71,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
         if type(x) is Spanning:
             return x.whole()
         rows = everyone.gather(np.asarray(x))
+        if tiled and len(rows) == 1:
+            return rows[0]
         return np.concatenate(rows) if tiled and rows.ndim > 1 else rows
 
     return tree.map(gathered, in_tree)

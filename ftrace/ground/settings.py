@@ -600,7 +600,10 @@ _JAX_CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 #: Those that are read, in `random` and by `lax.reduce_sum`.
-_JAX_READ = ("legacy_prng_key", "random_seed_offset", "allow_f16_reductions")
+_JAX_READ = (
+    "allow_f16_reductions", "enable_custom_prng", "legacy_prng_key",
+    "random_seed_offset",
+)  # fmt: skip
 
 #: Values that ask for nothing else than what is done anyway: there is one processor,
 #: products are computed with all bits, and nothing is copied where the memory is one.

@@ -293,11 +293,21 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
       seed: a scalar integer; 32-bit ones have a high word of 0.
       impl: the generator: see `key_dtype`.
 
+    Returns:
+      its integers; a key as `key` gives it, where `jax_enable_custom_prng` is set.
+
     Raises:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
     """
     dtype = key_dtype(impl)
+    made = _integers(seed, dtype)
+    typed = settings.config.read("enable_custom_prng")
+    return draw(wrapped, made, dtype=dtype) if typed else made
+
+
+def _integers(seed: Any, dtype: np.dtype[Any]) -> Any:
+    """The integers that a key of a generator is made of."""
     if isinstance(seed, int):
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
@@ -337,7 +347,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
       ValueRangeError: it is no scalar.
     """
     found = _chosen(impl, dtype)
-    return draw(wrapped, PRNGKey(seed, impl=found), dtype=found)
+    return draw(wrapped, _integers(seed, found), dtype=found)
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:

@@ -16,9 +16,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.errors import ArgumentError, TracingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import Keyed, dataclass
+from ftrace.trace.tracing.scopes import stack
 
 
 class _Interning(type):
@@ -436,10 +437,10 @@ _current: ContextVar[Any] = ContextVar("ftrace_mesh", default=_EMPTY)
 _entered: ContextVar[tuple[Any, ...]] = ContextVar("ftrace_meshes", default=())
 
 
-class set_mesh:  # read as a function: `ft.set_mesh(mesh)`
+class use_abstract_mesh:  # read as a function
     """Makes a mesh the one of this context, for good or for a block."""
 
-    def __init__(self, mesh: Mesh | None) -> None:
+    def __init__(self, mesh: Any) -> None:
         self._token = _current.set(_EMPTY if mesh is None else mesh)
 
     def __enter__(self) -> Any:
@@ -449,7 +450,20 @@ class set_mesh:  # read as a function: `ft.set_mesh(mesh)`
         _current.reset(self._token)
 
 
-use_abstract_mesh: Any = set_mesh
+class set_mesh(use_abstract_mesh):
+    """Makes a mesh the one of this context, for good or for a block.
+
+    Raises:
+      TracingError: a function is being traced; what it traces has one mesh.
+    """
+
+    def __init__(self, mesh: Mesh | None) -> None:
+        if len(stack.scopes) != stack.floor:
+            raise TracingError(
+                "set_mesh is called while a function is traced; call it around jit, "
+                "grad and vmap, or give shard_map and NamedSharding the mesh itself"
+            )
+        super().__init__(mesh)
 
 
 def get_mesh() -> Mesh:

@@ -13,20 +13,22 @@ from collections.abc import Iterator
 
 from tests.differential import record, watch
 from tests.differential.cases import Case, cases_of, shares
+from tests.differential.modes import EIGHT
 from tests.differential.outcomes import Difference, Outcome
 from tests.differential.purpose import purpose_of
 from tests.differential.rows import Row
 from tests.differential.table import ROWS
 
-#: How JAX compiles quickly.
+#: How JAX compiles quickly, and sees EIGHT devices.
 QUICK = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_multi_thread_eigen=false",
+    f"--xla_force_host_platform_device_count={EIGHT}",
 )
 #: Cases without JAX, and with it.
-CASES = {None: 3000, "jax": 20000}
+CASES = {None: 3600, "jax": 20000}
 #: What was asked of JAX is written down every so many seconds.
 SAVED = 30
 #: Programs of so many cases stay compiled: they share some, but take 3 MB each.

@@ -123,6 +123,7 @@ KINDS: dict[str, Numbers | Choice] = {
     "column": Numbers((*_LIKE[:5], "array int32"), "any", "one column"),
     "dominant": Numbers((*_LIKE[:5], "array int32"), "dominant", "vector"),
     "plane": Numbers(_MATRICES, "any", "plane"),
+    "grid": Numbers(_MATRICES[:9], "any", "grid"),
     "image": Numbers(_MATRICES[:9], "any", "image"),
     "kernel": Numbers((*_LIKE[:5], "array float32"), "any", "kernel"),
     "attended": Numbers(_MATRICES[:9], "any", "attended"),
@@ -178,6 +179,8 @@ SHAPES: dict[str, Callable[[tuple[int, ...], str, int], tuple[int, ...]]] = {
     "matrix": lambda base, fit, place: base if len(base) > 1 else (_side(base), 3),
     "square": lambda base, fit, place: (*base[:-2], _side(base), _side(base)),
     "scalar": lambda base, fit, place: (),
+    # Parts of eight devices are of it; of the second not all.
+    "grid": lambda base, fit, place: (8, 8) if fit != "ones" else (8, 6),
     "index": lambda base, fit, place: (4,) if fit == "longer" else base[:1],
     "one column": lambda base, fit, place: (base[-1] if base else 4, 1),
     "plane": lambda base, fit, place: (3, 4) if fit != "ones" else (_side(base), 2),

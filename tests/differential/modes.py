@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from docs.jax_names import MISSING, ROOTS, find
 from tests.differential.cases import DERIVED, Case
 from tests.differential.kinds import build
 
@@ -19,6 +21,10 @@ NEEDS_VALUES = ("ConcretizationTypeError", "TracerArrayConversionError",
                 "NonConcreteBooleanIndexError")  # fmt: skip
 #: So often is the same called again by ftrace, whose later calls are native records.
 REPEATS = {"eager": 7, "jit": 7}
+
+
+#: As how many devices the host is seen, in both, where there are several.
+EIGHT = 8
 
 
 class Missing(Exception):
@@ -33,17 +39,24 @@ class Library:
         self.top = import_module(name)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.top, name, None)
-        if found is None:
-            found = import_module(f"{self.name}.{name}")
+        found = self.find(name)
         setattr(self, name, found)
         return found
 
-    def function(self, name: str) -> Callable[..., Any] | None:
-        """The function of a full name; None where the library has none."""
+    def find(self, name: str) -> Any:
+        """What has a full name; a name of JAX's may stand in ftrace's alias alone."""
         module, _, last = name.rpartition(".")
-        owner = import_module(f"{self.name}.{module}") if module else self.top
-        return getattr(owner, last, None)
+        roots = ROOTS if self.name == "ftrace" else (self.name,)
+        found = find(module, last, roots)
+        if found is MISSING:
+            raise Missing(name)
+        return found
+
+    def on_eight(self) -> AbstractContextManager[Any]:
+        """The host as EIGHT devices. JAX has them from its first use on."""
+        if self.name == "jax":
+            return nullcontext()
+        return self.top.config(cpu_devices=EIGHT)
 
 
 def is_inexact(value: Any) -> bool:
@@ -65,9 +78,7 @@ def run(library: Library, case: Case) -> Any:
             return program(library, *args, **kwargs)
 
     else:
-        function = library.function(case.row.name)
-        if function is None:
-            raise Missing(case.row.name)
+        function = library.find(case.row.name)
     values = [build(library, value) for _, value in given]
     traced = [i for i, (_, value) in enumerate(given) if value.traced]
     mode = MODES[case.mode]

@@ -117,6 +117,24 @@ def _of_derivatives(
 
 
 PURPOSES: tuple[Purpose, ...] = (
+    # What a process says.
+    Purpose(
+        r"monitoring\.clear_event_listeners", "structure", r"\('.*',3,\{\}\)\]$",
+        "all listeners are taken away, those of numbers included",
+    ),
+    Purpose(
+        r"dlpack\.is_supported_dtype", "structure", "False; not True",
+        "NumPy shares the memory, and has no bfloat16", given="'bfloat16'",
+    ),
+    Purpose(
+        r"experimental\.multihost_utils\.assert_equal", "accepts", "AssertionError",
+        "one process has what it has, NaN included", given="special",
+    ),
+    Purpose(
+        r"test_util\.check_\w+", "accepts", "Not equal to tolerance",
+        "finite differences of numbers of few bits take a larger step",
+        given="float16",
+    ),
     # Weak types.
     Purpose(ANY, "weak", r"^(result \d+: )?bool\[", "bools are never weak"),
     *_of_derivatives(

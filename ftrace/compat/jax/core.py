@@ -27,6 +27,7 @@ from ftrace.compat.primitive import (
     Primitive as Primitive,
 )
 from ftrace.errors import ArgumentError, ConcretizationTypeError, GraphError
+from ftrace.numpy.axes import canonical_axis
 from ftrace.trace.avals import ShapedArray as ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.tracing.scopes import open_scopes, scope_of
@@ -112,10 +113,14 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of one element along an axis; None is no axis."""
+    """The type of one element along an axis; None is no axis.
+
+    Raises:
+      AxisError: there is no such axis.
+    """
     if axis is None:
         return aval
-    axis %= aval.ndim
+    axis = canonical_axis(axis, aval.ndim, "mapped_aval")
     return aval.with_shape((*aval.shape[:axis], *aval.shape[axis + 1 :]))
 
 

@@ -19,7 +19,7 @@ from ftrace import lax, numpy as fnp
 from ftrace.errors import DtypeError, MissingExtraError, ShapeError, one_of
 from ftrace.experimental.sparse.compressed import CSR
 from ftrace.ground.missing_names import tell_missing
-from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.axes import as_value
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Value, is_value
 from ftrace.transforms.custom.callbacks import pure_callback
@@ -143,10 +143,16 @@ def spsolve(
 
     Raises:
       ValueRangeError: there is no such `reorder`.
+      DtypeError: the dtypes of `data` and `b` differ.
       MissingExtraError: SciPy is not there, when it is computed.
     """
     one_of("spsolve: reorder", reorder, range(4))
     values, side = as_value(data), as_value(b)
+    if values.dtype != side.dtype:
+        raise DtypeError(
+            f"spsolve: data and b must have one dtype, got {values.dtype} and "
+            f"{side.dtype}; convert one with .astype"
+        )
     parts = [as_value(x) for x in (indices, indptr)]
 
     def times(v: Any) -> Any:
@@ -159,7 +165,6 @@ def spsolve(
 
         return solved
 
-    values = cast(values, side.dtype)
     return lax.custom_linear_solve(times, side, solve(False), solve(True))
 
 

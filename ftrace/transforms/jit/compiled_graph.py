@@ -422,11 +422,13 @@ def _gone() -> None:
     """A reference to no node."""
 
 
-def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:
+def apart(results: Sequence[Any], others: Sequence[Array]) -> list[Any]:
     """The results, copied where they are memory of NumPy's that one of `others` shares.
 
     What a function closes over may share it, as `asarray` and `reshape` do; NumPy may
-    change it later.
+    change it later. Of integers tangents are NumPy's: they have no memory.
     """
     foreign = [x._host for x in others if x._host is not None]
-    return [own_array(x, foreign) for x in results] if foreign else list(results)
+    if not foreign:
+        return list(results)
+    return [own_array(x, foreign) if type(x) is Array else x for x in results]

@@ -6,11 +6,14 @@ from dataclasses import replace
 from tests.differential.rows import Row
 from tests.differential.table import (
     collectives,
+    devices,
     experimental,
     functions,
+    interpreters,
     lax,
     linear,
     numpy,
+    session,
     transforms,
 )
 
@@ -34,5 +37,8 @@ ROWS: list[Row] = _numbered(
         *transforms.ROWS,
         *collectives.ROWS,
         *experimental.ROWS,
+        *session.ROWS,
+        *interpreters.ROWS,
+        *devices.ROWS,
     ]
 )

@@ -1,8 +1,9 @@
 """Rows of `jax.experimental`, of references, dtypes and rules of one's own."""
 
 from functools import partial
-from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from tests.differential.rows import names, read
 
@@ -64,9 +65,16 @@ empty {modes=eager}: [(2,3),(4,)] ['float32','int32']
 eye {modes=eager}: [3,2] [None,4]? k=[0,1,-1]
 """
 
+#: An eigenvalue is what all are, a vector has any sign; a solution is as exact as the
+#: matrix lets it be.
+SPARSE_LINALG = """
+lobpcg_standard {modes=plain rough=4096}: floats [1,2]
+spsolve {modes=plain rough=64 small=70}: spd column [1e-6]
+"""
+
 
 def _dtype(name: str, L: Any, *args: Any) -> Any:
-    module = import_module(f"{L.name}.dtypes")
+    module = L.find("dtypes")
     if name == "issubdtype":
         args = (args[0], getattr(L.numpy, args[1]))
     found = getattr(module, name)(*args)
@@ -75,7 +83,7 @@ def _dtype(name: str, L: Any, *args: Any) -> Any:
 
 def _ref(name: str, L: Any, x: Any, place: Any) -> Any:
     """What a reference gives and holds after a function was called at a place."""
-    module = import_module(f"{L.name}.ref")
+    module = L.find("ref")
     x = L.numpy.asarray(x)
     ref, at = L.new_ref(L.numpy.array(x)), (L.numpy.asarray(place),)
     if name == "freeze":
@@ -89,13 +97,13 @@ def _ref(name: str, L: Any, x: Any, place: Any) -> Any:
 
 
 def _linear_call(L: Any, x: Any) -> Any:
-    call = import_module(f"{L.name}.custom_derivatives").linear_call
+    call = L.find("custom_derivatives").linear_call
     return call(lambda r, v: v * r, lambda r, ct: ct * r * 3, 2.0, x)
 
 
 def _zero_from_primal(L: Any, x: Any) -> Any:
     """The zero of a rule, which does not tell what varies."""
-    module = import_module(f"{L.name}.custom_derivatives")
+    module = L.find("custom_derivatives")
 
     @L.custom_jvp
     def f(x: Any) -> Any:
@@ -111,7 +119,7 @@ def _zero_from_primal(L: Any, x: Any) -> Any:
 
 def _primal_values(L: Any, x: Any) -> Any:
     """A forward rule that is told what varies, and takes the values alone."""
-    module = import_module(f"{L.name}.custom_derivatives")
+    module = L.find("custom_derivatives")
 
     @L.custom_vjp
     def f(x: Any, y: Any) -> Any:
@@ -129,12 +137,12 @@ def _primal_values(L: Any, x: Any) -> Any:
 
 
 def _sequential(L: Any, x: Any) -> Any:
-    module = import_module(f"{L.name}.custom_batching")
+    module = L.find("custom_batching")
     return module.sequential_vmap(lambda v: L.numpy.sin(v) * 2)(x)
 
 
 def _named(L: Any, x: Any) -> Any:
-    module = import_module(f"{L.name}.ad_checkpoint")
+    module = L.find("ad_checkpoint")
     policy = L.checkpoint_policies.save_only_these_names("s")
     return L.checkpoint(
         lambda v: L.numpy.cos(module.checkpoint_name(L.numpy.sin(v), "s")),
@@ -143,7 +151,7 @@ def _named(L: Any, x: Any) -> Any:
 
 
 def _checkified(name: str, L: Any, x: Any) -> Any:
-    module = import_module(f"{L.name}.experimental.checkify")
+    module = L.find("experimental.checkify")
     asked = name in ("check", "debug_check")
 
     def f(v: Any) -> Any:
@@ -160,24 +168,24 @@ def _checkified(name: str, L: Any, x: Any) -> Any:
 
 
 def _odeint(L: Any, y0: Any, rate: Any) -> Any:
-    odeint = import_module(f"{L.name}.experimental.ode").odeint
+    odeint = L.find("experimental.ode").odeint
     times = L.numpy.asarray([0.0, 0.5, 1.0])
     return odeint(lambda y, t, a: -a * y, y0, times, rate)
 
 
 def _jet(L: Any, x: Any, order: int) -> Any:
-    jet = import_module(f"{L.name}.experimental.jet").jet
+    jet = L.find("experimental.jet").jet
     series = [L.numpy.ones_like(x) * (i + 1) for i in range(order)]
     return jet(lambda v: L.numpy.sin(v) * L.numpy.exp(v), (x,), (series,))
 
 
 def _params(L: Any, *args: Any) -> Any:
-    module = import_module(f"{L.name}.experimental.rnn")
+    module = L.find("experimental.rnn")
     return module.get_num_params_in_lstm(*args)
 
 
 def _lstm(L: Any, x: Any) -> Any:
-    module = import_module(f"{L.name}.experimental.rnn")
+    module = L.find("experimental.rnn")
     sizes = {"input_size": 2, "hidden_size": 3, "num_layers": 1, "bidirectional": False}
     count = module.get_num_params_in_lstm(*sizes.values())
     weights = L.numpy.sin(L.numpy.arange(count, dtype="float32"))
@@ -192,7 +200,7 @@ def _lstm(L: Any, x: Any) -> Any:
 
 
 def _module(L: Any) -> Any:
-    return import_module(f"{L.name}.experimental.sparse")
+    return L.find("experimental.sparse")
 
 
 def _dense(x: Any) -> Any:
@@ -279,6 +287,21 @@ def _sparsified(L: Any, x: Any) -> Any:
     return _dense(function(mat))
 
 
+def _lobpcg(L: Any, x: Any, count: int) -> Any:
+    """The largest eigenvalues of a matrix whose diagonal tells them."""
+    solve = L.find("experimental.sparse.linalg.lobpcg_standard")
+    start = np.sin(np.arange(40.0 * count)).reshape(40, count)
+    wide = L.numpy.diag(np.arange(40)) + L.numpy.tanh(L.numpy.sum(x)) * 0.1
+    return solve(wide, L.numpy.asarray(start, wide.dtype), 50)[0]
+
+
+def _spsolve(L: Any, x: Any, y: Any, tol: float) -> Any:
+    module = _module(L)
+    mat = module.BCSR.fromdense(L.numpy.asarray(x))
+    solve = L.find("experimental.sparse.linalg.spsolve")
+    return solve(mat.data, mat.indices, mat.indptr, L.numpy.ravel(y), tol)
+
+
 def _derived(name: str, L: Any, x: Any) -> Any:
     """A derivative with respect to a sparse array, at its places."""
     module = _module(L)
@@ -326,6 +349,9 @@ ROWS = [
     }),
     *read("experimental.ode", "odeint {rough=64 small=9}: floats positive", {
         "odeint": _odeint,
+    }),
+    *read("experimental.sparse.linalg", SPARSE_LINALG, {
+        "lobpcg_standard": _lobpcg, "spsolve": _spsolve,
     }),
     *read("experimental.jet", "jet {rough=8}: floats [1,2,3]", {"jet": _jet}),
     *read("experimental.rnn", RNN, {"get_num_params_in_lstm": _params}),

@@ -179,7 +179,7 @@ def _distributions() -> str:
 def _dirichlet(name: str, L: Any, x: Any, alpha: Any) -> Any:
     """A density of Dirichlet's, where the shares add up to one."""
     shares = L.numpy.asarray(x)
-    density = getattr(import_module(f"{L.name}.scipy.stats.dirichlet"), name)
+    density = getattr(L.find("scipy.stats.dirichlet"), name)
     return density(shares / shares.sum(-1, keepdims=True), alpha)
 
 
@@ -201,7 +201,7 @@ def _initial(name: str, L: Any, *args: Any, dtype: Any = "float32") -> Any:
 
 def _minimum(L: Any, x: Any) -> Any:
     start = L.numpy.clip(x, -9, 9).reshape(-1)[:4]
-    minimize = import_module(f"{L.name}.scipy.optimize").minimize
+    minimize = L.find("scipy.optimize").minimize
     return minimize(lambda v: ((v - 1) ** 2).sum(), start, method="BFGS").x
 
 

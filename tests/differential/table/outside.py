@@ -15,13 +15,6 @@ MODULES = (
     "ops", "tree", "tree_util", "flatten_util",
 )  # fmt: skip
 
-#: JAX's modules whose functions have rows, as far as they are here.
-OF_JAX = (
-    "lax", "dtypes", "ref", "custom_derivatives", "custom_batching",
-    "experimental.sparse", "experimental.ode", "experimental.jet", "experimental.rnn",
-    "experimental.checkify",
-)  # fmt: skip
-
 #: Names by the reason why they are not called by a generator.
 OUTSIDE = {
     "dtypes, and classes of them": """
@@ -86,6 +79,13 @@ OUTSIDE = {
         experimental.rnn.lstm experimental.rnn.init_lstm_weight
         experimental.rnn.unpack_lstm_weights experimental.sparse.random_bcoo""",
     "takes a function of the caller's": "numpy.mask_indices",
+    "names of types": """
+        stages.CompilerOptions core.ParamDict extend.core.Effects""",
+    "several processes are started: tests/distributed": """
+        distributed.initialize distributed.shutdown""",
+    "waits for what a person types": "debug.breakpoint",
+    "the version of what compiles JAX's programs": "extend.backend.backend_xla_version",
+    "JAX's takes trees that only its private modules make": "interpreters.ad.jvp",
     "called by every case: its second name has the row": "numpy.at",
     "the same functions as those of tree_util": """
         tree.all tree.broadcast tree.flatten tree.flatten_with_path tree.leaves

@@ -209,7 +209,8 @@ class BoundCall:
     def _shared(self, number: int, aval: ShapedArray) -> int:
         """The kind of an Array, by what results have its memory."""
         assert self._executable is not None
-        pairs = zip(self._executable.results, self._signature.avals, strict=True)
+        # A token after effects is no result: zip leaves it out.
+        pairs = zip(self._executable.results, self._signature.avals)  # noqa: B905
         own = (aval.shape, aval.dtype)
         kinds = [(a.shape, a.dtype) for i, a in pairs if i == number and a]
         other = not all(same_size(kind, own) for kind in kinds)

@@ -42,7 +42,9 @@ def broadcast(x: Any, size: int, axis: int, *_: Any) -> Any:
 
 def bdim_at_front(x: Any, axis: int | None, size: int, *_: Any) -> Any:
     """The operand with its axis in front; repeated where it has none."""
-    return broadcast(x, size, 0) if axis is None else moveaxis(x, axis, 0)
+    if axis is None:
+        return broadcast(x, size, 0)
+    return moveaxis(x, axis, 0) if axis else x
 
 
 def defvectorized(primitive: Primitive) -> None:
