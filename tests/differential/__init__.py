@@ -12,6 +12,7 @@
 `record.py`    outcomes in a file: a sample of them is part of the repository
 `watch.py`     a case that crashes or hangs ends no run
 
-A new public function needs a row in `table/`, or `tests/laws/test_differential.py`
-fails; after that, `--record` writes the sample anew.
+A new public function needs a row in `table/`, or a reason in `table/outside.py`, or
+`tests/laws/test_differential.py` fails; after that, `--record` writes the sample anew.
+What concerns arrays over devices is called on eight of them.
 """
