@@ -312,6 +312,25 @@ def test_sharded_weights_are_gathered_and_their_gradients_scattered() -> None:
     assert kinds == ["all_gather"] * 3 + ["psum_scatter"] * 3
 
 
+@pytest.mark.parametrize(
+    ("f", "kinds", "nbytes"),
+    [
+        (lambda x, y: x.sum(0, keepdims=True).sum(1), [("psum", "x")], 4),
+        (lambda x, y: x.sum(0) + y.sum(0), [("psum", "x")], 64),
+        (lambda x, y: (x.sum(0) + y.sum(0)).sum(), [("psum", "x")], 4),
+        # The terms of one are not those of the other, or are read as a sum too.
+        (lambda x, y: x.sum(0) + y[0], [("all_gather", "x"), ("psum", "x")], 320),
+        (lambda x, y: (lambda s: s + s.sum())(x.sum(0)), [("psum", "x")], 64),
+        (lambda x, y: x.max(0) + y.max(0), [("pmax", "x")] * 2, 128),
+        (lambda x, y: x.max(0).sum(), [("pmax", "x")], 64),
+    ],
+)
+def test_sums_of_sums_are_combined_at_the_end(f: Any, kinds: Any, nbytes: int) -> None:
+    made = partitioned(f, AbstractMesh((2,), ("x",)), [P("x"), P("x")], A, A + 1)
+    assert collectives(made) == kinds
+    assert sum(entry.nbytes for entry in made.ledger) == nbytes
+
+
 def test_softmax_and_normalization_over_a_divided_axis_take_two_sums_each() -> None:
     specs = [P("x", "y")]
     made = partitioned(lambda x: nn.softmax(x, -1), MESH, specs, A)

@@ -21,7 +21,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches
 from ftrace.trace.graph import Body, Graph, Node, inherited_origin, with_bodies
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
 from ftrace.trace.primitives.movement import (
     permute_p,
     reshape,
@@ -76,8 +76,9 @@ from ftrace.transforms.partition.windows import (
 
 #: Of the local inputs of bodies.
 _LOCAL_DEPTH = -17
-#: Views through which a sum may pass before its parts are added up.
+#: Through what a sum may pass before its parts are added up: views, and sums again.
 _SAME_ELEMENTS = (reshape_p, permute_p)
+_SUMS = (reduce_sum_p, p.add)
 
 
 class _Value(NamedTuple):
@@ -266,19 +267,34 @@ class _Localizer:
         division = way.division
         made = _Value(node, *pending_of(rule, division), node)
         src: list[Node] = []
-        for source, axes in zip(node.src, rule.operands, strict=True):
-            want = want_of(rule, axes, source.shape, way, self.sizes)
-            passes = node.op in _SAME_ELEMENTS and self.readers[source] == 1
-            value = self._get(source, want, passes)
+        wants = [
+            (source, want_of(rule, axes, source.shape, way, self.sizes))
+            for source, axes in zip(node.src, rule.operands, strict=True)
+        ]
+        terms, own = self._takes_terms(node, wants), made.pending
+        for (source, want), axes in zip(wants, rule.operands, strict=True):
+            value = self._get(source, want, terms)
             read = {f for f in (*rule.slides, *rule.reduced) if f in division}
             beyond = [(d, w) for d, w in want.windows if axes[d][0] in read]
-            want = Want(want.spec, tuple(beyond))
-            src.append(self._filled(value, source, want, rule))
+            shown = Want(want.spec, tuple(beyond))
+            src.append(self._filled(value, source, shown, rule))
             if value.pending:
-                made = value
+                made = value._replace(pending=(*own, *value.pending))
         return made._replace(
             node=rule.local(node, src, self._part(node, rule, way)), clean=False
         )
+
+    def _takes_terms(self, node: Node, wants: Sequence[tuple[Node, Want]]) -> bool:
+        """Is an operation done on terms of sums as on the sums? All must be such."""
+        if any(self.readers[source] > 1 for source, _ in wants):
+            return False
+        if node.op in _SAME_ELEMENTS:
+            return True
+        known = [self.built.get(key) for key in wants]
+        terms = {(value.pending, value.combine) for value in known if value}
+        one = None not in known and len(terms) == 1
+        even = not any(want.windows for _, want in wants)
+        return node.op in _SUMS and one and even and {c for _, c in terms} == {"psum"}
 
     def _filled(self, value: _Value, source: Node, want: Want, rule: Rule) -> Node:
         """An operand, of which what is beyond the array counts for nothing."""
