@@ -11,10 +11,15 @@ from ftrace.ground import processes
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
-from ftrace.transforms.placed.spanning import Spanning
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.transforms.device_placement import device_put
+from ftrace.transforms.meshes import PartitionSpec
+from ftrace.transforms.placed.spanning import Spanning, of_process, own_part, put
+from ftrace.transforms.shardings import NamedSharding
 
 __all__ = [
-    "assert_equal", "broadcast_one_to_all", "process_allgather",
+    "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
+    "host_local_array_to_global_array", "process_allgather",
     "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
 
@@ -63,12 +68,18 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
     Raises:
       ProcessError: the trees differ in structure, shapes or dtypes.
+      ValueRangeError: an array over several processes has no rows of each: `tiled`.
     """
     everyone = processes.everyone()
     everyone.agree("process_allgather", lambda: _text(in_tree))
 
     def gathered(x: Any) -> Any:
         if type(x) is Spanning:
+            if not tiled:
+                raise ValueRangeError(
+                    "Gathering global non-fully-addressable arrays only supports "
+                    f"tiled=True, got one of shape {x.shape}"
+                )
             return x.whole()
         rows = everyone.gather(np.asarray(x))
         if tiled and len(rows) == 1:
@@ -92,6 +103,54 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
         )
 
     processes.everyone().agree(fail_message or "assert_equal", text)
+
+
+def host_local_array_to_global_array(
+    local_inputs: Any, global_mesh: Any, pspecs: Any
+) -> Any:
+    """Arrays over a mesh, of what each process has of them.
+
+    Args:
+      local_inputs: a pytree of arrays: the parts of this process's devices, in order.
+      pspecs: how they are divided; or a prefix of the tree of specs.
+
+    Raises:
+      ShapeError: a part cannot be divided between the devices of a process.
+    """
+
+    def placed(x: Any, sharding: NamedSharding) -> Any:
+        return of_process(asarray(x), sharding)
+
+    return _by_specs(placed, local_inputs, global_mesh, pspecs)
+
+
+def global_array_to_host_local_array(
+    global_inputs: Any, global_mesh: Any, pspecs: Any
+) -> Any:
+    """What this process has of arrays over a mesh, over that of its own devices.
+
+    Args:
+      global_inputs, global_mesh, pspecs: as of `host_local_array_to_global_array`.
+    """
+
+    def own(x: Any, sharding: NamedSharding) -> Any:
+        made = put(x, sharding)
+        if type(made) is Spanning:
+            return own_part(made)
+        return device_put(made, NamedSharding(global_mesh.local_mesh, sharding.spec))
+
+    return _by_specs(own, global_inputs, global_mesh, pspecs)
+
+
+def _by_specs(function: Any, arrays: Any, mesh: Any, pspecs: Any) -> Any:
+    leaves, treedef = tree.flatten(arrays)
+    specs = tree.broadcast_prefix(pspecs, arrays, "multihost_utils: pspecs")
+    rows = zip(leaves, specs, strict=True)
+    made = [
+        function(x, NamedSharding(mesh, PartitionSpec() if spec is None else spec))
+        for x, spec in rows
+    ]
+    return tree.unflatten(treedef, made)
 
 
 def sync_global_devices(name: str) -> None:

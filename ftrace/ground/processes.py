@@ -78,6 +78,10 @@ class _World:
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """As before `join`: one process, alone."""
         self.index, self.count = 0, 1
         self.mpi: Any = None
         self.notes: Any = None
@@ -177,7 +181,7 @@ def leave() -> None:
             time.sleep(1e-3)
         sys.excepthook = _world.hook
     kept = _world.kept
-    _world.__init__()
+    _world.clear()
     _world.kept = kept
 
 

@@ -84,7 +84,7 @@ def _reduction(
             if numbers:
                 value = positional(value, axis=numbers)
             if axis_index_groups is not None:
-                rows = _group_members(name, named, axis_index_groups, value)
+                rows = _group_members(name, named, axis_index_groups, value, op)
                 return positional(rows, axis=0)
             if not isinstance(value, Tracer):
                 return of_constant(value, prod(axis.size for axis in named))
@@ -104,7 +104,7 @@ def psum():
     Args:
       x: an array, or a pytree of them.
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself; of one size.
+      axis_index_groups: lists of instances, each of which is by itself.
 
     Raises:
       AxisNameError: no axis has that name.
@@ -118,7 +118,7 @@ def pmax():
     Args:
       x: an array, or a pytree of them.
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself; of one size.
+      axis_index_groups: lists of instances, each of which is by itself.
 
     Raises:
       AxisNameError: no axis has that name.
@@ -132,7 +132,7 @@ def pmin():
     Args:
       x: an array, or a pytree of them.
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself; of one size.
+      axis_index_groups: lists of instances, each of which is by itself.
 
     Raises:
       AxisNameError: no axis has that name.
@@ -211,16 +211,21 @@ def _gathered(
     return reshape(x, (sizes, *single))
 
 
-def _table(what: str, axes: Sequence[Axis], groups: Any) -> np.ndarray[Any, Any]:
-    """The groups as rows, checked."""
+def _table(
+    what: str, axes: Sequence[Axis], groups: Any, fill: bool = False
+) -> np.ndarray[Any, Any]:
+    """The groups as rows, checked; `fill`: shorter ones name nobody, -1, at the end."""
     size = prod(axis.size for axis in axes)
     rows = [list(map(operator.index, row)) for row in groups]
     listed = sorted(i for row in rows for i in row)
-    if len({len(row) for row in rows}) != 1 or listed != list(range(size)):
+    lengths = {len(row) for row in rows}
+    if (len(lengths) != 1 and not fill) or listed != list(range(size)):
         raise ValueRangeError(
-            f"{what}: axis_index_groups must be lists of one length that name each of "
-            f"the {size} instances once, got {groups!r:.120}"
+            f"{what}: axis_index_groups must be lists{'' if fill else ' of one length'}"
+            f" that name each of the {size} instances once, got {groups!r:.120}"
         )
+    longest = max(lengths, default=0)
+    rows = [row + [-1] * (longest - len(row)) for row in rows]
     return np.asarray(rows, np.int32)
 
 
@@ -229,13 +234,26 @@ def _own(table: np.ndarray[Any, Any], axes: Sequence[Axis]) -> Any:
     return as_value(table)[axis_index(tuple(axis.name for axis in axes))]
 
 
-def _group_members(what: str, axes: Sequence[Axis], groups: Any, x: Value) -> Any:
-    """The values of the instances of this one's group, along a new leading axis."""
+def _group_members(
+    what: str, axes: Sequence[Axis], groups: Any, x: Value, op: Compound | None = None
+) -> Any:
+    """The values of the instances of this one's group, along a new leading axis.
+
+    Args:
+      op: a reduction that follows, for which the groups may be of several lengths.
+    """
     if groups is None:
         return _gathered(axes, x)
-    table = _table(what, axes, groups)
-    group_of = np.argsort(table.ravel()) // table.shape[1]
-    return _gathered(axes, x)[_own(table[group_of], axes)]
+    table = _table(what, axes, groups, fill=op is not None)
+    group_of = {int(i): n for n, row in enumerate(table) for i in row if i >= 0}
+    own = table[[group_of[i] for i in range(len(group_of))]]
+    first = np.where(own < 0, own[:, :1], own)
+    rows = _gathered(axes, x)[_own(first, axes)]
+    if op is not primitives.psum_p or own.min() >= 0:
+        return rows  # who stands for nobody is there already
+    there = _own(own >= 0, axes)
+    there = reshape(there, (*there.shape, *[1] * (rows.ndim - 1)))
+    return where(there, rows, cast(0, rows.dtype))
 
 
 def _place_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:

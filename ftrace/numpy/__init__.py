@@ -18,6 +18,7 @@ import numpy as _np
 from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
+from ftrace.numpy.at import At as _At
 from ftrace.numpy.creation import *
 from ftrace.numpy.creation import (
     API_VERSIONS as _API_VERSIONS,
@@ -142,4 +143,5 @@ _surface.update(
     }
 )
 _surface["byteswap"] = _byteswap
+_surface["at"] = _At  # it computes nothing, and holds any array
 _surface["getitem_at"] = getitem

@@ -50,6 +50,8 @@ def default_device(device: str | Device) -> AbstractContextManager[Device]:
 
 @contextmanager
 def _within(chosen: Device) -> Generator[Device, None, None]:
+    if not is_first(chosen):
+        Array.any_placed = True  # results have to be looked at
     with settings.config(device=chosen.name):
         yield chosen
 
@@ -117,6 +119,8 @@ def _format_of(array: Array) -> Any:
 def lead_device(place: Any, what: str = "jit") -> Device | None:
     """The first device of a sharding or a spec, or of its name; None if none is said.
 
+    Of one over several processes it is None: all of them run the program.
+
     Raises:
       DeviceError: there are several, which share no memory.
     """
@@ -126,7 +130,8 @@ def lead_device(place: Any, what: str = "jit") -> Device | None:
     if isinstance(place, (str, Device)):
         return get_device(place)
     shardings = _shardings()
-    return shardings.device_of(shardings.named(place, what))
+    sharding = shardings.named(place, what)
+    return shardings.device_of(sharding) if sharding.is_fully_addressable else None
 
 
 def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
@@ -157,8 +162,14 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     if isinstance(array, Tracer):
         partition = import_module("ftrace.transforms.partition.partition")
         exact = what != "with_sharding_constraint"
-        return partition.constrain(array, sharding, exact)
+        of_argument = what == "jit: in_shardings"
+        return partition.constrain(array, sharding, exact, of_argument)
     return shardings.placed(array, sharding)
+
+
+def is_first(device: Device) -> bool:
+    """Is it the first of its platform, where arrays lie that nobody has placed?"""
+    return device is own_devices(device.platform)[0]
 
 
 def _put(value: Any, device: Device) -> Any:

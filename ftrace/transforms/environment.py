@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
@@ -199,8 +199,9 @@ def make_array_from_callback(
       ValueRangeError: a part has another dtype than the array.
     """
     shape, sharding = tuple(shape), getattr(sharding, "sharding", sharding)
-    parts: list[tuple[Any, Array]] = []
-    for index in sharding.addressable_devices_indices_map(shape).values():
+    parts: list[tuple[Any, Any, Array]] = []
+    places = sharding.addressable_devices_indices_map(shape)
+    for device, index in places.items():
         data = data_callback(index)
         if isinstance(data, Tracer):
             raise UnexpectedTracerError(
@@ -209,20 +210,21 @@ def make_array_from_callback(
             )
         part = asarray(data if is_value(data) else np.asarray(data, dtype))
         _check_dtype("make_array_from_callback", part, dtype)
-        parts.append((index, part))
+        parts.append((device, index, part))
     return _of_parts("make_array_from_callback", shape, sharding, parts)
 
 
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """Arrays of what this process has: all of it.
+    """Arrays of what each process has of them.
 
     Args:
       sharding: which part is where.
-      local_data: a pytree of arrays.
-      global_shape: the shapes of the whole arrays, in a tuple for all or a tree: those
-        of the data, where None stands for any size.
+      local_data: a pytree of arrays: the parts of this process's devices, in order; or
+        the whole arrays, if `global_shape` is their shape.
+      global_shape: the shapes of the whole arrays, in a tuple for all or a tree; None
+        stands for the size that the data of all processes have together.
 
     Raises:
       ShapeError: a shape is another one.
@@ -240,9 +242,12 @@ def make_array_from_process_local_data(
     made: list[Array] = []
     for data, shape in zip(leaves, shapes, strict=True):
         array = asarray(np.asarray(data))
-        pairs = zip(array.shape, shape or array.shape, strict=True)
-        _check_part(what, array.shape, [n if m is None else m for n, m in pairs])
-        made.append(device_put(array, sharding))
+        own = _own_shape(what, sharding, array.shape, shape)
+        if own is None:
+            made.append(device_put(array, sharding))
+        else:
+            _check_part(what, array.shape, own)
+            made.append(_spanning().of_process(array, sharding))
     return tree.unflatten(treedef, made)
 
 
@@ -274,19 +279,20 @@ def make_array_from_single_device_arrays(
             raise ValueRangeError(
                 f"{what}: a part must be on one device, and is on {len(x.devices())}"
             )
-    if not len(known) == len(arrays) == sharding.num_devices:
+    own = len(sharding.addressable_devices)
+    if not len(known) == len(arrays) == own:
         raise ValueRangeError(
-            f"{what}: the sharding has {sharding.num_devices} devices, got "
+            f"{what}: the sharding has {own} devices, got "
             f"{len(arrays)} arrays, {len(known)} of them known"
         )
     places = sharding.devices_indices_map(tuple(shape))
-    parts = [(places.get(part.device), part) for part in known]
+    parts = [(part.device, places.get(part.device), part) for part in known]
     if len({part.device for part in known}) < len(known):
         raise ValueRangeError(
             f"{what}: the parts must be on distinct devices, got "
             f"{[part.device for part in known]}"
         )
-    for index, part in parts:
+    for _, index, part in parts:
         _check_dtype(what, part, dtype)
         if index is None:
             raise ValueRangeError(
@@ -296,17 +302,44 @@ def make_array_from_single_device_arrays(
 
 
 def _of_parts(
-    what: str, shape: tuple[int, ...], sharding: Any, parts: Sequence[tuple[Any, Array]]
-) -> Array:
-    """The array that has these parts at these indices."""
-    for _, part in parts:
+    what: str, shape: tuple[int, ...], sharding: Any,
+    parts: Sequence[tuple[Any, Any, Array]],
+) -> Array:  # fmt: skip
+    """The array that has these parts, each on a device, at these indices."""
+    for *_, part in parts:
         _check_part(what, part.shape, sharding.shard_shape(shape))
-    whole: Any = parts[0][1]
+    if not sharding.is_fully_addressable:
+        own = [(device, part) for device, _, part in parts]
+        return _spanning().of_parts(own, sharding, shape)
+    whole: Any = parts[0][2]
     if len(parts) > 1:
         whole = np.empty(shape, whole.dtype)
-        for index, part in parts:
+        for _, index, part in parts:
             whole[index] = np.asarray(part)
     return device_put(whole, sharding)
+
+
+def _spanning() -> Any:
+    """Arrays over several processes: most programs need none."""
+    return import_module("ftrace.transforms.placed.spanning")
+
+
+def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
+    """The shape of what a process has of an array; None where it is the whole."""
+    pairs = zip(got, wanted or got, strict=True)
+    if sharding.is_fully_addressable:
+        _check_part(what, got, [n if m is None else m for n, m in pairs])
+        return None
+    if wanted is None:
+        return got
+    spanning = _spanning()
+    ones = spanning.shape_of_all(sharding, got)
+    whole = [n if m is None else m for n, m in zip(ones, wanted, strict=True)]
+    return (
+        None
+        if tuple(got) == tuple(whole)
+        else spanning.shape_of_process(sharding, whole)
+    )
 
 
 def _check_dtype(what: str, part: Array, dtype: Any) -> None:

@@ -15,12 +15,23 @@ over the graph tells (`trace/calls/varying.py`; JAX's `check_vma`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ShapeError, ShardingError, ValueRangeError
+from ftrace.ground import processes
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
@@ -37,7 +48,14 @@ from ftrace.trace.tracing.tracer import (
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
-from ftrace.transforms.placed.spanning import part, split, whole
+from ftrace.transforms.placed.spanning import (
+    Spanning,
+    of_process,
+    own_part,
+    part,
+    split,
+    whole,
+)
 from ftrace.transforms.shardings import NamedSharding, named
 from ftrace.transforms.vmap import SHARED, over_lanes, vmap
 
@@ -50,6 +68,23 @@ class _Axis:
 
     def __repr__(self) -> str:
         return "<axis of pmap>"
+
+
+class _Around(threading.local):
+    """The devices that `pmap`s around one that is traced have: one each of it."""
+
+    devices: int = 1
+
+    @contextmanager
+    def those_of(self, size: int) -> Generator[None]:
+        before, self.devices = self.devices, self.devices * size
+        try:
+            yield
+        finally:
+            self.devices = before
+
+
+_around = _Around()
 
 
 def pmap(
@@ -79,7 +114,8 @@ def pmap(
       global_arg_shapes: accepted for JAX's sake.
 
     Raises:
-      ShardingError: the axis is longer than there are devices.
+      ShardingError: the axis is longer than there are devices; over several processes,
+        it has not one element for each of this one's devices.
       ValueRangeError: no argument is mapped, or one without axes; `devices` is empty.
     """
     tree.check_callable(fun, "pmap")
@@ -104,6 +140,19 @@ def pmap(
 
         return _lanes_or_one(with_axes, out_axes)
 
+    def fixed(args: Sequence[Any]) -> set[int]:
+        return {i % len(args) for i in static} if args else set()
+
+    def mapped_across(*args: Any, **kwargs: Any) -> Any:
+        axes = axes_of(args)
+
+        def run(places: Any, values: Sequence[Any], named: Any) -> Any:
+            return vmap(fun, axes, places)(*values, **named)
+
+        mesh = Mesh(devices_of(backend) if chosen is None else chosen, (name,))
+        return _map_across(run, mesh, axes, out_axes, fixed(args), args, kwargs)
+
+    across = jit(wraps(fun)(mapped_across), static_argnums=static)
     compiled = jit(
         wraps(fun)(mapped), static_argnums=static,
         device=chosen[0] if chosen else backend,
@@ -114,14 +163,30 @@ def pmap(
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         size = _size(fun, args, kwargs, axes_of(args), axis_size)
         found = devices_of(backend) if chosen is None else chosen
-        if size > len(found) or (chosen and size != len(found)):
+        if any(device.process_index != processes.index() for device in found):
+            mesh = Mesh(found, (name,))
+            own = len(mesh.local_mesh.devices.ravel())
+            leaves = tree.leaves((args, kwargs))
+            if any(type(x) is Spanning for x in leaves):
+                own = len(found)
+            if size != own:
+                raise ShardingError(
+                    f"pmap of {name_of(fun)}: over several processes the mapped axis "
+                    f"has an element for each of the {own} devices of this one, got "
+                    f"{size}; devices=ft.local_devices() maps over these alone"
+                )
+            args, kwargs = _own_parts(mesh, axes_of(args), fixed(args), args, kwargs)
+            return tree.map(own_part, across(*args, **kwargs))
+        needed = size * _around.devices
+        if needed > len(found) or (chosen and size != len(found)):
             raise ShardingError(
-                f"pmap of {name_of(fun)}: compiling computation that requires {size} "
+                f"pmap of {name_of(fun)}: compiling computation that requires {needed} "
                 f"logical devices, but {len(found)} are available "
-                f"(num_replicas={size}); FTRACE_CPU_DEVICES sets how many, and vmap "
+                f"(num_replicas={needed}); FTRACE_CPU_DEVICES sets how many, and vmap "
                 "has lanes on one"
             )
-        result = compiled(*args, **kwargs)
+        with _around.those_of(size):
+            result = compiled(*args, **kwargs)
         mesh = Mesh(found[:size], (name,))
         return _placed_along(mesh, out_axes, result) if size > 1 else result
 
@@ -129,6 +194,70 @@ def pmap(
     shown.lower, shown.trace = compiled.lower, compiled.trace
     shown.clear_cache = compiled.clear_cache
     return pmap_f
+
+
+def _map_across(
+    run: Callable[[Any, Sequence[Any], Any], Any], mesh: Mesh, axes: Sequence[Any],
+    out_axes: Any, fixed: Collection[int], args: Sequence[Any], kwargs: Any,
+) -> Any:  # fmt: skip
+    """`pmap` in a trace over several processes: over the devices of all of them.
+
+    Args:
+      run: from axes of results, arguments and keywords to the results of a device.
+    """
+    kept = [i for i in range(len(args)) if i not in fixed]
+    leaves, treedef = tree.flatten(([args[i] for i in kept], kwargs))
+    specs = [_spec_along(mesh, a) for a in _axes_of_leaves(axes, kept, args, leaves)]
+
+    def one(*leaves: Any) -> Any:
+        traced, named = tree.unflatten(treedef, leaves)
+        given = dict(enumerate(args)) | dict(zip(kept, traced, strict=True))
+        values = [given[i] for i in range(len(args))]
+        return _lanes_or_one(lambda places: run(places, values, named), out_axes)
+
+    outs = tree.map(
+        lambda a: _spec_along(mesh, a), out_axes, is_leaf=lambda a: a is None
+    )
+    mapped = shard_map(
+        one, mesh=mesh, in_specs=tuple(specs), out_specs=outs, check_vma=False
+    )
+    return mapped(*leaves)
+
+
+def _spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
+    if axis is not None and axis < 0:
+        raise ValueRangeError(
+            f"pmap over several processes: axes are counted from the front, got {axis}"
+        )
+    along = () if axis is None else (*[None] * axis, *mesh.axis_names)
+    return PartitionSpec(*along)
+
+
+def _axes_of_leaves(
+    axes: Sequence[Any], kept: Sequence[int], args: Sequence[Any], leaves: Sequence[Any]
+) -> list[Any]:
+    found = tree.broadcast_prefix(
+        [axes[i] for i in kept], [args[i] for i in kept], "pmap: in_axes"
+    )
+    return [*found, *[0] * (len(leaves) - len(found))]
+
+
+def _own_parts(
+    mesh: Mesh, axes: Sequence[Any], fixed: Collection[int], args: Sequence[Any],
+    kwargs: Any,
+) -> tuple[tuple[Any, ...], Any]:  # fmt: skip
+    """The arguments, of which the mapped ones are over all processes."""
+    kept = [i for i in range(len(args)) if i not in fixed]
+    leaves, treedef = tree.flatten(([args[i] for i in kept], kwargs))
+    found = _axes_of_leaves(axes, kept, args, leaves)
+    made = [
+        x if a is None or type(x) is Spanning
+        else of_process(asarray(x), NamedSharding(mesh, _spec_along(mesh, a)))
+        for x, a in zip(leaves, found, strict=True)
+    ]  # fmt: skip
+    traced, named = tree.unflatten(treedef, made)
+    given = dict(enumerate(args)) | dict(zip(kept, traced, strict=True))
+    return tuple([given[i] for i in range(len(args))]), named
 
 
 def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:

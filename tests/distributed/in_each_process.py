@@ -304,6 +304,67 @@ def programs_of_whole_arrays_are_divided_by_rules() -> None:
 
 
 @check
+def arrays_are_made_of_what_each_process_has() -> None:
+    along, own = ft.NamedSharding(LINE, ALONG), slice(RANK * 8 * LOCAL, None)
+    mine = X[own][: 8 * LOCAL]
+    made = [
+        ft.make_array_from_callback(X.shape, along, lambda index: X[index]),
+        ft.make_array_from_process_local_data(along, mine),
+        ft.make_array_from_process_local_data(along, mine, X.shape),
+        ft.make_array_from_process_local_data(along, X, X.shape),
+        ft.make_array_from_single_device_arrays(X.shape, along, [
+            ft.device_put(mine[8 * i : 8 * i + 8], d)
+            for i, d in enumerate(ft.local_devices())
+        ]),
+        hosts.host_local_array_to_global_array(mine, LINE, ALONG),
+    ]  # fmt: skip
+    for x in made:
+        assert (x.shape, x.sharding) == (X.shape, along)
+        equal(all_of(x), X)
+    equal(hosts.global_array_to_host_local_array(made[0], LINE, ALONG), mine)
+    parts = errors.ShapeError
+    raises(parts, "a part", lambda: ft.make_array_from_process_local_data(
+        along, mine[1:], X.shape))  # fmt: skip
+    few = errors.ValueRangeError
+    raises(few, f"{LOCAL} devices", lambda: ft.make_array_from_single_device_arrays(
+        X.shape, along, []))  # fmt: skip
+    raises(few, "tiled=True", lambda: hosts.process_allgather(made[0]))
+    whole = ft.jit(lambda x: x, out_shardings=ft.NamedSharding(LINE, P()))(made[0])
+    equal(whole, X)
+    equal(all_of(made[0].at[0].set(9.0))[0], [9.0] * 3)
+    for f in (np.nonzero, np.unique, lambda x: x[x > 2]):
+        same = f is np.nonzero
+        mapped = {np.nonzero: fnp.nonzero, np.unique: fnp.unique}.get(f, f)
+        found = mapped(made[0])
+        rows = [[*v] if same else [v] for v in (found, f(X))]
+        for one, other in zip(*rows, strict=True):
+            equal(one, other)
+
+
+@check
+def pmap_is_over_the_devices_of_all_processes() -> None:
+    rows = np.arange(LOCAL * 2.0, dtype=np.float32).reshape(LOCAL, 2) + 10 * RANK
+    every = np.concatenate([rows - 10 * RANK + 10 * i for i in range(COUNT)])
+    total = ft.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    found = total(rows)
+    assert found.is_fully_addressable
+    equal(found, np.tile(every.sum(0), (LOCAL, 1)))
+    equal(total(found), np.tile(every.sum(0) * DEVICES, (LOCAL, 1)))
+    equal(ft.pmap(lambda x, y: x * y, in_axes=(0, None))(rows, 3.0), rows * 3)
+    places = ft.pmap(lambda x: lax.axis_index("i") + 0 * x, axis_name="i")(rows[:, 0])
+    equal(places, np.arange(LOCAL) + LOCAL * RANK)
+
+    def gradient(w: Any, x: Any) -> Any:
+        return lax.pmean(ft.grad(lambda w: (w * x).sum() ** 2)(w), "i")
+
+    step = ft.pmap(gradient, "i", in_axes=(None, 0), out_axes=None)
+    close(step(2.0, rows), (4.0 * every.sum(1) ** 2).mean())
+    raises(errors.ShardingError, "for each of", lambda: total(every))
+    alone = ft.pmap(lambda x: lax.psum(x, "i"), "i", devices=ft.local_devices())
+    equal(alone(rows), np.tile(rows.sum(0), (LOCAL, 1)))
+
+
+@check
 def edges_come_from_the_processes_beside() -> None:
     def filters(x: Any, w: Any) -> Any:
         y = lax.conv_general_dilated(x.T[None], w, (1,), "SAME")[0].T

@@ -326,7 +326,7 @@ def test_wrong_axes_and_operands_are_named() -> None:
     with pytest.raises(ValueRangeError, match="permutation"):
         under(lambda x: lax.pshuffle(x, "i", [0, 1]))
     with pytest.raises(ValueRangeError, match="of one length"):
-        under(lambda x: lax.psum(x, "i", axis_index_groups=[[0], [1, 2, 3]]))
+        under(lambda x: lax.all_gather(x, "i", axis_index_groups=[[0], [1, 2, 3]]))
     with pytest.raises(AxisNameError):
         lax.psum(X, "i")  # out of scope again, also after an error
 

@@ -83,6 +83,44 @@ def test_what_is_computed_of_an_array_is_where_the_array_is() -> None:
         ft.jit(fnp.add)(x, ft.device_put(x, "cpu:2"))
 
 
+def test_eager_results_are_on_the_default_device() -> None:
+    third = ft.devices()[3]
+    for place in ("cpu:3", third):
+        with ft.default_device(place):
+            made = [fnp.ones(3), fnp.ones(3) + 1, fnp.sin(np.ones(3)), fnp.asarray(2.0)]
+            elsewhere = ft.device_put(X, "cpu:2") + 1
+        assert {x.device for x in made} == {third}
+        assert elsewhere.device is ft.devices()[2]
+    assert (fnp.ones(3) + 1).device is ft.devices()[0]
+
+
+GROUPS = [[0, 2, 1], [3, 4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("op", "wanted"),
+    [
+        (lax.psum, [3] * 3 + [25] * 5), (lax.pmax, [2] * 3 + [7] * 5),
+        (lax.pmin, [0] * 3 + [3] * 5), (lax.pmean, [1] * 3 + [5] * 5),
+    ],
+)  # fmt: skip
+def test_groups_of_sums_may_have_several_sizes(op: Any, wanted: Any) -> None:
+    def f(x: Any) -> Any:
+        return op(x, "i", axis_index_groups=GROUPS)
+
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(ft.pmap(f, axis_name="i")(x), wanted)
+    with pytest.raises(errors.ValueRangeError, match="of one length"):
+        ft.pmap(lambda x: lax.all_gather(x, "i", axis_index_groups=GROUPS), "i")(x)
+
+
+def test_pmaps_in_each_other_need_the_devices_of_both() -> None:
+    twice = ft.pmap(ft.pmap(lambda x: x * 2))
+    np.testing.assert_array_equal(twice(np.ones((2, 4))), np.full((2, 4), 2))
+    with pytest.raises(errors.ShardingError, match="requires 16 logical devices"):
+        twice(np.ones((4, 4)))
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_parts_of_an_array_lie_where_its_sharding_says(spec: P) -> None:
     sharding = NamedSharding(mesh(), spec)

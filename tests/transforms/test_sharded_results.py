@@ -142,6 +142,20 @@ def test_jit_puts_arguments_and_results_where_it_is_told() -> None:
     assert (first.sharding.spec, second.sharding.spec) == (P(), P("x"))
 
 
+def test_arguments_that_were_put_elsewhere_are_refused() -> None:
+    f, x = ft.jit(fnp.negative, in_shardings=over("y")), put(A, "x")
+    compiled = ft.jit(fnp.negative).lower(x).compile()
+    for given in (put(A, "y"), A, fnp.asarray(A)):
+        check(f(given), -A, P("y"))
+    check(compiled(x), -A, P("x"))
+    for run, given in (
+        (f, x), (f, ft.device_put(A, ft.devices()[0])), (compiled, put(A, "y")),
+        (ft.jit(fnp.negative).lower(A).compile(), x),
+    ):  # fmt: skip
+        with pytest.raises(errors.ShardingError, match=r"device_put\(x, sharding\)"):
+            run(given)
+
+
 def test_static_arguments_have_no_shardings() -> None:
     def scale(x: Any, by: int, *, up: bool = True) -> Any:
         return x * by if up else x / by

@@ -179,9 +179,10 @@ def _has_large(args: Sequence[Any]) -> bool:
 def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call, if an argument is divided over devices: so is the result then.
 
-    NotImplemented for all other calls.
+    Where the default device is not the first one, the result is there. NotImplemented
+    for all other calls.
     """
-    if _is_plain(args, kwargs):
+    if _is_plain(args, kwargs) and ":" not in settings.current().device:
         return NotImplemented
     return surface["call_placed"](function, args, kwargs)
 

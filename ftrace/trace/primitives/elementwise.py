@@ -715,10 +715,12 @@ class Constraint:
       mesh: over which devices.
       spec: for each axis of the value the axes of the mesh that divide it; None where
         the constraint says nothing of it.
+      of_argument: of an argument, which lies so already if it was put anywhere.
     """
 
     mesh: Any
     spec: tuple[tuple[Any, ...] | None, ...]
+    of_argument: bool = False
 
     def __str__(self) -> str:
         return ", ".join(

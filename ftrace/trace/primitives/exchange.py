@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -109,15 +110,15 @@ def of_ranks(ranks: Ranks | None) -> Generator[None]:
         lanes.ranks = before
 
 
-class Between:
+class Between(ABC):
     """The argument of what processes do together."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def processes(self) -> set[int]:
         """All that take part."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, Expected, Fixed, Signature
-from ftrace.errors import DeviceError, DtypeError, TreeError, ValueRangeError, warn_user
+from ftrace.errors import (
+    DeviceError,
+    DtypeError,
+    ShardingError,
+    TreeError,
+    ValueRangeError,
+    warn_user,
+)
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
@@ -464,9 +471,24 @@ class Compiled(_HasProgram):
         if Tracer in map(type, values):
             return traced.output.build(compiled_graph.apply_graph(traced.graph, values))
         place = None
+        if Array.any_placed:
+            self._check_places(values)
         if Array.any_placed and compiled_graph.is_divided(traced.graph, values):
             place = partial(compiled_graph.place_results, traced.graph, values)
         return self._ready.run(values, place)
+
+    def _check_places(self, values: Sequence[Any]) -> None:
+        """Raises where an argument was put elsewhere than it is compiled for."""
+        rows = zip(values, self._shardings[0], strict=True)
+        for i, (value, wanted) in enumerate(rows):
+            given = getattr(value, "given_sharding", None)
+            if given is not None and not given.is_equivalent_to(wanted, value.ndim):
+                raise ShardingError(
+                    "Computation was compiled for input shardings that disagree with "
+                    f"the shardings of arguments passed to it: argument number {i} of "
+                    f"{self._call.name} was compiled for {wanted}, and was called with "
+                    f"one that lies as {given}; move it with device_put(x, sharding)"
+                )
 
     @cached_property
     def _structure(self) -> tree.TreeDef:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ftrace.errors import ShardingError
@@ -40,11 +41,14 @@ def constraint_of(sharding: NamedSharding, shape: Shape, exact: bool) -> Constra
     return Constraint(sharding.mesh, tuple(found))
 
 
-def constrain(value: Tracer, sharding: Any, exact: bool) -> Any:
+def constrain(
+    value: Tracer, sharding: Any, exact: bool, of_argument: bool = False
+) -> Any:
     """A traced value that is divided so."""
     if not isinstance(sharding, NamedSharding):
         return value
     arg = constraint_of(sharding, value.shape, exact)
+    arg = replace(arg, of_argument=of_argument)
     Array.any_placed = True  # results have to be looked at
     return bind(constraint_p, value, arg=arg)
 

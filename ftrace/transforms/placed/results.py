@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import FtraceError, UnaddressableError
+from ftrace import dtypes
+from ftrace.backends.base import Device, get_device
+from ftrace.errors import (
+    ConcretizationTypeError,
+    FtraceError,
+    NonConcreteBooleanIndexError,
+    ShardingError,
+    UnaddressableError,
+)
+from ftrace.ground import settings
 from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
@@ -24,9 +33,10 @@ from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
+from ftrace.transforms.device_placement import is_first
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
-from ftrace.transforms.meshes import AxisType
+from ftrace.transforms.meshes import AxisType, PartitionSpec
 from ftrace.transforms.partition.partition import (
     constrain,
     constraints_in,
@@ -111,12 +121,36 @@ def place_results(
     Args:
       values: those of its inputs, without the captured ones.
     """
+    _check_arguments(graph, values)
     given = [mesh_sharding(x) for x in (*values, *graph.captured)]
     shardings = shardings_of_results(graph, given, wanted)
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
     return [placed(x, s) if is_array(x) else x for x, s in rows]
+
+
+def _check_arguments(graph: Graph, values: Sequence[Any]) -> None:
+    """Raises where an argument was put elsewhere than `in_shardings` says."""
+    placed_ones = {
+        node: x.given_sharding
+        for node, x in zip(graph.inputs, values, strict=False)
+        if type(x) in (Placed, Spanning)
+    }
+    for constraint in constraints_in(graph) if placed_ones else ():
+        (node,) = constraint.src
+        given = placed_ones.get(node) if constraint.arg.of_argument else None
+        if given is None:
+            continue
+        spec = tuple([names or () for names in constraint.arg.spec])
+        wanted = sharding_over(constraint.arg.mesh, spec, constraint)
+        if not given.is_equivalent_to(wanted, node.ndim):
+            raise ShardingError(
+                "Sharding passed to jit does not match the sharding on the respective "
+                f"arg. Got jit sharding: {wanted}, arg sharding: {given} for an "
+                f"argument of type {node.aval!r}; move it with device_put(x, sharding) "
+                "before the call, or leave out in_shardings"
+            )
 
 
 def _stay(first: Array | None, results: Any) -> Any:
@@ -172,7 +206,12 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return NotImplemented
     first = put_somewhere([x for x in leaves if is_array(x)])
     if type(first) is not Placed:
-        return NotImplemented
+        device = get_device()
+        if first is not None or is_first(device):
+            return NotImplemented
+        with settings.config(device=device.platform):
+            result = function(*args, **kwargs)
+        return tree.map(lambda x: _lie_on(device, x), result)
     bare = [_bare(x) if type(x) is Placed else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
     result = function(*args, **kwargs)
@@ -209,7 +248,23 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             return tree.map(partial(_lie_like, rows), function(*args, **kwargs))
 
         run = calls.put(key, Jitted(call))
-    return run(*values)
+    try:
+        return run(*values)
+    except (ConcretizationTypeError, NonConcreteBooleanIndexError):
+        return _call_whole(function, args, kwargs)
+
+
+def _call_whole(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of which the shapes of results depend on values: each process has all."""
+    leaves, treedef = tree.flatten((args, kwargs))
+    mesh: Any = next(mesh_sharding(x).mesh for x in leaves if type(x) is Spanning)
+    known = [Array.of(x.whole()) if type(x) is Spanning else x for x in leaves]
+    args, kwargs = tree.unflatten(treedef, known)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return tree.map(
+        lambda x: placed(x, everywhere) if type(x) is Array else x,
+        function(*args, **kwargs),
+    )
 
 
 # What has the shape of an array and nothing else of it, as zeros, lies as it does. All
@@ -224,6 +279,15 @@ def _lie_like(rows: Sequence[tuple[Any, Any]], result: Any) -> Any:
         return result
     sharding = _first_of_shape(rows, made.shape)
     return result if sharding is None else constrain(made, sharding, exact=True)
+
+
+def _lie_on(device: Device, result: Any) -> Any:
+    """An array of nobody's choice on the default device."""
+    if type(result) is not Array or result.memory is device:
+        return result
+    elements: Any = result.numpy()
+    buffer = device.copy_in(elements.view(dtypes.carrier(result.dtype)))
+    return Array(result.shape, result.dtype, result.weak_type, buffer)
 
 
 def _like(values: Sequence[Any], result: Any) -> Any:

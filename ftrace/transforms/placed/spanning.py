@@ -120,7 +120,7 @@ class Spanning(Placed):
     local: Array
 
     @property
-    def _local_sharding(self) -> NamedSharding:
+    def local_sharding(self) -> NamedSharding:
         sharding: Any = self.given_sharding
         return NamedSharding(sharding.mesh.local_mesh, sharding.spec)
 
@@ -151,7 +151,7 @@ class Spanning(Placed):
 
     def part_on(self, device: Device) -> Array | None:
         """The part of a device; None of one of another process."""
-        own = placed(self.local, self._local_sharding)
+        own = placed(self.local, self.local_sharding)
         parts = [s.data for s in shards_of(own) if s.device is device]
         return parts[0] if parts else None
 
@@ -178,6 +178,36 @@ def spanning(local: Array, sharding: NamedSharding, shape: Sequence[int]) -> Arr
     made = Spanning(tuple(shape), local.dtype, local.weak_type)
     made.given_sharding, made.local = sharding, local
     return made
+
+
+def of_process(local: Array, sharding: NamedSharding) -> Array:
+    """The array of which this process has that.
+
+    Raises:
+      ShapeError: it cannot be divided between the process's devices.
+    """
+    shape = shape_of_all(sharding, local.shape)
+    sharding.shard_shape(shape)
+    return spanning(local, sharding, shape)
+
+
+def own_part(value: Any) -> Any:
+    """Of an array over processes what this one has, over its own devices."""
+    if type(value) is not Spanning:
+        return value
+    return placed(value.local, value.local_sharding)
+
+
+def of_parts(
+    parts: Sequence[tuple[Device, Array]], sharding: NamedSharding, shape: Sequence[int]
+) -> Array:
+    """The array of which the devices of this process have these parts."""
+    own = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    local = np.empty(shape_of_process(sharding, shape), parts[0][1].dtype)
+    places = own.devices_indices_map(local.shape)
+    for device, part in parts:
+        local[places[device]] = np.asarray(part)
+    return spanning(Array.of(local), sharding, shape)
 
 
 def put(value: Any, sharding: NamedSharding) -> Array:
