@@ -197,15 +197,19 @@ def _in_order(function: Any) -> Callable[..., Array]:
         if out is None:
             out = np.empty(first.shape, first.dtype)
         found = out
-        if wide == first.dtype:
-            function(first, second, out=found)
-        else:
-            found = np.asarray(first, wide)
-            function(found, second, out=found)
-        for row in rest:
-            function(found, row, out=found)
-        if found is not out:
-            out[...] = found
+        token = ignore_errors()
+        try:
+            if wide == first.dtype:
+                function(first, second, out=found)
+            else:
+                found = np.asarray(first, wide)
+                function(found, second, out=found)
+            for row in rest:
+                function(found, row, out=found)
+            if found is not out:
+                out[...] = found
+        finally:
+            restore_errors(token)
         return out
 
     return fold
@@ -293,19 +297,6 @@ def _bucket(
     return out
 
 
-def _within(work: processes.Work) -> processes.Work:
-    """A work whose arithmetic tells nobody of what overflows."""
-    while True:
-        token = ignore_errors()
-        try:
-            requests = next(work)
-        except StopIteration as end:
-            return end.value
-        finally:
-            restore_errors(token)
-        yield requests
-
-
 class Started(NamedTuple):
     """An exchange that was started.
 
@@ -325,7 +316,7 @@ class Started(NamedTuple):
             return [found]
         if found is not self.out:
             (to,) = self.out
-            if not np.may_share_memory(found, to):
+            if found is not to and not np.may_share_memory(found, to):
                 to[...] = found
         return self.out
 
@@ -349,7 +340,7 @@ def start_exchange(
     else:
         ((x, *tables),) = operands
         work = _work(arg, x, tables, out[0] if out else None)
-    pending = group.start(f"for the others in {arg}", _within(work), meanwhile)
+    pending = group.start(f"for the others in {arg}", work, meanwhile)
     return Started(group, pending, out)
 
 
