@@ -364,8 +364,9 @@ class Group:
             yield [messages.Iallgather(_bytes(x), _bytes(found))]
             return found
         # One message each way: what MPI schedules takes twice as long for 4 MB.
-        yield self._swap(messages, x, found[1 - self.place, ...])
+        requests = self._swap(messages, x, found[1 - self.place, ...])
         found[self.place] = x
+        yield requests
         return found
 
     def _swap(self, messages: Any, x: Array, into: Array) -> Sequence[Any]:
@@ -382,8 +383,9 @@ class Group:
         if self.size > 2:
             yield [self._messages.Ialltoall(_bytes(sent), _bytes(found))]
             return found
-        yield self._swap(self._messages, sent[other, ...], found[other, ...])
+        requests = self._swap(self._messages, sent[other, ...], found[other, ...])
         found[own] = sent[own]
+        yield requests
         return found
 
     def reducing(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
