@@ -132,7 +132,7 @@ def test_what_waits_for_one_sum_is_not_kept_by_another() -> None:
 
 
 def test_what_grows_is_gathered_little_ahead() -> None:
-    given = inputs((1,), *[LARGE] * 7)
+    given = inputs((1,), *[(SMALL,)] * 7)  # each in a kernel of its own
     carry, *weights = given
     for w in weights:
         whole = communicate(w, "gather", RANKS)
