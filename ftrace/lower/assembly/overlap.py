@@ -38,7 +38,7 @@ DECISIONS = {
 #: Exchanges of fewer bytes go into buckets, of so many bytes at most. 8 sums between
 #: two processes in shared memory (2 cores of a Zen 4, busy otherwise, the best of 500)
 #: take 77 µs one by one and 26 as one if they are of 1 KB, 99 and 33 of 4 KB, but 107
-#: and 193 of 32 KB: these are copied in and out. 512 KB come at 95 % of the rate of 2 MB.
+#: and 193 of 32 KB: these are copied in and out. 512 KB come at 95 % of their rate.
 SMALL, BUCKET = 1 << 15, 1 << 20
 #: How many that grow are ahead of what reads them.
 _AHEAD = 2
