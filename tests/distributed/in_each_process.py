@@ -251,6 +251,40 @@ def gradients_go_through_processes() -> None:
 
 
 @check
+def what_is_around_shard_map_is_divided_by_rules() -> None:
+    x, w = put(X), np.arange(1.0, 4, dtype=np.float32)
+    unit = over(lambda v, w: v * w / lax.pmax(v, "x").max(), (P("x"), P()))
+    total = over(lambda v: lax.psum(v.sum(0), "x"), out=P())
+
+    def step(unit: Any, total: Any, x: Any, w: Any) -> Any:
+        first = unit(fnp.sin(x) + 1, w * 2)
+        again = unit(first**2 + x, total(first) / first.sum())
+        return again * 3 + x, total(again), again.mean(0), w + 1
+
+    def plain(v: Any, w: Any) -> Any:
+        return v * w / v.reshape(DEVICES, -1, 3).max(0).max()
+
+    found = ft.jit(partial(step, unit, total))(x, w)
+    wanted = step(plain, lambda v: v.sum(0), X, w)
+    assert found[0].sharding == x.sharding
+    for mine, his in zip(found, wanted, strict=True):
+        close(all_of(mine), his, rtol=1e-4)
+    losses = [
+        over(lambda v: lax.psum((v**2).sum(), "x"), out=P()),
+        lambda v: (v**2).sum(),
+    ]
+    adam = ft.optim.adam(0.1)
+    ends = []
+    for loss, value in zip(losses, (x, X), strict=True):
+        grad = ft.jit(lambda v, state, loss=loss: adam.update(ft.grad(loss)(v), state))
+        ends.append(grad(value, adam.init(value)))
+    many, one = map(ft.tree.leaves, ends)
+    assert many[0].sharding == many[2].sharding == x.sharding
+    for mine, his in zip(many, one, strict=True):
+        close(all_of(mine), his, rtol=1e-5)
+
+
+@check
 def loops_and_branches_hold_collectives() -> None:
     x = put(X)
 

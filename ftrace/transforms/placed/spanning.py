@@ -15,7 +15,7 @@ none of it is divided by rules (`partition/`), for each of the process's devices
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -29,8 +29,9 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.bind import bind_compound
+from ftrace.trace.body import depends_on
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.graph import Graph, Node, has_any, substitute
+from ftrace.trace.graph import Graph, Node, has_any, nodes_of, substitute, toposort
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, whole_p
 from ftrace.trace.primitives.movement import permute, reshape
@@ -287,7 +288,7 @@ def _own(x: Any) -> Array:
 
 PROCESSES = _Processes()
 _programs: Table[Any, tuple[Graph, list[Spread]]] = Table(1 << 8)
-_LOCAL_DEPTH = -18
+_LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 
 
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
@@ -295,7 +296,85 @@ def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spre
     mesh = next(s.mesh for s in given if s is not None)
     if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
         return _divided_by_rules(graph, mesh, given)
-    # `shard_map` has said what each device does; all else is of whole arrays.
+    # `shard_map` has said what each device does.
+    return _divided_around(graph, mesh, given) or _of_wholes(graph, mesh, given)
+
+
+def _divided_around(
+    graph: Graph, mesh: Mesh, given: Sequence[Any]
+) -> tuple[Graph, list[Spread]] | None:
+    """What is around each `shard_map` divided by rules, as it wants it and leaves it.
+
+        g(whole(f(part(x))))  ->  g(w), x       w: an input, divided as the whole is
+
+    Both are put together again, once each device has its program of the latter. What
+    `f` reads of all devices is wanted whole. None where a part or whole stands in a
+    loop, or meshes differ.
+    """
+    ordered = toposort(graph.outputs)
+    wholes = {items(node)[0]: node for node in ordered if node.op is whole_p}
+    parts = {items(node)[0]: node for node in ordered if node.op is part_p}
+    meshes = [node.arg.mesh for node in (*parts.values(), *wholes.values())]
+    meshes += [sharding.mesh for sharding in given if sharding is not None]
+    if graph.effects or any(other != mesh for other in meshes):
+        return None
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    read = {node: (node, everywhere) for node in (*graph.inputs, *wholes)}
+    read |= {n: (made.src[0], _sharding(made.arg)) for n, made in parts.items()}
+    names, ends = _variables(read, _PART_DEPTH), _variables(wholes, _WHOLE_DEPTH)
+    own_parts = {node: names[node] for node in parts}
+    around = [*graph.outputs, *[node.src[0] for node in parts.values()]]
+    cuts = {**ends, **own_parts}
+    around = substitute(around, cuts)
+    count, late = len(graph.outputs), depends_on(around, [*own_parts.values()])
+    alike = [node in late for node in around]  # what `shard_map` gives without a whole
+    own = [n for n, flag in zip(graph.outputs, alike, strict=False) if flag]
+    inner = substitute([*[n.src[0] for n in wholes.values()], *own], names)
+    reached = nodes_of(inner)
+    read = {node: way for node, way in read.items() if names[node] in reached}
+    sources = substitute([source for source, _ in read.values()], cuts)
+    rows = zip(around[:count], alike, strict=False)
+    outputs = [*[node for node, flag in rows if not flag], *sources]
+    if has_any((*outputs, *inner), (part_p, whole_p)) or any(alike[count:]):
+        return None
+    first, n = len(graph.inputs), len(outputs) - len(sources)
+    local, spreads = _divided_by_rules(
+        Graph((*graph.inputs, *ends.values()), tuple(outputs)), mesh,
+        [*given, *[_sharding(node.arg) for node in wholes.values()]],
+        [*[None] * n, *[sharding for _, sharding in read.values()]],
+    )  # fmt: skip
+    inner = ready_graph(Graph(tuple(names.values()), tuple(inner))).outputs
+    rows = zip(wholes.values(), local.inputs[first:], inner, strict=False)
+    steps = {node: (end, x) for node, end, x in rows}
+    rows = zip(read, local.outputs[n:], strict=True)
+    steps |= {node: (names[node], x) for node, x in rows}
+    known: dict[Node, Node] = {}
+    for node in ordered:
+        if node in steps:
+            stand, x = steps[node]
+            (known[stand],) = substitute([x], known)
+    divided = zip(substitute(local.outputs[:n], known), spreads, strict=False)
+    rest = [(x, _alike(mesh, x)) for x in substitute(inner[len(wholes) :], known)]
+    ways = {True: iter(rest), False: divided}
+    found = [next(ways[flag]) for flag in alike[:count]]
+    return Graph(local.inputs[:first], tuple([x for x, _ in found])), [
+        s for _, s in found
+    ]
+
+
+def _alike(mesh: Mesh, node: Node) -> Spread:
+    """Of what all devices have."""
+    return Spread(mesh, (None,) * node.ndim, ((),) * node.ndim)
+
+
+def _variables(nodes: Iterable[Node], depth: int) -> dict[Node, Node]:
+    return {node: variable(node.aval, depth, i) for i, node in enumerate(nodes)}
+
+
+def _of_wholes(
+    graph: Graph, mesh: Mesh, given: Sequence[Any]
+) -> tuple[Graph, list[Spread]]:
+    """What is around each `shard_map` done for whole arrays, in all processes."""
     graph = ready_graph(graph)
     inputs: list[Node] = []
     mapping: dict[Node, Node] = {}
@@ -313,18 +392,18 @@ def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spre
     spreads: list[Spread] = []
     for node in found[: len(graph.outputs)]:
         known = _whole_of(node)
-        all_alike = Spread(mesh, (None,) * node.ndim, ((),) * node.ndim)
         outputs.append(known.src[0] if known else node)
-        spreads.append(known.arg if known else all_alike)
+        spreads.append(known.arg if known else _alike(mesh, node))
     effects = (*graph.effects[:1], *found[len(outputs) :])
     return Graph(tuple(inputs), tuple(outputs), (), effects), spreads
 
 
 def _divided_by_rules(
-    graph: Graph, mesh: Mesh, given: Sequence[Any]
-) -> tuple[Graph, list[Spread]]:
+    graph: Graph, mesh: Mesh, given: Sequence[Any],
+    wanted: Sequence[Any] | None = None,
+) -> tuple[Graph, list[Spread]]:  # fmt: skip
     """The program of each device, for those of this process: each is a lane."""
-    made, axes = partition(graph, mesh, given), split(mesh)
+    made, axes = partition(graph, mesh, given, wanted), split(mesh)
     count, sizes = len(given), {name: lanes for name, (_, lanes) in axes.items()}
     places = made.graph.inputs[count:]
     inputs: list[Node] = []
