@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
+from ftrace.testing import assert_same_bits
 from ftrace.trace.primitives import reference
 
 SPECIAL = (-np.inf, -1.0, -1e-40, -0.0, 0.0, 1e-40, 2.0, np.inf, np.nan)
@@ -44,19 +45,6 @@ def running(word: str, x: Any) -> Any:
     return total
 
 
-def same(found: Any, wanted: Any) -> None:
-    """Equal bit by bit, but for what NaN looks like."""
-    found = np.asarray(found)
-    assert found.dtype == wanted.dtype
-    assert found.shape == wanted.shape
-    wide, expected = found.astype(float), wanted.astype(float)
-    np.testing.assert_array_equal(wide, expected)
-    known = ~np.isnan(expected)
-    np.testing.assert_array_equal(
-        np.signbit(wide)[known], np.signbit(expected)[known], err_msg=f"{wide}"
-    )
-
-
 def special(dtype: Any, least: int = 1) -> st.SearchStrategy[Any]:
     element = st.sampled_from(SPECIAL)
     return st.lists(element, min_size=least, max_size=70).map(
@@ -83,7 +71,7 @@ def test_extremum_of_every_pair_is_that_of_the_bits(
     grid = np.meshgrid(SPECIAL, SPECIAL)
     x, y = (a.ravel().astype(dtype) for a in grid)
     for found in everywhere(WORDS[word][0], x, y):
-        same(found, extremum(word, x, y))
+        assert_same_bits(found, extremum(word, x, y))
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -96,7 +84,7 @@ def test_extremum_with_a_number_in_the_code_is_that_of_the_bits(
     number, f = np.float32(bound), WORDS[word][0]
     one = (lambda x: f(x, number)) if first else (lambda x: f(number, x))
     for found in everywhere(one, x):
-        same(found, extremum(word, x, np.full_like(x, bound)))
+        assert_same_bits(found, extremum(word, x, np.full_like(x, bound)))
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -107,11 +95,11 @@ def test_reduced_and_running_extrema_are_those_of_the_bits(word: str, x: Any) ->
     for name in ("cpu", "interpreter"):
         with ft.config(device=name):
             for found in everywhere(whole, x):
-                same(found, wanted[-1])
+                assert_same_bits(found, wanted[-1])
             for found in everywhere(along, x):
-                same(found, wanted)
+                assert_same_bits(found, wanted)
             for found in everywhere(lambda x: along(x, reverse=True), x):
-                same(found, running(word, x[::-1])[::-1])
+                assert_same_bits(found, running(word, x[::-1])[::-1])
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -124,7 +112,7 @@ def test_extrema_of_many_rows_and_columns_are_those_of_the_bits(
     wanted = np.moveaxis(running(word, np.moveaxis(x, axis, 0))[-1:], 0, axis)
     whole = WORDS[word][1]
     for found in everywhere(lambda x: whole(x, axis=axis, keepdims=True), x):
-        same(found, wanted)
+        assert_same_bits(found, wanted)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -143,7 +131,7 @@ def test_scattered_extrema_are_those_of_the_bits(word: str, data: Any, x: Any) -
             for found in everywhere(
                 lambda x, i, v: getattr(x.at[i], word)(v), x, index, values
             ):
-                same(found, wanted)
+                assert_same_bits(found, wanted)
 
 
 @given(x=special(np.float32))
@@ -152,9 +140,11 @@ def test_clip_and_relu_keep_to_the_order_of_the_bits(x: Any) -> None:
     for name in ("cpu", "interpreter"):
         with ft.config(device=name):
             for found in everywhere(lambda x: fnp.maximum(x, 0), x):
-                same(found, extremum("max", x, zero))
+                assert_same_bits(found, extremum("max", x, zero))
             for found in everywhere(lambda x: fnp.clip(x, -0.0, 1.0), x):
-                same(found, extremum("min", extremum("max", x, less), zero + 1))
+                assert_same_bits(
+                    found, extremum("min", extremum("max", x, less), zero + 1)
+                )
 
 
 def test_order_of_operands_is_of_no_importance() -> None:
@@ -162,8 +152,8 @@ def test_order_of_operands_is_of_no_importance() -> None:
     x, y = np.float32([-0.0, 0.0]), np.float32([0.0, -0.0])
     f = ft.jit(lambda x, y: (fnp.maximum(x, y), fnp.maximum(y, x)))
     first, second = f(x, y)
-    same(first, np.float32([0, 0]))
-    same(second, np.float32([0, 0]))
+    assert_same_bits(first, np.float32([0, 0]))
+    assert_same_bits(second, np.float32([0, 0]))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_])

@@ -27,6 +27,7 @@ from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.program import RunLoop
 from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
+from ftrace.testing import assert_same_bits
 from tests.support.covering import covering
 
 ON: frozenset[str] = frozenset()
@@ -107,13 +108,6 @@ def assert_close(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(
             a.astype(kind), b.astype(kind), tolerance, tolerance, equal_nan=True
         )
-
-
-def assert_same_bits(found: Any, wanted: Any) -> None:
-    for a, b in zip(found, wanted, strict=True):
-        nan = a != a
-        np.testing.assert_array_equal(nan, b != b)
-        assert np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
 
 
 # Samples: functions of the control flow to use and of one example.

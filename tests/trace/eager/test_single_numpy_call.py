@@ -13,6 +13,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError
 from ftrace.numpy.distributions import METHODS
+from ftrace.testing import assert_same_bits
 from tests.support.covering import covering
 
 SPECIAL = [-0.0, 0.0, np.nan, np.inf, -np.inf, 1.5]
@@ -26,18 +27,6 @@ def numbers(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
     if x.dtype.kind == "f" and x.size:
         x.flat[rng.integers(0, x.size, len(SPECIAL))] = SPECIAL
     return x
-
-
-def same(found: Any, expected: Any) -> None:
-    """The same values, bit by bit, of the same type."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(found, expected)
-    if found.dtype.kind == "f":
-        kept = ~np.isnan(expected)
-        np.testing.assert_array_equal(
-            np.signbit(found)[kept], np.signbit(expected)[kept]
-        )
 
 
 def places(size: int, count: int, seed: int) -> Any:
@@ -56,11 +45,11 @@ REMOVED = [
 @pytest.mark.parametrize("removed", REMOVED, ids=str)
 def test_delete_is_that_of_numpy(removed, dtype):
     x, m = numbers(9, dtype), numbers((9, 9), dtype, 1)
-    same(fnp.delete(x, removed), np.delete(x, removed))
+    assert_same_bits(fnp.delete(x, removed), np.delete(x, removed))
     for axis in (0, 1, -1):
-        same(fnp.delete(m, removed, axis), np.delete(m, removed, axis))
+        assert_same_bits(fnp.delete(m, removed, axis), np.delete(m, removed, axis))
         traced = ft.jit(lambda v, axis=axis: fnp.delete(v, removed, axis))(m)
-        same(fnp.delete(m, removed, axis), traced)
+        assert_same_bits(fnp.delete(m, removed, axis), traced)
 
 
 def test_delete_takes_new_positions_each_time():
@@ -68,10 +57,10 @@ def test_delete_takes_new_positions_each_time():
     a = fnp.asarray(x)
     for seed in range(60):
         at = places(50, 5, seed)
-        same(fnp.delete(a, at), np.delete(x, at))
-        same(fnp.delete(a, fnp.asarray(at)), np.delete(x, at))
-        same(fnp.delete(a, at.tolist()), np.delete(x, at))
-        same(fnp.delete(a, x > seed % 5), np.delete(x, x > seed % 5))
+        assert_same_bits(fnp.delete(a, at), np.delete(x, at))
+        assert_same_bits(fnp.delete(a, fnp.asarray(at)), np.delete(x, at))
+        assert_same_bits(fnp.delete(a, at.tolist()), np.delete(x, at))
+        assert_same_bits(fnp.delete(a, x > seed % 5), np.delete(x, x > seed % 5))
 
 
 def test_delete_refuses_what_is_out_of_bounds():
@@ -88,11 +77,11 @@ def test_insert_is_that_of_numpy(at, dtype):
     x, m = numbers(9, dtype), numbers((2, 9, 3), dtype, 1)
     at = np.array(at, int)
     new = numbers(at.size, dtype, 2)
-    same(fnp.insert(x, at, new), np.insert(x, at, new))
+    assert_same_bits(fnp.insert(x, at, new), np.insert(x, at, new))
     for value in (1, numbers((at.size, 3), dtype, 3)):
-        same(fnp.insert(m, at, value, 1), np.insert(m, at, value, 1))
+        assert_same_bits(fnp.insert(m, at, value, 1), np.insert(m, at, value, 1))
         traced = ft.jit(lambda v, value=value: fnp.insert(v, at, value, 1))(m)
-        same(fnp.insert(m, at, value, 1), traced)
+        assert_same_bits(fnp.insert(m, at, value, 1), traced)
 
 
 def test_insert_takes_new_positions_each_time():
@@ -100,8 +89,8 @@ def test_insert_takes_new_positions_each_time():
     a = fnp.asarray(x)
     for seed in range(60):
         at, new = places(50, 5, seed), numbers(5, seed=seed)
-        same(fnp.insert(a, at, new), np.insert(x, at, new))
-        same(fnp.insert(a, at.tolist(), 7.0), np.insert(x, at, 7.0))
+        assert_same_bits(fnp.insert(a, at, new), np.insert(x, at, new))
+        assert_same_bits(fnp.insert(a, at.tolist(), 7.0), np.insert(x, at, 7.0))
 
 
 @pytest.mark.parametrize("endpoint", [True, False])
@@ -120,13 +109,13 @@ def test_long_linspace_is_the_composition_of_many_short_ones(shapes, dtype, endp
     expected = start * (one - t) + stop * t
     if endpoint:
         expected[-1] = stop
-    same(found, expected)
+    assert_same_bits(found, expected)
     if dtype != "float16":
         exact = np.linspace(start.astype("f8"), stop.astype("f8"), num, endpoint)
         tolerance = 4 * np.finfo(dtype).eps
         np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance * 4)
     moved = fnp.linspace(start, stop, num, endpoint, axis=-1)
-    same(moved, np.moveaxis(found, 0, -1))
+    assert_same_bits(moved, np.moveaxis(found, 0, -1))
 
 
 def test_long_linspace_of_numbers_integers_and_infinities():
@@ -147,15 +136,17 @@ def test_isin_is_that_of_numpy(shape, count, dtype):
     both = ft.jit(lambda a, b: [fnp.isin(a, b, invert=i) for i in (False, True)])
     for invert, found in zip((False, True), both(x, tests), strict=True):
         expected = np.isin(x, tests, invert=invert)
-        same(fnp.isin(x, tests, invert=invert), expected)
-        same(found, expected)
+        assert_same_bits(fnp.isin(x, tests, invert=invert), expected)
+        assert_same_bits(found, expected)
 
 
 def test_isin_of_two_dtypes_compares_their_promoted_values():
     x = np.arange(2000, dtype="int32")
     tests = np.array([1.5, 3.0, np.nan], "float32")
-    same(fnp.isin(x, tests), np.isin(x, tests))
-    same(fnp.isin(x.astype("float32"), np.array([3, 1])), np.isin(x, [3, 1]))
+    assert_same_bits(fnp.isin(x, tests), np.isin(x, tests))
+    assert_same_bits(
+        fnp.isin(x.astype("float32"), np.array([3, 1])), np.isin(x, [3, 1])
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 17, 100])
@@ -164,9 +155,9 @@ def test_stack_is_that_of_numpy(shape, count):
     parts = [numbers(shape, seed=seed) for seed in range(count)]
     arrays = [fnp.asarray(x) for x in parts]
     for axis in range(-1 - len(shape), len(shape) + 1):
-        same(fnp.stack(arrays, axis), np.stack(parts, axis))
-        same(ft.jit(lambda *xs, axis=axis: fnp.stack(xs, axis))(*parts[:17]),
-             np.stack(parts[:17], axis))  # fmt: skip
+        assert_same_bits(fnp.stack(arrays, axis), np.stack(parts, axis))
+        jitted = ft.jit(lambda *xs, axis=axis: fnp.stack(xs, axis))
+        assert_same_bits(jitted(*parts[:17]), np.stack(parts[:17], axis))
 
 
 def test_stack_promotes_and_refuses():
@@ -188,7 +179,7 @@ def test_sort_complex_sorts_as_complex_numbers(shape, dtype):
     found = fnp.sort_complex(x)
     wide = np.asarray(x).astype(found.dtype)
     np.testing.assert_array_equal(found, np.sort(wide))
-    same(ft.jit(fnp.sort_complex)(x), found)
+    assert_same_bits(ft.jit(fnp.sort_complex)(x), found)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
@@ -198,11 +189,11 @@ def test_weighed_bincount_is_that_of_numpy(dtype):
     a, b = fnp.asarray(x), fnp.asarray(w)
     for least in (0, 7, 60):
         expected = np.bincount(np.maximum(x, 0), w, least).astype(dtype)
-        same(fnp.bincount(a, b, least), expected)
-    same(fnp.bincount(a, b, length=20), expected[:20])
+        assert_same_bits(fnp.bincount(a, b, least), expected)
+    assert_same_bits(fnp.bincount(a, b, length=20), expected[:20])
     none = np.zeros(0, "int32")
-    same(fnp.bincount(none, np.zeros(0, dtype)), np.zeros(0, dtype))
-    same(fnp.bincount(none, np.zeros(0, dtype), 3), np.zeros(3, dtype))
+    assert_same_bits(fnp.bincount(none, np.zeros(0, dtype)), np.zeros(0, dtype))
+    assert_same_bits(fnp.bincount(none, np.zeros(0, dtype), 3), np.zeros(3, dtype))
     with pytest.raises(ShapeError, match="weights"):
         fnp.bincount(a, b[:-1])
 
@@ -212,7 +203,7 @@ def test_weighed_bincount_counts_anew_each_time():
         rng = np.random.default_rng(seed)
         x, w = rng.integers(0, 3 + seed, 30), rng.standard_normal(30)
         found = fnp.bincount(fnp.asarray(x), fnp.asarray(w))
-        same(found, np.bincount(x, w))
+        assert_same_bits(found, np.bincount(x, w))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4)])
@@ -221,21 +212,23 @@ def test_arrays_say_how_often_how_far_and_how_large(shape):
     a = fnp.asarray(x)
     for reps in ([2], [2, 0], [1, 3, 2]):
         for given in (reps, np.array(reps)):
-            same(fnp.tile(a, given), np.tile(x, reps))
+            assert_same_bits(fnp.tile(a, given), np.tile(x, reps))
     for size in ([7], [2, 3], [0, 3], [40, 2]):
         for given in (size, np.array(size)):
-            same(fnp.resize(a, given), np.resize(x, size))
+            assert_same_bits(fnp.resize(a, given), np.resize(x, size))
     axes = tuple(range(x.ndim))
     for shift in axes and ([1] * x.ndim, [-7] * x.ndim, [0] * x.ndim, [100] * x.ndim):
         for given in (shift, np.array(shift, int)):
-            same(fnp.roll(a, given, axes), np.roll(x, shift, axes))
-    same(fnp.roll(a, np.array(2)), np.roll(x, 2))
-    same(fnp.roll(a, np.array([2])), np.roll(x, 2))
+            assert_same_bits(fnp.roll(a, given, axes), np.roll(x, shift, axes))
+    assert_same_bits(fnp.roll(a, np.array(2)), np.roll(x, 2))
+    assert_same_bits(fnp.roll(a, np.array([2])), np.roll(x, 2))
 
 
 def test_roll_moves_one_axis_twice_and_refuses():
     a = fnp.arange(12.0).reshape(3, 4)
-    same(fnp.roll(a, np.array([1, 2]), (1, 1)), np.roll(np.asarray(a), 3, 1))
+    assert_same_bits(
+        fnp.roll(a, np.array([1, 2]), (1, 1)), np.roll(np.asarray(a), 3, 1)
+    )
     with pytest.raises(ShapeError, match="shifts"):
         fnp.roll(a, np.array([1, 2, 3]), (0, 1))
 
@@ -250,15 +243,17 @@ def test_the_greatest_and_least_few_are_those_of_a_stable_sort(shape, dtype):
         for function in (lax.top_k, lax.approx_min_k):
             values, at = function(fnp.asarray(x), count)
             traced = ft.jit(lambda v, f=function, k=count: f(v, k))(x)
-            same(values, traced[0])
-            same(at, traced[1])
-            same(values, np.take_along_axis(x, np.asarray(at), -1))
+            assert_same_bits(values, traced[0])
+            assert_same_bits(at, traced[1])
+            assert_same_bits(values, np.take_along_axis(x, np.asarray(at), -1))
 
 
 def test_the_greatest_few_put_nan_first_and_negative_zero_behind_zero():
     x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, -1.0, np.nan], np.float32)
-    same(lax.top_k(x, 7)[1], np.array([3, 6, 2, 0, 4, 1, 5], np.int32))
-    same(lax.approx_min_k(x, 7)[1], np.array([5, 1, 0, 4, 2, 3, 6], np.int32))
+    assert_same_bits(lax.top_k(x, 7)[1], np.array([3, 6, 2, 0, 4, 1, 5], np.int32))
+    assert_same_bits(
+        lax.approx_min_k(x, 7)[1], np.array([5, 1, 0, 4, 2, 3, 6], np.int32)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -290,7 +285,7 @@ def test_interp_is_the_composition(dtype):
 def test_interp_of_special_points_is_the_composition(xp, fp):
     xp, fp = np.array(xp, np.float32), np.array(fp, np.float32)
     x = np.array([-1, 0, 0.5, 1, 1.5, 2, 3, np.inf, np.nan], np.float32)
-    same(fnp.interp(x, xp, fp), ft.jit(fnp.interp)(x, xp, fp))
+    assert_same_bits(fnp.interp(x, xp, fp), ft.jit(fnp.interp)(x, xp, fp))
 
 
 @covering(1, method=METHODS, dtype=["float16", "float32", "float64", "int32"])
@@ -301,10 +296,14 @@ def test_a_fraction_in_python_is_one_in_an_array(dtype, method):
             q = fnp.asarray(fraction, "float32" if dtype != "float64" else "float64")
             for axis in (None, 0, -1):
                 found = fnp.quantile(x, fraction, axis, method=method)
-                same(found, fnp.quantile(x, q, axis, method=method).astype(found.dtype))
+                assert_same_bits(
+                    found, fnp.quantile(x, q, axis, method=method).astype(found.dtype)
+                )
     for fraction in (-0.5, 1.5, np.nan):
         found = fnp.quantile(x, fraction, method=method)
-        same(found, ft.jit(lambda v, q: fnp.quantile(v, q, method=method))(x, fraction))
+        assert_same_bits(
+            found, ft.jit(lambda v, q: fnp.quantile(v, q, method=method))(x, fraction)
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
@@ -318,9 +317,9 @@ def test_the_cross_product_is_the_composition(dtype):
     ):
         x, y = rng.integers(-3, 4, one), rng.integers(-3, 4, other)
         x, y = x.astype(dtype), y.astype(dtype)
-        same(fnp.cross(x, y), ft.jit(fnp.cross)(x, y))
-        same(fnp.cross(x, y), np.cross(x, y) + np.zeros((), dtype))
-    same(fnp.cross(x[:, :2], y), ft.jit(fnp.cross)(x[:, :2], y))
+        assert_same_bits(fnp.cross(x, y), ft.jit(fnp.cross)(x, y))
+        assert_same_bits(fnp.cross(x, y), np.cross(x, y) + np.zeros((), dtype))
+    assert_same_bits(fnp.cross(x[:, :2], y), ft.jit(fnp.cross)(x[:, :2], y))
 
 
 @pytest.mark.parametrize("weights", [None, [0.5, 1.0, 2.0, 4.0, 8.0]])
@@ -331,7 +330,7 @@ def test_bins_count_negative_numbers_as_zero(weights):
     for least in (0, 2, 6):
         found = fnp.bincount(x, w, least)
         full = expected + [0] * (least - len(expected))
-        same(found, np.array(full, np.int32 if w is None else np.float32))
+        assert_same_bits(found, np.array(full, np.int32 if w is None else np.float32))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
@@ -340,9 +339,13 @@ def test_partitions_stand_as_a_sort_with_its_end_turned_round(dtype):
         x = numbers(shape, dtype)
         for place in range(shape[axis]):
             found = fnp.partition(x, place, axis)
-            same(found, ft.jit(lambda v, k=place, a=axis: fnp.partition(v, k, a))(x))
+            assert_same_bits(
+                found, ft.jit(lambda v, k=place, a=axis: fnp.partition(v, k, a))(x)
+            )
             at = fnp.argpartition(x, place, axis)
-            same(at, ft.jit(lambda v, k=place, a=axis: fnp.argpartition(v, k, a))(x))
+            assert_same_bits(
+                at, ft.jit(lambda v, k=place, a=axis: fnp.argpartition(v, k, a))(x)
+            )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "float64"])
@@ -362,8 +365,8 @@ def test_different_slices_are_those_of_the_composition(axis, dtype):
             return fnp.unique(v, True, True, True, size=size, **options)
 
         for one, other in zip(now, ft.jit(composed)(x), strict=True):
-            same(one, other)
-        same(fnp.unique(x, **options), now[0])
+            assert_same_bits(one, other)
+        assert_same_bits(fnp.unique(x, **options), now[0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
@@ -390,4 +393,4 @@ def test_interp_gives_the_values_outside():
     for left, right in ((0.0, None), (None, -1), (7, 0.1), (0.0, "extrapolate")):
         found = fnp.interp(x, xp, fp, left, right)
         traced = ft.jit(lambda v, o=(left, right): fnp.interp(v, xp, fp, *o))(x)
-        same(found, traced)
+        assert_same_bits(found, traced)

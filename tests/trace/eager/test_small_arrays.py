@@ -18,6 +18,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.backends.base import get_device
+from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from tests.support.covering import covering
@@ -57,22 +58,9 @@ def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, An
     return np.where(draw.random(shape) < 0.6, chosen, ordinary).astype(kind)
 
 
-def same(found: Any, expected: Any) -> None:
-    """Equal bits, but for which NaN it is."""
-    expected = np.asarray(expected)
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    left, right = np.asarray(found), expected
-    if expected.dtype.kind == "f":
-        missing = np.isnan(right)
-        np.testing.assert_array_equal(np.isnan(left), missing)
-        left, right = left[~missing], right[~missing]
-    assert left.tobytes() == right.tobytes()
-
-
 def repeated(function: Callable[..., Any], expected: Any, *args: Any) -> None:
     for _ in range(CALLS):
-        same(function(*args), expected)
+        assert_same_bits(function(*args), expected)
 
 
 def of_numpy(function: Any, *args: Any) -> Any:
@@ -125,8 +113,8 @@ def test_numbers_beside_arrays_are_rounded_as_numpy_rounds_them(dtype: str) -> N
                     with np.errstate(all="ignore"):
                         value: Any = kind(number)
                         after, first = operation(x, value), operation(value, x)
-                    same(operation(a, number), after)
-                    same(operation(number, a), first)
+                    assert_same_bits(operation(a, number), after)
+                    assert_same_bits(operation(number, a), first)
 
 
 def test_integers_wrap_around() -> None:
@@ -151,15 +139,17 @@ def test_arrays_of_another_layout_are_left_to_numpy(layout: str) -> None:
         other = raw[1:].view(np.float32).reshape(3, 4)
         other[:] = plain
     b = Array(plain.shape, plain.dtype, False, None, other)
-    same(a + b, plain + plain)
-    same(b - a, plain - plain)
+    assert_same_bits(a + b, plain + plain)
+    assert_same_bits(b - a, plain - plain)
 
 
 def test_results_of_programs_are_operands() -> None:
     x = np.arange(40, dtype=np.float32)
     double = ft.jit(lambda z: z * 2)
     for _ in range(CALLS + 4):
-        same(double(fnp.asarray(x)) - double(fnp.asarray(x + 1)), x * 2 - (x + 1) * 2)
+        assert_same_bits(
+            double(fnp.asarray(x)) - double(fnp.asarray(x + 1)), x * 2 - (x + 1) * 2
+        )
 
 
 def test_deleted_arrays_are_refused() -> None:

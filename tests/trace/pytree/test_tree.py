@@ -16,6 +16,7 @@ import ftrace as ft
 from ftrace import tree, tree_util
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.flatten_util import ravel_pytree
+from ftrace.testing import strategies as fst
 from ftrace.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 Point = namedtuple("Point", ["x", "y"])
@@ -34,15 +35,7 @@ SAMPLES: list[Any] = [
     tree_util.Partial(max, 1, key=3),
 ]
 
-trees = st.recursive(
-    st.integers() | st.none(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.tuples(inner, inner)
-        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
+trees = fst.trees(st.integers() | st.none(), max_leaves=12)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=repr)

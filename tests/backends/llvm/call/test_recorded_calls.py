@@ -14,6 +14,7 @@ import ftrace.numpy as fnp
 import ftrace.random as random
 from ftrace import lax
 from ftrace.backends.base import get_device
+from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
 from ftrace.trace.primitives import reference as special
 
@@ -47,18 +48,6 @@ def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, An
         ordinary = (draw.normal(size=shape) * 100).astype(kind)
     chosen = draw.choice(np.array(special, kind), shape)
     return np.where(draw.random(shape) < 0.6, chosen, ordinary).astype(kind)
-
-
-def same(found: Any, expected: Any) -> None:
-    """Equal bits, but for which NaN it is."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    if expected.dtype.kind == "f":
-        missing = np.isnan(expected)
-        np.testing.assert_array_equal(np.isnan(found), missing)
-        found, expected = found[~missing], expected[~missing]
-    assert found.tobytes() == expected.tobytes()
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -95,7 +84,7 @@ def test_calls_that_are_learned_give_the_bits_of_python(
                 else [(found, expected)]
             )
             for left, right in pairs:
-                same(left, right)
+                assert_same_bits(left, right)
 
 
 DRAWS: dict[str, Callable[[Any], Any]] = {
@@ -119,7 +108,7 @@ def test_the_numbers_of_a_key_stay_the_same_when_a_call_is_learned(name: str) ->
         with ft.config(native_calls=False):
             expected = function(key)
         for _ in range(CALLS):
-            same(function(key), expected)
+            assert_same_bits(function(key), expected)
 
 
 def test_results_of_several_steps_are_freed() -> None:
@@ -150,13 +139,13 @@ def test_a_recorded_primitive_has_the_bits_of_its_meaning(
             expected = special.erf_inv(x)
         given = fnp.asarray(x)
         for _ in range(CALLS):
-            same(lax.erf_inv(given), expected)
+            assert_same_bits(lax.erf_inv(given), expected)
 
 
 def test_transposed_arrays_have_the_bits_of_ordered_ones() -> None:
     x = fnp.asarray(samples("float32", (9, 7), 1))
     for _ in range(CALLS):
-        same(
+        assert_same_bits(
             fnp.hypot(x.T, x.T + 1),
             fnp.hypot(
                 fnp.asarray(np.asarray(x).T.copy()),
@@ -182,6 +171,6 @@ def test_eager_convolutions_are_those_of_the_composition(
             for _ in range(CALLS):
                 found = function(fnp.asarray(a), fnp.asarray(b), mode)
                 assert found.weak_type == expected.weak_type
-                same(found, expected)
+                assert_same_bits(found, expected)
             if np.isfinite(a).all():
-                same(found, of_numpy(a, b, mode))
+                assert_same_bits(found, of_numpy(a, b, mode))

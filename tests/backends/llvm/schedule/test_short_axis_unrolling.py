@@ -35,6 +35,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
+from ftrace.testing import assert_same_bits
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, div, eq, ge, mul, rem, sub
 from ftrace.trace.primitives.sources import const
@@ -70,21 +71,15 @@ def test_points_and_colours_are_moved_as_they_are(
     def stacked(first: Any, lines: Any) -> Any:
         return fnp.stack([first, *[lines[n] for n in range(1, size)]], -1)
 
-    assert_same(ft.jit(turned)(x), turned(x))
-    assert_same(ft.jit(turned)(y), turned(y))
-    assert_same(ft.jit(weighted)(x, last), weighted(x, last))
-    assert_same(
+    assert_same_bits(ft.jit(turned)(x), turned(x))
+    assert_same_bits(ft.jit(turned)(y), turned(y))
+    assert_same_bits(ft.jit(weighted)(x, last), weighted(x, last))
+    assert_same_bits(
         ft.jit(stacked)(first, y),
         np.stack([first, *[y[n] for n in range(1, size)]], -1),
     )
     repeat: Function = lambda x: fnp.repeat(x, size)  # noqa: E731
-    assert_same(ft.jit(repeat)(first), np.repeat(first, size))
-
-
-def assert_same(found: Any, wanted: Any) -> None:
-    found = np.asarray(found)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted)
+    assert_same_bits(ft.jit(repeat)(first), np.repeat(first, size))
 
 
 @pytest.mark.parametrize("step", range(2, LONGEST + 3))
