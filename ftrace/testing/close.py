@@ -262,9 +262,11 @@ class _Comparison:
         same = p == q
         if self.limits.signed_zeros:
             same &= np.signbit(p) == np.signbit(q)
-        if self.limits.equal_nan:
-            same |= np.isnan(p) & np.isnan(q)
-        return same.all(-1)
+        if not self.limits.equal_nan:
+            return same.all(-1)
+        if self.limits.signed_zeros:  # to the bit: each part by itself
+            return (same | (np.isnan(p) & np.isnan(q))).all(-1)
+        return same.all(-1) | (np.isnan(a) & np.isnan(b))  # as NumPy: in either part
 
     def _near(self, finite: Numbers) -> Numbers:
         units = self.limits.ulps

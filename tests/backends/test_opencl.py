@@ -20,12 +20,12 @@ from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel.ir import Kernel, KernelInfo, Store, load, param
 from ftrace.lower.program import Program, RunKernel, Slot
+from ftrace.testing import assert_close
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from tests.support import kernel_samples as samples
 from tests.support.kernel_samples import (
     Case,
-    assert_close,
     axes,
     cases,
     copy_slot,
@@ -53,7 +53,7 @@ def opencl() -> Any:
 def test_opencl_computes_each_sample(opencl: Any, case: Case) -> None:
     got = run(opencl, case.kernel, case.inputs, case.outputs)
     for result, wanted in zip(got, case.expected, strict=True):
-        assert_close(result, wanted, case.tolerance)
+        assert_close(result, wanted, rtol=case.tolerance, scaled=True)
 
 
 def test_nothing_is_compiled_behind_the_back_of_python(
@@ -93,7 +93,7 @@ LARGE = [
 def test_blocks_and_groups_fit_every_size(opencl: Any, case: Case) -> None:
     got = run(opencl, case.kernel, case.inputs, case.outputs)
     for result, wanted in zip(got, case.expected, strict=True):
-        assert_close(result, wanted, case.tolerance)
+        assert_close(result, wanted, rtol=case.tolerance, scaled=True)
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 37, 64, 101])

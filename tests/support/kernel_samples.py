@@ -434,20 +434,6 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def assert_close(got: Array, wanted: Array, tolerance: float) -> None:
-    """Equal up to a share of the largest element; NaN and infinities in place."""
-    assert got.dtype == wanted.dtype
-    if tolerance == 0:
-        np.testing.assert_array_equal(got, wanted)
-        return
-    wide = np.complex128 if got.dtype.kind == "c" else np.float64
-    finite = np.abs(wanted[np.isfinite(wanted)].astype(wide))
-    scale = float(finite.max()) if finite.size else 1.0
-    np.testing.assert_allclose(
-        got.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance * scale
-    )
-
-
 def elementwise_records() -> list[Primitive]:
     """The primitives that compute one element of one or more.
 

@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes
+from ftrace.testing import assert_close
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -30,7 +31,7 @@ WORD = re.compile(r"[a-z]\w*")
 #: Relative and absolute error that is allowed.
 TOLERANCE = {
     dtypes.float16: 2e-3, dtypes.bfloat16: 1.6e-2, dtypes.float32: 1e-5,
-    dtypes.complex64: 1e-5,
+    dtypes.complex64: 1e-5, dtypes.float64: 1e-12, dtypes.complex128: 1e-12,
 }  # fmt: skip
 
 
@@ -60,23 +61,14 @@ def check_traced(expression: str) -> None:
 
 def compare(found: Sequence[Any], wanted: Sequence[Any]) -> None:
     """Values of the same dtypes and shapes, equal up to rounding."""
-    assert len(found) == len(wanted)
-    for value, expected in zip(found, wanted, strict=True):
-        assert not isinstance(value, Tracer)
-        array = np.asarray(value)
-        assert array.dtype == expected.dtype
-        assert array.shape == expected.shape
-        close(array, expected)
+    assert not any(isinstance(value, Tracer) for value in found)
+    assert_close([*found], [*wanted], rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def close(array: Any, expected: Any) -> None:
-    """The same numbers, up to rounding in the dtype of the first."""
-    array = np.asarray(array)
-    tolerance = TOLERANCE.get(array.dtype, 1e-12)
-    wide = np.complex128 if array.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(
-        array.astype(wide), np.asarray(expected).astype(wide), tolerance, tolerance
-    )
+def close(found: Any, wanted: Any) -> None:
+    """The same numbers, up to rounding in the less precise dtype."""
+    limits = {"rtol": TOLERANCE, "atol": TOLERANCE}
+    assert_close(found, np.asarray(wanted), check_dtypes=False, **limits)
 
 
 def check_batched(function: Callable[..., Any], *operands: Any) -> None:

@@ -192,6 +192,13 @@ def test_nan_is_no_number_where_it_is_asked_for() -> None:
     assert "NaN" not in text.split("\n")[1]  # they are at the same places
 
 
+def test_a_complex_number_is_nan_where_either_part_is() -> None:
+    x, y = np.array([complex(1, np.nan)]), np.array([complex(np.nan, np.nan)])
+    assert_close(x, y)
+    assert "1 of 1" in said(x, y, compare=assert_same_bits)
+    assert "1 of 1" in said(x, np.array([1 + 1j]))
+
+
 def test_few_bits_are_compared_too() -> None:
     x = np.array([1, 2], ml_dtypes.int4)
     assert_close(x, x)
