@@ -25,7 +25,10 @@ DIFFERS = {
     ),
     "devices are cpu, opencl and interpreter, of cpu as many as are asked for": """
         devices local_devices device_count local_device_count default_backend
-        default_device lax.platform_dependent""",
+        lax.platform_dependent""",
+    "programs run there; what is made outside of them lies on device 0": (
+        "default_device"
+    ),
     "shares the memory of a NumPy array": """
         device_put numpy.asarray numpy.from_dlpack numpy.reshape numpy.ravel
         numpy.transpose numpy.squeeze numpy.expand_dims numpy.flip numpy.broadcast_to
