@@ -24,6 +24,7 @@ from ftrace.trace.evaluate import NumpyPlan, observed
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.primitives.sources import const_p, is_variable
+from ftrace.trace.symbolic import same_size
 
 _NDARRAY: type[Any] = np.ndarray
 
@@ -106,7 +107,8 @@ def _made(
     before: NonFinite | None = None,
 ) -> NonFinite:  # fmt: skip
     index = tuple(map(int, np.argwhere(places)[0]))
-    same = [x for x in operands if getattr(x, "shape", None) == value.shape]
+    arrays = [x for x in operands if isinstance(x, _NDARRAY)]
+    same = [x for x in arrays if same_size(x.shape, value.shape)]
     elements = [x[index] for x in same] if len(same) == len(operands) else []
     made = [s for s in node.src if not is_variable(s)]
     sources = [s.origin for s in made if s.origin is not None]

@@ -31,6 +31,7 @@ from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
 from ftrace.transforms.device_placement import is_first
@@ -299,7 +300,9 @@ def _like(values: Sequence[Any], result: Any) -> Any:
 
 def _first_of_shape(rows: Sequence[tuple[Any, Any]], shape: Any) -> Any:
     """The sharding of the first array over a mesh that has a shape."""
-    return next((s for x, s in rows if s is not None and x.shape == shape), None)
+    return next(
+        (s for x, s in rows if s is not None and same_size(x.shape, shape)), None
+    )
 
 
 _ARRAYS: tuple[type[Any], ...] = (Array, np.ndarray)

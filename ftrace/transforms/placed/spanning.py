@@ -37,6 +37,7 @@ from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, wh
 from ftrace.trace.primitives.movement import permute, reshape
 from ftrace.trace.primitives.primitive import item_p, items
 from ftrace.trace.primitives.sources import scope_and_position, variable
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import run_graph
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
@@ -66,7 +67,7 @@ def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
         grid = grid.take(np.flatnonzero(np.append(True, changes)), axis)
     lanes = [n // count for n, count in zip(owners.shape, counts, strict=True)]
     again = np.kron(grid, np.ones(lanes, int))
-    if again.shape != owners.shape or (again != owners).any() or (
+    if not same_size(again.shape, owners.shape) or (again != owners).any() or (
         len(np.unique(grid)) < grid.size
     ):  # fmt: skip
         raise ShardingError(
