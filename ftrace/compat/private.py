@@ -103,6 +103,10 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
             "prefix_errors": partial(optree.prefix_errors, namespace=NAMESPACE),
         },
     ),
+    # JAX's page on primitives names them.
+    "jax._src.api": "jax",
+    "jax._src.lax": {},
+    "jax._src.lax.lax": "jax.lax",
     # JAX's page on interpreters of jaxprs names them.
     "jax._src.util": {"safe_map": safe_map, "safe_zip": safe_zip},
 }

@@ -358,12 +358,12 @@ def ormqr(
     return adjoint(_reflect(x, taus, adjoint(y), not transpose))
 
 
-def _reflect(a: Any, taus: Value, c: Any, backwards: bool) -> Any:
-    """H₁·H₂·…·c = c - V·T·Vᴴ·c; `backwards` with Tᴴ.
+#: Reflections that are applied together: Vᴴ·V of all of them costs more than the rest.
+_TOGETHER = 64
 
-    T⁻¹ has 1/τ on its diagonal, and Vᴴ·V above it: T. Joffrain and others,
-    "Accumulating Householder transformations, revisited" (2006).
-    """
+
+def _reflect(a: Any, taus: Value, c: Any, backwards: bool) -> Any:
+    """H₁·H₂·…·c, block after block; `backwards` the adjoints in their order."""
     scales = ax.as_value(taus)
     *lead, m, n = a.shape
     count = (n + 1, *scales.shape)[-1]  # too many, where there is none
@@ -372,8 +372,25 @@ def _reflect(a: Any, taus: Value, c: Any, backwards: bool) -> Any:
             "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
             f"with k <= n are required, got {a!r} and {scales!r}"
         )
+    # A size that is not known is taken whole.
+    together = _TOGETHER if isinstance(count, int) else count
+    starts = range(0, max(count, 1), together) if together is not count else (0,)
+    for start in starts if backwards else reversed(starts):
+        block = slice(start, start + together)
+        c = _reflect_block(a[..., block], scales[..., block], c, start, backwards)
+    return c
+
+
+def _reflect_block(a: Any, scales: Any, c: Any, above: int, backwards: bool) -> Any:
+    """c - V·T·Vᴴ·c, or with Tᴴ; the first vector begins in row `above`.
+
+    T⁻¹ has 1/τ on its diagonal, and Vᴴ·V above it: T. Joffrain and others,
+    "Accumulating Householder transformations, revisited" (2006).
+    """
+    *lead, m, _ = a.shape
+    count = scales.shape[-1]
     turns = scales != 0
-    v = fnp.tril(a[..., :count], -1) + fnp.eye(m, count, dtype=a.dtype)
+    v = fnp.tril(a[..., :count], -1 - above) + fnp.eye(m, count, -above, dtype=a.dtype)
     v = fnp.where(turns[..., None, :], v, 0)
     vh = adjoint(v)
     diagonal = 1 / fnp.where(turns, scales, 1)

@@ -89,6 +89,11 @@ class ShapedArray(Immutable):
         return ManualAxisType()
 
     @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """`mat`, in full."""
+        return self.mat
+
+    @property
     def vma(self) -> frozenset[Any]:
         """`mat.varying`, as it was called first."""
         return self.mat.varying

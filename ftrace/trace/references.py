@@ -112,6 +112,11 @@ class Place(ABC):
     def size(self) -> int:
         return self.read().size
 
+    def unsafe_buffer_pointer(self) -> int:
+        """Where the array that it holds lies now; each write gives it another."""
+        held: Any = self.read()
+        return held.unsafe_buffer_pointer()
+
     def __getitem__(self, index: Any) -> Value:
         found = self.read()
         if index is not ...:

@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any
 
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import ShapeError, ShardingError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
@@ -47,7 +47,7 @@ from ftrace.trace.tracing.tracer import (
 )
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
-from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
+from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, names_in
 from ftrace.transforms.placed.spanning import (
     Spanning,
     of_process,
@@ -631,17 +631,52 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return device_put(xs, out_shardings)
 
 
-def _itself(f: Function) -> Function:
-    return f
-
-
 def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
-    """`f`, in which nobody says how arrays are divided: on one device it is `f`."""
-    return _itself if f is None else f
+    """`f`, in which nobody says how arrays are divided; its results are `out_sharding`.
+
+    Args:
+      out_sharding: as of `reshard`; if it is None, a call of the function says it by a
+        keyword of this name. It is not looked at where no axis of the mesh is explicit.
+
+    Raises:
+      ArgumentError: a call, where neither says it.
+    """
+    if f is None:
+        return partial(auto_axes, axes=axes, out_sharding=out_sharding)
+
+    @wraps(f)
+    def auto_f(*args: Any, **kwargs: Any) -> Any:
+        place = _said("auto_axes", "out_sharding", out_sharding, kwargs)
+        result = f(*args, **kwargs)
+        return reshard(result, place) if _is_explicit() else result
+
+    return auto_f
 
 
 def explicit_axes(
     f: Any = None, /, *, axes: Any = None, in_sharding: Any = None
 ) -> Any:
-    """`f`, in which types say how arrays are divided: on one device it is `f`."""
-    return _itself if f is None else f
+    """`f` of arguments that are put by `in_sharding`: as `auto_axes`."""
+    if f is None:
+        return partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+
+    @wraps(f)
+    def explicit_f(*args: Any, **kwargs: Any) -> Any:
+        place = _said("explicit_axes", "in_sharding", in_sharding, kwargs)
+        return f(*(reshard(args, place) if get_mesh().axis_names else args), **kwargs)
+
+    return explicit_f
+
+
+def _said(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
+    found = kwargs.pop(name, None) if given is None else given
+    if found is None:
+        raise ArgumentError(
+            f"{what} needs {name}: a spec of each value, given with the function or "
+            f"where it is called, f(…, {name}=PartitionSpec(…))"
+        )
+    return found
+
+
+def _is_explicit() -> bool:
+    return AxisType.Explicit in get_mesh().axis_types

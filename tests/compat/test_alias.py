@@ -38,6 +38,9 @@ from jaxlib.xla_client import Device
 assert version("jax") == version("jaxlib") == jax.__version__
 assert isinstance(jax.devices()[0], Device) and jax._src.api_util
 from jax._src.util import safe_map, safe_zip
+from jax._src import api
+from jax._src.lax import lax as private_lax
+assert private_lax.add is jax.lax.add and api.grad is jax.grad
 assert safe_map(max, [1, 5], [3, 4]) == [3, 5] and safe_zip("a", "b") == [("a", "b")]
 assert jax.numpy is ftrace.numpy and lax is ftrace.lax
 assert jax.scipy.special is ftrace.scipy.special and jax.jit is ftrace.jit

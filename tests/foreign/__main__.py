@@ -2,6 +2,7 @@
 
 python -m tests.foreign jax --checkout PATH tests/nn_test.py -k softmax
 python -m tests.foreign library --checkout PATH tests
+python -m tests.foreign examples --checkouts FOLDER --against PYTHON rnn
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import sys
 from pathlib import Path
 
 from ftrace.compat import install_as_jax
+from tests.foreign import examples
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["examples"]:
+        return examples.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.foreign")
     parser.add_argument("whose", choices=["jax", "library"])
     parser.add_argument("--checkout", type=Path, required=True, help="their repository")

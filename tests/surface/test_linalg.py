@@ -702,6 +702,26 @@ def test_products_of_reflections_are_those_of_their_matrices(is_complex: bool) -
         lax.linalg.householder_product(c.swapaxes(1, 2), taus)
 
 
+@pytest.mark.parametrize("rows", [130, 200])
+def test_many_reflections_are_those_of_lapack(rows: int) -> None:
+    """More than one block of them, and taus that are fewer than columns."""
+    rng = np.random.default_rng(4)
+    a = rng.normal(size=(rows, 130)).astype("f")
+    h, taus = ft.jit(lambda a: fnp.linalg.qr(a, mode="raw"))(a)
+    for found, expected in zip((h, taus), np.linalg.qr(a, mode="raw"), strict=True):
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+    q = lax.linalg.householder_product(h.mT, taus)
+    np.testing.assert_allclose(q @ fnp.triu(h.mT)[:130], a, atol=1e-4)
+    whole = lax.linalg.ormqr(h.mT, taus, fnp.eye(rows))
+    np.testing.assert_allclose(whole[:, :130], q, atol=1e-5)
+    back = lax.linalg.ormqr(h.mT, taus, whole, transpose=True)
+    np.testing.assert_allclose(back, np.eye(rows), atol=1e-4)
+    # A reflection that is left out is the last.
+    fewer = lax.linalg.ormqr(h.mT, taus[:100], fnp.eye(rows))
+    none = lax.linalg.ormqr(h.mT, taus.at[100:].set(0), fnp.eye(rows))
+    np.testing.assert_allclose(fewer, none, atol=1e-6)
+
+
 def test_functions_that_take_lists_in_jax_take_lists() -> None:
     m, v = [[4, 1], [1, 3]], [1, 2]
     for function, given in (

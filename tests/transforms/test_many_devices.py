@@ -481,6 +481,30 @@ def test_draws_are_where_out_sharding_says() -> None:
         np.testing.assert_array_equal(got, function(key, *rest))
 
 
+def test_functions_without_types_give_results_where_they_are_wanted() -> None:
+    explicit = ft.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+    auto = ft.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    divided = NamedSharding(explicit, P("x", "y"))
+    with ft.set_mesh(explicit):
+        doubled = ft.sharding.auto_axes(lambda x: x * 2)
+        said = ft.sharding.auto_axes(out_sharding=P("x", "y"))(lambda x: x * 2)
+        for f in (lambda x: doubled(x, out_sharding=P("x", "y")), said, ft.jit(said)):
+            got = f(X)
+            assert got.sharding == divided
+            np.testing.assert_array_equal(got, 2 * X)
+        seen = ft.sharding.explicit_axes(lambda x, y: (x.sharding, x + y))
+        place, total = seen(X, X, in_sharding=(P("x", "y"), P()))
+        assert place == divided
+        np.testing.assert_array_equal(total, 2 * X)
+        with pytest.raises(errors.ArgumentError, match="needs out_sharding"):
+            doubled(X)
+        with pytest.raises(errors.ArgumentError, match="needs in_sharding"):
+            seen(X, X)
+    with ft.set_mesh(auto):
+        assert doubled(fnp.asarray(X), out_sharding=P("x")).sharding != divided
+    np.testing.assert_array_equal(said(X), 2 * X)
+
+
 def test_new_arrays_are_where_out_sharding_says() -> None:
     places = NamedSharding(mesh(), P("x"))
     for function, *rest in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from ftrace import lax, nn
 from ftrace.sharding import AbstractMesh, PartitionSpec as P
 from ftrace.trace.graph import Graph, toposort
 from ftrace.trace.primitives.sources import is_variable
+from ftrace.transforms.partition.propagate import divisions_of
 from ftrace.transforms.partition.rules import RULES, whole
 from ftrace.transforms.partition.specs import moves, received
 from tests.support.device_lanes import collectives, divided, partitioned
@@ -541,3 +543,21 @@ def test_what_has_no_rule_is_whole() -> None:
         f for axes in (*rule.operands, *rule.results) for (f,) in axes
     }
     assert str(rule) == "*k *l, *m *n -> *o *p"
+
+
+def test_divisions_use_an_axis_once_and_their_number_is_limited() -> None:
+    """In the order of all products, of which most divide by an axis twice."""
+    few = {0: [("a", "b"), ("b",)], 1: [("a",)], 2: [("c",)]}
+    rows = [
+        [(0, ("a", "b")), (0, ("a",)), (0, ("b",)), (0, ())],
+        [(1, ("a",)), (1, ())], [(2, ("c",)), (2, ())],
+    ]  # fmt: skip
+    expected = [
+        {factor: names for factor, names in row if names}
+        for row in itertools.product(*rows)
+        if not ({*row[0][1]} & {*row[1][1]})
+    ]
+    assert divisions_of(few) == expected
+    many = divisions_of({factor: [("a",), ("b",)] for factor in range(40)})
+    assert many[0] == {0: ("a",), 1: ("b",)}
+    assert len(many) == 64

@@ -370,3 +370,8 @@ def test_a_jvp_rule_is_given_what_references_hold_and_its_tangents() -> None:
     for k, h in enumerate((f, ft.jit(f, static_argnums=0))):
         assert ft.grad(lambda x, h=h: h(2, {"a": around}, x))(3.0) == 5
         assert around[...] == 3 * (k + 1)
+
+
+def test_a_reference_tells_where_its_array_lies() -> None:
+    cell = ft.new_ref(fnp.arange(3.0))
+    assert cell.unsafe_buffer_pointer() == cell.read().unsafe_buffer_pointer()

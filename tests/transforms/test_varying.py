@@ -524,6 +524,7 @@ def test_types_tell_where_values_differ() -> None:
     assert over(lambda w, x: fnp.where(f(w[0], x), 1, 0), (P(), P("x")), P())(W, V[:8])
     assert seen == ["", "x", "x", "", "", "y", "x", "", "y", "", "", "", "x", "x"]
     assert ft.typeof(W).mat.varying == frozenset() == ft.typeof(W).vma
+    assert ft.typeof(W).manual_axis_type == ft.typeof(W).mat
 
 
 def test_what_differs_where_it_must_not_is_an_error() -> None:

@@ -14,6 +14,7 @@ matrices of real numbers are computed by loops in the kernel: the calls of LAPAC
 longer than their arithmetic.
 
     qr(a)        ->  permute(factor[geqrf, orgqr](permute(a))), …; geqp3 with pivots
+    householder_factor(a)  ->  permute(factor[geqrf](permute(a))), factors
     eigh(a)      ->  permute(factor[syevd](permute(a))), values; these alone if no
                      vector is needed, which takes a third of the time
     svd(a)       ->  permute(factor[gesdd](permute(a))), values, …
@@ -270,6 +271,18 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     return *factors, p.sub(found[4], sources.const_like(found[4], 1))
 
 
+def _reflections(node: Node, read: Collection[int]) -> Sequence[Node]:
+    """Those of `_qr`, with R over them."""
+    (a,) = node.src
+    m, n = a.shape[-2:]
+    columns, taus = turned(a), items(node)[1].aval
+    length = _BLOCK * (n + 1)
+    results = [columns.aval.strong(), taus, _memory(a, a.dtype, length)]
+    work = 2 * m * n * min(m, n)
+    found = _factor(node, "reflections", [columns], results, [m, n, length], [], work)
+    return mat.transposed(found[0]), found[1]
+
+
 def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
     """Without vectors the first result is memory that LAPACK has used."""
     with_vectors = 0 in read
@@ -431,6 +444,7 @@ _RULES: dict[Any, _Rule] = {
 _BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
     factors.qr_p: _qr,
     factors.qr_pivoted_p: _qr,
+    factors.householder_factor_p: _reflections,
     factors.eigh_p: _eigh,
     factors.svd_p: _svd,
     factors.eig_p: _eig,

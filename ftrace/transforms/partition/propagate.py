@@ -16,8 +16,8 @@ who read it need it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
@@ -266,7 +266,7 @@ class Propagation:
             return chosen
         best: tuple[int, int] | None = None
         chosen: Division = {}
-        for option in _options(candidates):
+        for option in divisions_of(candidates):
             division = feasible(rule, option, self.sizes)
             price = self._price(node, rule, division)
             if best is None or price < best:
@@ -424,20 +424,24 @@ class Propagation:
         return True
 
 
-def _options(candidates: Mapping[int, Sequence[Names]]) -> list[Division]:
+def divisions_of(candidates: Mapping[int, Sequence[Names]]) -> list[Division]:
     """The divisions in which each axis of the mesh divides one factor."""
-    rows: list[list[tuple[int, Names]]] = []
+    rows: list[tuple[int, list[Names]]] = []
     for factor, found in candidates.items():
         prefixes = [names[:n] for names in found for n in range(len(names), 0, -1)]
-        rows.append([(factor, names) for names in (*dict.fromkeys(prefixes), ())])
-    divisions: list[Division] = []
-    for row in product(*rows):
-        used = [name for _, names in row for name in names]
-        if len({*used}) == len(used):
-            divisions.append({f: names for f, names in row if names})
-        if len(divisions) == _CHOICES:
-            break
-    return divisions
+        rows.append((factor, [*dict.fromkeys(prefixes), ()]))
+
+    def extended(division: Division, used: frozenset[str]) -> Iterator[Division]:
+        """What is divided twice is left at once: most of the products are that."""
+        if len(division) == len(rows):
+            yield {factor: names for factor, names in division.items() if names}
+            return
+        factor, options = rows[len(division)]
+        for names in options:
+            if not used & {*names}:
+                yield from extended({**division, factor: names}, used | {*names})
+
+    return list(islice(extended({}, frozenset()), _CHOICES))
 
 
 def pending_of(rule: Rule, division: Mapping[int, Names]) -> tuple[Names, str]:

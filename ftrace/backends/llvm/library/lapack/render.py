@@ -64,6 +64,14 @@ def _qr(f: Routines, unit: str) -> None:
     f.call_routine(name, *sizes, q, f.integer(m), *memory)
 
 
+def _reflections(f: Routines, unit: str) -> None:
+    m, n, length = f.kernel.sizes
+    factor, tau, work, a = f.buffers(unit, 4)
+    f.copy(factor, a, m * n * f.size)
+    memory = tau, work, f.integer(length), f.variable("i32", 0)
+    f.call_routine("geqrf", f.integer(m), f.integer(n), factor, f.integer(m), *memory)
+
+
 def _eigh(f: Routines, unit: str) -> None:
     n, length, real_length, integers = f.kernel.sizes
     lower, with_vectors = f.kernel.flags
@@ -300,6 +308,7 @@ _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
     "solve": _solve,
     "tridiagonal": _tridiagonal,
     "qr": _qr,
+    "reflections": _reflections,
     "eigh": _eigh,
     "svd": _svd,
     "eig": _eig,
