@@ -200,21 +200,27 @@ class Program:
 
     def __init__(self, step: str) -> None:
         self.step = step
-        self.times: list[float] = []
+        self.times: list[list[float]] = []
         self.raised: list[int] = []
         self.told: list[str] = []
         sys.modules["__main__"] = self.module = ModuleType("__main__")
         self.names = self.module.__dict__
         self.names.update(_timed=self._timed, regions=regions)
 
+    @contextlib.contextmanager
+    def _clock(self) -> Iterator[None]:
+        """Notes seconds, and seconds of all processors."""
+        begin, busy = time.perf_counter(), time.process_time()
+        yield
+        self.times.append([time.perf_counter() - begin, time.process_time() - busy])
+
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
             import jax  # whichever it is
 
-            begin = time.perf_counter()
-            found = function(*args, **kwargs)
-            jax.block_until_ready((found, args))
-            self.times.append(time.perf_counter() - begin)
+            with self._clock():
+                found = function(*args, **kwargs)
+                jax.block_until_ready((found, args))
             return found
 
         return step
@@ -260,9 +266,8 @@ class Program:
         """A step is a statement, run again after its first time."""
         code = compile(statement, "<again>", "exec")
         for _ in range(times + 1):
-            begin = time.perf_counter()
-            exec(code, self.names)
-            self.times.append(time.perf_counter() - begin)
+            with self._clock():
+                exec(code, self.names)
 
 
 def main(request: Path) -> None:

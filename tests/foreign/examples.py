@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 import statistics
@@ -185,8 +186,8 @@ def run(python: str, example: Example, checkouts: Path, folder: Path) -> dict[st
     found["output"] = done.stdout
     matches = re.finditer(example.results, done.stdout)
     found["results"] = [float(n) for match in matches for n in match.groups()]
-    times = [1000 * t / example.per for t in found["times"]]
-    found["ms"] = statistics.median(times) if times else None
+    columns = list(zip(*found["times"], strict=True)) or [(math.nan,)] * 2
+    found["ms"] = [1000 * statistics.median(c) / example.per for c in columns]
     return found
 
 
@@ -233,8 +234,9 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     pythons = [sys.executable, *([asked.against] if asked.against else [])]
     checkouts = asked.checkouts.resolve()
-    _say("| example | ms per step | with JAX | of it | s in all | with JAX | results |")
-    _say("|---|---|---|---|---|---|---|")
+    heads = ["ms per step", "with JAX", "ms of processors", "with JAX", "s in all"]
+    _say(f"| example | {' | '.join(heads)} | with JAX | results |")
+    _say("|---|---|---|---|---|---|---|---|")
     for example in rows(asked.words, checkouts):
         with tempfile.TemporaryDirectory() as folder:
             got = [
@@ -251,20 +253,20 @@ def main(arguments: list[str]) -> int:
 
 def _row(example: Example, rounds: list[list[dict[str, Any]]]) -> str:
     sides = list(zip(*rounds, strict=True))
-    steps = [[r["ms"] for r in side if r["ms"] is not None] for side in sides]
-    ms = [statistics.median(times) if times else None for times in steps]
-    shown = [f"{m:.3g}" if m is not None else "" for m in ms]
-    seconds = [f"{statistics.median(r['seconds'] for r in side):.1f}" for side in sides]
+    shown: list[str] = []
+    for number in range(2):
+        for side in sides:
+            ms = statistics.median(run["ms"][number] for run in side)
+            shown.append("" if math.isnan(ms) else f"{ms:.3g}")
+    shown += [f"{statistics.median(r['seconds'] for r in side):.1f}" for side in sides]
     here, there = rounds[-1][0], rounds[-1][-1]
-    ratio = f"{ms[0] / ms[1]:.2f}" if len(ms) > 1 and ms[0] and ms[1] else ""
     said = differ(here["results"], there["results"])
     if here["raised"] or there["raised"]:
         said += f"; cells {here['raised']} raise, with JAX {there['raised']}"
-    if len(sides) == 1:
+    if here is there:  # nothing is compared: every other column is empty
+        shown = [text for one in shown for text in (one, "")]
         said = f"{here['results'][:6]}; cells {here['raised']} raise"
-        shown.append("")
-        seconds.append("")
-    return f"| {' | '.join([example.file, *shown, ratio, *seconds, said])} |"
+    return f"| {' | '.join([example.file, *shown, said])} |"
 
 
 def _say(text: str) -> None:
