@@ -136,13 +136,15 @@ if TYPE_CHECKING:
         typing,
     )
     from ftrace.compat.view import make_jaxpr
+    from ftrace.transforms.checkpoints import Checkpoints
     from ftrace.transforms.save_load import load, save
 
 __version__ = VERSION
 
 __all__ = [
     "ad_checkpoint", "all_counters", "Array", "block_until_ready", "cache_clear",
-    "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert", "compat",
+    "checkpoint", "checkpoint_policies", "Checkpoints", "clear_caches",
+    "closure_convert", "compat",
     "Config", "config", "counters", "custom_batching", "custom_derivatives",
     "custom_gradient", "custom_jvp", "custom_vjp", "debug", "default_device",
     "device_count", "device_get", "device_put", "devices", "Dim", "disable_jit",
@@ -158,6 +160,7 @@ __all__ = [
 #: What is loaded when it is first named, and is no module: most programs need little.
 _HOMES = {
     **dict.fromkeys(("load", "save"), "transforms.save_load"),
+    "Checkpoints": "transforms.checkpoints",
     "make_jaxpr": "compat.view",
     **dict.fromkeys(_CONTEXTS, "transforms.contexts"),
     **dict.fromkeys(

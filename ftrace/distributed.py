@@ -38,6 +38,8 @@ def initialize(
 
     Args:
       num_processes, process_id: what they are to be, if given.
+      initialization_timeout: seconds for which a process waits for the others, and
+        then ends; 300, the default, stands for what `distributed_timeout` says.
       coordinator_address, …: accepted for JAX's sake: MPI knows.
 
     Raises:
@@ -49,7 +51,8 @@ def initialize(
         raise DeviceError(
             "distributed.initialize should only be called once. Call shutdown first"
         )
-    processes.join(num_processes, process_id)
+    given = None if initialization_timeout == 300 else initialization_timeout
+    processes.join(num_processes, process_id, given)
     if processes.count() > 1:
         everyone, config = processes.everyone(), settings.current()
         lines = f"ftrace {VERSION}\nnumpy {version('numpy')}\nrules {config.rules}"

@@ -37,6 +37,7 @@ from difflib import unified_diff
 from importlib import import_module
 from math import prod
 from typing import Any
+from zlib import crc32
 
 import numpy
 
@@ -52,6 +53,8 @@ Work = Generator[Sequence[Any], None, Array]
 
 #: Variables by which a launcher of MPI tells a process how many there are.
 _LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
+#: And which one it is.
+_NUMBERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 #: How often a request is tried at once, before others get the processor meanwhile.
 _TRIES = 200
 #: Seconds for which one that has ended waits for the others to hear of it, and in which
@@ -70,6 +73,7 @@ class _World:
       index, count: its number, and how many there are.
       mpi: `mpi4py.MPI`, where there are several.
       notes: the communicator on which processes tell that they end.
+      doors: the one on which those meet who become a group.
       ended: what those that have ended told, and when it was heard.
       joined: has `join` been called?
       helper: the thread that looks at what was started, once there is one.
@@ -85,6 +89,7 @@ class _World:
         self.index, self.count = 0, 1
         self.mpi: Any = None
         self.notes: Any = None
+        self.doors: Any = None
         self.ended: dict[int, tuple[str, float]] = {}
         self.groups: dict[tuple[int, ...], Group] = {}
         self.joined = False
@@ -117,25 +122,32 @@ def is_launched() -> bool:
     return any(name in os.environ for name in _LAUNCHED)
 
 
-def join(wanted: int | None = None, number: int | None = None) -> None:
+def join(
+    wanted: int | None = None, number: int | None = None, seconds: int | None = None
+) -> None:
     """Makes the ranks of MPI's world one system. All of them must call it.
 
     Args:
       wanted: how many there are to be, if that is known.
       number: which one this is to be.
+      seconds: for which the others are waited for; None is `distributed_timeout`.
+        A process that has waited so long ends.
 
     Raises:
       MissingExtraError: mpi4py, or an MPI library, is missing.
       DeviceError: there are not as many processes.
     """
     if is_launched():
-        mpi = _load()
-        world = mpi.COMM_WORLD
-        _world.index, _world.count = world.Get_rank(), world.Get_size()
+        with _watched(_timeout() if seconds is None else seconds):
+            mpi = _load()
+            world = mpi.COMM_WORLD
+            _world.index, _world.count = world.Get_rank(), world.Get_size()
+            if _world.count > 1:
+                _world.notes, _world.doors = world.Dup(), world.Dup()
         if _world.count > 1:
-            _world.mpi, _world.notes = mpi, world.Dup()
+            _world.mpi = mpi
             _world.hook, sys.excepthook = sys.excepthook, _end
-            atexit.register(leave)
+            atexit.register(_leave_at_exit)
     got = _world.index, _world.count
     if got != (_world.index if number is None else number, wanted or _world.count):
         _world.index, _world.count = 0, 1
@@ -145,6 +157,38 @@ def join(wanted: int | None = None, number: int | None = None) -> None:
             f"MPI: pip install 'ftrace[mpi]', and then mpirun -n {wanted} python …"
         )
     _world.joined = True
+
+
+#: MPI begins within one call, in which Python does not run: another program looks at
+#: the clock. It ends when this one has closed its input, or has ended.
+_WATCH = """
+import os, sys, threading
+seconds, process, text = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+begun = threading.Thread(target=sys.stdin.read, daemon=True)
+begun.start()
+begun.join(seconds)
+if begun.is_alive():
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    os.kill(process, 9)
+os._exit(0)
+"""
+
+
+@contextmanager
+def _watched(seconds: int) -> Generator[None]:
+    """A block of which this process is ended if it takes longer."""
+    known = [os.environ[name] for name in _NUMBERS if name in os.environ]
+    text = (
+        f"process {known[0] if known else os.getpid()} ends: ProcessError: it has "
+        f"waited {seconds} seconds in distributed.initialize, in vain: not all "
+        "processes came there. Do all of them run the same program? "
+        "FTRACE_DISTRIBUTED_TIMEOUT, or initialization_timeout, sets the time\n"
+    )
+    run = import_module("subprocess")
+    words = [sys.executable, "-S", "-E", "-c", _WATCH, f"{seconds}", f"{os.getpid()}"]
+    with run.Popen([*words, text], stdin=run.PIPE):  # at the end its input is closed
+        yield
 
 
 def _load() -> Any:
@@ -160,13 +204,21 @@ def _load() -> Any:
 # The end.
 
 
+def _leave_at_exit() -> None:
+    """`leave`; MPI ends those that do not come, for whom it would wait for ever."""
+    try:
+        leave()
+    except ProcessError as error:
+        _end(ProcessError, error, error.__traceback__)
+
+
 def leave() -> None:
     """Leaves the others, once all are done; the first ones wait.
 
     Raises:
       ProcessError: not all came within the time.
     """
-    atexit.unregister(leave)
+    atexit.unregister(_leave_at_exit)
     if _world.mpi is not None:
         _tell("left: its program has ended")
         deadline = time.monotonic() + _timeout()
@@ -174,8 +226,8 @@ def leave() -> None:
             if time.monotonic() > deadline:
                 missing = {*range(_world.count)} - {_world.index, *_world.ended}
                 raise ProcessError(
-                    f"process {_world.index} has ended, and waited {_timeout()} "
-                    f"seconds for {_listed(missing)}"
+                    f"process {_world.index} of {_world.count} is at its end, and has "
+                    f"waited {_timeout()} seconds for {_listed(missing)}, in vain"
                 )
             _listen()
             time.sleep(1e-3)
@@ -221,6 +273,25 @@ def _listen() -> None:
         _world.notes.Recv(note, status.Get_source())
         text = note.tobytes().decode(errors="replace")
         _world.ended[status.Get_source()] = text, time.monotonic()
+
+
+def check(what: str = "for the others", members: Sequence[int] | None = None) -> None:
+    """Raises if another process has ended: of these, or of all.
+
+    Raises:
+      ProcessError: one has; the message has its name and exception.
+    """
+    if _world.mpi is None:
+        return
+    _listen()
+    now = time.monotonic()
+    for other in range(_world.count) if members is None else members:
+        text, heard = _world.ended.get(other, ("", now))
+        if text and (not text.startswith("left") or now - heard > _GRACE):
+            raise ProcessError(
+                f"process {other} of {_world.count} {text}; process {_world.index} "
+                f"was waiting {what}"
+            )
 
 
 def _listed(processes: Any) -> str:
@@ -339,18 +410,32 @@ class Group:
         self._queue: deque[Pending] = deque()
         self._lock = fresh_after_fork(threading.Lock())
         if len(members) > 1:
+            self._test = _world.mpi.Request.Testall
+            self.run("for all processes of a mesh", self._meeting())
             whole: Any = _world.mpi.COMM_WORLD
             own = whole.Get_group().Incl(members)
             self._messages: Any = whole.Create_group(own)
             self._digests: Any = whole.Create_group(own, 1)
             self._later: Any = whole.Create_group(own, 2)
-            self._test = _world.mpi.Request.Testall
 
     @property
     def size(self) -> int:
         return len(self.members)
 
     # Works.
+
+    def _meeting(self) -> Work:
+        """All are here: MPI, which makes their communicators, knows no time."""
+        tag = crc32(repr(self.members).encode()) & 0x7FFF
+        others = [other for other in self.members if other != _world.index]
+        memory = [np.empty(0, np.uint8) for _ in others]
+        rows = [*zip(memory, others, strict=True)]
+        doors = _world.doors
+        yield [
+            *[doors.Irecv(nothing, other, tag) for nothing, other in rows],
+            *[doors.Isend(nothing, other, tag) for nothing, other in rows],
+        ]
+        return None
 
     def gathering(self, x: Array, out: Array | None = None) -> Work:
         """The arrays of all, of one shape, along a new leading axis."""
@@ -552,17 +637,12 @@ class Group:
             self._queue.clear()
 
     def _check(self, pending: Pending, deadline: float) -> None:
-        _listen()
-        now = time.monotonic()
-        for other in self.members:
-            text, heard = _world.ended.get(other, ("", now))
-            if text and (not text.startswith("left") or now - heard > _GRACE):
-                self._leave()
-                raise ProcessError(
-                    f"process {other} of {_world.count} {text}; process {_world.index} "
-                    f"was waiting {pending.what}"
-                )
-        if now > deadline:
+        try:
+            check(pending.what, self.members)
+        except ProcessError:
+            self._leave()
+            raise
+        if time.monotonic() > deadline:
             self._leave()
             raise ProcessError(
                 f"process {_world.index} of {_world.count} has waited {_timeout()} "

@@ -21,8 +21,16 @@ From the ground up:
     placed/            Arrays over a mesh: calls and programs that run on them, and
                        where results are
     custom/            Rules of users: derivatives, and calls back into Python
-    save_load          Arrays on disk and back: `.safetensors` and `.npz`, mapped when
-                       they are read
+    tree_structure     Trees as text: what JSON can say of a pytree, whose leaves have
+                       names
+    array_files        One file of arrays by name: `.safetensors` and `.npz`, mapped
+                       when they are read
+    shard_files        A tree of arrays as a folder, to which each process writes the
+                       parts that it has
+    save_load          Trees of arrays on disk and back: in one file, or a folder for
+                       many processes
+    checkpoints        The states of a program on disk, step by step, written while it
+                       goes on
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     mapped             Functions mapped over the devices of a mesh: `pmap` and

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import random
 import re
+import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,7 +27,10 @@ from ftrace.experimental import multihost_utils as hosts
 from ftrace.ground import processes
 from ftrace.sharding import Mesh
 from ftrace.trace.primitives.exchange import FOLDS
+from ftrace.transforms import shard_files
 
+if sys.argv[1:] == ["never"] and os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    time.sleep(30)
 ft.distributed.initialize()
 RANK, COUNT = ft.process_index(), ft.process_count()
 LOCAL = ft.local_device_count()
@@ -499,6 +506,98 @@ def what_was_started_is_finished_where_a_program_ends_by_an_exception() -> None:
             close(run(x), np.full((1, 40_000), DEVICES + 1))
 
 
+# Files. `FOLDER` has a tree that one process has saved: `of_one`.
+
+FOLDER = Path(os.environ.get("FOLDER", "."))
+
+
+def state(mesh: Any) -> dict[str, Any]:
+    x = np.arange(DEVICES * 64 * 16.0).reshape(DEVICES * 8, 128)
+    return {
+        "rows": put(x, ALONG, mesh), "both": put(x, P("x", mesh.axis_names[1:]), mesh),
+        "columns": put(x.astype("bfloat16"), P(None, mesh.axis_names[-1]), mesh),
+        "all": put(x, P(), mesh), "step": 3, "own": [x[0]], "key": ft.random.key(1),
+    }  # fmt: skip
+
+
+def hold(found: Any, wanted: Any) -> None:
+    for name in ("rows", "both", "columns", "all"):
+        assert found[name].dtype == wanted[name].dtype
+        equal(all_of(found[name]), all_of(wanted[name]))
+    equal(found["own"][0], wanted["own"][0])
+    equal(ft.random.key_data(found["key"]), ft.random.key_data(wanted["key"]))
+
+
+def read_bytes() -> int:
+    text = Path("/proc/self/io").read_text()
+    return int(re.findall(r"rchar: (\d+)", text)[0])
+
+
+@check
+def trees_over_processes_are_saved_in_parts() -> None:
+    folder, tree = FOLDER / f"of_{COUNT}", state(GRID)
+    ft.save(folder, tree)
+    sizes = [file.stat().st_size for file in folder.glob("*.safetensors")]
+    own = sum(x.nbytes for x in (tree["rows"], tree["both"], tree["columns"]))
+    every = own + tree["all"].nbytes
+    assert len(sizes) == COUNT
+    assert every <= sum(sizes) <= every + COUNT * 4096  # each part once
+    assert max(sizes) < 0.7 * sum(sizes)
+    for mesh in (GRID, LINE, ft.make_mesh((2, DEVICES // 2), ("x", "y"))):
+        found = ft.load(folder, like=state(mesh))
+        hold(found, tree)
+        assert found["rows"].sharding == state(mesh)["rows"].sharding
+    found = ft.load(folder, GRID)
+    assert found["both"].sharding == tree["both"].sharding
+    assert found["step"] == 3
+    rows = ft.load(FOLDER / "of_one", {"x": LINE, "y": ft.NamedSharding(LINE, ALONG)})
+    equal(all_of(rows["x"]), all_of(rows["y"]))
+    hold(ft.load(folder), tree)
+
+
+@check
+def a_process_reads_what_its_devices_need() -> None:
+    along = ft.NamedSharding(LINE, ALONG)
+    before = read_bytes()
+    x = ft.load(FOLDER / "of_one", along)["x"]
+    count = read_bytes() - before
+    assert x.local.nbytes == x.nbytes // COUNT
+    assert 2 * x.local.nbytes <= count < 2 * x.local.nbytes + 8192  # x and y
+
+
+@check
+def checkpoints_of_processes_are_whole_or_told() -> None:
+    disagree = errors.ProcessError
+    unequal = {"w": np.ones(3 + RANK), "b": np.ones(2)}
+    raises(disagree, "disagree in save", lambda: ft.save(FOLDER / "no", unequal))
+    unequal = {"w": np.ones(3), "b": np.full(2, RANK)}
+    raises(disagree, "+b: elements", lambda: ft.save(FOLDER / "no", unequal))
+    tree = state(GRID)
+    with ft.Checkpoints(FOLDER / f"steps_{COUNT}", keep=2) as checkpoints:
+        for step in range(4):
+            checkpoints.save(step, tree | {"step": step})
+        assert checkpoints.latest() == 3
+        assert checkpoints.steps() == [2, 3]
+        hold(checkpoints.restore(like=tree), tree)
+        with pytest.MonkeyPatch.context() as patch:
+            if RANK == 1:
+                full = OSError(28, "No space left on device")
+                patch.setattr(shard_files, "write_safetensors", Mock(side_effect=full))
+            checkpoints.save(4, tree)
+            who = f"process 1 of {COUNT} could not write its part"
+            told = "it cannot be written: No space" if RANK == 1 else who
+            raises(errors.FileFormatError, told, checkpoints.wait)
+        assert checkpoints.latest() == 3
+
+
+@check
+def arrays_are_made_of_the_parts_of_each_process() -> None:
+    for mesh in MESHES.values():
+        sharding = ft.NamedSharding(mesh, P(mesh.axis_names[-1]))
+        x = ft.make_array_from_callback(X.shape, sharding, lambda i: X[i])
+        equal(all_of(x), X)
+
+
 def goes_wrong(way: str) -> None:
     """Process 1 does not do what process 0 does."""
     if RANK == 1 and way == "raises":
@@ -507,6 +606,21 @@ def goes_wrong(way: str) -> None:
         sys.exit()
     if RANK == 1 and way == "sleeps":
         time.sleep(30)
+    if RANK == 0 and way == "sleeps":  # where MPI itself would wait for ever, too
+        ft.config.update("distributed_timeout", 1)
+        meet, agree = partial(processes.group, (1, 0)), partial(hosts.assert_equal, 1)
+        for function in (meet, agree):
+            with pytest.raises(errors.ProcessError) as caught:
+                function()
+            sys.stdout.write(f"{caught.value}\n")
+        sys.exit()
+    if way == "killed":
+        checkpoints = ft.Checkpoints(FOLDER, keep=2)
+        for step in range(9):
+            checkpoints.save(step, state(GRID) | {"step": step})
+            if step == 5 and RANK == 1:
+                time.sleep(random.uniform(0, 0.02))
+                os.kill(os.getpid(), signal.SIGKILL)
     hosts.process_allgather(np.arange(3 + RANK * (way == "differs")))
     hosts.sync_global_devices("in vain")
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ftrace as ft
@@ -53,10 +54,18 @@ def start(count: int, *words: str, script: Path = CHECKS, **variables: str) -> A
     [(2, {"FTRACE_CPU_DEVICES": "2"}), (4, {"FTRACE_DEVICE": "interpreter"})],
     ids=["2 processes of 2 devices", "4 processes of the interpreter"],
 )
-def test_what_holds_in_each_process(count: int, variables: dict[str, str]) -> None:
-    done = start(count, **variables)
+def test_what_holds_in_each_process(
+    count: int, variables: dict[str, str], tmp_path: Path
+) -> None:
+    x = np.arange(64 * 512.0).reshape(64, 512)
+    ft.save(tmp_path / "of_one", {"x": x, "y": x})
+    done = start(count, FOLDER=str(tmp_path), **variables)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all hold") == count, done.stdout
+    found = ft.load(tmp_path / f"of_{count}")  # what several have saved, in one
+    np.testing.assert_array_equal(found["rows"], found["both"])
+    np.testing.assert_array_equal(found["rows"].astype("bfloat16"), found["columns"])
+    assert ft.Checkpoints(tmp_path / f"steps_{count}").restore()["step"] == 3
 
 
 @started
@@ -65,16 +74,46 @@ def test_what_holds_in_each_process(count: int, variables: dict[str, str]) -> No
     [
         ("raises", "process 1 of 2 ended by ValueError: not this one; process 0"),
         ("leaves", "process 1 of 2 left: its program has ended; process 0"),
-        ("sleeps", "process 0 of 2 has waited 1 seconds"),
         ("differs", "+int64[4]"),
     ],
 )
 def test_a_process_that_does_not_come_ends_the_others(way: str, told: str) -> None:
+    assert told in ended(way, "60")
+
+
+def ended(way: str, seconds: str, folder: str = ".") -> str:
+    """What two processes have written that end before their time."""
     begin = time.perf_counter()
-    done = start(2, way, FTRACE_DISTRIBUTED_TIMEOUT="1" if way == "sleeps" else "60")
+    done = start(2, way, FTRACE_DISTRIBUTED_TIMEOUT=seconds, FOLDER=folder)
     assert done.returncode != 0
-    assert told in done.stdout, done.stdout
     assert time.perf_counter() - begin < 40
+    return done.stdout
+
+
+@started
+def test_no_wait_is_longer_than_the_setting_says() -> None:
+    told = ended("sleeps", "60")
+    for place in (
+        "has waited 1 seconds for all processes of a mesh",
+        "has waited 1 seconds for the others to run assert_equal",
+        "process 0 of 2 is at its end, and has waited 1 seconds for process 1",
+    ):
+        assert place in told, told
+    told = ended("never", "1")
+    assert "process 0 ends: ProcessError: it has waited 1 seconds in dist" in told, told
+
+
+@started
+def test_a_process_that_is_killed_ends_the_others_and_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    told = ended("killed", "60", str(tmp_path))
+    assert "rank 1" in told, told
+    step = ft.Checkpoints(tmp_path).latest()
+    assert step in (4, 5)
+    found = ft.Checkpoints(tmp_path).restore()
+    assert found["step"] == step
+    np.testing.assert_array_equal(found["rows"], found["both"])
 
 
 def test_without_mpi_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +129,6 @@ def test_without_mpi_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_process_has_a_group_by_itself() -> None:
-    import numpy as np
-
     alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
     works = alone.gathering(x[0]), alone.exchanging(x), alone.spreading(x)
     for work in (*works, alone.combining(FOLDS["sum"], x)):

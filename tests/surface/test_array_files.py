@@ -16,8 +16,8 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
-from ftrace.transforms import save_load
-from ftrace.transforms.save_load import read as load, write as save
+from ftrace.transforms import array_files
+from ftrace.transforms.array_files import read as load, write as save
 from tests.support.refusals import refuses
 
 SUFFIXES = (".safetensors", ".npz")
@@ -109,7 +109,7 @@ def test_save_that_fails_leaves_the_old_file_and_nothing_else(
     def fail(*args: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(save_load, "_bytes", fail)
+    monkeypatch.setattr(array_files, "_bytes", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         save(path, [np.arange(4)])
     assert os.listdir(tmp_path) == [path.name]
@@ -212,7 +212,7 @@ def write_safetensors(path: Path, header: Any, data: bytes = b"") -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, "F8_E4M3"),
+        ({"dtype": "F6_E2M3", "shape": [1], "data_offsets": [0, 1]}, "F6_E2M3"),
         ({"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}, "8 bytes for float32"),
         ({"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, "of a file of"),
         ({"dtype": "F32", "shape": [-1], "data_offsets": [0, 8]}, "no counts"),

@@ -15,7 +15,7 @@ none of it is divided by rules (`partition/`), for each of the process's devices
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -43,7 +43,13 @@ from ftrace.transforms.jit.compiled_graph import run_graph
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.partition import partition
 from ftrace.transforms.partition.specs import partition_spec
-from ftrace.transforms.shardings import NamedSharding, Placed, placed, shards_of
+from ftrace.transforms.shardings import (
+    Index,
+    NamedSharding,
+    Placed,
+    placed,
+    shards_of,
+)
 from ftrace.transforms.vmap import first_of, lane_numbers
 
 np: Any = numpy  # whose stubs leave too much unknown
@@ -233,6 +239,25 @@ def put(value: Any, sharding: NamedSharding) -> Array:
         processes.group(members).agree("device_put of an array", text)
     own = np.array(spread_of(sharding, known.ndim).part(known), order="C")
     return spanning(Array.of(own), sharding, known.shape)
+
+
+def places(sharding: NamedSharding, shape: Sequence[int]) -> list[tuple[Index, Index]]:
+    """Where the parts of this process's devices are: in the array, and in its own."""
+    own = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    within = own.devices_indices_map(shape_of_process(sharding, shape))
+    found = sharding.addressable_devices_indices_map(shape)
+    rows = [(index, within[device]) for device, index in found.items()]
+    return [*{repr(row): row for row in rows}.values()]
+
+
+def of_indices(
+    sharding: NamedSharding, shape: Sequence[int], dtype: Any, part: Callable[..., Any]
+) -> Array:
+    """The array of which `part(index)` is what a device of this process has."""
+    own = np.empty(shape_of_process(sharding, shape), dtype)
+    for index, within in places(sharding, shape):
+        own[within] = part(index)
+    return spanning(Array.of(own), sharding, shape)
 
 
 def shape_of_process(sharding: NamedSharding, shape: Sequence[int]) -> tuple[int, ...]:
