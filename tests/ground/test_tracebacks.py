@@ -54,6 +54,10 @@ globals()[sys.argv[1]]()
 """
 
 
+FOLDER = Path(ft.__file__).parent
+OURS = f'File "{FOLDER}'
+
+
 def shown(tmp_path: Path, name: str, **environment: str) -> str:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -62,12 +66,9 @@ def shown(tmp_path: Path, name: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parent), **environment},
     )
     return done.stderr
-
-
-OURS = f'File "{Path(ft.__file__).parent}'
 
 
 @pytest.mark.parametrize(

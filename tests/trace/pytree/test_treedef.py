@@ -27,6 +27,9 @@ class Pair:
         self.children = first, second
         self.name = name
 
+    def __repr__(self) -> str:  # which names tests
+        return f"Pair{(*self.children, self.name)}"
+
     def tree_flatten(self) -> tuple[Any, Any]:
         return self.children, (self.name, 2)
 
