@@ -1,7 +1,7 @@
 """What libraries name of `jax.experimental.hijax` when they are imported.
 
-There are no types of the user's own in graphs: classes may be derived from these, and
-what would put a value of one into a graph says that it is missing.
+Values in a graph are arrays and keys: classes may be derived from these, and what would
+put a value of a type of the user's into a graph says that there are none.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ AvalMutableQDD = AvalQDD
 
 def _missing(name: str) -> MissingRuleError:
     return MissingRuleError(
-        f"{name}: types of the user's own in graphs (jax.experimental.hijax) are not "
-        "there yet; register_pytree_node makes trees of a class; in flax.nnx leave "
-        "hijax off"
+        f"{name}: values in a graph are arrays and keys, never of types of the user's "
+        "own (jax.experimental.hijax); register_pytree_node makes trees of a class; in "
+        "flax.nnx leave hijax off"
     )
 
 

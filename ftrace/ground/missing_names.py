@@ -87,10 +87,14 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         extend.core.take_current_trace extend.core.unsafe_get_axis_names_DO_NOT_USE
         interpreters.ad.JVPTrace
         interpreters.ad.linearize interpreters.partial_eval.*""",
-    (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
+    (NEVER, "values in a graph are arrays and keys", "register_pytree_node"): (
         "experimental.hijax.*"
     ),
-    (NOT_YET, "types of the user's in vmap", "register_pytree_node"): """
+    (
+        NEVER,
+        "lanes are made of a graph that was traced, in which objects are gone",
+        "register_pytree_node, for what is made of arrays",
+    ): """
         interpreters.batching.register_vmappable
         interpreters.batching.unregister_vmappable""",
     (NEVER, "profiles of XLA's runtime", "profiler.trace: its files are JSON"): """
