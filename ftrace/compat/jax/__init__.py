@@ -45,18 +45,19 @@ def _reported(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    home = None if name.startswith("__") else home_of(f"jax.{name}")
     if f"jax.{name}" in MODULES:
         return import_module(f"jax.{name}")
-    if home is not None and home.startswith(__name__):
-        return import_module(home)
+    home = None if name.startswith("__") else home_of(f"jax.{name}")
     try:
-        return getattr(ftrace, name)
+        own = home is not None and home.startswith(__name__)
+        found = import_module(home) if home and own else getattr(ftrace, name)
     except AttributeError as error:
-        if home is not None:
-            return import_module(home)
-        text = str(error).replace("module 'ftrace'", "module 'jax'")
-        raise AttributeError(text, name=name) from None
+        if home is None:
+            text = str(error).replace("module 'ftrace'", "module 'jax'")
+            raise AttributeError(text, name=name) from None
+        found = import_module(home)
+    globals()[name] = found  # whose home is looked for in folders
+    return found
 
 
 def __dir__() -> list[str]:

@@ -365,18 +365,20 @@ FAR_TAIL = (
 )  # fmt: skip
 
 
-def _ratio(coefficients: tuple[tuple[float, ...], ...], x: Array) -> Array:
-    top, bottom = (_polynomial(c, x) for c in coefficients)
-    return top / bottom
+#: By power, numerator and denominator, and in the tails by region.
+_CENTRE = np.array(CENTRE).T[..., None]
+_TAILS = np.array((FAR_TAIL, TAIL)).T[..., None]
+_STARTS = np.array([[5.0], [1.6]])
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
-    """Horner's rule, highest power first."""
-    value = np.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
+def _ratio(coefficients: Array, x: Array) -> Array:
+    """A ratio of polynomials, by Horner's rule, for each row of `x`; side by side."""
+    value = x * coefficients[0]
+    value += coefficients[1]
+    for coefficient in coefficients[2:]:
         value *= x
         value += coefficient
-    return value
+    return value[0] / value[1]
 
 
 def erf_inv(x: Array) -> Array:
@@ -384,14 +386,14 @@ def erf_inv(x: Array) -> Array:
     y = np.ravel(np.asarray(x, np.float64))
     z = y / 2
     centre = np.abs(z) <= 0.425
-    result = z * _ratio(CENTRE, 0.180625 - z * z)
+    result = z * _ratio(_CENTRE, 0.180625 - z * z)
     outside = y[~centre]
     if outside.size:
         with np.errstate(all="ignore"):
             # 1 - |y| is exact, and decides far from the centre.
             r = np.sqrt(-np.log((1 - np.abs(outside)) / 2))
-            tail = _ratio(FAR_TAIL, r - 5)
-            np.copyto(tail, _ratio(TAIL, r - 1.6), where=r <= 5)
+            tail, near = _ratio(_TAILS, r - _STARTS)
+            np.copyto(tail, near, where=r <= 5)
             tail[np.isinf(r)] = np.inf
         result[~centre] = np.copysign(tail, outside)
     return (result / np.sqrt(2.0)).astype(x.dtype).reshape(x.shape)
