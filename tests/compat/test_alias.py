@@ -45,6 +45,8 @@ assert safe_map(max, [1, 5], [3, 4]) == [3, 5] and safe_zip("a", "b") == [("a", 
 assert jax.numpy is ftrace.numpy and lax is ftrace.lax
 assert jax.scipy.special is ftrace.scipy.special and jax.jit is ftrace.jit
 ftrace.compat.install_as_jax()  # once more is nothing
+used = jax.nn, jax.core, jax.grad, jax.Array
+assert {"nn", "core", "grad", "Array"} <= vars(jax).keys()  # looked for once
 
 assert jnp.asarray(np.arange(3.0)).dtype == np.float32
 jax.config.update("jax_enable_x64", True)
