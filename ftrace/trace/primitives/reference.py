@@ -366,8 +366,8 @@ FAR_TAIL = (
 
 
 #: By power, numerator and denominator, and in the tails by region.
-_CENTRE = np.array(CENTRE).T[..., None]
-_TAILS = np.array((FAR_TAIL, TAIL)).T[..., None]
+_CENTRE: Array = np.transpose(CENTRE)[..., None]
+_TAILS: Array = np.transpose((FAR_TAIL, TAIL))[..., None]
 _STARTS = np.array([[5.0], [1.6]])
 
 
