@@ -16,7 +16,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import member, publish
+from ftrace.trace.eager.dispatch import member, placed, publish
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.tracing.tracer import Value
@@ -48,7 +48,8 @@ def _segments(name: str, kind: str):
             ids = clip(widened(ids, count), 0, count - 1)
         shape = (count, *values.shape[ids.ndim :])
         start = full(shape, identity_of(kind, values.dtype), values.dtype)
-        return bind(scatter_p, start, values, ids, arg=((0,), kind))
+        result = bind(scatter_p, start, values, ids, arg=((0,), kind))
+        return placed(result, out_sharding)
 
     return segments
 
@@ -62,11 +63,11 @@ def segment_sum():
       segment_ids: the segment of each row; (rows,), or more of the leading axes.
       num_segments: how many segments there are; by default one more than the greatest
         id, which must then be known.
-      indices_are_sorted, unique_indices, bucket_size, out_sharding: accepted, without
-        effect.
+      indices_are_sorted, unique_indices, bucket_size: accepted, without effect.
       mode: what becomes of rows whose id is not from 0 to num_segments - 1: "fill" or
         "drop" (the default) leaves them out, "clip" takes the nearest segment. With
         "promise_in_bounds" there are none, and if there are they are left out.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       (num_segments, …); an empty segment holds what a reduction of nothing gives.

@@ -50,7 +50,7 @@ OF_PROCESS = frozenset(("cpu", "fence"))
 
 #: On which settings, besides `enable_x64`, it depends what a function is traced to.
 _OF_TRACES = (
-    "check_static_indices", "default_prng_impl", "numpy_dtype_promotion",
+    "check_static_indices", "default_prng_impl", "mesh", "numpy_dtype_promotion",
     "numpy_rank_promotion", "threefry_partitionable",
 )  # fmt: skip
 
@@ -103,6 +103,7 @@ class Config:
       default_prng_impl: the generator of keys that name none.
       threefry_partitionable: an element of a random array depends on its position
         alone; False draws the bits of JAX before 0.5.
+      mesh: along whose axes a `PartitionSpec` divides: see `set_mesh`.
       others: settings of JAX that decide nothing here, and their values, where these
         are not the defaults: see `jax_settings.json`.
 
@@ -139,6 +140,7 @@ class Config:
     no_execution: bool = False
     default_prng_impl: str = "threefry2x32"
     threefry_partitionable: bool = True
+    mesh: Any = None
     others: tuple[tuple[str, Any], ...] = ()
 
     # No fields: they follow from these.
@@ -294,6 +296,12 @@ def _folder(value: Any, name: str) -> str:
         raise _wrong(name, "the path of a folder", value) from None
 
 
+def _mesh(value: Any, name: str) -> Any:
+    if value is None or hasattr(value, "abstract_mesh"):
+        return value
+    raise _wrong(name, "a mesh, or None", value)
+
+
 #: What a setting is, given what the user writes; or it raises.
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **{name: _flag for name, kind in Config.__annotations__.items() if kind == "bool"},
@@ -313,6 +321,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "numpy_dtype_promotion": _one_of("standard", "strict"),
     "numpy_rank_promotion": _one_of("allow", "warn", "raise"),
     "default_prng_impl": _one_of("threefry2x32", "rbg", "unsafe_rbg"),
+    "mesh": _mesh,
     "others": _others,
 }  # fmt: skip
 
@@ -402,6 +411,11 @@ def standing(config: Config) -> Generator[None]:
         yield
     finally:
         _local.reset(token)
+
+
+def change_here(**changes: Any) -> None:
+    """Changes the configuration of this context, until a block around it ends."""
+    _local.set(_change(current(), changes))
 
 
 def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:

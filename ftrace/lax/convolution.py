@@ -28,6 +28,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import placed
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -161,7 +162,7 @@ def conv_general_dilated(
       batch_group_count: so many groups of the batch, each with its output features.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the shapes do not fit each other.
@@ -183,7 +184,8 @@ def conv_general_dilated(
     groups = (feature_group_count, batch_group_count)
     _check_channels(name, x.shape, w.shape, groups)
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
-    return finished(ax.permute(result, ax.inverse(axes.out_spec)), final)
+    result = finished(ax.permute(result, ax.inverse(axes.out_spec)), final)
+    return placed(result, out_sharding)
 
 
 def _check_channels(

@@ -57,7 +57,8 @@ def dtype(x: Any) -> np.dtype[Any]:
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The operand repeated along new leading axes of these sizes."""
     shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
-    return ax.broadcast_to(operand, shape, "lax.broadcast")
+    result = ax.broadcast_to(operand, shape, "lax.broadcast")
+    return placed(result, out_sharding)
 
 
 def broadcast_like(arr: Value, like_arr: Value) -> Any:
@@ -89,7 +90,7 @@ def broadcast_in_dim(
       operand: the array.
       shape: of the result.
       broadcast_dimensions: for each axis of the operand, the axis of the result.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: a size is neither 1 nor that of its axis in `shape`.
@@ -106,7 +107,8 @@ def broadcast_in_dim(
         )
     x = ax.permute(x, tuple(int(a) for a in np.argsort(places)))
     missing = [a for a in range(len(target)) if a not in places]
-    return ax.broadcast_to(ax.insert_axes(x, missing), target, "lax.broadcast_in_dim")
+    x = ax.insert_axes(x, missing)
+    return placed(ax.broadcast_to(x, target, "lax.broadcast_in_dim"), out_sharding)
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
@@ -136,7 +138,7 @@ def reshape(
         )
     if dimensions is not None:
         x = transpose(x, dimensions)
-    return ax.reshape(x, shape)
+    return placed(ax.reshape(x, shape), out_sharding)
 
 
 def collapse(

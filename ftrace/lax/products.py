@@ -31,6 +31,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
+from ftrace.trace.eager.dispatch import placed
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 
@@ -153,7 +154,7 @@ def dot_general(
         of rhs) of the batch).
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       The axes of the batch, then those left of lhs, then those left of rhs.
@@ -184,7 +185,8 @@ def dot_general(
         preferred_element_type = preferred_element_type or most
         x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
-    return finished(dot_axes(name, x, y, summed, batch), final)
+    result = finished(dot_axes(name, x, y, summed, batch), final)
+    return placed(result, out_sharding)
 
 
 def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -226,7 +228,10 @@ def dot(
                 "matrices are required, the last axis of one the first of the other"
             )
         dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
-    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+    return dot_general(
+        lhs, rhs, dimension_numbers, precision, preferred_element_type,
+        out_sharding=out_sharding,
+    )  # fmt: skip
 
 
 def batch_matmul(lhs: Value, rhs: Value, precision: PrecisionLike = None) -> Any:
@@ -271,7 +276,7 @@ def ragged_dot(
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
       group_offset: not supported.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       (m, n).
@@ -281,8 +286,9 @@ def ragged_dot(
       DtypeError: the sizes are not integers.
     """
     return ragged_dot_general(
-        lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset
-    )
+        lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset,
+        out_sharding,
+    )  # fmt: skip
 
 
 def ragged_dot_general(
@@ -307,7 +313,7 @@ def ragged_dot_general(
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
       group_offset: not supported.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the shapes or the axes do not fit.
@@ -350,7 +356,10 @@ def ragged_dot_general(
         y = _spread(name, y, of_y[at], [*batch_y, *of_y[:at]], sizes)
         summed = _after(of_x), _after(of_y)
         batch = [0, *_after(batch_x)], [0, *_after(batch_y)]
-    return dot_general(x, y, (summed, batch), precision, preferred_element_type)
+    return dot_general(
+        x, y, (summed, batch), precision, preferred_element_type,
+        out_sharding=out_sharding,
+    )  # fmt: skip
 
 
 def _after(axes: Sequence[int]) -> list[int]:

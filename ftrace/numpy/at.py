@@ -24,7 +24,7 @@ from ftrace.numpy.indexing import Index, integer_classes
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
-from ftrace.trace.eager.dispatch import call_placed
+from ftrace.trace.eager.dispatch import call_placed, placed
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert, maximum, minimum
@@ -64,8 +64,9 @@ class Place:
     All methods take `mode`, for indices out of bounds: "drop" (the default of updates),
     "clip" (the default of `get`), "fill" or "promise_in_bounds". Without a mode, an
     index that is known to be out of bounds is an IndexBoundsError.
-    `indices_are_sorted`, `unique_indices` and `out_sharding` are accepted, and change
-    nothing; with `wrap_negative_indices=False` a negative index is out of bounds.
+    `indices_are_sorted` and `unique_indices` are accepted, and change nothing, as is
+    `out_sharding` of updates; that of `get` says where the result is. With
+    `wrap_negative_indices=False` a negative index is out of bounds.
     """
 
     __slots__ = ("array", "index")
@@ -84,14 +85,15 @@ class Place:
         fill_value: Any = None,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        out_sharding: None = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         """The elements at the place, as `x[index]`, with a mode."""
         mode = indexing.check_mode("at.get", mode)
-        return indexing.read_at(
+        found = indexing.read_at(
             self.array, self.index, mode, fill_value, wrap_negative_indices
         )
+        return placed(found, out_sharding)
 
     def set(self, values: tracer.Value, **options: Any) -> Any:
         """`values` at the place."""

@@ -32,7 +32,7 @@ from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, so
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.dispatch import member, placed
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -310,7 +310,7 @@ def bincount(
       minlength: the least length of the result.
       length: of the result; required where `x` is traced. Greater numbers are left
         out.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       A vector of int32, or of the dtype of weights that are numbers.
@@ -337,7 +337,7 @@ def bincount(
         ax.need_shape(values, "bincount: weights", x.shape)
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
-    return _add_at(x, values, count)
+    return placed(_add_at(x, values, count), out_sharding)
 
 
 def _add_at(places: Any, values: Any, count: int) -> Any:

@@ -21,6 +21,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import placed
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
 
@@ -50,7 +51,7 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     _dot_general: Any = None,
-    out_sharding: None = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The sum of products over named axes, by Einstein's convention.
 
@@ -65,7 +66,7 @@ def einsum(
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
       _dot_general: what multiplies two operands in the place of `lax.dot_general`.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ValueRangeError: the subscripts are malformed.
@@ -82,7 +83,7 @@ def einsum(
         wanted = values[0].dtype if final is None else final
         product = partial(_pair_of_dot_general, _dot_general, precision, wanted)
         result = contract_path(*values, parsed=parsed, path=path, product=product)
-    return finished(result, final)
+    return placed(finished(result, final), out_sharding)
 
 
 def einsum_path(

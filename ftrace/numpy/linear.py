@@ -19,7 +19,7 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.dispatch import member, placed
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
@@ -185,14 +185,14 @@ def dot(
     *,
     precision: Any = None,
     preferred_element_type: Dtype = None,
-    out_sharding: None = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The product over the last axis of a and the second to last (or only) one of b.
 
     Raises:
       ShapeError: these axes differ in size.
     """
-    return _along_last("dot", a, b, preferred_element_type, 2)
+    return placed(_along_last("dot", a, b, preferred_element_type, 2), out_sharding)
 
 
 def _along_last(name: str, a: Value, b: Value, preferred: Dtype, back: int) -> Any:
@@ -209,7 +209,7 @@ def matmul(
     *,
     precision: Any = None,
     preferred_element_type: Dtype = None,
-    out_sharding: None = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The matrix product over the last two axes; the axes before them broadcast.
 
@@ -218,7 +218,7 @@ def matmul(
       b: (…, k, n), or (k,).
       precision: accepted, without effect.
       preferred_element_type: dtype of the result.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       (…, m, n), without the axis that an operand of one axis lacks.
@@ -230,7 +230,8 @@ def matmul(
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
-    return finished(_batch("matmul", x, y, x_core, y_core), final)
+    result = finished(_batch("matmul", x, y, x_core, y_core), final)
+    return placed(result, out_sharding)
 
 
 def _check_axes(name: str, x: Any, of_x: int, y: Any, of_y: int) -> None:
@@ -331,7 +332,7 @@ def tensordot(
     *,
     precision: Any = None,
     preferred_element_type: Dtype = None,
-    out_sharding: None = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The product over pairs of axes; the other axes of a, then those of b, stay.
 
@@ -341,7 +342,7 @@ def tensordot(
         the axes of b.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result.
-      out_sharding: accepted, without effect.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
@@ -365,7 +366,8 @@ def tensordot(
             f"tensordot: the shapes {x.shape} and {y.shape} differ along the axes "
             f"{of_x} and {of_y}; each pair must have one size"
         )
-    return finished(dot_axes("tensordot", x, y, (of_x, of_y)), final)
+    result = finished(dot_axes("tensordot", x, y, (of_x, of_y)), final)
+    return placed(result, out_sharding)
 
 
 def outer(a: Value, b: Value, out: None = None) -> Any:

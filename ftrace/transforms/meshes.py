@@ -19,6 +19,7 @@ from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ArgumentError, TracingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import Keyed, dataclass
+from ftrace.ground.settings import change_here, current
 from ftrace.trace.tracing.scopes import stack
 
 
@@ -377,13 +378,14 @@ class Mesh(_Axes):
         return Mesh(self.devices[block], self.axis_names, self.axis_types)
 
     def __enter__(self) -> Mesh:
-        _entered.set((*_entered.get(), _current.set(self)))
+        _entered.set((*_entered.get(), current().mesh))
+        change_here(mesh=self)
         return self
 
     def __exit__(self, *_: object) -> None:
         *before, last = _entered.get()
         _entered.set(tuple(before))
-        _current.reset(last)
+        change_here(mesh=last)
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -431,9 +433,7 @@ def make_mesh(
 
 
 _EMPTY = Mesh(np.empty((), object), ())
-#: The mesh of this context; it may be abstract.
-_current: ContextVar[Any] = ContextVar("ftrace_mesh", default=_EMPTY)
-#: Those before, of the blocks of meshes that it is in: equal meshes are one object.
+#: The meshes before, of the blocks that it is in: equal meshes are one object.
 _entered: ContextVar[tuple[Any, ...]] = ContextVar("ftrace_meshes", default=())
 
 
@@ -441,13 +441,14 @@ class use_abstract_mesh:  # read as a function
     """Makes a mesh the one of this context, for good or for a block."""
 
     def __init__(self, mesh: Any) -> None:
-        self._token = _current.set(_EMPTY if mesh is None else mesh)
+        self._before = current().mesh
+        change_here(mesh=mesh)
 
     def __enter__(self) -> Any:
-        return _current.get()
+        return _in_force()
 
     def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+        change_here(mesh=self._before)
 
 
 class set_mesh(use_abstract_mesh):
@@ -468,10 +469,16 @@ class set_mesh(use_abstract_mesh):
 
 def get_mesh() -> Mesh:
     """The mesh of this context; an empty one if there is none."""
-    found = _current.get()
+    found = _in_force()
     return found if isinstance(found, Mesh) else _EMPTY
 
 
 def get_abstract_mesh() -> AbstractMesh:
     """The mesh of this context without its devices."""
-    return _current.get().abstract_mesh
+    return _in_force().abstract_mesh
+
+
+def _in_force() -> Any:
+    """The mesh of this context; it may be abstract."""
+    found = current().mesh
+    return _EMPTY if found is None else found

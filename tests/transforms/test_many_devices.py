@@ -505,6 +505,82 @@ def test_functions_without_types_give_results_where_they_are_wanted() -> None:
     np.testing.assert_array_equal(said(X), 2 * X)
 
 
+X2, W2 = np.arange(128.0).reshape(16, 8), np.ones((8, 4))
+IDS = np.arange(16) // 2
+PLACED: dict[str, Any] = {
+    "matmul": lambda p: fnp.matmul(X2, W2, out_sharding=p),
+    "dot": lambda p: fnp.dot(X2, W2, out_sharding=p),
+    "einsum": lambda p: fnp.einsum("ij,jk", X2, W2, out_sharding=p),
+    "tensordot": lambda p: fnp.tensordot(X2, W2, 1, out_sharding=p),
+    "bincount": lambda p: fnp.bincount(IDS, length=8, out_sharding=p),
+    "at.get": lambda p: fnp.asarray(X2).at[:8].get(out_sharding=p),
+    "lax.dot": lambda p: lax.dot(X2, W2, out_sharding=p),
+    "dot_general": lambda p: lax.dot_general(
+        X2, W2, (((1,), (0,)), ((), ())), out_sharding=p
+    ),
+    "ragged_dot": lambda p: lax.ragged_dot(
+        X2, np.ones((2, 8, 4)), fnp.asarray([8, 8]), out_sharding=p
+    ),
+    "reduce_sum": lambda p: lax.reduce_sum(X2, (1,), out_sharding=p),
+    "broadcast": lambda p: lax.broadcast(X2, (8,), out_sharding=p),
+    "broadcast_in_dim": lambda p: lax.broadcast_in_dim(
+        X2, (16, 8, 2), (0, 1), out_sharding=p
+    ),
+    "reshape": lambda p: lax.reshape(X2, (8, 16), out_sharding=p),
+    "conv": lambda p: lax.conv_general_dilated(
+        np.ones((8, 2, 5)), np.ones((3, 2, 3)), (1,), "SAME", out_sharding=p
+    ),
+    "segment_sum": lambda p: ft.ops.segment_sum(X2, IDS, 8, out_sharding=p),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_results_are_where_out_sharding_says(name: str) -> None:
+    call = PLACED[name]
+    expected = np.asarray(call(None))
+    compiled = ft.jit(lambda: call(P("x")))  # once more for each mesh
+    for sizes in ((2, 4), (4, 2)):
+        around = ft.make_mesh(sizes, ("x", "y"))
+        wanted = NamedSharding(around, P("x"))
+        with ft.set_mesh(around):
+            for got in (call(P("x")), call(wanted), compiled()):
+                assert got.sharding.is_equivalent_to(wanted, got.ndim)
+                np.testing.assert_array_equal(got, expected)
+
+
+def test_what_is_jitted_under_a_mesh_is_not_what_is_under_another() -> None:
+    f = ft.jit(lambda x: lax.with_sharding_constraint(x, P("x")))
+    g = ft.jit(lambda: len(ft.sharding.get_mesh().axis_names))
+    assert g() == 0
+    for sizes in ((2, 4), (4, 2), (2, 4), (8, 1)):
+        around = ft.make_mesh(sizes, ("x", "y"))
+        for _ in range(8):  # also in native code
+            with ft.set_mesh(around):
+                assert f(X).sharding.mesh == around
+                assert g() == 2
+            assert g() == 0
+        with around:
+            assert f(X).sharding.mesh == around
+
+
+def test_a_mesh_for_good_is_that_of_blocks_and_settings_within() -> None:
+    before, around = ft.config.mesh, ft.make_mesh((2, 4), ("x", "y"))
+    try:
+        ft.set_mesh(around)
+        with ft.config(enable_x64=True):
+            assert ft.sharding.get_mesh() == around
+        ft.config.update("debug_nans", True)
+        assert ft.config.debug_nans
+        with ft.set_mesh(ft.make_mesh((8,), ("z",))):
+            assert ft.sharding.get_mesh().axis_names == ("z",)
+        assert ft.sharding.get_mesh() == around
+    finally:
+        ft.config.update("debug_nans", False)
+        ft.set_mesh(before)
+    with pytest.raises(errors.ArgumentError, match="a mesh, or None"):
+        ft.config(mesh=3).__enter__()
+
+
 def test_new_arrays_are_where_out_sharding_says() -> None:
     places = NamedSharding(mesh(), P("x"))
     for function, *rest in (
