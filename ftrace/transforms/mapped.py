@@ -32,6 +32,7 @@ from typing import Any
 from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
 from ftrace.ground import processes
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
@@ -125,32 +126,13 @@ def pmap(
     if chosen == []:
         raise ValueRangeError("'devices' argument to pmap must be non-empty, or None")
     name = _Axis() if axis_name is None else axis_name
-
-    def axes_of(args: Sequence[Any]) -> tuple[Any, ...]:
-        """That of each argument; Python values have none."""
-        several = isinstance(in_axes, _SEVERAL)
-        axes = enumerate(in_axes if several else [in_axes] * len(args))
-        fixed = {*static, *[i + len(args) for i in static]}
-        return tuple([None if i in fixed else axis for i, axis in axes])
+    one = _Pmap(fun, name, in_axes, out_axes, static, chosen, backend, axis_size)
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        def with_axes(places: Any) -> Any:
-            run = vmap(fun, axes_of(args), places, name, axis_size)
-            return run(*args, **kwargs)
-
-        return _lanes_or_one(with_axes, out_axes)
-
-    def fixed(args: Sequence[Any]) -> set[int]:
-        return {i % len(args) for i in static} if args else set()
+        return one.in_process(*args, **kwargs)
 
     def mapped_across(*args: Any, **kwargs: Any) -> Any:
-        axes = axes_of(args)
-
-        def run(places: Any, values: Sequence[Any], named: Any) -> Any:
-            return vmap(fun, axes, places)(*values, **named)
-
-        mesh = Mesh(devices_of(backend) if chosen is None else chosen, (name,))
-        return _map_across(run, mesh, axes, out_axes, fixed(args), args, kwargs)
+        return one.across(*args, **kwargs)
 
     across = jit(wraps(fun)(mapped_across), static_argnums=static)
     compiled = jit(
@@ -161,30 +143,12 @@ def pmap(
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
-        size = _size(fun, args, kwargs, axes_of(args), axis_size)
-        found = devices_of(backend) if chosen is None else chosen
+        size = _size(fun, args, kwargs, one.axes_of(args), axis_size)
+        found = one.devices
         if any(device.process_index != processes.index() for device in found):
-            mesh = Mesh(found, (name,))
-            own = len(mesh.local_mesh.devices.ravel())
-            leaves = tree.leaves((args, kwargs))
-            if any(type(x) is Spanning for x in leaves):
-                own = len(found)
-            if size != own:
-                raise ShardingError(
-                    f"pmap of {name_of(fun)}: over several processes the mapped axis "
-                    f"has an element for each of the {own} devices of this one, got "
-                    f"{size}; devices=ft.local_devices() maps over these alone"
-                )
-            args, kwargs = _own_parts(mesh, axes_of(args), fixed(args), args, kwargs)
+            args, kwargs = one.parts_of_all(size, args, kwargs)
             return tree.map(own_part, across(*args, **kwargs))
-        needed = size * _around.devices
-        if needed > len(found) or (chosen and size != len(found)):
-            raise ShardingError(
-                f"pmap of {name_of(fun)}: compiling computation that requires {needed} "
-                f"logical devices, but {len(found)} are available "
-                f"(num_replicas={needed}); FTRACE_CPU_DEVICES sets how many, and vmap "
-                "has lanes on one"
-            )
+        one.check_devices(size)
         with _around.those_of(size):
             result = compiled(*args, **kwargs)
         mesh = Mesh(found[:size], (name,))
@@ -194,6 +158,88 @@ def pmap(
     shown.lower, shown.trace = compiled.lower, compiled.trace
     shown.clear_cache = compiled.clear_cache
     return pmap_f
+
+
+@dataclass(frozen=True, eq=False)
+class _Pmap:
+    """What `pmap` was given: see there.
+
+    Attributes:
+      static: the positions of arguments that are Python values.
+      chosen: the devices that were named; None is all.
+    """
+
+    fun: Function
+    name: Hashable
+    in_axes: Any
+    out_axes: Any
+    static: Sequence[int]
+    chosen: list[Device] | None
+    backend: str | None
+    axis_size: int | None
+
+    @property
+    def devices(self) -> list[Device]:
+        return devices_of(self.backend) if self.chosen is None else self.chosen
+
+    def axes_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """That of each argument; Python values have none."""
+        several = isinstance(self.in_axes, _SEVERAL)
+        axes = enumerate(self.in_axes if several else [self.in_axes] * len(args))
+        fixed = {*self.static, *[i + len(args) for i in self.static]}
+        return tuple([None if i in fixed else axis for i, axis in axes])
+
+    def _fixed(self, args: Sequence[Any]) -> set[int]:
+        return {i % len(args) for i in self.static} if args else set()
+
+    def in_process(self, *args: Any, **kwargs: Any) -> Any:
+        """The function over lanes, to be compiled."""
+
+        def with_axes(places: Any) -> Any:
+            axes = self.axes_of(args)
+            run = vmap(self.fun, axes, places, self.name, self.axis_size)
+            return run(*args, **kwargs)
+
+        return _lanes_or_one(with_axes, self.out_axes)
+
+    def across(self, *args: Any, **kwargs: Any) -> Any:
+        """The same over the devices of several processes."""
+        axes = self.axes_of(args)
+
+        def run(places: Any, values: Sequence[Any], named: Any) -> Any:
+            return vmap(self.fun, axes, places)(*values, **named)
+
+        mesh, fixed = Mesh(self.devices, (self.name,)), self._fixed(args)
+        return _map_across(run, mesh, axes, self.out_axes, fixed, args, kwargs)
+
+    def parts_of_all(self, size: int, args: Any, kwargs: Any) -> Any:
+        """The arguments, of which the mapped ones are over all processes.
+
+        Raises:
+          ShardingError: there is not one element for each device of this process.
+        """
+        mesh = Mesh(self.devices, (self.name,))
+        own = len(mesh.local_mesh.devices.ravel())
+        if any(type(x) is Spanning for x in tree.leaves((args, kwargs))):
+            own = len(self.devices)
+        if size != own:
+            raise ShardingError(
+                f"pmap of {name_of(self.fun)}: over several processes the mapped axis "
+                f"has an element for each of the {own} devices of this one, got "
+                f"{size}; devices=ft.local_devices() maps over these alone"
+            )
+        return _own_parts(mesh, self.axes_of(args), self._fixed(args), args, kwargs)
+
+    def check_devices(self, size: int) -> None:
+        """Raises ShardingError where there are too few devices, or others are named."""
+        needed, found = size * _around.devices, len(self.devices)
+        if needed > found or (self.chosen and size != found):
+            raise ShardingError(
+                f"pmap of {name_of(self.fun)}: compiling computation that requires "
+                f"{needed} logical devices, but {found} are available "
+                f"(num_replicas={needed}); FTRACE_CPU_DEVICES sets how many, and vmap "
+                "has lanes on one"
+            )
 
 
 def _map_across(
