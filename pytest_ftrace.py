@@ -4,13 +4,16 @@
     --ftrace-device NAME      that one alone, and the default of all other tests
     --ftrace-update-goldens   golden texts are written anew
 
+A failure shows the user's lines, without the frames of ftrace between them.
+
 It is a module of its own, beside the package: pytest loads it for whoever has ftrace
 installed, and only those who use it shall wait for ftrace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,3 +107,17 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     found = require_device(request.param)
     with config(device=found.name):
         yield found
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, Any, Any]:
+    """A failure shows no frames of ftrace, unless the setting `traceback` is full."""
+    tracebacks = sys.modules.get("ftrace.ground.tracebacks")
+    if tracebacks is None or call.excinfo is None or tracebacks.shows_all():
+        return (yield)
+    excinfo = call.excinfo
+    with tracebacks.folded(excinfo.value):
+        excinfo.traceback = type(excinfo.traceback)(excinfo.value.__traceback__)
+        return (yield)

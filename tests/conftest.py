@@ -29,6 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# Here it is ftrace that fails: its own lines are shown.
+ftrace.ground.settings.config.update("traceback", "full")
+
 # The laws of OpenCL are asked of our code, not of how well its compiler compiles it.
 os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
 

@@ -26,7 +26,9 @@ from ftrace.errors import FtraceError, is_internal, is_ours
 from ftrace.ground import settings
 
 
-def without_ours(traceback: TracebackType | None) -> tuple[TracebackType | None, int]:
+def _without_ours(
+    traceback: TracebackType | None,
+) -> tuple[TracebackType | None, int]:
     """The frames of users, and how many others there were.
 
     Frames of a library that stand below one of ours go with it: it called them.
@@ -74,7 +76,7 @@ def folded(error: BaseException | None) -> Generator[int]:
     left_out = 0
     try:
         for each, traceback in whole:
-            shown, count = without_ours(traceback)
+            shown, count = _without_ours(traceback)
             if shown is not None:
                 each.__traceback__ = shown
                 left_out += count
@@ -84,9 +86,14 @@ def folded(error: BaseException | None) -> Generator[int]:
             each.__traceback__ = traceback
 
 
+def shows_all() -> bool:
+    """Do the settings want all frames?"""
+    return settings.current().traceback == "full"
+
+
 def _shown(error: BaseException | None, show: Callable[[], Any]) -> None:
     """Shows an exception as the settings want it."""
-    if error is None or settings.current().traceback == "full":
+    if error is None or shows_all():
         show()
         return
     with folded(error) as count:

@@ -66,7 +66,12 @@ def shown(tmp_path: Path, name: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(FOLDER.parent), **environment},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(FOLDER.parent),
+            "FTRACE_TRACEBACK": "user",
+            **environment,
+        },
     )
     return done.stderr
 
@@ -144,7 +149,8 @@ def test_a_notebook_shows_no_frames_of_ours(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         failing()
     except ShapeError as error:
-        shell.handler(shell, type(error), error, error.__traceback__)
+        with ft.config(traceback="user"):
+            shell.handler(shell, type(error), error, error.__traceback__)
     assert [frame.name for frame in told][-2:] == ["failing", "<lambda>"]
     handler = shell.handler
     tracebacks.show_users_frames()  # what a user has set stays

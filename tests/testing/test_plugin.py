@@ -111,3 +111,26 @@ def test_the_plugin_is_installed_under_the_name_of_its_module() -> None:
 
 def test_the_devices_are_those_of_the_package() -> None:
     assert {*DEVICES} <= {*platform_names()}
+
+
+FAILING = """
+import ftrace as ft
+import ftrace.numpy as fnp
+
+def inner(x):
+    return x @ fnp.ones(4)
+
+def test_shapes():
+    ft.jit(inner)(fnp.ones(3))
+"""
+
+
+@pytest.mark.parametrize(("shown", "ours"), [("user", False), ("full", True)])
+def test_a_failure_shows_the_users_lines(
+    outer: Any, monkeypatch: pytest.MonkeyPatch, shown: str, ours: bool
+) -> None:
+    monkeypatch.setenv("FTRACE_TRACEBACK", shown)
+    text = outer(test_shapes=FAILING).stdout.str()
+    assert "return x @ fnp.ones(4)" in text
+    assert "ShapeError: matmul: the shapes (3,) and (4,)" in text
+    assert ("/ftrace/numpy/" in text) == ours
