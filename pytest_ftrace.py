@@ -119,5 +119,6 @@ def pytest_runtest_makereport(
         return (yield)
     excinfo = call.excinfo
     with tracebacks.folded(excinfo.value):
-        excinfo.traceback = type(excinfo.traceback)(excinfo.value.__traceback__)
+        if (shown := excinfo.value.__traceback__) is not None:
+            excinfo.traceback = type(excinfo.traceback)(shown)
         return (yield)
