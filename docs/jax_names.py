@@ -73,7 +73,7 @@ DIFFERS = {
         transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
         transfer_guard_host_to_device""",
     "of where an array lies its type says nothing": """
-        reshard auto_axes explicit_axes sharding.reshard sharding.auto_axes
+        reshard sharding.reshard sharding.auto_axes
         sharding.explicit_axes""",
     "takes a `WrappedFun` and gives one": "interpreters.ad.jvp",
     "in the order of their axes only": "experimental.layout.with_layout_constraint",

@@ -12,7 +12,7 @@ from ftrace import dtypes
 from ftrace.errors import TreeError, ValueRangeError
 from ftrace.numpy import finfo
 from ftrace.random import key_data
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
 
 Numbers = np.ndarray[Any, Any]
@@ -228,7 +228,7 @@ def _is_numeric(x: Any) -> bool:
 
 def _numbers(x: Any) -> Numbers:
     """A value as an array of NumPy; random keys as their words."""
-    keys = isinstance(x, Array) and dtypes.is_key(x.dtype)
+    keys = is_array(x) and dtypes.is_key(x.dtype)
     return np.asarray(key_data(x) if keys else x)
 
 

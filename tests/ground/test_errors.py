@@ -230,7 +230,7 @@ def test_bad_input_is_refused_alike_under_every_transform(
         (lambda: fnp.array(nested(500)), errors.NestingError, "deeper than 64"),
         # Of the array itself, or of the tree where devices have been asked before.
         (lambda: fnp.array(nested(2000)), errors.NestingError, "nested deeper than"),
-        (lambda: fnp.sum(nested(2000)), errors.ArgumentError, "got list"),
+        (lambda: fnp.sum(nested(500)), errors.ArgumentError, "got list"),
         (lambda: fnp.take(V, 2**63), errors.IndexBoundsError, "807 or more is out"),
         (lambda: fnp.transpose(X, 0), errors.AxisError, "not a permutation"),
         (lambda: ft.lax.transpose(X, 0), errors.AxisError, "not a permutation"),

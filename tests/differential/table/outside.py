@@ -82,7 +82,10 @@ OUTSIDE = {
     "names of types": """
         stages.CompilerOptions core.ParamDict extend.core.Effects""",
     "several processes are started: tests/distributed": """
-        distributed.initialize distributed.shutdown""",
+        distributed.initialize distributed.shutdown
+        experimental.multihost_utils.host_local_array_to_global_array
+        experimental.multihost_utils.global_array_to_host_local_array""",
+    "files: tests/surface/test_checkpoints.py": "Checkpoints",
     "waits for what a person types": "debug.breakpoint",
     "the version of what compiles JAX's programs": "extend.backend.backend_xla_version",
     "JAX's takes trees that only its private modules make": "interpreters.ad.jvp",
