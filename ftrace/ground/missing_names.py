@@ -54,8 +54,8 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NOT_YET, "of what processes do together", "process_allgather"): (
         "experimental.multihost_utils.*"
     ),
-    (NOT_YET, "parts of several sizes between devices", "lax.all_to_all"): (
-        "lax.ragged_all_to_all lax.ragged_all_to_all_p"
+    (NEVER, "it is no primitive: gathers and a scatter", "lax.ragged_all_to_all"): (
+        "lax.ragged_all_to_all_p"
     ),
     (NEVER, "it is of Pallas and its references", "x.at[i] and lax.dynamic_slice"): (
         "ds"

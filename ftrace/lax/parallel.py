@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
+from ftrace.numpy.new_arrays import arange
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
@@ -33,7 +34,7 @@ from ftrace.trace.tracing.tracer import Axis, Tracer, Value, aval_of, axis_of
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pcast",
     "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter",
-    "pswapaxes", "pvary",
+    "pswapaxes", "pvary", "ragged_all_to_all",
 ]  # fmt: skip
 
 Groups = Sequence[Sequence[int]] | None
@@ -406,6 +407,77 @@ def all_to_all(
         return _joined(mine, concat_axis, tiled)
 
     return _mapped(what, of_value, x)
+
+
+def ragged_all_to_all(
+    operand: Any, output: Any, input_offsets: Any, send_sizes: Any,
+    output_offsets: Any, recv_sizes: Any, *, axis_name: Any,
+    axis_index_groups: Groups = None,
+) -> Any:  # fmt: skip
+    """Each instance sends some of its rows to each other one, as many as it says.
+
+    To instance j of its group goes operand[input_offsets[j] :][: send_sizes[j]], which
+    stands there in the result from row output_offsets[j] on.
+
+    Args:
+      operand: of shape (rows, …).
+      output: of the same dtype and other axes; what nobody sends to stays as it is.
+      input_offsets, send_sizes, output_offsets: integers of shape (instances,).
+      recv_sizes: how many rows come from each: what the others' `send_sizes` say.
+      axis_name: the name of an axis, or a tuple of names.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ShapeError: the offsets and sizes are no vectors of one length, or rows of the
+        operand are not those of the output.
+      DtypeError: they are no integers, or the arrays differ in dtype.
+    """
+    what, groups = "ragged_all_to_all", axis_index_groups
+    axes = _axes(what, axis_name)
+    x, found = as_value(operand), as_value(output)
+    vectors = input_offsets, send_sizes, output_offsets, recv_sizes
+    starts, sizes, places, received = map(as_value, vectors)
+    _check_ragged(x, found, [starts, sizes, places, received])
+
+    def of_all(value: Value) -> Any:
+        return all_gather(value, axis_name, axis_index_groups=groups)
+
+    me = (
+        axis_index(axis_name) if groups is None else _place_in_group(what, axes, groups)
+    )
+    starts, sizes, places = (of_all(v)[:, me, None] for v in (starts, sizes, places))
+    row = arange(x.shape[0], dtype=starts.dtype)
+    sent = (row >= starts) & (row < starts + sizes)
+    place = where(sent, places + row - starts, found.shape[0]).reshape(-1)
+    rows = of_all(x).reshape(-1, *x.shape[1:])
+    return found.at[place].set(rows, mode="drop")
+
+
+def _check_ragged(x: Value, output: Value, vectors: Sequence[Value]) -> None:
+    """Raises for operands of `ragged_all_to_all` that do not fit."""
+    if x.dtype != output.dtype:
+        raise DtypeError(
+            f"ragged_all_to_all: operand and output must have one dtype, got {x.dtype} "
+            f"and {output.dtype}; convert one with .astype"
+        )
+    if not x.shape or not output.shape or not same_size(x.shape[1:], output.shape[1:]):
+        raise ShapeError(
+            "ragged_all_to_all: operand and output are rows of one shape, got shapes "
+            f"{x.shape} and {output.shape}"
+        )
+    if any(v.dtype.kind not in "iu" for v in vectors):
+        listed = ", ".join(str(v.dtype) for v in vectors)
+        raise DtypeError(
+            f"ragged_all_to_all: offsets and sizes must be integers, got {listed}"
+        )
+    shapes = {v.shape for v in vectors}
+    if len(shapes) != 1 or vectors[0].ndim != 1:
+        listed = ", ".join(str(v.shape) for v in vectors)
+        raise ShapeError(
+            "ragged_all_to_all: offsets and sizes are vectors with an element for each "
+            f"instance, got shapes {listed}"
+        )
 
 
 def pswapaxes(

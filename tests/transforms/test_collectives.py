@@ -10,9 +10,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax
+from ftrace import errors, lax
 from ftrace.errors import AxisNameError, DerivativeError, ShapeError, ValueRangeError
 from ftrace.lax import parallel
+from ftrace.testing import check_grads
 
 N = 4
 RNG = np.random.default_rng(3)
@@ -345,3 +346,60 @@ def test_what_no_instance_has_is_scattered_and_exchanged(tiled: bool) -> None:
         ft.vmap(lambda x: lax.psum_scatter(x, "i", tiled=tiled), axis_name="i")(
             np.zeros((0, 2))
         )
+
+
+def ragged(x: Any, output: Any, *vectors: Any, groups: Any = None) -> Any:
+    def of_lane(*lane: Any) -> Any:
+        return lax.ragged_all_to_all(*lane, axis_name="i", axis_index_groups=groups)
+
+    return ft.vmap(of_lane, axis_name="i")(x, output, *vectors)
+
+
+def ragged_in_numpy(x: Any, output: Any, starts: Any, sizes: Any, places: Any) -> Any:
+    result = output.copy()
+    for sender, lane in enumerate(x):
+        for receiver in range(len(x)):
+            start, size = starts[sender, receiver], sizes[sender, receiver]
+            place = places[sender, receiver]
+            result[receiver, place : place + size] = lane[start : start + size]
+    return result
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_ragged_all_to_all_moves_rows(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 4, (3, 3))
+    starts = np.cumsum(sizes, 1) - sizes
+    places = np.cumsum(sizes, 0) - sizes
+    x = rng.normal(size=(3, 9, *shape))
+    output = rng.normal(size=(3, 12, *shape))
+    wanted = ragged_in_numpy(x, output, starts, sizes, places)
+    for f in (ragged, ft.jit(ragged)):
+        got = f(x, output, starts, sizes, places, sizes.T)
+        np.testing.assert_array_equal(np.asarray(got), wanted)
+    check_grads(
+        lambda x, y: ragged(x, y, starts, sizes, places, sizes.T), (x, output), 2
+    )
+
+
+def test_ragged_all_to_all_in_groups_is_that_of_each() -> None:
+    x, output = np.arange(12.0).reshape(4, 3), np.zeros((4, 4))
+    one = np.array([[0, 1], [0, 1]]), np.array([[1, 2], [1, 1]])
+    places, received = np.array([[0, 0], [1, 2]]), np.array([[1, 1], [2, 1]])
+    vectors = [np.concatenate([v, v]) for v in (*one, places, received)]
+    got = ragged(x, output, *vectors, groups=[[0, 1], [2, 3]])
+    halves = [ragged(x[i], output[i], *one, places, received)
+              for i in (slice(2), slice(2, 4))]  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(got), np.concatenate(halves))
+
+
+def test_ragged_all_to_all_refuses_what_does_not_fit() -> None:
+    x, output, v = np.ones((2, 3)), np.zeros((2, 4)), np.zeros((2, 2), int)
+    with pytest.raises(errors.DtypeError, match="must be integers"):
+        ragged(x, output, v * 1.0, v, v, v)
+    with pytest.raises(errors.DtypeError, match="one dtype"):
+        ragged(x, output.astype("float32"), v, v, v, v)
+    with pytest.raises(errors.ShapeError, match="vectors with an element"):
+        ragged(x, output, v[:, :1], v, v, v)
+    with pytest.raises(errors.ShapeError, match="rows of one shape"):
+        ragged(x, np.zeros((2, 4, 2)), v, v, v, v)

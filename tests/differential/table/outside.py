@@ -86,6 +86,8 @@ OUTSIDE = {
         experimental.multihost_utils.host_local_array_to_global_array
         experimental.multihost_utils.global_array_to_host_local_array""",
     "files: tests/surface/test_checkpoints.py": "Checkpoints",
+    "JAX's CPU does not run it: tests/transforms/test_collectives.py": """
+        lax.ragged_all_to_all""",
     "waits for what a person types": "debug.breakpoint",
     "the version of what compiles JAX's programs": "extend.backend.backend_xla_version",
     "JAX's takes trees that only its private modules make": "interpreters.ad.jvp",
