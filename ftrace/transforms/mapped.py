@@ -36,6 +36,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import (
     Axis,
@@ -222,7 +223,7 @@ class _Pmap:
         own = len(mesh.local_mesh.devices.ravel())
         if any(type(x) is Spanning for x in tree.leaves((args, kwargs))):
             own = len(self.devices)
-        if size != own:
+        if not same_size(size, own):
             raise ShardingError(
                 f"pmap of {name_of(self.fun)}: over several processes the mapped axis "
                 f"has an element for each of the {own} devices of this one, got "
@@ -233,7 +234,7 @@ class _Pmap:
     def check_devices(self, size: int) -> None:
         """Raises ShardingError where there are too few devices, or others are named."""
         needed, found = size * _around.devices, len(self.devices)
-        if needed > found or (self.chosen and size != found):
+        if needed > found or (self.chosen and not same_size(size, found)):
             raise ShardingError(
                 f"pmap of {name_of(self.fun)}: compiling computation that requires "
                 f"{needed} logical devices, but {found} are available "
