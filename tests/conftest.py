@@ -51,7 +51,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 #: Rows of a law's table that a run of the whole suite takes at least, and their share.
-FEWEST_ROWS, SHARE_OF_ROWS = 6, 0.2
+FEWEST_ROWS, SHARE_OF_ROWS = 6, 0.14
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """What is asked for by name runs whole. Processes of pytest-xdist are told so."""
+    config.addinivalue_line("markers", "thorough: left out where laws have some rows")
     option = config.option
     named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
     worker = hasattr(config, "workerinput")
@@ -85,6 +86,7 @@ def pytest_collection_modifyitems(
     for rows in laws.values():
         rows.sort(key=lambda item: crc32(item.nodeid.encode()))
         left_out.update(rows[max(FEWEST_ROWS, int(len(rows) * SHARE_OF_ROWS)) :])
+    left_out.update(item for item in items if item.get_closest_marker("thorough"))
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=sorted(left_out, key=lambda i: i.nodeid))
 

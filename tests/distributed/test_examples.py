@@ -49,7 +49,7 @@ def test_many_devices_of_a_process_compute_what_one_does(
 
 
 @started
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_processes_compute_what_one_device_does(
     request: pytest.FixtureRequest, count: int
 ) -> None:

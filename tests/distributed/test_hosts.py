@@ -130,6 +130,7 @@ def wait_for(what: Any, seconds: float) -> bool:
 
 
 @started
+@pytest.mark.thorough
 def test_hosts_train_together(network: Network, tmp_path: Path) -> None:
     process = network.start(tmp_path, 5)
     text = process.communicate(timeout=60)[0]
@@ -140,6 +141,7 @@ def test_hosts_train_together(network: Network, tmp_path: Path) -> None:
 
 
 @started
+@pytest.mark.thorough
 def test_a_cable_that_is_cut_ends_all(network: Network, tmp_path: Path) -> None:
     process = network.start(tmp_path, 1_000_000)
     try:
