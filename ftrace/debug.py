@@ -24,12 +24,12 @@ from ftrace.trace.arrays.array import is_array
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite, is_nonfinite
+from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite
 from ftrace.trace.effects import call_back
-from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
-from ftrace.transforms.jit.jit import make_graph
+from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.jit.stages import inputs_of
 
 __all__ = [
     "breakpoint", "callback", "log", "nan_origin", "print",
@@ -196,13 +196,10 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
     tree.check_callable(fun, "nan_origin")
 
     def origin_of(*args: Any, **kwargs: Any) -> NonFinite | None:
-        graph = closed_graph(ready_graph(make_graph(fun)(*args, **kwargs)))
-        leaves = tree.leaves((args, kwargs))
-        operands = [np.asarray(x) for x in (*leaves, *graph.captured)]
-        results = NumpyPlan(graph.outputs, graph.inputs)(operands)
-        if not any(is_nonfinite(x) for x in results):
-            return None
-        return first_nonfinite(graph, operands)
+        jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
+        graph = ready_graph(jitted.trace(*args, **kwargs).graph)
+        arrays = inputs_of(graph, jitted.leaves(args, kwargs))
+        return first_nonfinite(closed_graph(graph), [x.numpy() for x in arrays])
 
     return origin_of
 

@@ -108,7 +108,10 @@ def show_users_frames() -> None:
     at_end, of_threads = sys.excepthook, threading.excepthook
 
     def hook(kind: Any, error: BaseException, traceback: Any) -> None:
-        _shown(error, lambda: at_end(kind, error, error.__traceback__ or traceback))
+        def show() -> None:
+            at_end(kind, error, getattr(error, "__traceback__", None) or traceback)
+
+        _shown(error, show)
 
     def hook_of_threads(given: Any) -> None:
         _shown(given.exc_value, lambda: of_threads(given))

@@ -309,8 +309,12 @@ def _of_parts(
     for *_, part in parts:
         _check_part(what, part.shape, sharding.shard_shape(shape))
     if not sharding.is_fully_addressable:
-        own = [(device, part) for device, _, part in parts]
-        return _spanning().of_parts(own, sharding, shape)
+        known = {repr(index): np.asarray(part) for _, index, part in parts}
+
+        def at(index: Any) -> Any:
+            return known[repr(index)]
+
+        return _spanning().of_indices(sharding, shape, parts[0][2].dtype, at)
     whole: Any = parts[0][2]
     if len(parts) > 1:
         whole = np.empty(shape, whole.dtype)

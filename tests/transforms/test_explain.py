@@ -110,3 +110,13 @@ def test_static_and_named_arguments() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(ArgumentError, match="explain"):
         ft.explain(3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("x", [0.1, 3, True, np.float64(2), ft.random.key(0)])
+def test_numbers_are_given_as_the_program_takes_them(x: Any) -> None:
+    def fun(x: Any) -> Any:
+        if x.ndim == 0 and fnp.issubdtype(x.dtype, ft.dtypes.prng_key):
+            return ft.random.uniform(x, (3,))
+        return x.astype("float64") * 2
+
+    assert ft.explain(fun)(x).seconds is not None

@@ -130,3 +130,21 @@ def test_misses_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().err
     assert "is traced: it is called for the first time" in told
     assert "is traced: x is f32[2,4] and was f32[3,4]" in told
+
+
+def test_arguments_without_leaves_and_classes_without_text_are_told() -> None:
+    of_any = ft.jit(lambda *args: args[3] + 1)
+    of_any({}, {}, (), fnp.ones(2))
+    of_any({}, {}, (), fnp.ones(3))
+    assert of_any.misses[-1].why == "argument 3 is f32[3] and was f32[2]"
+
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError("not this one")
+
+    f = ft.jit(lambda x, s: x, static_argnums=1)
+    f(1.0, Mute())
+    assert f(1.0, Mute()) == 1
+    assert f.misses[-1].why == "the static argument s is <Mute> and was <Mute>"
+    f(1.0, "long" * 1000)
+    assert len(f.misses[-1].why) < 200

@@ -119,9 +119,10 @@ def _made(
 
 
 def first_nonfinite(graph: Graph, operands: Sequence[Any]) -> NonFinite | None:
-    """The first operation that made a NaN, or else an infinity; None where none did.
+    """The first operation that made a NaN, or else an infinity.
 
-    Where arguments or constants hold it already, the first one that met it.
+    Where arguments or constants hold it already, the first one that met it. None where
+    all results are finite.
 
     Args:
       graph: of pure operations.
@@ -129,7 +130,9 @@ def first_nonfinite(graph: Graph, operands: Sequence[Any]) -> NonFinite | None:
     """
     watch = _Watch()
     with observed(watch):
-        NumpyPlan(graph.outputs, graph.inputs)(operands)
+        results = NumpyPlan(graph.outputs, graph.inputs)(operands)
+    if not any(map(is_nonfinite, results)):
+        return None
     return watch.nan or watch.infinity or watch.met
 
 

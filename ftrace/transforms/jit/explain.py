@@ -40,6 +40,7 @@ from ftrace.lower.program import (
     describe,
     programs_of,
 )
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
@@ -49,6 +50,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.jit import Jitted, make_graph
+from ftrace.transforms.jit.stages import inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Runs that are timed, and of which the median is told.
@@ -91,11 +93,11 @@ def _stream(x: Any) -> Any:
 def _measured(fun: Callable[..., Any], *args: Any) -> float:
     """Seconds of a run of one kernel, at the least."""
     graph = ready_graph(make_graph(fun)(*args))
-    runs = _timed_runs(compile_graph(graph, get_device()), args)
+    runs = _timed_runs(compile_graph(graph, get_device()), inputs_of(graph, args))
     return min(sum(run) for run in runs)
 
 
-def _timed_runs(compiled: CompiledGraph, values: Sequence[Any]) -> list[list[float]]:
+def _timed_runs(compiled: CompiledGraph, arrays: Sequence[Array]) -> list[list[float]]:
     """Seconds of each step, in some runs."""
     heard: list[float] = []
 
@@ -104,7 +106,6 @@ def _timed_runs(compiled: CompiledGraph, values: Sequence[Any]) -> list[list[flo
             heard.append(seconds)
 
     runs: list[list[float]] = []
-    arrays = [asarray(x) for x in values]
     debug_report.listeners.append(listener)
     try:
         with settings.config(debug=2):
@@ -311,7 +312,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
         runs = list[list[float]]()
         if concrete and pure and not compiled.program.is_dynamic:
-            runs = _timed_runs(compiled, [*leaves, *graph.captured])
+            runs = _timed_runs(compiled, inputs_of(graph, leaves))
         steps = compiled.program.steps
         told = bool(runs) and all(len(run) == len(steps) for run in runs)
         seconds = [median(row) for row in zip(*runs, strict=True)] if told else None

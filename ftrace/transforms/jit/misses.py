@@ -127,7 +127,7 @@ def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
         elif name not in rows:
             told.append(f"{name} is no more")
         elif rows[name] != others[name]:
-            told.append(f"{name} is {rows[name]!r} and was {others[name]!r}")
+            told.append(f"{name} is {_text(rows[name])} and was {_text(others[name])}")
     if new[0] != old[0] and not told:
         told.append(f"the tree of the arguments is {new[0]} and was {old[0]}")
     if not told:
@@ -148,16 +148,25 @@ def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
         for place, _, value in fixed
     }
     paths = tree.paths(treedef)
-    most = count if count is not None else len(parameters) + len(paths)
-    places: list[Any] = [i for i in range(most) if i not in taken]
+    places: list[Any] = [i for i in range(count or 0) if i not in taken]
     for path, aval in zip(paths, types, strict=True):
         key: Any = path[1]
         rest = path[2:]
-        place: Any = key.key if hasattr(key, "key") else places[key.idx]
+        place: Any = getattr(key, "key", None)
+        if place is None:  # by position, of those that are not static
+            place = key.idx if count is None else places[key.idx]
         found[_argument(place, parameters) + tree.keystr(rest)] = aval
     found["the setting of 64 bits, of random numbers or of promotion"] = rules
     found["what is mapped around it"] = axes
     return found
+
+
+def _text(value: Any) -> str:
+    """A value in some words; of a class of the user's that has none its name."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def _argument(place: int | str, parameters: Sequence[str]) -> str:

@@ -199,6 +199,13 @@ class Ready:
         return self.compiled.executable.bind(signature)
 
 
+def inputs_of(graph: Graph, leaves: Sequence[Any]) -> list[Array]:
+    """The leaves of a call as programs of a graph take them, and what it captured."""
+    rows = zip(graph.inputs, leaves, strict=False)
+    given = [as_input(x, n.aval) if is_exact(n.aval) else asarray(x) for n, x in rows]
+    return [*given, *graph.captured]
+
+
 def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
     """Warns of donated leaves that are used, and that no result is as large as."""
     given = Counter([n.aval.strong() for n in toposort(graph.outputs) if n in donated])

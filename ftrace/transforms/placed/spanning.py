@@ -206,18 +206,6 @@ def own_part(value: Any) -> Any:
     return placed(value.local, value.local_sharding)
 
 
-def of_parts(
-    parts: Sequence[tuple[Device, Array]], sharding: NamedSharding, shape: Sequence[int]
-) -> Array:
-    """The array of which the devices of this process have these parts."""
-    own = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
-    local = np.empty(shape_of_process(sharding, shape), parts[0][1].dtype)
-    places = own.devices_indices_map(local.shape)
-    for device, part in parts:
-        local[places[device]] = np.asarray(part)
-    return spanning(Array.of(local), sharding, shape)
-
-
 def put(value: Any, sharding: NamedSharding) -> Array:
     """An array that all processes have, or have parts of, divided so.
 

@@ -77,6 +77,23 @@ def test_finite_results_have_no_origin(fun: Any) -> None:
     assert ft.nan_origin(fun)(X) is None
 
 
+def test_static_arguments_keys_and_numbers() -> None:
+    of_static = ft.jit(lambda x, n: fnp.log(x) * n, static_argnums=1)
+    assert "log made -inf of 0.0" in str(ft.nan_origin(of_static)(0.0, 3))
+    of_key = lambda key: fnp.log(ft.random.uniform(key, (3,)) - 2)  # noqa: E731
+    assert "log made nan" in str(ft.nan_origin(of_key)(ft.random.key(0)))
+    assert ft.nan_origin(lambda x: x * 1e300)(1.0) is not None
+
+
+def test_effects_happen_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def prints(x: Any) -> Any:
+        ft.debug.print("here")
+        return fnp.log(x)
+
+    assert ft.nan_origin(prints)(0.0) is not None
+    assert capsys.readouterr().out == "here\n"
+
+
 def test_bad_input() -> None:
     with pytest.raises(ArgumentError, match="nan_origin"):
         ft.nan_origin(3)  # pyright: ignore[reportArgumentType]
