@@ -8,7 +8,8 @@ namespace; options may follow the word:
 
 A block marked `text` right after it holds what it prints; `...` there stands for
 anything. A block marked `llvm` in that place is shown, not compared: it depends on the
-machine. Each page runs in a process of its own, in an empty folder:
+machine. Each page runs in a process of its own, in an empty folder, where it may leave
+the pictures that it shows:
 
     python -m tests.docs.pages PAGE     prints the outputs as JSON
 """
@@ -29,7 +30,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+GALLERY = sorted(ROOT.glob("docs/gallery/*.md"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *GALLERY,
+]
 SECONDS = 300
 
 
@@ -110,8 +117,21 @@ def run_block(block: Block, namespace: dict[str, Any]) -> str:
     return "\n".join(s.rstrip() for s in printed.getvalue().rstrip().split("\n"))
 
 
-def run_page(path: Path) -> list[str]:
-    """What each Python block of a page prints, run in a process of its own."""
+@dataclass(frozen=True)
+class Run:
+    """What came of running a page.
+
+    Attributes:
+      printed: what each Python block printed.
+      pictures: the PNG files that it wrote, by their names.
+    """
+
+    printed: list[str]
+    pictures: dict[str, bytes]
+
+
+def run_page(path: Path) -> Run:
+    """Runs the Python blocks of a page in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FTRACE_")}
     environment["PYTHONPATH"] = str(ROOT)
     with tempfile.TemporaryDirectory() as folder:
@@ -125,9 +145,10 @@ def run_page(path: Path) -> list[str]:
             timeout=SECONDS,
             check=False,
         )
+        pictures = {file.name: file.read_bytes() for file in Path(folder).glob("*.png")}
     if done.returncode:
         raise AssertionError(f"{path.name} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    return Run(json.loads(done.stdout), pictures)
 
 
 def agrees(shown: str, printed: str) -> bool:

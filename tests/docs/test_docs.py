@@ -11,10 +11,12 @@ from docs.generate import generated_pages
 from docs.jax_names import DIFFERS_, SAME, stale, statuses
 from ftrace import errors
 from ftrace.ground.missing_names import NEVER, NOT_YET
-from tests.docs.pages import PAGES, ROOT, agrees, outputs_of, run_page
+from tests.docs.pages import GALLERY, PAGES, ROOT, agrees, outputs_of, run_page
 
 HINT = "python -m tests.docs.update writes the pages anew"
 COMMANDS = re.compile(r"python -m (tests\.\w+)")
+PICTURES = re.compile(r"!\[[^]]+\]\(([\w.]+)\)")
+MOST_BYTES = 60_000
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -23,9 +25,12 @@ def test_page_prints_what_it_shows(path: Path) -> None:
     pairs = outputs_of(page)
     if not pairs:
         return
-    for (_, shown), printed in zip(pairs, run_page(path), strict=True):
+    run = run_page(path)
+    for (_, shown), printed in zip(pairs, run.printed, strict=True):
         if shown is not None and shown.language == "text":
             assert agrees(shown.text, printed), f"{HINT}; now:\n{printed}"
+    if path in GALLERY:
+        assert sorted(run.pictures) == PICTURES.findall(page), "pictures of the page"
 
 
 def test_generated_pages_are_current() -> None:
@@ -90,6 +95,19 @@ def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in ROOT.glob("docs/*.md"):
         assert f"(docs/{path.name})" in readme, f"README does not link {path.name}"
+
+
+def test_gallery_shows_a_small_picture_of_each_page() -> None:
+    folder = ROOT / "docs" / "gallery"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    programs = [path for path in GALLERY if path.name != "index.md"]
+    entries = [f"({path.stem}.png)]({path.name})" for path in programs]
+    assert [entry for entry in entries if entry not in index] == []
+    assert sorted(path.name for path in folder.glob("*.png")) == sorted(
+        name for p in programs for name in PICTURES.findall(p.read_text("utf-8"))
+    )
+    for picture in folder.glob("*.png"):
+        assert picture.stat().st_size < MOST_BYTES, picture.name
 
 
 @pytest.mark.parametrize(

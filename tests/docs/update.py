@@ -1,4 +1,4 @@
-"""Writes the outputs that the documentation shows, and the generated pages, anew.
+"""Writes the outputs that the documentation shows, its pictures, and generated pages.
 
 python -m tests.docs.update            every page
 python -m tests.docs.update README.md  some
@@ -17,9 +17,12 @@ def main(names: list[str]) -> None:
     generate()
     for path in [Path(name).resolve() for name in names] or PAGES:
         page = path.read_text(encoding="utf-8")
-        new = updated(page, run_page(path))
+        run = run_page(path)
+        new = updated(page, run.printed)
         if new != page:
             path.write_text(new, encoding="utf-8")
+        for name, picture in run.pictures.items():
+            (path.parent / name).write_bytes(picture)
         state = "current" if new == page else "written"
         sys.stdout.write(f"{path.name}: {state}\n")
 
