@@ -91,6 +91,23 @@ def test_maps_name_files_that_exist(page: str) -> None:
         assert any((room / path).exists() for room in rooms), f"{page} names {path}"
 
 
+def test_the_map_names_what_its_files_have() -> None:
+    """A name in a row of the map stands in one of the files of that row."""
+    rooms = [ROOT, ROOT / "ftrace", ROOT / "ftrace/backends/llvm"]
+    rooms += [ROOT / "ftrace/transforms/partition", ROOT / "ftrace/backends/llvm/schedule"]
+    checked = 0
+    for row in (ROOT / "docs/architecture.md").read_text("utf-8").splitlines():
+        spans = re.findall(r"`([^`]+)`", row) if row.startswith("| ") else []
+        paths = [s for s in spans if s.endswith(".py")]
+        found = [(room / p) for p in paths for room in rooms if (room / p).exists()]
+        text = "\n".join(path.read_text("utf-8") for path in found)
+        for name in spans:
+            if text and re.fullmatch(r"_?[a-z]+(_[a-z]+)+|[A-Z]\w+", name):
+                assert re.search(rf"\b{name}\b", text), f"{name} is not in {paths}"
+                checked += 1
+    assert checked > 15
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in ROOT.glob("docs/*.md"):

@@ -199,7 +199,7 @@ LEAST_LENGTH = 256  # fewer would cost as much to add up as to multiply
 LEAST_PARTS = 8
 
 
-def _is_long(x: Node) -> bool:
+def _is_long_contraction(x: Node) -> bool:
     terms, results = x.src[0].size, x.size
     if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
         return False
@@ -386,7 +386,7 @@ SPLITS: tuple[Split, ...] = (
     # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
-        "split_contraction", _is_long, _parts_in_cache, (reduce_sum_p,),
+        "split_contraction", _is_long_contraction, _parts_in_cache, (reduce_sum_p,),
         ahead=True, rest=True,
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.

@@ -744,7 +744,7 @@ RULES = (
     ),
     Row(
         ("reduction",), _reduction, "i j -> i 1",
-        "locally; over j then psum, pmax or pmin. Where it is a product j is whole",
+        "locally; over j then psum, pmax or pmin. Of `prod` j is whole",
     ),
     Row(
         ("gather",),

@@ -97,23 +97,23 @@ class Lines:
     def __init__(self, values: Values, sums: list[Sum], steps: RangeTiling) -> None:
         self.values = values
         self.sums = sums
-        self.copies = steps.copies if steps.lanes else 1
+        self.unroll = steps.unroll if steps.lanes else 1
         self.rounds = any(total.rounds for total in sums)
 
     def identities(self) -> list[str]:
-        return [total.identity for total in self.sums] * self.copies
+        return [total.identity for total in self.sums] * self.unroll
 
     def carried(self, state: list[str]) -> list[tuple[str, str]]:
-        kinds = [total.type.text for total in self.sums] * self.copies
+        kinds = [total.type.text for total in self.sums] * self.unroll
         return list(zip(kinds, state, strict=True))
 
     def merge(self, old: list[str], new: list[str]) -> list[str]:
-        triples = zip(self.sums * self.copies, old, new, strict=True)
+        triples = zip(self.sums * self.unroll, old, new, strict=True)
         return [total.combine(self.values, a, b) for total, a, b in triples]
 
     def block(self, count: Any) -> int:
         """How many of `count` iterations to add up before the sum is put aside."""
-        many = len(self.sums) * self.copies >= 8
+        many = len(self.sums) * self.unroll >= 8
         block = LONG_BLOCK if many else BLOCK
         if is_dynamic(count):
             return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0

@@ -46,24 +46,24 @@ class Opened:
     Attributes:
       base: its value in the first copy and lane: an SSA value or a number.
       level: the level of its loop.
-      copies: how often it is unrolled, `step` apart.
+      unroll: how many copies it has, `step` apart.
       slot: its place in `at`; -1 where it has one copy.
       lanes: of the vector; 0 where it is not the vector range.
       masks: for each copy, the lanes that exist; None is all.
       existing: how many lanes of the last copy exist; 0 is all.
-      abreast: its copies are computed instruction by instruction, not one by one.
+      interleave: its copies are computed instruction by instruction, not one by one.
     """
 
     node: Node
     base: str
     level: Level
-    copies: int = 1
+    unroll: int = 1
     step: int = 1
     slot: int = -1
     lanes: int = 0
     masks: Sequence[str | None] = (None,)
     existing: int = 0
-    abreast: bool = False
+    interleave: bool = False
 
 
 class Expressions(ABC):
@@ -116,7 +116,7 @@ class Expressions(ABC):
 
     def open(self, opened: Opened) -> None:
         """From now on the range has this meaning, until `close`."""
-        if opened.copies > 1:
+        if opened.unroll > 1:
             opened.slot = self.slots
             self.slots += 1
         if opened.lanes:
@@ -127,7 +127,7 @@ class Expressions(ABC):
         self._homes, self._sources = {}, {}
 
     def close(self, opened: Opened) -> None:
-        if opened.copies > 1:
+        if opened.unroll > 1:
             self.slots -= 1
         if opened.lanes:
             self.vector = None
@@ -209,20 +209,20 @@ class Expressions(ABC):
         counts = [1] * self.slots
         for r in self._open.values():
             if r.slot in slots:
-                counts[r.slot] = r.copies
+                counts[r.slot] = r.unroll
         return list(itertools.product(*map(range, counts)))
 
     def beside(self, at: At) -> list[At]:
-        """The other copies of the vector, where they are computed abreast.
+        """The other copies of the vector, where they are interleaved.
 
         What is rare is computed for one copy at a time.
         """
         v, anchor = self.vector, self.writer.anchor
-        if v is None or not v.abreast or v.slot < 0:
+        if v is None or not v.interleave or v.slot < 0:
             return []
         if anchor is not None and anchor.depth > v.level.depth:
             return []
-        copies = [at[: v.slot] + (n,) + at[v.slot + 1 :] for n in range(v.copies)]
+        copies = [at[: v.slot] + (n,) + at[v.slot + 1 :] for n in range(v.unroll)]
         return [copy for copy in copies if copy != at]
 
     def mask(self, at: At) -> str | None:

@@ -133,16 +133,16 @@ class Nest:
     # Ranges.
 
     def open(self, node: Node, base: str, steps: RangeTiling, tiles: Tiles) -> Opened:
-        masks: list[str | None] = [None] * tiles.copies
+        masks: list[str | None] = [None] * tiles.unroll
         if tiles.tail:
             masks[-1] = first_lanes(steps.lanes, tiles.tail)
         if tiles.end:
-            lanes, copies = steps.lanes, range(tiles.copies)
+            lanes, copies = steps.lanes, range(tiles.unroll)
             masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
         opened = Opened(
-            node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
+            node, base, self.writer.level, tiles.unroll, max(steps.lanes, 1),
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
-            abreast=steps.abreast,
+            interleave=steps.interleave,
         )  # fmt: skip
         self.values.open(opened)
         return opened
@@ -264,7 +264,7 @@ class Nest:
         *places, chunk = digits(writer, unit.index, texts)
         opened: list[Opened] = []
         for loop, place, part in zip(outer, places, tiles, strict=True):
-            if part is not None and part.copies > 1:
+            if part is not None and part.unroll > 1:
                 base = self._scale(place, part.width, 0)
                 opened.append(
                     self.open(loop.axis, base, self.tiling.of(loop.axis), part)
@@ -308,7 +308,7 @@ class Nest:
         if all(axis_of(r).size for r in ranges):
             results = self._over(loop, ranges, lines, results)
         for number, total in enumerate(sums):
-            parts = [results[number + len(sums) * c] for c in range(lines.copies)]
+            parts = [results[number + len(sums) * c] for c in range(lines.unroll)]
             text = total.combine_pairwise(self.values, parts)
             if steps.lanes:
                 text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
@@ -410,7 +410,7 @@ class Nest:
         for number, total in enumerate(lines.sums):
             ats = [total.at]
             if opened.slot >= 0:
-                ats = [(*total.at, copy) for copy in range(opened.copies)]
+                ats = [(*total.at, copy) for copy in range(opened.unroll)]
             if opened.lanes:
                 for copy, at in enumerate(ats):
                     place = number + len(lines.sums) * copy
@@ -458,7 +458,7 @@ class Nest:
         def add_rows(tiles: Tiles, start: str, stop: str, into: list[SumRow]) -> None:
             """Adds rows start … stop - 1 to the sums, block by block."""
             text = writer.open_loop(start, stop, tiles.width)
-            opened = self.open(last, text.index, RangeTiling(0, tiles.copies), tiles)
+            opened = self.open(last, text.index, RangeTiling(0, tiles.unroll), tiles)
 
             def body() -> None:
                 self._recall(known)

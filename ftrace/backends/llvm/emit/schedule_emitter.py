@@ -221,7 +221,7 @@ class ScheduleEmitter:
                 else:
                     sums[node] = self._seen(s, image, value, moved, at)
             more = s.depth.several or image not in (None, *s.images[:1])
-            stores += self._stores(s, sums, at, more)
+            stores += self._epilogue(s, sums, at, more)
         how = {"prefetch_along": later, "one_by_one": image is not None}
         stage.run(axes, stores, steps, spans, **how)
         self.lines.clear()
@@ -253,7 +253,7 @@ class ScheduleEmitter:
         place = line if block.start is None else add(line, block.start)
         return dict.fromkeys(within, place)
 
-    def _stores(
+    def _epilogue(
         self, s: tree.Accumulate, sums: dict[Node, Node], at: Mapping[Node, int],
         more: bool,
     ) -> list[Store]:  # fmt: skip

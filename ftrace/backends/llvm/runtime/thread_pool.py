@@ -330,6 +330,7 @@ def unpark_workers(f: Function) -> None:
 
 @pool("i32", *_SHARED)
 def share(f: Function) -> None:
+    """Runs a job: by itself where it is small, else in pieces that threads take."""
 
     def alone_if(condition: str) -> None:
         with f.when(condition):

@@ -45,7 +45,7 @@ _STRETCH = 8 << 10
 #: Rows that are read at once where they share the other factor, of so many at least
 #: that have so many bytes. Of 12 million elements by a vector, 6000 in a row are 1.4
 #: times as fast, 4096 are 1.2 times; 3000 would be 0.7 and 300 0.4 (AMD EPYC).
-_ABREAST = 4
+_INTERLEAVED = 4
 _MANY_ROWS = 64
 _ROW_BYTES = 16 << 10
 #: The work in a call is so many times what each call has to repeat.
@@ -127,9 +127,9 @@ class Chooser:
             if steps is None or columns is not None:
                 continue
             most = -(-tiling.size_of(axis) // max(steps.lanes, 1))
-            for copies in (1, 2, 3, 4, 6, 8):
-                if copies != steps.copies and copies <= most:
-                    self.steps = {**found, axis: replace(steps, copies=copies)}
+            for unroll in (1, 2, 3, 4, 6, 8):
+                if unroll != steps.unroll and unroll <= most:
+                    self.steps = {**found, axis: replace(steps, unroll=unroll)}
                     yield self._share()
             if axis in chosen and steps.lanes >= 4:
                 self.steps = {**found, axis: replace(steps, lanes=steps.lanes // 2)}
@@ -165,9 +165,9 @@ class Chooser:
     def _unroll_vector(self, loop: Loop, vector: vector_cost.Vector) -> None:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
-        copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
+        unroll = 4 if weight <= 6 else 2 if weight <= 16 else 1
         if not self.target.decides("several_vectors"):
-            copies = 1
+            unroll = 1
         whole = max(tiling.size_of(loop.axis) // vector[1], 1)
         few = tiling.size_of(loop.axis) <= _FEW
         masked = self.target.masked and weight > (
@@ -176,17 +176,17 @@ class Chooser:
         stores = [s for s in loop.body if isinstance(s, ir.Store)]
         strides = [self.facts.stride(s.index, *vector) for s in stores]
         masked = masked and all(stride in (0, 1, -1) for stride in strides)
-        abreast = 1
-        if copies == 1:
+        interleave = 1
+        if unroll == 1:
             lanes = vector[1]
-            abreast = vector_cost.interleaved_vectors(
+            interleave = vector_cost.interleaved_vectors(
                 self.kernel, loop, lanes, self.facts, self.target
             )
-            while abreast > 1 and _wasted(whole, abreast, masked):
-                abreast //= 2
-        copies = min(max(copies, abreast), whole)
+            while interleave > 1 and _wasted(whole, interleave, masked):
+                interleave //= 2
+        unroll = min(max(unroll, interleave), whole)
         self.steps[loop.axis] = tiling.RangeTiling(
-            vector[1], copies, True, masked, abreast > 1
+            vector[1], unroll, True, masked, interleave > 1
         )
 
     def _unroll_tile(self, loop: Loop, vector: vector_cost.Vector) -> None:
@@ -201,16 +201,16 @@ class Chooser:
         room = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
-        copies = self._copies_worth(loop)
-        vectors = min(vectors, copies)
+        unroll = self._unroll_worth(loop)
+        vectors = min(vectors, unroll)
         tile = tiling.register_tile(
-            height, vectors, room, self.target.costs, min(most, copies // vectors)
+            height, vectors, room, self.target.costs, min(most, unroll // vectors)
         )
         self.steps[node] = tiling.RangeTiling(lanes, tile.vectors)
         if rows is not None:
             self.steps[rows] = tiling.RangeTiling(0, tile.rows)
 
-    def _copies_worth(self, loop: Loop) -> int:
+    def _unroll_worth(self, loop: Loop) -> int:
         """Copies of a body that are worth compiling.
 
         To compile a value takes a hundred thousand times as long as to compute it, so
@@ -285,19 +285,19 @@ class Chooser:
             return
         node, lanes = vector
         weight = count_values(loop.body)
-        copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
-        copies = max(copies // len(loop.reduces), 2)
+        unroll = 8 if weight <= 4 else 4 if weight <= 24 else 2
+        unroll = max(unroll // len(loop.reduces), 2)
         whole = max(tiling.size_of(node) // lanes, 1)
-        rows = self._rows_abreast(loop, node)
-        if rows is not None and copies == 2 * _ABREAST and whole >= copies:
-            self.steps[rows] = tiling.RangeTiling(0, _ABREAST)
-            copies //= _ABREAST
-        abreast = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
+        rows = self._interleaved_rows(loop, node)
+        if rows is not None and unroll == 2 * _INTERLEAVED and whole >= unroll:
+            self.steps[rows] = tiling.RangeTiling(0, _INTERLEAVED)
+            unroll //= _INTERLEAVED
+        interleave = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
         self.steps[node] = tiling.RangeTiling(
-            lanes, min(copies, whole), abreast=abreast
+            lanes, min(unroll, whole), interleave=interleave
         )
 
-    def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
+    def _interleaved_rows(self, loop: ReduceLoop, vector: Node) -> Node | None:
         """The axis of which several rows are read at once, by one look at the other.
 
         A processor has then several streams to ask ahead for.
@@ -314,7 +314,7 @@ class Chooser:
         if self.reduces() != list(loop.reduces):
             return None
         most = tiling.rows_together(self.reduces(), rows, self.facts, self.target)
-        return rows if most >= _ABREAST else None
+        return rows if most >= _INTERLEAVED else None
 
     # Units of work.
 
@@ -405,10 +405,10 @@ class Chooser:
         return loop if self._of(loop.axis).lanes else None
 
 
-def _wasted(vectors: int, copies: int, masked: bool) -> bool:
+def _wasted(vectors: int, unroll: int, masked: bool) -> bool:
     """Are more vectors computed than there are, by an eighth?"""
-    return vectors < copies or (
-        masked and vectors * 9 < -(-vectors // copies) * copies * 8
+    return vectors < unroll or (
+        masked and vectors * 9 < -(-vectors // unroll) * unroll * 8
     )
 
 

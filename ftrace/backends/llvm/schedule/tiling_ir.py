@@ -38,26 +38,26 @@ class RangeTiling:
 
     Attributes:
       lanes: of the vector; 0 for one number at a time.
-      copies: how often it is unrolled.
+      unroll: how many copies of the body one step has.
       even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
       masked: every vector is masked, so that the last one needs no code of its own.
-      abreast: the copies are computed together, instruction by instruction.
+      interleave: the copies are computed together, instruction by instruction.
     """
 
     lanes: int = 0
-    copies: int = 1
+    unroll: int = 1
     even: bool = True
     masked: bool = False
-    abreast: bool = False
+    interleave: bool = False
 
     @property
     def width(self) -> int:
         """How far one step goes."""
-        return self.copies * max(self.lanes, 1)
+        return self.unroll * max(self.lanes, 1)
 
     def __str__(self) -> str:
-        lanes, copies = self.lanes, self.copies
-        return f"{copies} vectors of {lanes}" if lanes else str(copies)
+        lanes, unroll = self.lanes, self.unroll
+        return f"{unroll} vectors of {lanes}" if lanes else str(unroll)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Tiles:
     Attributes:
       start: where the first begins.
       count: how many there are.
-      copies: vectors (or numbers) in each.
+      unroll: vectors (or numbers) in each.
       width: from one to the next.
       tail: lanes of the last vector that exist; 0 is all.
       end: where the range ends, if the vectors are masked to end there.
@@ -80,7 +80,7 @@ class Tiles:
 
     start: int
     count: int
-    copies: int
+    unroll: int
     width: int
     tail: int = 0
     end: int = 0
@@ -160,7 +160,7 @@ class Tiling:
         """Do registers hold several rows of sums?"""
         steps = self.steps.items()
         rows = [s for r, s in steps if not s.lanes and not axis_of(r).reduced]
-        return any(s.copies > 1 for s in rows)
+        return any(s.unroll > 1 for s in rows)
 
     @property
     def order_of_sums(self) -> tuple[str, ...]:
@@ -191,13 +191,13 @@ def cut(size: int, steps: RangeTiling) -> list[Tiles]:
     if is_dynamic(size):
         return _cut_dynamic(size, steps)
     if not steps.lanes and steps.even:
-        return cut_evenly(size, steps.copies)
+        return cut_evenly(size, steps.unroll)
     if steps.masked and size % steps.width:
-        return [Tiles(0, -(-size // steps.width), steps.copies, steps.width, 0, size)]
+        return [Tiles(0, -(-size // steps.width), steps.unroll, steps.width, 0, size)]
     whole = size // steps.width
     parts: list[Tiles] = []
     if whole:
-        parts.append(Tiles(0, whole, steps.copies, steps.width))
+        parts.append(Tiles(0, whole, steps.unroll, steps.width))
     rest = size - whole * steps.width
     if rest:
         lanes = max(steps.lanes, 1)
@@ -222,7 +222,7 @@ def _cut_dynamic(size: Any, steps: RangeTiling) -> list[Tiles]:
     last = -(-rest // width)  # as many tiles as a range of known size has
     end = size if lanes else 0
     tail = Tiles(start, last, 1, width, 0, end, max(lanes, 1), size)
-    return [Tiles(0, whole, steps.copies, width), tail]
+    return [Tiles(0, whole, steps.unroll, width), tail]
 
 
 def cut_evenly(size: int, copies: int) -> list[Tiles]:
@@ -329,8 +329,8 @@ def register_tiles(
             cycles = 0.0
             for across in cut_evenly(rows, m):
                 whole, rest = divmod(vectors, n)
-                steps = whole * step_cycles(across.copies, n, costs)
-                steps += step_cycles(across.copies, rest, costs) if rest else 0.0
+                steps = whole * step_cycles(across.unroll, n, costs)
+                steps += step_cycles(across.unroll, rest, costs) if rest else 0.0
                 cycles += across.count * steps
             if rows % m and n * m > 8:
                 cycles *= uneven

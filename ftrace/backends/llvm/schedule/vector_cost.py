@@ -5,7 +5,7 @@
     store, add, div, …      by a table; what does not vary costs once
 
 A reduce that stands in no vector has one of its own, along its cheapest range. How many
-vectors are best computed abreast is decided here, too (`interleaved_vectors`).
+vectors are best interleaved is decided here, too (`interleaved_vectors`).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class VectorCosts:
         return self.of_block(block, {}, _NO_VECTOR)
 
 
-#: Vectors abreast at most, and instructions of a body.
+#: Interleaved vectors at most, and instructions of a body.
 _MOST = 4
 _LONGEST = 1600
 #: Vectors of a kernel that is worth more code: it then runs for some microseconds.
@@ -193,7 +193,7 @@ def interleaved_vectors(
 
     Each step of a polynomial waits for the one before it, four cycles and more, in
     which a processor could begin eight others. It looks ahead for them, but not beyond
-    the few hundred instructions that it holds. Vectors abreast give it what to do
+    the few hundred instructions that it holds. Interleaved vectors give it what to do
     nearby: measured, a chain of functions takes from a tenth to a half less. Registers
     hardly matter: what does not fit in them waits in the first cache, which is idle in
     such code. It does not pay where memory is slower than the chain, nor for few
