@@ -93,13 +93,13 @@ def test_maps_name_files_that_exist(page: str) -> None:
 
 def test_the_map_names_what_its_files_have() -> None:
     """A name in a row of the map stands in one of the files of that row."""
-    rooms = [ROOT, ROOT / "ftrace", ROOT / "ftrace/backends/llvm"]
-    rooms += [ROOT / "ftrace/transforms/partition", ROOT / "ftrace/backends/llvm/schedule"]
+    below = ("", "backends/llvm", "backends/llvm/schedule", "transforms/partition")
+    rooms = [ROOT / "ftrace" / room for room in below]
     checked = 0
     for row in (ROOT / "docs/architecture.md").read_text("utf-8").splitlines():
         spans = re.findall(r"`([^`]+)`", row) if row.startswith("| ") else []
         paths = [s for s in spans if s.endswith(".py")]
-        found = [(room / p) for p in paths for room in rooms if (room / p).exists()]
+        found = [room / p for p in paths for room in rooms if (room / p).exists()]
         text = "\n".join(path.read_text("utf-8") for path in found)
         for name in spans:
             if text and re.fullmatch(r"_?[a-z]+(_[a-z]+)+|[A-Z]\w+", name):
