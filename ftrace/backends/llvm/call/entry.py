@@ -223,7 +223,7 @@ def _now(f: Function) -> str:
 
 @entries("ptr", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config")
 def attempt(f: ObjectFunction) -> None:
-    """One record is tried: its results if the arguments are as it takes them, or MISS."""
+    """Tries one record: its results, or MISS where it takes other arguments."""
     record = f.view("%record", r.Call)
     f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
