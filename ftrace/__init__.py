@@ -186,6 +186,7 @@ _HOMES = {
     "fwd_and_bwd": "transforms.passes",
     "nan_origin": "debug",
     "no_compiles": "transforms.jit.misses",
+    "profile": "profiler",
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip
 

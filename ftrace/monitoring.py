@@ -20,6 +20,7 @@ from typing import Any
 from ftrace.errors import ValueRangeError
 from ftrace.ground import settings
 from ftrace.ground.missing_names import tell_missing
+from ftrace.ground.spans import span
 
 Listener = Callable[..., None]
 
@@ -126,7 +127,8 @@ def stage(
       took: is told how many seconds it took.
     """
     start = perf_counter()
-    yield
+    with span("trace" if event == TRACED else "compile", name, None):
+        yield
     seconds = perf_counter() - start
     took(seconds)
     record_event_duration_secs(event, seconds, fun_name=name)

@@ -1,13 +1,23 @@
-"""Records of a run in JAX's files, and names for stretches of a program.
+"""Where time goes: a record of all that runs in a block, and names for parts of it.
 
-    with profiler.trace("/tmp/run"):
-        with profiler.TraceAnnotation("step"):
-            train()
+    with ft.profile("out.json"):        open it at ui.perfetto.dev or chrome://tracing
+        train()
 
-writes `/tmp/run/plugins/profile/<time>/<host>.trace.json.gz` with the blocks that have
-names, the traces and compilations of jitted functions, and each kernel that ran; while
-it is recorded programs run step by step, and wait for each. What processes send each
-other is a line of its own, from the start to the end, beside the kernels that ran.
+    with ft.profile():                  prints a line for each of the user's lines
+        train()
+
+    profile of 1.04 s: compiling 815 ms, tracing 109 ms, running 12.3 ms, the rest 95 ms
+      line                    time  share  times
+      train.py:41 (main)    838 ms    80%      1  compiling 98%, tracing 2%
+      model.py:7 (layer)   9.97 ms     1%      4  running 100%
+
+What is recorded, of all threads of Python and of those that share kernels: tracing,
+each transform, each pass of lowering, compilation, the disk cache, calls, the steps of
+programs also within loops, copies, and what processes send each other. Meanwhile no
+call is native, and devices wait for each step: a call takes some microseconds longer.
+
+`trace`, `start_trace` and `stop_trace` are JAX's: they write into a folder what
+TensorBoard finds. `TraceAnnotation` and `annotate_function` give names.
 
 Source: the Trace Event Format, which Perfetto, Chrome and TensorBoard read.
 """
@@ -16,84 +26,363 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import platform
-import threading
-from collections.abc import Callable, Generator
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ContextDecorator, contextmanager
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from ftrace import monitoring
-from ftrace.backends import debug_report
-from ftrace.errors import DeviceError
+from ftrace.errors import ArgumentError, DeviceError, FileFormatError
+from ftrace.ground import processes, spans
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.missing_names import tell_missing
-from ftrace.ground.settings import config, current
+from ftrace.ground.spans import Recorder, Span
+from ftrace.ground.text_tables import Section, Tables, time_text
 
 _Event = dict[str, Any]
+_PathLike = os.PathLike[str] | str
+
+#: What the kinds of spans are called where their times are added up.
+KINDS = {
+    "trace": "tracing",
+    "transform": "transforms",
+    "pass": "passes",
+    "compile": "compiling",
+    "codegen": "compiling",
+    "disk": "disk cache",
+    "call": "calls",
+    "eager": "eager calls",
+    "run": "running",
+    "copy": "copying",
+}
+#: Those beside what a thread of Python does, which waits meanwhile: no time of its own.
+BESIDE = frozenset(("piece", "llvm", "collective"))
+#: Lines of which a row names so many.
+_NAMED = 3
 
 
-class _Recording:
-    """The events of a profile that is being recorded."""
+class Row(NamedTuple):
+    """What was done for a line of the user's, or for several in one kernel.
 
-    def __init__(self, log_dir: os.PathLike[str] | str, perfetto: bool) -> None:
-        self.folder = Path(log_dir, "plugins", "profile", strftime("%Y_%m_%d_%H_%M_%S"))
-        self.names = [f"{platform.node()}.trace.json.gz"]
-        self.names += ["perfetto_trace.json.gz"] if perfetto else []
-        self.debug = current().debug
-        self.events: list[_Event] = []
+    Attributes:
+      line: as text.
+      seconds: that it took, without what was done for other lines meanwhile.
+      share: of the whole block.
+      times: how many calls and steps of programs there were.
+      kinds: the seconds of each kind of work.
+    """
 
-    def add(
-        self, category: str, name: str, seconds: float, ended: float | None = None,
-        **more: Any,
-    ) -> None:  # fmt: skip
-        """What ends now, or has ended then: that is beside what a thread does."""
-        start = ((ended or perf_counter()) - seconds) * 1e6
-        self.events.append({
-            "ph": "X", "cat": category, "name": name, "ts": start, "dur": seconds * 1e6,
-            "pid": os.getpid(), "tid": 0 if ended else threading.get_ident(),
-            "args": more,
+    line: str
+    seconds: float
+    share: float
+    times: int
+    kinds: dict[str, float]
+
+    @property
+    def mostly(self) -> str:
+        """The kinds that took most of it."""
+        parts = sorted(self.kinds.items(), key=lambda pair: -pair[1])
+        shares = [(kind, x / self.seconds) for kind, x in parts if self.seconds]
+        return ", ".join(f"{kind} {x:.0%}" for kind, x in shares[:3] if x >= 0.005)
+
+
+class profile(Tables):
+    """A block of which it is recorded where time goes; see the module.
+
+    Args:
+      file: the name of the file that is written at the end of the block, also where
+        that ends by an exception; ".gz" at its end compresses it. Of several processes
+        each writes its own: of "out.json" "out.rank0.json" and so on. Without a file
+        the summary is printed.
+
+    Attributes:
+      seconds: that the block took.
+      spans: all that was recorded, each with the user's lines.
+      rows: what was done for each line, the longest first.
+
+    Raises:
+      ArgumentError: `file` is no name of a file.
+      FileFormatError: it cannot be written; at the beginning of the block.
+      DeviceError: the same profile is being recorded.
+    """
+
+    def __init__(self, file: _PathLike | None = None) -> None:
+        if callable(file):
+            raise ArgumentError(
+                "profile takes the name of a file, got a function; write "
+                "with profile(): f(x)"
+            )
+        try:
+            name = None if file is None else os.fspath(file)
+        except TypeError:
+            raise ArgumentError(
+                f"profile takes the name of a file, or none; got {file!r:.60}"
+            ) from None
+        self.file = None if name is None else _of_rank(Path(name))
+        self.spans: list[Span] = []
+        self.seconds = 0.0
+        self._recorder: Recorder | None = None
+        self._start = 0.0
+
+    def __enter__(self) -> profile:
+        if self._recorder is not None:
+            raise DeviceError(
+                "this profile is being recorded already; give a block within it a "
+                "profile of its own"
+            )
+        if self.file is not None:
+            _check_writable(self.file)
+        vars(self).pop("rows", None)
+        self._recorder = Recorder()
+        spans.begin(self._recorder)
+        self._start = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        recorder, self._recorder = self._recorder, None
+        assert recorder is not None
+        self.seconds = perf_counter() - self._start
+        spans.end(recorder)
+        self.spans = _with_lines(recorder.spans)
+        if self.file is not None:
+            _write(self.file, _events(self.spans, recorder.threads, self._start))
+        elif sys.stdout is not None:  # as it is where there is no terminal
+            self.show()
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        found: dict[str, dict[str, float]] = {}
+        times: Counter[str] = Counter()
+        for each, seconds, lines in _own_times(self.spans):
+            text = _text_of(lines)
+            kind = KINDS.get(each.kind)
+            if kind is not None:
+                kinds = found.setdefault(text, {})
+                kinds[kind] = kinds.get(kind, 0.0) + seconds
+            if each.lines:
+                times[text] += each.kind in ("call", "eager", "run")
+        rows = [
+            Row(text, sum(kinds.values()), self._share(kinds), times[text], kinds)
+            for text, kinds in found.items()
+        ]
+        return sorted(rows, key=lambda row: -row.seconds)
+
+    def _share(self, kinds: dict[str, float]) -> float:
+        return sum(kinds.values()) / self.seconds if self.seconds else 0.0
+
+    @property
+    def kinds(self) -> dict[str, float]:
+        """The seconds of each kind of work, the longest first."""
+        total: dict[str, float] = {}
+        for row in self.rows:
+            for kind, seconds in row.kinds.items():
+                total[kind] = total.get(kind, 0.0) + seconds
+        return dict(sorted(total.items(), key=lambda pair: -pair[1]))
+
+    def sections(self) -> list[Section]:
+        parts = [f"{kind} {time_text(x)}" for kind, x in self.kinds.items()]
+        rest = self.seconds - sum(self.kinds.values())
+        parts += [f"the rest {time_text(rest)}"] if rest > 0 else []
+        rows = [
+            (row.line, time_text(row.seconds), f"{row.share:.0%}", str(row.times),
+             row.mostly)
+            for row in self.rows
+        ]  # fmt: skip
+        return [
+            Section(
+                f"profile of {time_text(self.seconds)}: {', '.join(parts)}",
+                ("line", "time", "share", "times", ""), rows, range(1, 4),
+            )
+        ]  # fmt: skip
+
+
+def _text_of(lines: spans.Lines) -> str:
+    texts = list(dict.fromkeys(map(str, lines)))
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more if texts else "of no line"
+
+
+def _with_lines(found: Iterable[Span]) -> list[Span]:
+    """The spans in the order in which they began; their lines are looked up."""
+    ordered = sorted(found, key=lambda s: (s.start, -s.end))
+    return [each.with_lines() for each in ordered]
+
+
+def _own_times(found: Sequence[Span]) -> list[tuple[Span, float, spans.Lines]]:
+    """Each span with the seconds in which no other was within it, and its lines.
+
+    Where it has none, they are those of what is around it.
+    """
+    own: list[list[Any]] = []
+    around: dict[int, list[list[Any]]] = {}
+    for each in found:
+        if each.kind in BESIDE:
+            continue
+        stack = around.setdefault(each.thread, [])
+        while stack and stack[-1][0].end <= each.start:
+            stack.pop()
+        lines: Any = each.lines
+        if stack:
+            stack[-1][1] -= each.end - each.start
+            lines = lines or stack[-1][2]
+        entry = [each, each.end - each.start, lines]
+        own.append(entry)
+        stack.append(entry)
+    return [(each, max(seconds, 0.0), lines) for each, seconds, lines in own]
+
+
+# The file.
+
+
+def _of_rank(path: Path) -> Path:
+    """The file of this process, where there are several."""
+    if processes.count() == 1:
+        return path
+    name, dot, rest = path.name.partition(".")
+    return path.with_name(f"{name}.rank{processes.index()}{dot}{rest}")
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise FileFormatError(
+            f"a profile cannot be written to {path} ({error.strerror}); name a file in "
+            "a folder that exists and may be written"
+        ) from error
+
+
+def _write(path: Path, events: Sequence[_Event]) -> None:
+    text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
+    whole = text.encode()
+    path.write_bytes(gzip.compress(whole) if path.suffix == ".gz" else whole)
+
+
+def _events(
+    found: Sequence[Span], threads: dict[int, str], start: float
+) -> list[_Event]:
+    """The spans as complete events, which nest in each thread; times are in µs."""
+    several = processes.count() > 1
+    pid = processes.index() if several else os.getpid()
+    rank = f"rank {pid} of {processes.count()} on " if several else ""
+    lanes = _Lanes(threads)
+    events: list[_Event] = []
+    for each in found:
+        begun, ended = (round((t - start) * 1e9) for t in (each.start, each.end))
+        line = {"line": _text_of(each.lines)} if each.lines else {}
+        events.append({
+            "ph": "X", "cat": each.kind, "name": each.name,
+            "ts": begun / 1e3, "dur": (ended - begun) / 1e3,
+            "pid": pid, "tid": lanes.of(each),
+            "args": line | {k: _plain(value) for k, value in each.more.items()},
         })  # fmt: skip
-
-    def told(self, event: str, duration: float, **more: Any) -> None:
-        self.add("compile", event, duration, **more)
-
-    def write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events},
-                          default=str)  # fmt: skip
-        for name in self.names:
-            (self.folder / name).write_bytes(gzip.compress(text.encode()))
+    process = f"{rank}{platform.node()}, process {os.getpid()}"
+    names = [("process_name", 0, process)]
+    names += [("thread_name", tid, name) for tid, name in enumerate(lanes.names)]
+    return [
+        {"ph": "M", "name": kind, "ts": 0, "pid": pid, "tid": tid,
+         "args": {"name": name}}
+        for kind, tid, name in names
+    ] + events  # fmt: skip
 
 
-_recordings: list[_Recording] = []  # at most one
+class _Lanes:
+    """The lines of the picture: one for each thread, and for what is sent meanwhile.
+
+    Attributes:
+      names: of the lines, by their numbers.
+    """
+
+    def __init__(self, threads: dict[int, str]) -> None:
+        self.names: list[str] = []
+        self._threads = threads
+        self._numbers: dict[Any, int] = {}
+        self._sent_until: list[float] = []  # of each line of what is sent
+
+    def of(self, each: Span) -> int:
+        """The number of the line of a span."""
+        if each.kind != "collective":
+            name = self._threads.get(each.thread, "")
+            return self._number(each.thread, name or f"worker {each.thread}")
+        free = [n for n, end in enumerate(self._sent_until) if end <= each.start]
+        place = free[0] if free else len(self._sent_until)
+        self._sent_until[place : place + 1] = [each.end]
+        return self._number(("sent", place), f"exchanges {place}")
+
+    def _number(self, key: Any, name: str) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self.names)
+            self.names.append(name)
+        return self._numbers[key]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: numbers that are none, and objects, as text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return f"{value!r:.200}"
+
+
+# JAX's names.
+
+
+class _Traced(NamedTuple):
+    """A profile that `start_trace` has begun, and its files."""
+
+    recorder: Recorder
+    start: float
+    files: tuple[Path, ...]
+
+
+_traces: list[_Traced] = []  # at most one
 
 
 def start_trace(
-    log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
+    log_dir: _PathLike, create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False, profiler_options: Any = None,
 ) -> None:  # fmt: skip
     """From now on a profile is recorded: see the module.
 
     Args:
-      log_dir: the folder, made when the profile is written.
+      log_dir: the folder; within it the file is
+        `plugins/profile/<time>/<host>.trace.json.gz`.
       create_perfetto_link: accepted; open the file at ui.perfetto.dev.
       create_perfetto_trace: writes `perfetto_trace.json.gz` as well.
       profiler_options: accepted, without effect.
 
     Raises:
       DeviceError: one is recorded already.
+      FileFormatError: there can be no such folder, or it cannot be written.
     """
-    if _recordings:
+    if _traces:
         raise DeviceError(
             "a profile is being recorded already: call profiler.stop_trace() first"
         )
-    made = _Recording(log_dir, create_perfetto_trace or create_perfetto_link)
-    _recordings.append(made)
-    debug_report.listeners.append(made.add)
-    monitoring.register_event_duration_secs_listener(made.told)
-    config.update("debug", max(made.debug, 2))
+    folder = Path(log_dir, "plugins", "profile", strftime("%Y_%m_%d_%H_%M_%S"))
+    names = [f"{platform.node()}.trace.json.gz"]
+    if create_perfetto_trace or create_perfetto_link:
+        names.append("perfetto_trace.json.gz")
+    files = tuple(_of_rank(folder / name) for name in names)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileFormatError(
+            f"a profile cannot be written to {folder} ({error.strerror})"
+        ) from error
+    for file in files:
+        _check_writable(file)
+    made = _Traced(Recorder(), perf_counter(), files)
+    _traces.append(made)
+    spans.begin(made.recorder)
 
 
 def stop_trace() -> None:
@@ -102,20 +391,20 @@ def stop_trace() -> None:
     Raises:
       DeviceError: none is.
     """
-    if not _recordings:
+    if not _traces:
         raise DeviceError(
             "no profile is being recorded: call profiler.start_trace(folder) first"
         )
-    made = _recordings.pop()
-    config.update("debug", made.debug)
-    debug_report.listeners.remove(made.add)
-    monitoring.unregister_event_duration_listener(made.told)
-    made.write()
+    made = _traces.pop()
+    spans.end(made.recorder)
+    found = _with_lines(made.recorder.spans)
+    for file in made.files:
+        _write(file, _events(found, made.recorder.threads, made.start))
 
 
 @contextmanager
 def trace(
-    log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
+    log_dir: _PathLike, create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False, profiler_options: Any = None,
 ) -> Generator[None]:  # fmt: skip
     """A block whose profile is recorded: see `start_trace`."""
@@ -132,17 +421,26 @@ class TraceAnnotation(ContextDecorator):
     def __init__(self, name: str, **kwargs: Any) -> None:
         self.name = name
         self.more = kwargs
-        self.starts: list[float] = []
+        self._open: list[spans.span] = []
 
     def __enter__(self) -> TraceAnnotation:
-        self.starts.append(perf_counter())
+        self._open.append(spans.span("annotation", self.name, None, **self.more))
+        self._open[-1].__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        start = self.starts.pop()
-        for recording in _recordings:
-            seconds = perf_counter() - start
-            recording.add("annotation", self.name, seconds, **self.more)
+    def __exit__(self, *error: Any) -> None:
+        self._open.pop().__exit__(*error)
+
+    def set_metadata(self, **kwargs: Any) -> None:
+        """More that is told of the block."""
+        self.more |= kwargs
+        for each in self._open[-1:]:
+            each.more |= kwargs
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Is a profile being recorded?"""
+        return bool(spans.recorders)
 
 
 class StepTraceAnnotation(TraceAnnotation):

@@ -160,9 +160,11 @@ class Executable(ABC):
       program: what it was compiled from.
       texts: gives the source text of each kernel, in the order of `program.kernels`.
       code_bytes: what its machine code takes in this process.
+      lined: gives the same program with the user's lines; one from disk has none.
     """
 
     code_bytes = 0
+    lined: Callable[[], Program] | None = None
     program: Program
     texts: Callable[[], Iterable[str]]
 

@@ -93,13 +93,14 @@ class Driver(ABC):
         for number, memory in places.items():
             stacks = program.slots[number].stacks
             memories[number] = [[] for _ in range(stacks)] if stacks else memory
-        observed = settings.current().debug >= 2
+        chosen = settings.current()
+        observed = chosen.debug >= 2 or chosen.observed
         for step in program.steps:
             start = time.perf_counter()
             self._run_step(program, step, memories)
             if observed:
                 self.synchronize()
-                report_run(self.name, step, time.perf_counter() - start)
+                report_run(self.name, step, start, time.perf_counter())
         del held
 
     def _run_step(self, program: ir.Program, step: ir.Step, memories: Memories) -> None:

@@ -11,10 +11,13 @@ From the ground up:
     tracebacks        What a traceback shows: the user's lines, without the frames of
                       ftrace between them
     missing_names     JAX's names that are not there: what is said of them
+    text_tables       What is shown in tables: as text, in a terminal through rich, in a
+                      notebook as HTML
     weak_tables       What is known while anyone has it, without Python's code where it
                       dies
     fork_safe         Locks that a forked child finds free, and what a process makes
                       once
+    spans             Spans of time, for whoever records where time goes
     tables            What is kept so that it need not be made again, all of it within
                       one limit of bytes
     processes         The processes of a program, over MPI, and what they send

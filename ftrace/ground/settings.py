@@ -65,6 +65,8 @@ class Config:
       device: name of the default device.
       debug: 0 silent, 1 a line per kernel compiled, 2 a line per kernel run,
         3 the source of every kernel.
+      observed: what is told to those who record a profile, which sets it: 1 the steps
+        of programs, 2 eager calls of functions as well; see `spans.py`.
       disabled_rules: names of rewrite rules that are not applied.
       disable_jit: run jitted functions operation by operation.
       check_static_indices: an index that is known and out of bounds raises; False is
@@ -113,6 +115,7 @@ class Config:
     enable_x64: bool | None = None
     device: str = "cpu"
     debug: int = 0
+    observed: int = 0
     disabled_rules: frozenset[str] = frozenset()
     disable_jit: bool = False
     check_static_indices: bool = True
@@ -148,8 +151,9 @@ class Config:
     #: Are calls of functions and programs, or their results, checked? Such calls are
     #: not native.
     checks_calls = False
-    #: Has any configuration of this process asked for it? Until then no call looks.
-    any_checks_calls = False
+    #: Has any configuration of this process asked for it, or for eager calls to be
+    #: told? Until then no call looks.
+    any_looks_at_calls = False
     #: The settings on which it depends what a function is traced to.
     rules = cast(Any, None)
 
@@ -172,7 +176,7 @@ class Config:
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs or self.no_execution
         object.__setattr__(self, "checks_calls", checks)
-        Config.any_checks_calls |= checks
+        Config.any_looks_at_calls |= checks or self.observed > 1
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
@@ -308,6 +312,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "enable_x64": _flag_or_none,
     "device": _device,
     "debug": _whole,
+    "observed": _whole,
     "disabled_rules": _rules,
     "threads": _threads,
     "cpu_devices": _devices,

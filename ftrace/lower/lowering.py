@@ -20,6 +20,7 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
 from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
@@ -208,7 +209,9 @@ def run_stages(
     if check:
         GRAPH_SPEC.check(outputs)
     for stage in stages:
-        before, outputs = outputs, stage(outputs, limits)
+        before = outputs
+        with span("pass", stage.name):
+            outputs = stage(outputs, limits)
         if check and outputs is not before:
             check_after(stage.name, outputs)
             for old, new in zip(before, outputs, strict=True):
@@ -334,7 +337,8 @@ PROGRAM = (
 
 def _make_program(work: Work) -> tuple[Schedule, ir.Program]:
     for stage in PROGRAM:
-        work = stage.make(work)
+        with span("pass", stage.name):
+            work = stage.make(work)
     assert work.program is not None
     return work.plan, work.program
 

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
 from ftrace.trace.avals import Shape, ShapedArray
@@ -367,6 +368,35 @@ def programs_of(step: Step) -> tuple[Program, ...]:
     if isinstance(step, RunLoop):
         return (step.body,)
     return step.branches if isinstance(step, RunBranch) else ()
+
+
+def steps_of(program: Program) -> list[Step]:
+    """Its steps, each before those of the programs that it runs."""
+    found: list[Step] = []
+    for step in program.steps:
+        found.append(step)
+        for inner in programs_of(step):
+            found += steps_of(inner)
+    return found
+
+
+def name_of(step: Step) -> str:
+    """A step by the name of its kernel, or in a line."""
+    return step.info.name if isinstance(step, RunKernel) else describe(step)
+
+
+def lines_of(step: Step) -> tuple[Origin, ...]:
+    """The user's lines that a step computes."""
+    if isinstance(step, RunKernel):
+        return tuple(step.info.origins)
+    if isinstance(step, CallHost):
+        nodes: Sequence[Node] = (step.node,)
+    else:
+        nodes = step.nodes if isinstance(step, RunExchange) else ()
+    inner = [s for program in programs_of(step) for s in program.steps]
+    lines = [line for each in inner for line in lines_of(each)]
+    own = [node.origin for node in nodes if node.origin is not None]
+    return tuple(dict.fromkeys([*lines, *own]))
 
 
 def describe(step: Step) -> str:

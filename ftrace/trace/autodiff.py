@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
+from ftrace.ground.spans import spanned
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
 from ftrace.trace.primitives import primitive
@@ -21,6 +22,7 @@ from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
 
+@spanned("transform", "jvp")
 @without_collection
 def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node | None]:
     """The tangents of the outputs; None is zero.
@@ -85,6 +87,7 @@ def _tangents(node: Node, tangents: list[Node | None]) -> primitive.Results:
     return [op(*[zeros_like(s) if t is None else t for t, s in pairs], arg=node.arg)]
 
 
+@spanned("transform", "transpose")
 @without_collection
 def transpose_nodes(
     outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ftrace import dtypes
+from ftrace.ground.spans import spanned
 from ftrace.trace.graph import (
     Flags,
     Node,
@@ -31,6 +32,7 @@ def _of_each(node: Node, sources: Nodes, flags: Flags) -> Nodes:
     ])  # fmt: skip
 
 
+@spanned("transform", "vmap")
 @without_collection
 def batch_nodes(
     outputs: Sequence[Node], leaves: Mapping[Node, Node], size: int

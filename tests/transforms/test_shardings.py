@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gzip
-import json
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -227,20 +224,6 @@ def test_there_is_one_process_with_its_devices(capsys: Any) -> None:
     assert ft.device_put(mine, memory.Space.Host) is not None
     with profiler.TraceAnnotation("a"), profiler.StepTraceAnnotation("b", step_num=1):
         assert profiler.annotate_function(lambda x: x + 1, name="c")(1) == 2
-
-
-def test_a_profile_names_blocks_compilations_and_kernels(tmp_path: Path) -> None:
-    with profiler.trace(tmp_path), profiler.StepTraceAnnotation("train", step_num=2):
-        ft.jit(lambda x: fnp.sin(x) @ x.T)(fnp.ones((2, 3)))
-        with pytest.raises(errors.DeviceError, match="stop_trace"):
-            profiler.start_trace(tmp_path)
-    with pytest.raises(errors.DeviceError, match="start_trace"):
-        profiler.stop_trace()
-    (file,) = tmp_path.rglob("*.trace.json.gz")
-    events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
-    assert {e["cat"] for e in events} == {"compile", "run", "annotation"}
-    assert events[-1]["args"] == {"step_num": 2}
-    assert not ft.config.debug
 
 
 def test_what_is_known_is_computed_while_a_function_is_traced() -> None:

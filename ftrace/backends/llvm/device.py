@@ -35,17 +35,20 @@ from ftrace.backends.llvm.kernels.cached_kernel import (
 from ftrace.backends.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.backends.llvm.runtime.records import NO_MEMORY
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
+from ftrace.backends.llvm.runtime.step_log import StepLog
 from ftrace.backends.llvm.target import (
     Target,
     available_cores,
+    has_threads,
     host_caches,
     host_target,
 )
 from ftrace.errors import OutOfMemoryError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.fork_safe import free_after_fork
+from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.ground.limits import Limits
+from ftrace.ground.spans import spanned
 from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
@@ -226,6 +229,7 @@ class CPU(Device):
         found = [(known[kernel], numbers) for kernel, numbers in pairs]
         return [_with_numbers(code, n) for code, n in found if code is not None]
 
+    @spanned("codegen", "kernels")
     def _compile_missing(
         self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
     ) -> list[CompiledKernel]:
@@ -382,8 +386,12 @@ class CPUExecutable(Executable):
         objects = self._pack(*memories)
         threads = device.threads
         start = time.perf_counter()
-        if chosen.debug >= 2:
+        if chosen.debug >= 2 or (chosen.observed and not has_threads()):
             status = self._run_step_by_step(objects, threads)
+        elif chosen.observed:
+            entry, log, _ = self._observed
+            with log.filled():
+                status = self._run(entry, objects, threads)
         else:
             status = self._run(self.entry, objects, threads)
         if status == NO_MEMORY:
@@ -394,7 +402,7 @@ class CPUExecutable(Executable):
 
     def bind(self, signature: Signature) -> Record | None:
         device, chosen = self.device, signature.config
-        if chosen.debug >= 2 or not chosen.native_calls:
+        if chosen.debug >= 2 or chosen.observed or not chosen.native_calls:
             return None
         if self._large:  # it is asked first whether there is memory
             return None
@@ -408,6 +416,13 @@ class CPUExecutable(Executable):
         except bind_signature.NotNative:
             return None
 
+    @cached_property
+    def _observed(self) -> tuple[int, StepLog, Any]:
+        """What `run` takes to note when each step ran, where to, and its memory."""
+        log = StepLog(self.program, self.device.name, self.lined)
+        entry, memory = self._table.observed(log)
+        return entry, log, memory
+
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
         """The same, telling of each step; a loop is one step."""
         steps, device = iter(self.program.steps), self.device.name
@@ -415,10 +430,11 @@ class CPUExecutable(Executable):
 
         def tell(_: int) -> None:
             nonlocal before
-            report_run(device, next(steps), time.perf_counter() - before)
+            now = time.perf_counter()
+            report_run(device, next(steps), before, now)
             before = time.perf_counter()
 
-        entry, _memory = self._table.observed(tell)
+        entry, _memory = self._table.telling(tell)
         return self._run(entry, objects, threads)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground.spans import spanned
 from ftrace.trace.arrays.buffer import Buffer, Memory, has_room, is_exclusive
 
 #: So many parts are made at once where an array is iterated.
@@ -398,6 +399,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         host = self._host = flat.reshape(self._shape)
         return host.ctypes.data
 
+    @spanned("copy", "an array")
     def copied_to(self, device: Any) -> Buffer:
         """Its elements in memory of the device's own allocator."""
         values: Any = self.numpy()

@@ -21,7 +21,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError, warn_user
-from ftrace.ground import settings
+from ftrace.ground import settings, spans
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import Shape
 from ftrace.trace.eager.nonfinite import kind_of
@@ -86,6 +86,15 @@ def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
                 f"{aval_of(value)!r}; debug_{found}s is set"
             )
     return result
+
+
+def recorded(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
+    """A call of a public function, of which those who record a profile are told."""
+    with (
+        settings.config(observed=spans.STEPS),
+        spans.span("eager", function.__name__, None),
+    ):
+        return call(*args, **kwargs)
 
 
 def unchecked(function: Function) -> Function:

@@ -55,14 +55,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import Origin, UnsupportedError, user_origin
-from ftrace.ground import settings
+from ftrace.ground import settings, spans
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.checked_calls import checked
+from ftrace.trace.eager.checked_calls import checked, recorded
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
@@ -209,8 +209,12 @@ def recalling(
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if settings.Config.any_checks_calls and settings.current().checks_calls:
-            return checked(function, call, args, kwargs)
+        if settings.Config.any_looks_at_calls:
+            config = settings.current()
+            if config.observed > spans.STEPS and not stack.scopes:
+                return recorded(function, call, args, kwargs)
+            if config.checks_calls:
+                return checked(function, call, args, kwargs)
         if Array.any_placed:
             result = call_placed(call, args, kwargs)
             if result is not NotImplemented:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ftrace.errors import TracingError
 from ftrace.ground import settings
+from ftrace.ground.spans import span
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.graph import Graph, Node, nodes_of, substitute
 from ftrace.trace.primitives import sources
@@ -51,7 +52,7 @@ def trace(
     """
     state = scopes.standing()
     try:
-        with Scope(transform) as scope:
+        with span("trace", transform), Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along, scope.meant = len(avals), along, meant
             values = bindings or known or [None] * len(avals)

@@ -11,7 +11,7 @@ keyed by identity.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -25,6 +25,7 @@ from ftrace.backends.base import Device, Executable, get_device, live_devices, t
 from ftrace.errors import OutOfMemoryError, TracingError
 from ftrace.ground import processes, settings
 from ftrace.ground.fork_safe import cached_property
+from ftrace.ground.spans import span
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array, put_somewhere, surface
@@ -76,6 +77,10 @@ def _lower(graph: Graph, given: list[Node], limits: Limits) -> tuple[Graph, Prog
     return found.simplified, found.program  # the plan would be half of what is kept
 
 
+def _program_of(lower: Callable[[], tuple[Graph, Program]]) -> Program:
+    return lower()[1]
+
+
 class CompiledGraph:
     """A graph compiled for a device: call it on arrays.
 
@@ -103,7 +108,8 @@ class CompiledGraph:
             self._lower = partial(_lower, closed, given, limits)
             identity = self._identity(closed, given, limits)
             nodes = size_of(closed)
-        found = None if identity is None else device.load(identity)
+        with span("disk", "load"):
+            found = None if identity is None else device.load(identity)
         if found is None:
             device.prepare()
             start = perf_counter()
@@ -112,7 +118,10 @@ class CompiledGraph:
             self.lowered_in = perf_counter() - start
             found = device.compile(program)
             if identity is not None:
-                device.keep(identity, found)
+                with span("disk", "keep"):
+                    device.keep(identity, found)
+        else:
+            found.lined = partial(_program_of, self._lower)
         self.executable: Executable = found
         program = found.program
         if processes.count() > 1 and (members := _processes_of(closed)):
@@ -288,7 +297,8 @@ def compile_graph(
     found = _cache.get(key)
     if found is None:
         check_allowed("a program would be compiled")
-        compiled = CompiledGraph(graph, device, donated)
+        with span("compile", f"a graph for {device.name}"):
+            compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found
 

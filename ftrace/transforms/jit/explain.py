@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 import ftrace.numpy as fnp
-from ftrace.backends import debug_report
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.spans import steps_of_programs
 from ftrace.lower.lowering import passes_of
 from ftrace.lower.program import (
     CallHost,
@@ -99,22 +99,11 @@ def _measured(fun: Callable[..., Any], *args: Any) -> float:
 
 def _timed_runs(compiled: CompiledGraph, arrays: Sequence[Array]) -> list[list[float]]:
     """Seconds of each step, in some runs."""
-    heard: list[float] = []
-
-    def listener(kind: str, name: str, seconds: float, **_: Any) -> None:
-        if kind == "run":
-            heard.append(seconds)
-
     runs: list[list[float]] = []
-    debug_report.listeners.append(listener)
-    try:
-        with settings.config(debug=2):
-            for _ in range(_RUNS + 1):
-                heard.clear()
-                compiled(arrays)
-                runs.append(list(heard))
-    finally:
-        debug_report.listeners.remove(listener)
+    for _ in range(_RUNS + 1):
+        with steps_of_programs() as steps:
+            compiled(arrays)
+        runs.append([step.end - step.start for step in steps])
     return runs[1:]
 
 

@@ -20,6 +20,7 @@ from ftrace.backends.base import Device, get_device
 from ftrace.errors import ArgumentError, TracingError, block_names
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
+from ftrace.ground.spans import recorders, span
 from ftrace.ground.tables import Table, emptied
 from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
@@ -313,6 +314,10 @@ class Jitted(RecordedCallable, Travels):
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
+        if recorders:
+            with span("call", name_of(self._fun), None):
+                found = self._beside_refs(args, kwargs, self._call)
+                return found() if type(found) is Threaded else found
         found = self._beside_refs(args, kwargs, self._call)
         return found() if type(found) is Threaded else found
 
@@ -387,7 +392,7 @@ class Jitted(RecordedCallable, Travels):
                 donated = arguments.leaves_of(self._donated, given, static)
                 ready = self._compile(traced, key, device, donated)
                 self._keep(signature, traced)
-        elif config.checks_calls or reads or place is not None:
+        elif config.checks_calls or config.observed or reads or place is not None:
             pass  # each call is looked at
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made

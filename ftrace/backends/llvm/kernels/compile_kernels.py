@@ -53,6 +53,7 @@ from ftrace.backends.llvm.kernels.cached_kernel import (
 from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
 from ftrace.backends.llvm.object_cache import digest_of
 from ftrace.backends.llvm.target import Target
+from ftrace.ground.spans import span
 from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, Kernel, load, param, reduce_p
 from ftrace.trace.graph import Node, constant_value, substitute
@@ -200,7 +201,8 @@ def _make(
     """
     whole, names = in_one_module([rendered.module for rendered in group])
     module = digest_of(whole.text.encode()).hex()
-    modules.make(module, lambda: compile_module(whole))
+    with span("llvm", f"{len(names)} kernels"):
+        modules.make(module, lambda: compile_module(whole))
     made: list[Made] = []
     for one, name, key in zip(group, names, keys, strict=True):
         found = Made(one.parallel, one.grain, name, module, one.dims)

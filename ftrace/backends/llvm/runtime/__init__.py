@@ -9,6 +9,7 @@ From the ground up:
     runner          The native runner: a program, control flow included, is one native
                     call
     work_estimate   How much a program does, as far as it is known before it runs
+    step_log        When the steps of a program ran, as native code notes it
     program_table   Programs as the native runner reads them: records in memory
     thread_pool     The thread pool of the CPU: LLVM IR that is compiled once per
                     process

@@ -15,6 +15,7 @@ import numpy as np
 from ftrace.backends.debug_report import report_exchange
 from ftrace.backends.host_executor import checked_result
 from ftrace.backends.llvm.runtime import records as r
+from ftrace.backends.llvm.runtime.step_log import StepLog
 from ftrace.backends.llvm.runtime.warm_memory import cell_bytes, first_log
 from ftrace.backends.llvm.runtime.work_estimate import (
     LASTING,
@@ -188,6 +189,7 @@ class Table:
         handlers: Mapping[str, int],
     ) -> None:
         self.work = work_of(program)
+        self.program = program
         pairs = list(objects)
         last: dict[int, int] = {}
         for number, kernel in enumerate(kernels):
@@ -198,7 +200,9 @@ class Table:
                 pairs.append(fixed if kernel.numbers else (kernel.sizes, 0))
         references = [r.Reference(*pair) for pair in pairs]
         self._objects = max((number for number, _ in pairs), default=-1) + 1
-        self._writer = writer = _Writer(kernels, handlers, last)
+        self._written = kernels, handlers, last
+        self._references = references
+        self._writer = writer = _Writer(*self._written)
         steps, record = writer.write(program, references)
         block = writer.block
         released = 0 if self.work.brief else 1
@@ -208,7 +212,21 @@ class Table:
         self._steps = [block.settle(step) for step in steps]
         self._program = r.ProgramRecord(*map(block.settle, record))
 
-    def observed(self, tell: Callable[[int], object]) -> tuple[int, r.Block]:
+    def observed(self, log: StepLog) -> tuple[int, Any]:
+        """The same program; each of its steps notes when it ran.
+
+        Returns:
+          What `run` takes, and what has the memory in which it is.
+        """
+        writer = _Writer(*self._written, log)
+        _, record = writer.write(self.program, self._references)
+        released = 0 if self.work.brief else 1
+        block = writer.block
+        entry = block.add(*r.Entry(block.add(*record), self._objects, released))
+        block.freeze()
+        return block.settle(entry), writer
+
+    def telling(self, tell: Callable[[int], object]) -> tuple[int, r.Block]:
         """The same program; it calls `tell` on its frame's address after each step.
 
         Returns:
@@ -228,6 +246,7 @@ class _Writer:
 
     Args:
       sizes: for kernels, by number, the place of their sizes or numbers in the frame.
+      log: where the steps note when they ran; None if they do not.
     """
 
     def __init__(
@@ -235,8 +254,11 @@ class _Writer:
         kernels: Sequence[NativeKernel],
         handlers: Mapping[str, int],
         sizes: Mapping[int, int],
+        log: StepLog | None = None,
     ) -> None:
         self.block = r.Block()
+        self._log = log
+        self._depth = 0
         self.handlers = handlers
         self._kernels = kernels
         self._next = 0  # kernel
@@ -256,7 +278,9 @@ class _Writer:
           references: one per slot; more of them are places of the program around it.
           results: copies that are made at the end, between such slots.
         """
+        self._depth += 1
         steps = [self._step(program, step) for step in program.steps]
+        self._depth -= 1
         for source, target in results:
             steps.append(self._copy(source, target, program.slots[source].nbytes))
         stacks = [
@@ -291,6 +315,19 @@ class _Writer:
         return record
 
     def _step(self, program: ir.Program, step: ir.Step) -> r.Place:
+        log = self._log
+        if log is None:
+            return self._plain_step(program, step)
+        number = log.next()
+        kernel = (0, 0)
+        if isinstance(step, ir.RunKernel):
+            kernel = self._kernels[self._next][:2]
+        log = log.address(self._depth > 1)
+        inner = self._plain_step(program, step)
+        handler = self.handlers["observe_step"]
+        return self.block.add(*r.ObservedStep(handler, inner, *kernel, log, number))
+
+    def _plain_step(self, program: ir.Program, step: ir.Step) -> r.Place:
         if isinstance(step, ir.RunKernel):
             number, slots = self._next, step.slots
             self._next += 1
@@ -298,8 +335,11 @@ class _Writer:
             if number in self._sizes:
                 slots = (*slots, self._sizes[number])
             each = max(step.info.operations // max(kernel.units, 1), 1)
+            address = kernel.address
+            if self._log is not None:
+                address = self.handlers["observe_piece"]
             return self._kernel(
-                kernel.address, slots, kernel.units, kernel.grain, LASTING // each
+                address, slots, kernel.units, kernel.grain, LASTING // each
             )
         if isinstance(step, ir.RunBranch):
             return self._branch(step)

@@ -105,6 +105,30 @@ class HostStep(Record):
     fields = ("handler", "callable")
 
 
+class ObservedStep(Record):
+    """Runs a step and notes from when to when.
+
+    Attributes:
+      step: that step.
+      kernel, units: if it runs one, its address, in whose place the step has
+        `observe_piece`, and its units.
+      log: how many rows were noted, how many there is room for, and the rows.
+      number: of the step among all of its program.
+    """
+
+    fields = ("handler", "step", "kernel", "units", "log", "number")
+
+
+class LogRow(Record):
+    """From when to when a thread did something, in nanoseconds of a monotonic clock.
+
+    Attributes:
+      number: of a step; -1 - number for a piece of its kernel.
+    """
+
+    fields = ("number", "thread", "start", "end")
+
+
 class BranchStep(Record):
     """Runs one of several programs.
 
@@ -181,9 +205,13 @@ class Context(Record):
       thread: that thread, as the system names it.
       checked: when signals were last looked for, in nanoseconds.
       stopped: a status: once it is not `GO_ON` all who work for this call stop.
+      observed: the `ObservedStep` that runs, if any; each lane has its own.
     """
 
-    fields = ("call", "threads", "budget", "state", "thread", "checked", "stopped")
+    fields = (
+        "call", "threads", "budget", "state", "thread", "checked", "stopped",
+        "observed",
+    )  # fmt: skip
 
 
 class Block:

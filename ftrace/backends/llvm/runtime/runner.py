@@ -34,6 +34,8 @@ is itself long at its next poll.
 
 from __future__ import annotations
 
+import time
+
 from ftrace.backends.llvm import target
 from ftrace.backends.llvm.ir.function_builder import HANDLER, Function, Routines, View
 from ftrace.backends.llvm.ir.symbols import POLL, STOP
@@ -99,10 +101,7 @@ def check_signals(f: Function) -> None:
     f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
     here = f.outside("i64 pthread_self")
     f.give_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
-    clock = f.place("i64", 2)  # seconds, nanoseconds
-    f.outside("i32 clock_gettime", f"i32 0, ptr {clock}")
-    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
-    now = f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
+    now = read_clock(f)
     before = call.number("checked")
     with f.when(f.let(f"icmp eq i64 {before}, 0")):  # a call has just looked by itself
         call.set("checked", now)
@@ -317,6 +316,60 @@ def run_host(f: Function) -> None:
         f.store("i32", GO_ON, status)
     context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     f.give(f.load("i32", status))
+
+
+# What is observed. Nothing of it runs in a program that is not.
+
+
+@handlers("i64")
+def read_clock(f: Function) -> None:
+    """Nanoseconds."""
+    if not target.has_threads():
+        f.give(0)
+        return
+    now = f.place("i64", 2)  # seconds, nanoseconds
+    f.outside("i32 clock_gettime", f"i32 {time.CLOCK_MONOTONIC}, ptr {now}")
+    whole = f.let(f"mul i64 {f.load('i64', now)}, 1000000000")
+    f.give(f.sum(whole, f.load("i64", f.word(now, 1))))
+
+
+@handlers("void", "ptr %step", "i64 %number", "i64 %start")
+def note_row(f: Function) -> None:
+    """A row of the log, if there is room."""
+    end = read_clock(f)
+    log = f.view("%step", records.ObservedStep).pointer("log")
+    place = f.let(f"atomicrmw add ptr {log}, i64 1 monotonic")
+    f.give_if(f.let(f"icmp uge i64 {place}, {f.load('i64', f.word(log, 1))}"))
+    row = f.view(f.word(log, 2), records.LogRow, place)
+    thread = f.outside("i64 pthread_self") if target.has_threads() else 0
+    facts = {"number": "%number", "thread": thread, "start": "%start", "end": end}
+    for name, value in facts.items():
+        row.set(name, value)
+    f.give()
+
+
+@handlers("i32", *HANDLER, visible=True)
+def observe_step(f: Function) -> None:
+    f.view("%context", Context).set("observed", "%record", "ptr")
+    step = f.view("%record", records.ObservedStep)
+    inner, start = step.pointer("step"), read_clock(f)
+    operands = f"ptr {inner}, ptr %frame, ptr %context"
+    status = f.let(f"call i32 {f.slot(inner, 0)}({operands})")
+    note_row(f, "%record", step.number("number"), start)
+    f.give(status)
+
+
+@handlers("void", "ptr %buffers", "i64 %begin", "i64 %end", visible=True)
+def observe_piece(f: Function) -> None:
+    """A piece of the kernel of the step that is observed; the whole is no piece."""
+    context = f.view(f.slot("%buffers", -1), Context)
+    step = f.view(context.pointer("observed"), records.ObservedStep)
+    kernel, start = step.pointer("kernel"), read_clock(f)
+    f.do(f"call void {kernel}(ptr %buffers, i64 %begin, i64 %end)")
+    done = f.let("sub i64 %end, %begin")
+    f.give_if(f.let(f"icmp eq i64 {done}, {step.number('units')}"))
+    note_row(f, step.address, f.let(f"sub i64 -1, {step.number('number')}"), start)
+    f.give()
 
 
 # Loops.

@@ -1,0 +1,119 @@
+"""What is shown in tables: as text, in a terminal through rich, in a notebook as HTML.
+
+print(found)        text, whoever reads it
+found.show()        a table of rich's where the terminal and rich are there
+found               in a notebook: HTML
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ftrace.ground.fast_dataclasses import NamedTuple
+
+
+class Section(NamedTuple):
+    """A part of what is shown.
+
+    Attributes:
+      title: stands before it.
+      columns: the heads of the table.
+      rows: its cells.
+      numbers: the columns that stand at the right.
+      notes: lines behind it.
+    """
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    numbers: Collection[int] = ()
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        lines = [self.title] if self.title else []
+        table = [self.columns, *self.rows] if self.rows else []
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            cells = [
+                cell.rjust(width) if i in self.numbers else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  " + "  ".join(cells).rstrip())
+        return "\n".join([*lines, *[f"  {note}" for note in self.notes]])
+
+    def _side(self, column: int) -> str:
+        return "right" if column in self.numbers else "left"
+
+    def html(self) -> str:
+        """The same in HTML."""
+        title, *notes = map(html.escape, (self.title, *self.notes))
+        rows = [("th", self.columns), *[("td", row) for row in self.rows]]
+        lines = [
+            "".join(
+                f"<{tag} style='text-align:{self._side(i)}'>{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(row)
+            )
+            for tag, row in rows
+        ]
+        table = "".join(f"<tr>{line}</tr>" for line in lines)
+        table = f"<table>{table}</table>" if self.rows else ""
+        listed = "".join(f"<div>{note}</div>" for note in notes)
+        return f"<div><b>{title}</b></div>{table}{listed}"
+
+
+class Tables(ABC):
+    """What is shown as tables."""
+
+    @abstractmethod
+    def sections(self) -> list[Section]:
+        """Its parts."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.sections()))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return "".join(section.html() for section in self.sections())
+
+    def __rich__(self) -> Any:
+        """For rich, which asks for it."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        parts: list[Any] = []
+        for section in self.sections():
+            parts.append(Text(section.title, style="bold"))
+            if section.rows:
+                table = Table(box=None, pad_edge=True)
+                for i, name in enumerate(section.columns):
+                    justify: Any = "right" if i in section.numbers else "left"
+                    table.add_column(Text(name), justify=justify)
+                for row in section.rows:
+                    table.add_row(*map(Text, row))
+                parts.append(table)
+            parts += [Text(f"  {note}") for note in section.notes]
+        return Group(*parts)
+
+    def show(self) -> None:
+        """Prints it: a table of rich's in a terminal, where rich is installed."""
+        try:
+            from rich.console import Console
+        except ImportError:
+            Console = None
+        if Console is None or not sys.stdout.isatty():
+            sys.stdout.write(f"{self}\n")
+        else:
+            Console().print(self)
+
+
+def time_text(seconds: float) -> str:
+    """A time in three digits."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e6:.3g} µs"
