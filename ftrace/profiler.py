@@ -33,7 +33,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ContextDecorator, contextmanager
-from functools import cached_property
 from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
@@ -41,6 +40,7 @@ from typing import Any
 from ftrace.errors import ArgumentError, DeviceError, FileFormatError
 from ftrace.ground import processes, spans
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.spans import Recorder, Span
 from ftrace.ground.text_tables import Section, Tables, time_text
