@@ -1,0 +1,37 @@
+"""Settings of Sphinx for the site; `docs/site.py` builds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docs import docstrings
+from ftrace import __version__
+
+project = "ftrace"
+author = "the ftrace authors"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+#: Titles down to this level can be linked to, by the names that code hosts give them.
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"ftrace {version}"
+html_copy_source = False
+html_show_sourcelink = False
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", docstrings.process, priority=400)
+    app.connect("autodoc-skip-member", docstrings.skip)

@@ -1,0 +1,169 @@
+"""Builds the documentation as a site: `python -m docs.site [FOLDER]`, by `make site`.
+
+The pages are plain Markdown, to be read anywhere. What a site needs besides is made
+here, in a copy of them under `build/site`:
+
+    index.md     its lists of links become the navigation
+    api.md       a page for each module of its tables, from the docstrings
+    links        to files that stand outside of `docs/` lead to copies of these
+
+Sphinx is then run with warnings as errors.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+#: Files outside of this folder that pages link to, and their names in the site.
+OUTSIDE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "measuring.md",
+}
+#: A row of the tables in `api.md`.
+MODULE = re.compile(r"^\| `(ftrace[\w.]*)` \|", re.MULTILINE)
+LINK = re.compile(r"\]\(([\w./-]+\.md)\)")
+
+
+def write_sources(folder: Path) -> None:
+    """The pages of the site; files that have not changed keep their times."""
+    for path in sorted(DOCS.rglob("*")):
+        name = path.relative_to(DOCS)
+        if path.is_file() and path.suffix in (".md", ".png", ".svg", ".css"):
+            text = path.read_bytes()
+            if path.suffix == ".md":
+                text = for_site(name.as_posix(), text.decode()).encode()
+            _write(folder / name, text)
+    for source, name in OUTSIDE.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        _write(folder / name, for_site(name, text).encode())
+    modules = MODULE.findall((DOCS / "api.md").read_text(encoding="utf-8"))
+    for module, page in module_pages(modules):
+        _write(folder / "api" / f"{module}.rst", page.encode())
+    shutil.copy2(DOCS / "conf.py", folder / "conf.py")
+
+
+def _write(path: Path, text: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_bytes() != text:
+        path.write_bytes(text)
+
+
+def for_site(name: str, page: str) -> str:
+    """The page with links as the site has them, and with its part of the navigation."""
+    for source, target in OUTSIDE.items():
+        page = page.replace(f"](../{source}", f"]({target}")
+    page = page.replace("](docs/", "](")
+    if name == "index.md":
+        return re.sub(r"(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)", _section, page)
+    if name == "api.md":
+        modules = "\n".join(f"api/{module}" for module in MODULE.findall(page))
+        page = MODULE.sub(r"| [`\1`](api/\1.rst) |", page)
+        return f"{page}\n```{{toctree}}\n:hidden:\n{modules}\n```\n"
+    return page
+
+
+def _section(found: re.Match[str]) -> str:
+    """A section of the index, and the navigation to the pages that it links to."""
+    caption, pages = found[1], "\n".join(LINK.findall(found[2]))
+    tree = f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n\n"
+    return f"{found[0].rstrip()}\n\n{tree}"
+
+
+# Pages of modules.
+
+
+def module_pages(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, page in reStructuredText) of each module.
+
+    What several of them have is described by the first, and the others lead there.
+    """
+    described: dict[int, str] = {}
+    for module in [import_module(name) for name in names]:
+        groups: dict[str, list[str]] = {}
+        for name in sorted(_public_names(module, names), key=str.lower):
+            value, full = getattr(module, name), f"{module.__name__}.{name}"
+            first = described.setdefault(id(value), full) if callable(value) else full
+            entry = _entry(full, value) if first == full else _alias(full, first)
+            groups.setdefault(_heading(module, value), []).append(entry)
+        parts = [_title(module.__name__, "="), *_summary(module)]
+        for heading, entries in sorted(groups.items()):
+            parts += [_title(heading, "-")] if len(groups) > 1 else []
+            parts += entries
+        yield module.__name__, "\n\n".join(parts) + "\n"
+
+
+def _public_names(module: types.ModuleType, described: Sequence[str]) -> list[str]:
+    """What a module has to offer, but for modules in it and what it is made of."""
+    listed = module.__name__ != "ftrace" and hasattr(module, "__all__")
+    names = module.__all__ if listed else dir(module)
+    found: list[str] = []
+    for name in names:
+        value = getattr(module, name)
+        home = getattr(value, "__module__", None)
+        foreign = not listed and isinstance(home, str) and (
+            home.split(".")[0] not in ("ftrace", "numpy")
+            or (home in described and home != module.__name__)
+        )
+        if not (name.startswith("_") or foreign or isinstance(value, types.ModuleType)):
+            found.append(name)
+    return found
+
+
+def _title(text: str, line: str) -> str:
+    return f"{text}\n{line * len(text)}"
+
+
+def _summary(module: types.ModuleType) -> Iterator[str]:
+    yield f".. currentmodule:: {module.__name__}"
+    text = (inspect.getdoc(module) or "").partition("\n")[0]
+    if text:
+        yield re.sub(r"`+([^`]+)`+", r"``\1``", text)
+
+
+def _heading(module: types.ModuleType, value: Any) -> str:
+    """The subject of the file that a value is from."""
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    if home is None or home.__name__.split(".")[0] != "ftrace":
+        return "Constants and types"
+    if home is module:
+        return "Functions"
+    first = (inspect.getdoc(home) or home.__name__).partition("\n")[0]
+    return re.split(r"[.:;]( |$)", first.replace("`", ""))[0]
+
+
+def _alias(name: str, first: str) -> str:
+    return f".. py:function:: {name}\n\n   The same as :py:obj:`{first}`."
+
+
+def _entry(name: str, value: Any) -> str:
+    if getattr(value, "__module__", "").startswith("numpy"):
+        return f".. py:data:: {name}\n\n   NumPy's."
+    kind = "class" if isinstance(value, type) else "function"
+    if not callable(value):
+        kind = "data"
+    options = {"class": "\n   :members:", "data": "\n   :no-value:"}.get(kind, "")
+    return f".. auto{kind}:: {name}{options}"
+
+
+def main(folder: str = "build/site") -> int:
+    from sphinx.cmd.build import main as build
+
+    source, made = Path(folder) / "source", Path(folder) / "html"
+    write_sources(source)
+    # In one process: to import ftrace and read every page takes longer than to write.
+    return build(["-W", "--keep-going", "-q", "-b", "html", str(source), str(made)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
