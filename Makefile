@@ -6,6 +6,7 @@
 #   make test ARGS=--all-rows                   every test, as CI runs them
 #   make cpus                                   some, with the code of older processors
 #   make lint | types | docs | bench | wheel    see the recipes below
+#   make site                                   the documentation, in build/site/html
 #   make clean                                  remove what these have made
 #
 # PYTHON=/path/to/python chooses the interpreter that .venv is made with.
@@ -24,7 +25,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi test cpus lint format types docs bench wheel clean
+.PHONY: help demo demo-mpi test cpus lint format types docs site bench wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -81,6 +82,10 @@ types: $(VENV)/.dev
 docs: $(VENV)/.test
 	$(RUN) -m pytest tests/docs $(ARGS)
 
+# Warnings are errors: a link that leads nowhere, a docstring that Sphinx cannot read.
+site: $(VENV)/.docs
+	$(RUN) -m docs.site $(ARGS)
+
 bench: $(VENV)/.all
 	$(RUN) -m benchmarks $(ARGS)
 
@@ -97,8 +102,9 @@ $(VENV)/.all: EXTRAS := all,demo
 $(VENV)/.mpi: EXTRAS := all,demo,mpi
 $(VENV)/.test: EXTRAS := all,test
 $(VENV)/.dev: EXTRAS := dev
+$(VENV)/.docs: EXTRAS := all,docs
 
-$(VENV)/.all $(VENV)/.mpi $(VENV)/.test $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.all $(VENV)/.mpi $(VENV)/.test $(VENV)/.dev $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	@echo "installing ftrace[$(EXTRAS)] into $(VENV) (a minute or so)"
 	@$(PIP) install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -28,7 +28,8 @@ def marked(text: str) -> str:
             if "\n" in part:  # the lines stay as many as they were
                 parts[i] += "\n" + re.split(r"\S", part.rpartition("\n")[2])[0]
         else:
-            parts[i] = MARKS.sub(r"\\\1", part)
+            glued = i > 0 and part[:1].isalnum()  # the s of a plural
+            parts[i] = "\\ " * glued + MARKS.sub(r"\\\1", part)
     return "".join(parts)
 
 

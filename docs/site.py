@@ -149,10 +149,10 @@ def _alias(name: str, first: str) -> str:
 def _entry(name: str, value: Any) -> str:
     if getattr(value, "__module__", "").startswith("numpy"):
         return f".. py:data:: {name}\n\n   NumPy's."
-    kind = "class" if isinstance(value, type) else "function"
     if not callable(value):
-        kind = "data"
-    options = {"class": "\n   :members:", "data": "\n   :no-value:"}.get(kind, "")
+        return f".. py:data:: {name}"
+    kind = "class" if isinstance(value, type) else "function"
+    options = "\n   :members:" if kind == "class" else ""
     return f".. auto{kind}:: {name}{options}"
 
 

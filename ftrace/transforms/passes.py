@@ -22,9 +22,9 @@ def fwd_and_bwd(
       jitted: accepted for JAX's sake: either pass runs as one program.
 
     Returns:
-      fwd: (*args) -> (result, residuals), or (result, residuals, aux).
-      bwd: (residuals, cotangent of the result) -> the cotangent of each argument, one
-        alone if `argnums` is an int.
+      (fwd, bwd): fwd(*args) -> (result, residuals), or (result, residuals, aux), and
+      bwd(residuals, cotangent of the result) -> the cotangent of each argument, one
+      alone if `argnums` is an int.
     """
     chosen = Argnums("fwd_and_bwd", argnums)
 
