@@ -25,8 +25,6 @@ def marked(text: str) -> str:
     for i, part in enumerate(parts):
         if i % 2:
             parts[i] = f"``{' '.join(part.strip('`').split())}``"
-            if "\n" in part:  # the lines stay as many as they were
-                parts[i] += "\n" + re.split(r"\S", part.rpartition("\n")[2])[0]
         else:
             glued = i > 0 and part[:1].isalnum()  # the s of a plural
             parts[i] = "\\ " * glued + MARKS.sub(r"\\\1", part)

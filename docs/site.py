@@ -69,7 +69,10 @@ def for_site(name: str, page: str) -> str:
     if name == "api.md":
         modules = "\n".join(f"api/{module}" for module in MODULE.findall(page))
         page = MODULE.sub(r"| [`\1`](api/\1.rst) |", page)
-        return f"{page}\n```{{toctree}}\n:hidden:\n{modules}\n```\n"
+        return f"{page}\n```{{toctree}}\n:hidden:\n\n{modules}\n```\n"
+    if name.endswith("/index.md"):
+        pages = "\n".join(dict.fromkeys(LINK.findall(page)))
+        return f"{page}\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
     return page
 
 
@@ -111,9 +114,13 @@ def _public_names(module: types.ModuleType, described: Sequence[str]) -> list[st
     for name in names:
         value = getattr(module, name)
         home = getattr(value, "__module__", None)
-        foreign = not listed and isinstance(home, str) and (
-            home.split(".")[0] not in ("ftrace", "numpy")
-            or (home in described and home != module.__name__)
+        foreign = (
+            not listed
+            and isinstance(home, str)
+            and (
+                home.split(".")[0] not in ("ftrace", "numpy")
+                or (home in described and home != module.__name__)
+            )
         )
         if not (name.startswith("_") or foreign or isinstance(value, types.ModuleType)):
             found.append(name)

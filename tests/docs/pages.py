@@ -7,9 +7,9 @@ namespace; options may follow the word:
     file=loss.py        the name of the file that origins and messages show
 
 A block marked `text` right after it holds what it prints; `...` there stands for
-anything. A block marked `llvm` in that place is shown, not compared: it depends on the
-machine. Each page runs in a process of its own, in an empty folder, where it may leave
-the pictures that it shows:
+anything. A block marked `llvm` or `console` in that place is shown, not compared: it
+depends on the machine. Each page runs in a process of its own, in an empty folder,
+where it may leave the pictures that it shows:
 
     python -m tests.docs.pages PAGE     prints the outputs as JSON
 """
@@ -91,7 +91,7 @@ def outputs_of(page: str) -> list[tuple[Block, Block | None]]:
         after = blocks[i + 1] if i + 1 < len(blocks) else None
         if after is not None:
             between = "".join(lines[block.last + 1 : after.first - 1])
-            if after.language not in ("text", "llvm") or between.strip():
+            if after.language not in ("text", "llvm", "console") or between.strip():
                 after = None
         pairs.append((block, after))
     return pairs
