@@ -50,6 +50,7 @@ from ftrace.trace.tracing.tracer import (
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, names_in
+from ftrace.transforms.partition.specs import merged_by, names_by_axis, split_by
 from ftrace.transforms.placed.spanning import (
     Spanning,
     of_process,
@@ -369,30 +370,14 @@ def _divided(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
       sizes: of the axes of the mesh, in its order.
     """
     x = x if isinstance(x, Tracer) else asarray(x)
-    shape: list[int] = []
-    where: dict[Any, int] = {}
-    for axis, n in enumerate(x.shape):
-        names = names_in(spec[axis]) if axis < len(spec) else ()
-        for name in names:
-            where[name] = len(shape)
-            shape.append(sizes[name])
-        shape.append(n // math.prod(sizes[name] for name in names))
-    front = [where[name] for name in sizes if name in where]
-    rest = [axis for axis in range(len(shape)) if axis not in front]
-    return x.reshape(shape).transpose(front + rest)
+    shape, order = split_by(x.shape, names_by_axis(spec, x.ndim), sizes)
+    return x.reshape(shape).transpose(order)
 
 
 def _joined(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     """`_divided` back: of one with axes of the mesh in front the whole array."""
-    spec = spec or ()
-    named = {name for part in spec for name in names_in(part)}
-    front = [name for name in sizes if name in named]
-    order: list[int] = []
-    shape: list[int] = []
-    for axis, n in enumerate(x.shape[len(front) :]):
-        names = names_in(spec[axis]) if axis < len(spec) else ()
-        order += [*[front.index(name) for name in names], len(front) + axis]
-        shape.append(n * math.prod(sizes[name] for name in names))
+    spec = names_by_axis(spec or (), x.ndim - len(_names_of(spec)))
+    order, shape = merged_by(x.shape, spec, sizes)
     return x.transpose(order).reshape(shape)
 
 

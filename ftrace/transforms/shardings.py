@@ -394,12 +394,14 @@ class Placed(Array):
         own = self.given_sharding.addressable_devices
         return [shard for shard in shards_of(self) if shard.device in own]
 
+    @property
+    def bare(self) -> Array:
+        """The array, of which no sharding is known."""
+        return Array(self.shape, self.dtype, self.weak_type, self.stored, self._host)
+
     def part_on(self, device: Device) -> Any:
         """The part of a device of this process: all of it, if several have it."""
-        return surface["device_put"](
-            Array(self.shape, self.dtype, self.weak_type, self.stored, self._host),
-            device,
-        )
+        return surface["device_put"](self.bare, device)
 
     @property
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

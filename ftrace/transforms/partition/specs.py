@@ -38,9 +38,14 @@ def spec_of(sharding: Any, ndim: int, open_as: Any = ()) -> Any:
     Args:
       open_as: what stands for an axis that is UNCONSTRAINED.
     """
+    return names_by_axis(sharding.spec, ndim, open_as)
+
+
+def names_by_axis(spec: Any, ndim: int, open_as: Any = ()) -> Any:
+    """That of a `PartitionSpec`."""
     entries = [
         open_as if part is PartitionSpec.UNCONSTRAINED else names_in(part)
-        for part in sharding.spec
+        for part in spec
     ]
     return (*entries, *[()] * (ndim - len(entries)))
 
@@ -79,6 +84,35 @@ def even_spec(shape: Shape, spec: Spec, sizes: Sizes) -> Spec:
     """Without what does not divide evenly."""
     rows = zip(shape, spec, strict=True)
     return tuple([names if divides(names, n, sizes) else () for n, names in rows])
+
+
+def split_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
+    """A shape, and an order of its axes: each of the mesh that the spec names first.
+
+    Args:
+      sizes: of the axes of the mesh, in its order.
+    """
+    cut: list[int] = []
+    where: dict[Any, int] = {}
+    for n, names in zip(shape, spec, strict=True):
+        for name in names:
+            where[name] = len(cut)
+            cut.append(sizes[name])
+        cut.append(n // parts(names, sizes))
+    front = [where[name] for name in sizes if name in where]
+    rest = [axis for axis in range(len(cut)) if axis not in front]
+    return tuple(cut), (*front, *rest)
+
+
+def merged_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
+    """`split_by` back: an order of axes, and the shape of the whole after it."""
+    named = names_of(spec)
+    front = [name for name in sizes if name in named]
+    order: list[int] = []
+    for axis, names in enumerate(spec):
+        order += [*[front.index(name) for name in names], len(front) + axis]
+    rows = zip(shape[len(front) :], spec, strict=True)
+    return tuple(order), tuple([n * parts(names, sizes) for n, names in rows])
 
 
 class Move(NamedTuple):

@@ -213,7 +213,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         with settings.config(device=device.platform):
             result = function(*args, **kwargs)
         return tree.map(lambda x: _lie_on(device, x), result)
-    bare = [_bare(x) if type(x) is Placed else x for x in leaves]
+    bare = [x.bare if type(x) is Placed else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
     result = function(*args, **kwargs)
     results, structure = tree.flatten(result)
@@ -306,11 +306,6 @@ def _first_of_shape(rows: Sequence[tuple[Any, Any]], shape: Any) -> Any:
 
 
 _ARRAYS: tuple[type[Any], ...] = (Array, np.ndarray)
-
-
-def _bare(x: Placed) -> Array:
-    """The array, of which no sharding is known."""
-    return Array(x.shape, x.dtype, x.weak_type, x.stored, x._host)  # pyright: ignore[reportPrivateUsage]
 
 
 def _graph_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Graph | None:

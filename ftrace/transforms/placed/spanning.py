@@ -14,7 +14,6 @@ none of it is divided by rules (`partition/`), for each of the process's devices
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NoReturn
@@ -42,7 +41,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import run_graph
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.partition import partition
-from ftrace.transforms.partition.specs import partition_spec
+from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
 from ftrace.transforms.shardings import (
     Index,
     NamedSharding,
@@ -295,9 +294,7 @@ def _own(x: Any) -> Array:
     """What this process has of an array, which is on no mesh then."""
     if type(x) is Spanning:
         return x.local
-    if type(x) is Placed:
-        return Array(x.shape, x.dtype, x.weak_type, x._buffer, x._host)  # pyright: ignore[reportPrivateUsage]
-    return x
+    return x.bare if type(x) is Placed else x
 
 
 PROCESSES = _Processes()
@@ -465,29 +462,14 @@ def _spread_over(mesh: Mesh, spec: Any) -> Spread:
 
 def _cut(x: Node, spec: Any, sizes: Any) -> Node:
     """What a process has, with each axis of the mesh that the spec names in front."""
-    shape: list[int] = []
-    where: dict[Any, int] = {}
-    for n, names in zip(x.shape, spec, strict=True):
-        for name in names:
-            where[name] = len(shape)
-            shape.append(sizes[name])
-        shape.append(n // math.prod([sizes[name] for name in names]))
-    front = [where[name] for name in sizes if name in where]
-    rest = [axis for axis in range(len(shape)) if axis not in front]
-    return permute(reshape(x, tuple(shape)), (*front, *rest))
+    shape, order = split_by(x.shape, spec, sizes)
+    return permute(reshape(x, shape), order)
 
 
 def _join(x: Node, spec: Any, sizes: Any) -> Node:
     """`_cut` back."""
-    named = {name for names in spec for name in names}
-    front = [name for name in sizes if name in named]
-    order: list[int] = []
-    shape: list[int] = []
-    for axis, names in enumerate(spec):
-        order += [*[front.index(name) for name in names], len(front) + axis]
-        n = x.shape[len(front) + axis]
-        shape.append(n * math.prod([sizes[name] for name in names]))
-    return reshape(permute(x, tuple(order)), tuple(shape)) if named else x
+    order, shape = merged_by(x.shape, spec, sizes)
+    return reshape(permute(x, order), shape)
 
 
 def _whole_of(node: Node) -> Node | None:
