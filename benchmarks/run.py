@@ -7,6 +7,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from datetime import date
 
 from benchmarks import against, stages
 from benchmarks.libraries import Library, MissingPeerError, load_library
@@ -84,6 +85,8 @@ def run(options: Namespace) -> int:
     report = Report(libraries, outcomes, compile_times, load)
     report.print()
     figures = as_json(report)
+    figures["date"] = date.today().isoformat()
+    figures["effort"] = "quick" if options.quick else "full"
     if before is not None:
         against.print_comparison(before, figures)
     if options.save is not None:
