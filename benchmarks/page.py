@@ -149,8 +149,8 @@ def _circumstances(figures: Figures) -> Iterator[str]:
     if figures["load"] > BUSY:
         yield (
             "**This machine did other work at the same time.** The libraries take "
-            "turns, so what slows one slows the others, but rows on several threads are "
-            "disturbed, and single ratios may be off by half."
+            "turns, so what slows one slows the others, but rows on several threads "
+            "are disturbed, and single ratios may be off by half."
         )
 
 

@@ -94,16 +94,30 @@ def module_pages(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     described: dict[int, str] = {}
     for module in [import_module(name) for name in names]:
         groups: dict[str, list[str]] = {}
+        constants: list[str] = []
         for name in sorted(_public_names(module, names), key=str.lower):
             value, full = getattr(module, name), f"{module.__name__}.{name}"
-            first = described.setdefault(id(value), full) if callable(value) else full
-            entry = _entry(full, value) if first == full else _alias(full, first)
-            groups.setdefault(_heading(module, value), []).append(entry)
+            if not callable(value) or _home(value).split(".")[0] == "numpy":
+                constants.append(f"``{name}``")
+                continue
+            first = described.setdefault(id(value), full)
+            entry = _entry(name, value, first if first != full else "")
+            groups.setdefault(_heading(module, name), []).append(entry)
         parts = [_title(module.__name__, "="), *_summary(module)]
         for heading, entries in sorted(groups.items()):
             parts += [_title(heading, "-")] if len(groups) > 1 else []
             parts += entries
+        if constants:
+            parts += [
+                _title("Constants, and what is NumPy's", "-"),
+                ", ".join(constants),
+            ]
         yield module.__name__, "\n\n".join(parts) + "\n"
+
+
+def _home(value: Any) -> str:
+    home = getattr(value, "__module__", None)
+    return home if isinstance(home, str) else ""
 
 
 def _public_names(module: types.ModuleType, described: Sequence[str]) -> list[str]:
@@ -113,10 +127,10 @@ def _public_names(module: types.ModuleType, described: Sequence[str]) -> list[st
     found: list[str] = []
     for name in names:
         value = getattr(module, name)
-        home = getattr(value, "__module__", None)
+        home = _home(value)
         foreign = (
             not listed
-            and isinstance(home, str)
+            and home
             and (
                 home.split(".")[0] not in ("ftrace", "numpy")
                 or (home in described and home != module.__name__)
@@ -138,29 +152,28 @@ def _summary(module: types.ModuleType) -> Iterator[str]:
         yield re.sub(r"`+([^`]+)`+", r"``\1``", text)
 
 
-def _heading(module: types.ModuleType, value: Any) -> str:
-    """The subject of the file that a value is from."""
-    home = sys.modules.get(getattr(value, "__module__", None) or "")
-    if home is None or home.__name__.split(".")[0] != "ftrace":
-        return "Constants and types"
-    if home is module:
-        return "Functions"
-    first = (inspect.getdoc(home) or home.__name__).partition("\n")[0]
+def _heading(module: types.ModuleType, name: str) -> str:
+    """The subject of the file of a package that a name is from."""
+    value, inside = getattr(module, name), f"{module.__name__}."
+    homes = [_home(value)] + [
+        home
+        for home, loaded in sorted(sys.modules.items())
+        if home.startswith(inside) and name in getattr(loaded, "__all__", ())
+    ]
+    home = homes[-1]
+    flat = module.__name__ == "ftrace"  # each of its names is from another file
+    if flat or home == module.__name__ or home not in sys.modules:
+        return "More"
+    first = (inspect.getdoc(sys.modules[home]) or home).partition("\n")[0]
     return re.split(r"[.:;]( |$)", first.replace("`", ""))[0]
 
 
-def _alias(name: str, first: str) -> str:
-    return f".. py:function:: {name}\n\n   The same as :py:obj:`{first}`."
-
-
-def _entry(name: str, value: Any) -> str:
-    if getattr(value, "__module__", "").startswith("numpy"):
-        return f".. py:data:: {name}\n\n   NumPy's."
-    if not callable(value):
-        return f".. py:data:: {name}"
+def _entry(name: str, value: Any, first: str) -> str:
+    """What is described: here, or under the name `first`."""
     kind = "class" if isinstance(value, type) else "function"
-    options = "\n   :members:" if kind == "class" else ""
-    return f".. auto{kind}:: {name}{options}"
+    if first:
+        return f".. py:{kind}:: {name}\n\n   The same as :py:obj:`{first}`."
+    return f".. auto{kind}:: {name}" + "\n   :members:" * (kind == "class")
 
 
 def main(folder: str = "build/site") -> int:

@@ -50,9 +50,9 @@ def test_the_api_has_what_users_import_first() -> None:
         "ftrace.lax.scan",
         "ftrace.Array",
     ):
-        module = name.rpartition(".")[0]
-        assert re.search(
-            rf"(?m)^\.\. (auto|py:)\w+:: {re.escape(name)}$", pages[module]
+        module, _, short = name.rpartition(".")
+        assert f".. autofunction:: {short}\n" in pages[module] or (
+            f".. autoclass:: {short}\n" in pages[module]
         )
     assert sum(page.count("\n.. auto") for page in pages.values()) > 1000
     for module, page in pages.items():
@@ -64,12 +64,12 @@ def test_no_module_is_described_within_another() -> None:
     """`ftrace.dtypes` uses exceptions of `ftrace.errors`, and does not offer them."""
     pages = dict(module_pages(["ftrace.dtypes", "ftrace.errors"]))
     assert "DtypeError" not in pages["ftrace.dtypes"]
-    assert ".. autoclass:: ftrace.errors.DtypeError" in pages["ftrace.errors"]
+    assert ".. autoclass:: DtypeError" in pages["ftrace.errors"]
 
 
 def test_what_two_modules_have_is_described_once() -> None:
     pages = dict(module_pages(["ftrace", "ftrace.custom_derivatives"]))
-    assert ".. autoclass:: ftrace.custom_jvp" in pages["ftrace"]
+    assert ".. autoclass:: custom_jvp" in pages["ftrace"]
     other = pages["ftrace.custom_derivatives"]
     assert "The same as :py:obj:`ftrace.custom_jvp`" in other
 
