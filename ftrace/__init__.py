@@ -180,6 +180,7 @@ _HOMES = {
     **dict.fromkeys(("pmap", "reshard", "shard_map", "smap"), "transforms.mapped"),
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
+    "bisect": "testing.bisect",
     "Device": "backends.base",
     "explain": "transforms.jit.explain",
     "explain_sharding": "transforms.partition.explain",

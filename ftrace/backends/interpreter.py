@@ -107,14 +107,14 @@ class InterpretedProgram(DrivenProgram):
         sizes: Sizes,
     ) -> None:
         found = dict(zip(program.kernels, plans, strict=True))
-        super().__init__(device, program, _InterpreterDriver(device, found, sizes))
+        super().__init__(device, program, InterpreterDriver(device, found, sizes))
         self.texts = partial(_texts, program)
 
     def memory_of(self, buffer: Buffer, nbytes: int) -> Array:
         return _bytes(buffer)[:nbytes]
 
 
-class _InterpreterDriver(Driver):
+class InterpreterDriver(Driver):
     """Memories are NumPy arrays of bytes."""
 
     name = "interpreter"

@@ -61,7 +61,7 @@ class _Record(Op):
         return f"{self.name}[{self.show(node.arg)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_name, (self.name,)
+        return record_named, (self.name,)
 
 
 #: The families, and some primitives, that move numbers of few bits as they are. All
@@ -269,8 +269,8 @@ def items(bundle: Node) -> list[Node]:
     return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
 
 
-def _of_name(name: str) -> Op:
-    """The record of a name, for pickle: its file may not be loaded yet."""
+def record_named(name: str) -> Op:
+    """The record of a name, for who reads it: its file may not be loaded yet."""
     for load in (lambda: None, _load_all):
         load()
         found = PRIMITIVES.get(name) or COMPOUNDS.get(name)
