@@ -7,52 +7,45 @@
       at File "train.py", line 12, in f …
       3 of 8 elements differ, most at [2]: 0.7 (actual) is not 0.69 (desired), …
       units in the last place apart: 0 of 5, 64-127 of 3
-    cause: the pass 'simplify'; without the rule 'fold_log' it agrees
-    program: bisect_f.py, of 1 operation
+    cause: the pass 'simplify' of lowering; without 'fold_log' it agrees: …
+    program: bisect_f.py
 
-Every part of a program is a program by itself: its inputs are what NumPy computed
-before it. Of a program that differs one half does, or what spans both; so it goes on,
-and each step compiles half as much as the one before. No rounding adds up on the way.
-At the end rules are switched off, halves of them as well, and what is left is written
-as a program of Python.
+The part that differs is made as small as it gets (`program_parts.py`). Then NumPy
+computes what each pass of lowering left of it, kernels are compared (`kernel_walk.py`),
+and rules are switched off, half of them at a time. It is written as a program of Python
+(`graph_text.py`).
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Device, Executable, get_device
-from ftrace.backends.interpreter import InterpreterDriver, KernelPlan
+from ftrace.backends.base import Device, get_device
 from ftrace.errors import ArgumentError, FtraceError, Origin
 from ftrace.ground import VERSION, settings
-from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.lowering import passes_of, rule_names
-from ftrace.lower.program import Program, RunKernel, Slot
-from ftrace.testing.close import Limits, Tolerance, compare, ulps_between
+from ftrace.testing.close import Limits, Tolerance, check_tolerances
 from ftrace.testing.graph_text import NoTextError, array_text, function_text
+from ftrace.testing.kernel_walk import first_wrong_kernel
+from ftrace.testing.program_parts import Part, Search, edge, results_of, ulps_of
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.control.conditional import Branches, While
-from ftrace.trace.control.scan import Scan
 from ftrace.trace.effects import rehearsal
-from ftrace.trace.evaluate import NumpyPlan, nbytes_of
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.flatten_arguments import name_of
-from ftrace.trace.graph import Body, Graph, Node, substitute, toposort
+from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
-from ftrace.trace.primitives.sources import is_variable, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
@@ -62,14 +55,8 @@ from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 Values = Any  # an array of NumPy's, whose stubs leave too much unknown
 
-#: Bytes of all values of a program up to which they are kept, and not computed again.
-_KEPT = 1 << 28
-#: How often a kernel of a loop is compared, and how many iterations are looked into.
-_VISITS, _ITERATIONS = 3, 1000
 #: Bytes of inputs up to which a program is written.
 _WRITTEN = 1 << 25
-#: Operations that are left of the part that differs, up to which each is tried alone.
-_FEW = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +97,7 @@ class Difference:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bisection:
     """What `bisect` has found; print it.
 
@@ -154,7 +141,8 @@ class Bisection:
             parts.append(f"the pass {self.stage!r} of lowering")
         elif self.kernel:
             parts.append(
-                f"the code of the kernel {self.kernel}, which NumPy computes otherwise"
+                f"the code of the kernel {self.kernel} for {self.device}: NumPy "
+                "computes another result of it"
             )
         if self.rules:
             names = ", ".join(map(repr, self.rules))
@@ -172,16 +160,16 @@ class Bisection:
         head = f"bisect {self.name}: on {self.device} "
         counts = f"{self.operations} operations, {self.kernels} kernels"
         if self.agrees:
-            return (
-                f"{head}no difference: {counts}, "
-                f"{self.largest} units in the last place at the most"
-            )
+            most = f"{self.largest} units in the last place at the most"
+            return "\n".join([f"{head}no difference: {counts}, {most}", *self.notes])
         lines = [f"{head}{self.wrong} ({counts})"]
         lines += [] if self.difference is None else [str(self.difference)]
         lines += [f"cause: {self.cause}"]
         if self.path is not None:
             lines.append(f"program: {self.path}")
         return "\n".join([*lines, *self.notes])
+
+    __repr__ = __str__
 
 
 def bisect(
@@ -212,9 +200,11 @@ def bisect(
 
     Raises:
       ArgumentError: a size is dynamic, or a result depends on an effect.
+      ValueRangeError: `ulps` and other tolerances are given, or one is negative.
       FtraceError: whatever the function raises when it is traced or compiled.
     """
     tree.check_callable(f, "bisect")
+    check_tolerances("bisect", rtol, atol, ulps)
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph = ready_graph(jitted.trace(*args).graph)
     leaves = jitted.leaves(args, {})
@@ -225,8 +215,8 @@ def bisect(
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)
     name = name_of(jitted)
-    search = _Search(_numbers_of(graph), list(map(_as_numbers, arrays)), place, limits)
-    found = search.run(name)
+    search = Search(_numbers_of(graph), list(map(_as_numbers, arrays)), place, limits)
+    found = _compare(search, name)
     return found if path is None else _write(found, path or f"bisect_{_word(name)}.py")
 
 
@@ -272,363 +262,179 @@ def _write(found: Bisection, path: str | os.PathLike[str]) -> Bisection:
     except OSError as error:
         note = f"program: not written to {path}: {error.strerror}; it is in .program"
         changes = {"notes": (*found.notes, note)}
-    return Bisection(**{**vars(found), **changes})
+    return replace(found, **changes)
 
 
-# Parts of a program.
+def _compare(search: Search, name: str) -> Bisection:
+    """The whole program first, and then what of it differs."""
+    graph, device = search.graph, search.device
+    whole = Part(graph, search.arrays, search.order, graph.outputs)
+    compiled = CompiledGraph(graph, device)
+    results = results_of(compiled, search.arrays)
+    apart = search.told(results, whole.expected)
+    kernel = _wrong_kernel(search, compiled, search.arrays)
+    counts = len(search.order), len(compiled.program.kernels)
+    known = name, device.name, *counts, search.largest
+    if not apart and not kernel:
+        return Bisection(*known)
+    if not apart:
+        told = f"results agree with NumPy's, but not what the kernel {kernel} computes"
+        return Bisection(*known, told, kernel=kernel)
+    told = f"{len(apart)} of {len(results)} results differ from NumPy's"
+    with settings.config(cache_size=0):
+        anew = results_of(CompiledGraph(graph, device), search.arrays)
+        if not search.told(anew, whole.expected):
+            note = "compiled anew it agrees: the disk cache has other code of it"
+            return Bisection(*known, told, notes=(note,))
+        smallest = search.smallest()
+        if smallest is None:
+            note = f"{told}, but no part of it more than rounding of its inputs does"
+            return Bisection(*known, notes=(note,))
+        found = _explain(*smallest)
+        return replace(
+            found, name=name, device=device.name, operations=counts[0],
+            kernels=counts[1], largest=search.largest, wrong=told,
+        )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Some operations of a program, as a program by itself.
-
-    Attributes:
-      graph: its inputs are what it reads of the rest.
-      arrays: their values.
-      inside: the operations, and `wanted` those among them that are its outputs.
-    """
-
-    graph: Graph
-    arrays: Sequence[Values]
-    inside: Sequence[Node]
-    wanted: Sequence[Node]
-
-    @property
-    def expected(self) -> list[Values]:
-        """Its outputs as NumPy computes them."""
-        return NumpyPlan(self.graph.outputs, self.graph.inputs)(self.arrays)
+# Why.
 
 
-def _is_plain(node: Node) -> bool:
-    """May a program have it as an input, and as an output?"""
-    plain = type(node.aval) is ShapedArray
-    return plain and node.size > 0 and node.dtype != dtypes.float0
+def _explain(part: Part, search: Search, inside: str) -> Bisection:
+    """What differs in a part, and why."""
+    compiled = CompiledGraph(part.graph, search.device)
+    results, expected = results_of(compiled, part.arrays), part.expected
+    number, text = search.wrong(results, expected, part.again)[0]
+    stage = _wrong_stage(search, part)
+    kernel = "" if stage else _wrong_kernel(search, compiled, part.arrays)
+    units = _histogram(results[number], expected[number])
+    difference = _difference(search, part.wanted[number], text, units, inside)
+    found = Bisection(
+        "", "", 0, 0, 0, "", difference, kernel, stage, _rules(search, part)
+    )  # fmt: skip
+    try:
+        return replace(found, program=_program(search, part, difference))
+    except NoTextError as error:
+        return replace(found, notes=(f"program: none is written, as {error.message}",))
 
 
-@dataclass(eq=False)
-class _Search:
-    """The search in one graph.
+def _wrong_kernel(
+    search: Search, compiled: CompiledGraph, arrays: Sequence[Values]
+) -> str:
+    return first_wrong_kernel(compiled.program, arrays, search.device, search.wrong)
 
-    Attributes:
-      graph, arrays: what is computed, of what.
-      device, limits: where, and how far apart elements may be.
-      largest: units in the last place seen so far.
-    """
 
-    graph: Graph
-    arrays: Sequence[Values]
-    device: Device
-    limits: Limits
-    largest: int = 0
-    kernels: int = 0
-    fixed: set[Node] = field(default_factory=set[Node])
-    known: dict[Node, Values] = field(default_factory=dict[Node, Any])
-
-    def __post_init__(self) -> None:
-        self.order: list[Node] = []
-        for node in toposort(self.graph.outputs):
-            if is_variable(node):
-                continue
-            if all(s in self.fixed for s in node.src):
-                self.fixed.add(node)  # of constants alone: rules look at these
-            else:
-                self.order.append(node)
-        position = {node: i for i, node in enumerate(self.order)}
-        self.last_use = dict.fromkeys(self.order, -1)
-        for i, node in enumerate(self.order):
-            for s in node.src:
-                if s in position:
-                    self.last_use[s] = i
-        self.last_use.update(
-            {n: len(self.order) for n in self.graph.outputs if n in position}
-        )
-        self.known.update(zip(self.graph.inputs, self.arrays, strict=True))
-
-    def run(self, name: str) -> Bisection:
-        given = self.graph.inputs, self.graph.outputs
-        whole = _Part(Graph(*given), self.arrays, self.order, given[1])
-        expected = whole.expected
-        compiled = CompiledGraph(whole.graph, self.device)
-        results = _results(compiled, self.arrays)
-        wrong = self._wrong(results, expected)
-        kernel = self._first_kernel(compiled.program, self.arrays)
-        program = compiled.program
-        known = name, self.device.name, len(self.order), len(program.kernels)
-        if not wrong and not kernel:
-            return Bisection(*known, self.largest)
-        told = f"{len(wrong)} of {len(results)} results differ from NumPy's"
-        if not wrong:
-            told = f"results agree with NumPy's, but not those of the kernel {kernel}"
-            return Bisection(*known, self.largest, told, kernel=kernel)
-        with settings.config(cache_size=0):
-            if not self.differing(whole):
-                note = "compiled anew it agrees: the disk cache has other code of it"
-                return Bisection(*known, self.largest, told, notes=(note,))
-            part, search, inside = self._smallest()
-            return search._explained(part, known, told, inside)
-
-    # What differs.
-
-    def _wrong(
-        self, results: Sequence[Values], expected: Sequence[Values]
-    ) -> list[tuple[int, str]]:
-        """The outputs that differ, by their numbers, and what is to be said of each."""
-        found: list[tuple[int, str]] = []
-        for i, (x, y) in enumerate(zip(results, expected, strict=True)):
-            self.largest = max(self.largest, *_ulps(x, y).ravel().tolist(), 0)
-            if said := compare(x, y, self.limits):
-                found.append((i, said))
-        return found
-
-    def differing(self, part: _Part) -> list[int]:
-        """The numbers of the outputs of a part that differ."""
+def _wrong_stage(search: Search, part: Part) -> str:
+    """The first pass of lowering after which NumPy computes something else."""
+    expected = part.expected
+    for stage, graph in passes_of(part.graph, search.device.limits):
         try:
-            results = _results(CompiledGraph(part.graph, self.device), part.arrays)
+            found = NumpyPlan(graph.outputs, graph.inputs)(part.arrays)
+        except (FtraceError, AssertionError):
+            return ""  # what devices have, and NumPy has not
+        if search.wrong(found, expected, part.again):
+            return stage
+    return ""
+
+
+def _rules(search: Search, part: Part) -> tuple[str, ...]:
+    """The fewest rules and decisions without which a part agrees; () for none."""
+    off, expected = settings.current().disabled_rules, part.expected
+
+    def agrees(names: Collection[str]) -> bool:
+        try:
+            with settings.config(disabled_rules=off.union(names)):
+                compiled = CompiledGraph(part.graph, search.device)
+                results = results_of(compiled, part.arrays)
+                return not search.wrong(results, expected, part.again)
         except FtraceError:
-            return []  # it shows something else
-        return [i for i, _ in self._wrong(results, part.expected)]
+            return False
 
-    # Parts.
+    names, needed = sorted(rule_names() - off), list[str]()
+    if not agrees(names):
+        return next(((name,) for name in names if agrees((name,))), ())
+    last = len(names)
+    while not agrees(needed):  # the last one of the fewest first ones that it takes
+        last = edge(0, last, lambda n: agrees([*needed, *names[:n]])) - 1
+        needed.append(names[last])
+    return tuple(needed)
 
-    def part(self, inside: Collection[Node], wanted: Collection[Node]) -> _Part:
-        """These operations as a program, and of what is wanted what it can give."""
-        taken = {n for n in inside if n.op is not item_p or n.src[0] in inside}
-        taken |= {n for n in inside if n.op is item_p and not _is_plain(n)}
-        pending = list(taken)
-        for node in pending:  # which grows: stacks and tokens are no inputs
-            for s in node.src:
-                if not (s in taken or s in self.fixed or _is_plain(s)):
-                    if not is_variable(s):
-                        taken.add(s)
-                        pending.append(s)
-        ordered = [n for n in self.order if n in taken]
-        reads = [s for n in ordered for s in n.src]
-        inputs = dict.fromkeys(s for s in reads if s not in taken | self.fixed)
-        values = self._values(list(inputs))
-        mapping = {n: variable(n.aval, 0, i) for i, n in enumerate(inputs)}
-        ends = [n for n in ordered if n in wanted and _is_plain(n)]
-        outputs = tuple(substitute(ends, mapping))
-        return _Part(Graph(tuple(mapping.values()), outputs), values, ordered, ends)
 
-    def _values(self, nodes: Sequence[Node]) -> list[Values]:
-        """What NumPy computes for some nodes of the graph."""
-        missing = [n for n in nodes if n not in self.known]
-        if missing:
-            plain = [n for n in self.order if _is_plain(n)]
-            few = sum(nbytes_of(n.aval) for n in plain) <= _KEPT
-            missing = plain if few else missing
-            found = NumpyPlan(missing, self.graph.inputs)(self.arrays)
-            self.known.update(zip(missing, found, strict=True))
-        return [self.known[n] for n in nodes]
+def _difference(
+    search: Search, node: Node, text: str, ulps: dict[str, int], inside: str
+) -> Difference:
+    made = node.src[0] if node.op is item_p else node
+    traced = [s for s in made.src if s in search.last_use]
+    return Difference(
+        made.op.name, repr(node.aval), tuple([repr(s.aval) for s in made.src]),
+        made.origin, tuple([s.origin for s in traced if s.origin]), text, ulps, inside,
+    )  # fmt: skip
 
-    def window(self, first: int, last: int) -> _Part:
-        """The operations from number `first` to `last` - 1, and what others read."""
-        inside = set(self.order[first:last])
-        wanted = {n for n in inside if self.last_use[n] >= last}
-        return self.part(inside, wanted)
 
-    def _smallest(self) -> tuple[_Part, _Search, str]:
-        """A part that differs and has no smaller one, where it stands, and in what."""
-        first, last = self._halved()
-        part = self.window(first, last)
-        part = self._of_one_output(part)
-        part = self._without_others(part)
-        return self._looked_into(part)
+def _histogram(x: Values, y: Values) -> dict[str, int]:
+    """How many elements are how far apart: 0, 1, 2-3, 4-7 and so on."""
+    found = Counter([int(n).bit_length() for n in ulps_of(x, y).ravel().tolist()])
+    ranges = {
+        ("0", "1")[k] if k < 2 else f"{1 << (k - 1)}-{(1 << k) - 1}": found[k]
+        for k in sorted(found)
+    }
+    apart = x.size - sum(found.values())
+    return ranges | ({"NaN or infinity": apart} if ranges and apart else {})
 
-    def _halved(self) -> tuple[int, int]:
-        def differs(first: int, last: int) -> bool:
-            return bool(self.differing(self.window(first, last)))
 
-        first, last = 0, len(self.order)
-        while last - first > 1:
-            middle = (first + last) // 2
-            if differs(first, middle):
-                last = middle
-            elif differs(middle, last):
-                first = middle
-            else:
-                break
-        if last - first > 1:  # what differs stands on both sides
-            middle = (first + last) // 2
-            last = _edge(middle, last, partial(differs, first))
-            first = _edge(middle, first, lambda start: differs(start, last))
-        return first, last
+# A program of it.
 
-    def _of_one_output(self, part: _Part) -> _Part:
-        """A part with one of the outputs that differ, and what it needs."""
-        for i in self.differing(part)[:_VISITS]:
-            end = part.wanted[i]
-            needed = [n for n in toposort((end,)) if n in part.inside]
-            smaller = self.part(needed, (end,))
-            if self.differing(smaller):
-                return smaller
-        return part
 
-    def _without_others(self, part: _Part) -> _Part:
-        """A part in which nothing is left out, with values in its place."""
-        if len(part.inside) > _FEW:
-            return part
-        size = len(part.inside) // 2
-        while size:
-            inside, start = list(part.inside), 0
-            while start < len(inside):
-                rest = [*inside[:start], *inside[start + size :]]
-                ends = [n for n in part.wanted if n in rest]
-                smaller = self.part(self._needed(ends, rest), ends) if ends else part
-                fewer = len(smaller.inside) < len(part.inside)
-                if fewer and self.differing(smaller):
-                    part, inside = smaller, list(smaller.inside)
-                else:
-                    start += size
-            size //= 2
-        return part
+def _program(search: Search, part: Part, difference: Difference) -> str:
+    limits = search.limits
+    options = {"rtol": limits.rtol, "atol": limits.atol, "ulps": limits.ulps}
+    given = [f"{k}={v!r}" for k, v in options.items() if v is not None]
+    chosen = [f"device={search.device.name!r}"]
+    if off := sorted(settings.current().disabled_rules):
+        chosen.append(f"disabled_rules={off!r}")
+    own = sorted({n.op.name for n in part.inside} & OF_USERS)
+    needs = "".join([f"# Import the module that makes {name!r}.\n" for name in own])
+    return _PROGRAM.format(
+        difference=str(difference).replace("\\", "\\\\").replace('"""', "'''"),
+        version=VERSION,
+        function=needs + function_text(part.graph),
+        arguments="".join([f"    {text},\n" for text in _inputs(search, part)]),
+        settings=", ".join(chosen),
+        options=", ".join(["path=None", *given]),
+    )
 
-    def _needed(self, ends: Sequence[Node], inside: Collection[Node]) -> list[Node]:
-        """The nodes inside on which the ends depend by nodes inside."""
-        kept = set(inside)
-        outside = {s for n in inside for s in n.src if s not in kept}
-        return [n for n in toposort(ends, outside) if n in kept]
 
-    def _looked_into(self, part: _Part) -> tuple[_Part, _Search, str]:
-        """In a loop or a branch: the first iteration that differs by itself."""
-        node, *rest = part.inside
-        if any(n.op is not item_p for n in rest):
-            return part, self, ""
-        steps = islice(_iterations(node, self._operands(node)), _ITERATIONS)
-        for number, (body, operands) in enumerate(steps):
-            inner = Graph(body.inputs, body.outputs)
-            search = _Search(inner, operands, self.device, self.limits, self.largest)
-            whole = _Part(inner, operands, search.order, body.outputs)
-            if search.order and search.differing(whole):
-                found, where, deeper = search._smallest()
-                return found, where, f"{deeper}, in {node.op.name} at step {number}"
-        return part, self, ""
+def _inputs(search: Search, part: Part) -> list[str]:
+    """Code for inputs; of few words, where the part differs with these too."""
+    builtin = all(x.dtype.isbuiltin == 1 for x in part.arrays)
+    for make, text in _SIMPLE if builtin else ():
+        arrays = [make(x.shape).astype(x.dtype) for x in part.arrays]
+        if search.differing(replace(part, arrays=arrays)):
+            return [text.format(shape=x.shape, dtype=x.dtype) for x in arrays]
+    if sum(x.nbytes for x in part.arrays) > _WRITTEN:
+        raise NoTextError(f"its inputs are of more than {_WRITTEN >> 20} MB")
+    return list(map(array_text, part.arrays))
 
-    def _operands(self, node: Node) -> list[Values]:
-        """What NumPy computes for the operands of a node."""
-        constant = [n for n in node.src if n in self.fixed]
-        found = dict(zip(constant, NumpyPlan(constant, ())(()), strict=True))
-        others = [n for n in node.src if n not in found and _is_plain(n)]
-        found.update(zip(others, self._values(others), strict=True))
-        return [found.get(n) for n in node.src]
 
-    # Why.
-
-    def _explained(
-        self, part: _Part, known: tuple[Any, ...], told: str, inside: str
-    ) -> Bisection:
-        compiled = CompiledGraph(part.graph, self.device)
-        results, expected = _results(compiled, part.arrays), part.expected
-        number, text = self._wrong(results, expected)[0]
-        kernel = self._first_kernel(compiled.program, part.arrays)
-        stage = self._first_stage(part)
-        rules = self._rules(part)
-        units = _histogram(results[number], expected[number])
-        difference = self._difference(part.wanted[number], text, units, inside)
-        program, notes = "", ()
-        try:
-            program = self._program(part, difference)
-        except NoTextError as error:
-            notes = (f"program: none is written, as {error.message}",)
-        return Bisection(
-            *known, self.largest, told, difference, "" if stage else kernel, stage,
-            rules, program, None, notes,
-        )  # fmt: skip
-
-    def _first_kernel(self, program: Program, arrays: Sequence[Values]) -> str:
-        """The name of the first kernel whose results differ from its meaning."""
-        if any(slot.stacks for slot in program.slots) or program.is_dynamic:
-            return ""
-        return _KernelWalk(self, program).first(arrays)
-
-    def _first_stage(self, part: _Part) -> str:
-        """The first pass of lowering after which NumPy computes something else."""
-        expected = part.expected
-        for stage, graph in passes_of(part.graph, self.device.limits):
-            try:
-                found = NumpyPlan(graph.outputs, graph.inputs)(part.arrays)
-            except (FtraceError, AssertionError):
-                return ""  # what devices have, and NumPy has not
-            if self._wrong(found, expected):
-                return stage
-        return ""
-
-    def _rules(self, part: _Part) -> tuple[str, ...]:
-        """The fewest rules and decisions without which a part agrees; () for none."""
-        off = settings.current().disabled_rules
-
-        def agrees(names: Collection[str]) -> bool:
-            try:
-                with settings.config(disabled_rules=off.union(names)):
-                    compiled = CompiledGraph(part.graph, self.device)
-                    results = _results(compiled, part.arrays)
-            except FtraceError:
-                return False
-            return not self._wrong(results, part.expected)
-
-        names, needed = sorted(rule_names() - off), list[str]()
-        if not agrees(names):
-            return next(((name,) for name in names if agrees((name,))), ())
-        while not agrees(needed):
-            last = _edge(0, len(names), lambda n: agrees([*needed, *names[:n]]))
-            needed.append(names[last - 1])
-            names = names[: last - 1]
-        return tuple(needed)
-
-    def _difference(
-        self, node: Node, text: str, ulps: dict[str, int], inside: str
-    ) -> Difference:
-        made = node.src[0] if node.op is item_p else node
-        traced = [s for s in made.src if s.origin and s in self.last_use]
-        return Difference(
-            made.op.name, repr(node.aval), tuple([repr(s.aval) for s in made.src]),
-            made.origin, tuple([s.origin for s in traced if s.origin]), text, ulps,
-            inside,
-        )  # fmt: skip
-
-    # A program of it.
-
-    def _inputs(self, part: _Part) -> list[str]:
-        """Code for inputs; of few words, where the part differs with these too."""
-        builtin = all(x.dtype.isbuiltin == 1 for x in part.arrays)
-        for make, text in _SIMPLE if builtin else ():
-            arrays = [make(x.shape).astype(x.dtype) for x in part.arrays]
-            if self.differing(_Part(part.graph, arrays, part.inside, part.wanted)):
-                return [text.format(shape=x.shape, dtype=x.dtype) for x in arrays]
-        if sum(x.nbytes for x in part.arrays) > _WRITTEN:
-            raise NoTextError(f"its inputs are of more than {_WRITTEN >> 20} MB")
-        return list(map(array_text, part.arrays))
-
-    def _program(self, part: _Part, difference: Difference) -> str:
-        options = {"rtol": self.limits.rtol, "atol": self.limits.atol}
-        options |= {"ulps": self.limits.ulps}
-        given = [f"{k}={v!r}" for k, v in options.items() if v is not None]
-        off = sorted(settings.current().disabled_rules)
-        own = sorted({n.op.name for n in part.inside} & OF_USERS)
-        needs = "".join([f"# Import the module that makes {name!r}.\n" for name in own])
-        return _PROGRAM.format(
-            difference=str(difference).replace("\\", "\\\\").replace('"""', "'''"),
-            version=VERSION,
-            function=needs + function_text(part.graph),
-            arguments="".join([f"    {text},\n" for text in self._inputs(part)]),
-            settings=f"device={self.device.name!r}"
-            + (f", disabled_rules={off!r}" if off else ""),
-            options=", ".join(["path=None", *given]),
-        )
+def _ramp(shape: tuple[int, ...]) -> Values:
+    found: Values = np.arange(prod(shape)) % 7 + 1
+    return found.reshape(shape)
 
 
 _PROGRAM = '''"""What a device computes here is not what NumPy does.
 
 {difference}
 
-Written by ft.bisect of ftrace {version}. Run it: it compares again, and ends with status
-1 as long as there is a difference.
+Written by ft.bisect of ftrace {version}. Run it: it compares again, and ends with
+status 1 as long as there is a difference.
 """
+
+from math import prod
 
 import numpy as np
 
 import ftrace as ft
-from ftrace.testing.graph_text import numbers, operation  # noqa: F401
+from ftrace.testing.graph_text import numbers, operation
 
 
 {function}
@@ -647,154 +453,5 @@ if __name__ == "__main__":
 #: Inputs that are tried in the place of those that there were, and code for them.
 _SIMPLE: tuple[tuple[Callable[[tuple[int, ...]], Values], str], ...] = (
     (np.ones, 'np.ones({shape}, "{dtype}")'),
-    (
-        lambda shape: (np.arange(int(np.prod(shape))) % 7 + 1).reshape(shape),
-        '(np.arange(int(np.prod({shape}))) % 7 + 1).reshape({shape}).astype("{dtype}")',
-    ),
+    (_ramp, '(np.arange(prod({shape})) % 7 + 1).reshape({shape}).astype("{dtype}")'),
 )
-
-
-def _results(compiled: CompiledGraph, arrays: Sequence[Values]) -> list[Values]:
-    return [x.numpy() for x in compiled([Array.of(np.asarray(x)) for x in arrays])]
-
-
-def _edge(good: int, bad: int, differs: Callable[[int], bool]) -> int:
-    """The number next to `good` for which it differs, as it does for `bad`."""
-    while abs(bad - good) > 1:
-        middle = (good + bad) // 2
-        good, bad = (good, middle) if differs(middle) else (middle, bad)
-    return bad
-
-
-def _ulps(x: Values, y: Values) -> Values:
-    """Units in the last place between elements that are numbers in both."""
-    if x.shape != y.shape or x.dtype != y.dtype or not dtypes.is_inexact(x.dtype):
-        return np.zeros(0, np.uint64)
-    numbers = np.isfinite(x) & np.isfinite(y)
-    return ulps_between(x[numbers], y[numbers])
-
-
-def _histogram(x: Values, y: Values) -> dict[str, int]:
-    """How many elements are how far apart: 0, 1, 2-3, 4-7 and so on."""
-    found = Counter([int(n).bit_length() for n in _ulps(x, y).ravel().tolist()])
-    ranges = {
-        ("0", "1")[k] if k < 2 else f"{1 << (k - 1)}-{(1 << k) - 1}": found[k]
-        for k in sorted(found)
-    }
-    apart = x.size - sum(found.values())
-    return ranges | ({"NaN or infinity": apart} if ranges and apart else {})
-
-
-def _iterations(
-    node: Node, operands: Sequence[Values]
-) -> Generator[tuple[Body, list[Values]]]:
-    """The bodies that a loop or a branch runs, with what they are given."""
-    arg = node.arg
-    if isinstance(arg, Branches):
-        index, *rest = operands
-        chosen = min(max(int(index), 0), len(arg.bodies) - 1)
-        yield arg.bodies[chosen], rest
-    elif isinstance(arg, While):
-        consts, carry = list(operands[: arg.consts]), list(operands[arg.consts :])
-        while True:
-            yield arg.cond, [*consts, *carry]
-            if not _run(arg.cond, [*consts, *carry])[0]:
-                break
-            yield arg.body, [*consts, *carry]
-            carry = _run(arg.body, [*consts, *carry])[: len(carry)]
-    elif isinstance(arg, Scan) and arg.length is not None:
-        first = arg.consts + arg.carry
-        carry = list(operands[arg.consts : first])
-        for t in range(arg.length)[:: -1 if arg.reverse else 1]:
-            given = [*operands[: arg.consts], *carry, *[x[t] for x in operands[first:]]]
-            yield arg.body, given
-            carry = _run(arg.body, given)[: arg.carry]
-
-
-def _run(body: Body, operands: Sequence[Values]) -> list[Values]:
-    return NumpyPlan(body.outputs, body.inputs)(operands)
-
-
-# Kernels.
-
-
-class _KernelWalk(InterpreterDriver):
-    """Runs a program in NumPy, and each of its kernels on a device as well."""
-
-    def __init__(self, search: _Search, program: Program) -> None:
-        steps = program.kernels
-        plain = [s for s in steps if type(s.kernel) is ir.Kernel]
-        host: Any = get_device("interpreter")
-        super().__init__(host, {s: KernelPlan(s.kernel) for s in plain}, {})
-        self.program = program
-        self.search = search
-        self.visits = Counter[RunKernel]()
-        self.compiled: dict[RunKernel, Executable] = {}
-        self.name = ""
-
-    def first(self, arrays: Sequence[Values]) -> str:
-        slots, program = self.program.slots, self.program
-        inputs = [_bytes(np.array(x, order="C")) for x in arrays]
-        outputs = [np.zeros(slots[n].nbytes, np.uint8) for n in program.outputs]
-        self.run(program, inputs, outputs)
-        return self.name
-
-    def run_kernel(self, step: RunKernel, memories: list[Any]) -> None:
-        self.visits[step] += 1
-        special = step not in self.plans
-        if self.name or (self.visits[step] > _VISITS and not special):
-            return super().run_kernel(step, memories) if not special else None
-        copies = self._on_device(step, memories)
-        if special:  # a library's, whose meaning is its operation's
-            for slot, copy in copies.items():
-                memories[slot][...] = copy
-            return None
-        super().run_kernel(step, memories)
-        for slot, spec in zip(step.slots, step.buffers, strict=True):
-            if spec.written:
-                size = spec.size * spec.dtype.itemsize
-                pair = [x[:size].view(spec.dtype) for x in
-                        (copies[slot], memories[slot])]  # fmt: skip
-                if self.search._wrong(pair[:1], pair[1:]):
-                    self.name = step.info.name
-        return None
-
-    def _on_device(self, step: RunKernel, memories: list[Any]) -> dict[int, Values]:
-        """What the slots of a kernel hold after it has run on the device."""
-        device, slots = self.search.device, list(dict.fromkeys(step.slots))
-        if step not in self.compiled:
-            self.compiled[step] = device.compile(_alone(step, slots, memories))
-        written = {s for s, b in zip(step.slots, step.buffers, strict=True) if b.written}
-        given = [device.copy_in(_aligned(memories[s])) for s in slots]
-        found = self.compiled[step](given)
-        ends = [s for s in slots if s in written]
-        return {
-            s: device.copy_out(x, np.dtype(np.uint8), memories[s].size)
-            for s, x in zip(ends, found, strict=True)
-        }
-
-
-def _alone(step: RunKernel, slots: Sequence[int], memories: list[Any]) -> Program:
-    """A program of one kernel, which writes its inputs."""
-    place = {s: i for i, s in enumerate(slots)}
-    kind = np.dtype(np.uint8)
-    given = [Slot(kind, (memories[s].size,), "input", i) for s, i in place.items()]
-    run = RunKernel(step.kernel, tuple([place[s] for s in step.slots]), step.info)
-    pairs = zip(step.slots, step.buffers, strict=True)
-    written = {place[s] for s, spec in pairs if spec.written}
-    return Program(
-        tuple(given), (run,), tuple(range(len(given))), tuple(sorted(written)), 0
-    )  # fmt: skip
-
-
-def _bytes(array: Values) -> Values:
-    return array.reshape(-1).view(np.uint8)
-
-
-def _aligned(memory: Values) -> Values:
-    """A copy of some bytes where a device may write."""
-    room = np.empty(memory.size + 128, np.uint8)
-    start = -room.ctypes.data % 128
-    found = room[start : start + memory.size]
-    found[...] = memory
-    return found

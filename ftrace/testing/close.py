@@ -145,18 +145,23 @@ def assert_close(
       ValueRangeError: tolerances and `ulps` are given, or one is negative.
     """
     __tracebackhide__ = True
-    if ulps is not None and (rtol is not None or atol is not None):
-        raise ValueRangeError("assert_close: give ulps, or rtol and atol, not both")
-    for name, given in (("rtol", rtol), ("atol", atol), ("ulps", ulps)):
-        every = given.values() if isinstance(given, Mapping) else [given]
-        if any(limit is not None and not limit >= 0 for limit in every):
-            raise ValueRangeError(
-                f"assert_close: {name} must be 0 or more, got {given}"
-            )
+    check_tolerances("assert_close", rtol, atol, ulps)
     limits = Limits(
         rtol, atol, ulps, scaled, equal_nan, check_dtypes, check_weak_type
     )  # fmt: skip
     _assert(actual, desired, limits, err_msg or "assert_close")
+
+
+def check_tolerances(
+    what: str, rtol: Tolerance, atol: Tolerance, ulps: int | None
+) -> None:
+    """Raises ValueRangeError where these are no tolerances, or two kinds of them."""
+    if ulps is not None and (rtol is not None or atol is not None):
+        raise ValueRangeError(f"{what}: give ulps, or rtol and atol, not both")
+    for name, given in (("rtol", rtol), ("atol", atol), ("ulps", ulps)):
+        every = given.values() if isinstance(given, Mapping) else [given]
+        if any(limit is not None and not limit >= 0 for limit in every):
+            raise ValueRangeError(f"{what}: {name} must be 0 or more, got {given}")
 
 
 def assert_same_bits(

@@ -155,12 +155,15 @@ def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any
 
 def graph_of(text: Any) -> Graph:
     """The graph that `graph_rows` wrote; its nodes know no lines."""
-    nodes = [variable(_type_of(t), *decode(arg)) for t, arg in text["inputs"]]
-    inputs = tuple(nodes)
+    rows: list[Any] = text["inputs"]
+    nodes = [variable(_type_of(t), *decode(arg)) for t, arg in rows]
+    inputs, given = tuple(nodes), cast("list[Any]", text["nodes"])
     with making_nodes_of(_NOWHERE):
-        for name, aval, arg, operands, _ in text["nodes"]:
-            nodes.append(_node(name, aval, arg, [nodes[i] for i in operands]))
-    return Graph(inputs, tuple([nodes[i] for i in text["outputs"]]))
+        for name, aval, arg, operands, _ in given:
+            numbers: list[int] = operands
+            nodes.append(_node(name, aval, arg, [nodes[i] for i in numbers]))
+    ends: list[int] = text["outputs"]
+    return Graph(inputs, tuple([nodes[i] for i in ends]))
 
 
 def _node(name: str, aval: Any, arg: Any, operands: Sequence[Node]) -> Node:
@@ -189,10 +192,10 @@ def operation(name: str, aval: Any, *operands: Any, arg: Any = None) -> Any:
     Returns:
       A traced value; several results are a list.
     """
-    scope = scope_of(operands) or current_scope()
+    scope: Any = scope_of(operands) or current_scope()
     if scope is None:
         raise GraphError(f"operation: {name} is for functions that are traced; jit it")
-    nodes = [scope.lift(x) for x in operands]
+    nodes: list[Node] = [scope.lift(x) for x in operands]
     with making_nodes_of(None):
         node = _node(name, aval, arg, nodes)
         if not isinstance(node.op, Compound):
@@ -204,7 +207,8 @@ def operation(name: str, aval: Any, *operands: Any, arg: Any = None) -> Any:
 def numbers(dtype: str, shape: Sequence[int], text: str) -> Array:
     """The array whose bytes are in a text, compressed."""
     whole = zlib.decompress(base64.b64decode(text))
-    return np.frombuffer(whole, dtype_named(dtype)).reshape(shape)
+    found: Array = np.frombuffer(whole, dtype_named(dtype))
+    return found.reshape(shape)
 
 
 def array_text(array: Array) -> str:

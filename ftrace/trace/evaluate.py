@@ -85,14 +85,17 @@ def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
     return NumpyPlan(outputs, tuple(known))(list(known.values()))
 
 
-_observer: ContextVar[Callable[[Node, Any, Any], None] | None] = ContextVar(
+_observer: ContextVar[Callable[[Node, Any, Any], Any] | None] = ContextVar(
     "observer", default=None
 )
 
 
 @contextmanager
-def observed(observer: Callable[[Node, Any, Any], None]) -> Generator[None]:
-    """A block in which `observer(node, operands, value)` is told of each step."""
+def observed(observer: Callable[[Node, Any, Any], Any]) -> Generator[None]:
+    """A block in which `observer(node, operands, value)` is told of each step.
+
+    What it returns, if that is not None, takes the place of the value.
+    """
     token = _observer.set(observer)
     try:
         yield
@@ -170,7 +173,8 @@ class NumpyPlan:
             else:
                 slots[slot] = apply(node, operands)
             if observer is not None:
-                observer(node, operands, slots[slot])
+                other = observer(node, operands, slots[slot])
+                slots[slot] = slots[slot] if other is None else other
             for last in finished:
                 slots[last] = None
         return [slots[slot] for slot in self._outputs]
