@@ -188,6 +188,7 @@ _HOMES = {
     "nan_origin": "debug",
     "no_compiles": "transforms.jit.misses",
     "profile": "profiler",
+    "viz": "transforms.viz.picture",
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
-from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
+from ftrace.trace.rewrite import RULE_NAMES, Fired, PatternMatcher, rewrite
 from ftrace.trace.symbolic import any_dynamic, same_size
 
 
@@ -71,6 +71,7 @@ class Stage:
         It is left out where all are off.
       needs: the limit without which it is left out.
       of: operations without which there is nothing to do; () is any graph.
+      about: what it does, in a sentence.
     """
 
     name: str
@@ -78,8 +79,11 @@ class Stage:
     decisions: Mapping[str, str] = field(default_factory=dict[str, str])
     needs: str = ""
     of: Collection[Any] = ()
+    about: str = ""
 
-    def __call__(self, outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+    def __call__(
+        self, outputs: Sequence[Node], limits: Limits, fired: Fired | None = None
+    ) -> Sequence[Node]:
         make = self.make
         if self.needs and not getattr(limits, self.needs):
             return outputs
@@ -90,8 +94,24 @@ class Stage:
             return outputs
         if callable(make):
             return make(outputs, limits)
-        rules = isinstance(make, PatternMatcher)
-        return rewrite(outputs, make) if rules else convert(outputs, make)
+        if isinstance(make, PatternMatcher):
+            return rewrite(outputs, make, fired)
+        if fired is not None:
+            make = {op: _telling(op.name, rule, fired) for op, rule in make.items()}
+        return convert(outputs, make)
+
+
+def _telling(name: str, rule: Rule, fired: Fired) -> Rule:
+    """The same rule, which tells what it makes of nodes, by the operation's name."""
+
+    def telling(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
+        found = rule(node, read)
+        if found is not None and found is not node:
+            made = [found] if isinstance(found, Node) else found
+            fired(name, node, made[0])
+        return found
+
+    return telling
 
 
 #: Rules that make the graph simpler.
@@ -170,31 +190,46 @@ LIBRARY: dict[Any, Rule] = {
 #: The stages that make a graph of a graph. What these leave is the graph that people
 #: are shown, and the body of which it is asked whether it fits into registers.
 SIMPLIFYING: Final = (
-    Stage("calls", _inline),
-    Stage("ranks", {exchange_p: without_vary}),
+    Stage("calls", _inline, about="calls become what they call"),
+    Stage(
+        "ranks", {exchange_p: without_vary},
+        about="what all processes have alike is not told to them",
+    ),
     Stage(
         "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
-        of=simplify_loops.CONTROL,
+        of=simplify_loops.CONTROL, about="loops and branches lose what they need not",
     ),
-    Stage("control", canonical_loop.LOOPS),
-    Stage("compounds", COMPOUNDS, lapack_kernels.PARTS_DECISIONS),
-    Stage("simplify", SIMPLIFY),
-    Stage("movement", SIMPLIFY + MOVEMENT),
+    Stage("control", canonical_loop.LOOPS, about="loops of all kinds become one kind"),
+    Stage(
+        "compounds", COMPOUNDS, lapack_kernels.PARTS_DECISIONS,
+        about="operations of linear algebra become several smaller ones",
+    ),
+    Stage("simplify", SIMPLIFY, about="algebra, constants, sums over equal elements"),
+    Stage(
+        "movement", SIMPLIFY + MOVEMENT,
+        about="views merge, vanish, and move to where they cost least",
+    ),
 )  # fmt: skip
 #: Those that depend on the device, or look for work that others have left whole.
 SUITING: Final = (
-    Stage("slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache"),
-    Stage("split", SPLIT),
-    Stage("registers", LOOPS, promote_loops.DECISIONS, "recurrences"),
+    Stage(
+        "slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache",
+        about="what does not fit into the cache is computed slice by slice",
+    ),
+    Stage("split", SPLIT, about="long sums become sums of parts, for many threads"),
+    Stage(
+        "registers", LOOPS, promote_loops.DECISIONS, "recurrences",
+        about="small loops become one kernel that keeps its values in registers",
+    ),
     Stage(
         "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
         scan_kernels.DECISIONS | lapack_kernels.DECISIONS
         | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
-        "recurrences", LIBRARY,
+        "recurrences", LIBRARY, "sorts, factorizations, running sums become kernels",
     ),
     Stage(
         "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS, "cache",
-        (reduce_sum_p,),
+        (reduce_sum_p,), "large sums in two steps, shared by threads or kernels",
     ),
 )  # fmt: skip
 PIPELINE: Final = (*SIMPLIFYING, *SUITING)
@@ -202,16 +237,19 @@ PIPELINE: Final = (*SIMPLIFYING, *SUITING)
 
 @without_collection
 def run_stages(
-    outputs: Sequence[Node], limits: Limits, stages: Sequence[Stage]
+    outputs: Sequence[Node],
+    limits: Limits,
+    stages: Sequence[Stage],
+    fired: Fired | None = None,
 ) -> Sequence[Node]:
-    """The outputs after some stages."""
+    """The outputs after some stages; `fired` is told of each rule that fires."""
     check = settings.current().check_specs
     if check:
         GRAPH_SPEC.check(outputs)
     for stage in stages:
         before = outputs
         with span("pass", stage.name):
-            outputs = stage(outputs, limits)
+            outputs = stage(outputs, limits, fired)
         if check and outputs is not before:
             check_after(stage.name, outputs)
             for old, new in zip(before, outputs, strict=True):
@@ -220,13 +258,50 @@ def run_stages(
     return outputs
 
 
-def passes_of(graph: Graph, limits: Limits) -> list[tuple[str, Graph]]:
-    """What a graph is after each stage that changed it, by the stage's name."""
-    outputs, found = graph.outputs, list[tuple[str, Graph]]()
+class Firing(NamedTuple):
+    """A rule that has fired.
+
+    Attributes:
+      rule: its name; of a table the name of the operation.
+      node: what it replaced.
+      made: what stands in its place, the first of several.
+    """
+
+    rule: str
+    node: Node
+    made: Node
+
+
+class Pass(NamedTuple):
+    """A stage that changed a graph.
+
+    Attributes:
+      stage: which.
+      graph: as it left it.
+      fired: the rules that fired, in their order; not those in bodies of loops.
+      rebuilt: nodes of which operands were replaced, each by what it is of others.
+    """
+
+    stage: Stage
+    graph: Graph
+    fired: list[Firing]
+    rebuilt: dict[Node, Node]
+
+
+def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
+    """What a graph is after each stage that changed it, and how it came about."""
+    outputs, found = graph.outputs, list[Pass]()
     for stage in PIPELINE:
-        before, outputs = outputs, tuple(run_stages(outputs, limits, (stage,)))
+        told, before = list[Firing](), outputs
+
+        def note(*parts: Any, told: list[Firing] = told) -> None:
+            told.append(Firing(*parts))
+
+        outputs = tuple(run_stages(outputs, limits, (stage,), note))
         if outputs != before:
-            found.append((stage.name, Graph(graph.inputs, outputs)))
+            fired = [firing for firing in told if firing.rule]
+            rebuilt = {node: made for rule, node, made in told if not rule}
+            found.append(Pass(stage, Graph(graph.inputs, outputs), fired, rebuilt))
     return found
 
 

@@ -36,6 +36,9 @@ from ftrace.trace.graph import (
 from ftrace.trace.symbolic import same_size
 
 Captures = dict[str, Node]
+#: Told of each replacement: the name of the rule, the node, and what replaces it. The
+#: name is empty where only operands have been replaced.
+Fired = Callable[[str, Node, Node], None]
 #: Of a rule: takes the captures by name, and returns None for "not mine".
 Function = (
     Callable[[Node], "Node | None"]
@@ -341,7 +344,10 @@ class PatternMatcher:
 
 
 def _first_replacement(
-    node: Node, candidates: Iterable[_Candidate], users: _Users | None
+    node: Node,
+    candidates: Iterable[_Candidate],
+    users: _Users | None,
+    fired: Fired | None,
 ) -> Node | None:
     for rule, match in candidates:
         try:
@@ -366,6 +372,8 @@ def _first_replacement(
             users.replaced(node, new)
             if rule.passes is not None:
                 users.passed[new] = users.passed.get(found[rule.passes], 0) + 1
+        if fired is not None:
+            fired(rule.name, node, new)
         return new
     return None
 
@@ -374,8 +382,13 @@ _LIMIT = 1000  # replacements per node of the graph, after which rules do not en
 _PASSES = 8  # how often a node is passed
 
 
-def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
+def rewrite(
+    outputs: Sequence[Node], matcher: PatternMatcher, fired: Fired | None = None
+) -> list[Node]:
     """The outputs after the rules have been applied wherever they match.
+
+    Args:
+      fired: told of each replacement, in their order.
 
     Raises:
       GraphError: the rules do not come to an end.
@@ -410,7 +423,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     found = candidates(node)
                     if found:
                         provenance.origin = node.origin
-                        target = _first_replacement(node, found, users)
+                        target = _first_replacement(node, found, users, fired)
                         limit -= target is not None
                 if target is None:
                     became[node] = None
@@ -427,6 +440,8 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     target = rebuild(node, tuple([done[s] for s in node.src]))
                     if users is not None:
                         users.rebuilt(node, target)
+                    if fired is not None:
+                        fired("", node, target)
                     if target not in seen and not candidates(target):
                         done[target] = target  # its sources are at their ends
                 became[node] = target

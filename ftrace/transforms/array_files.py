@@ -18,7 +18,7 @@ import secrets
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -178,7 +178,8 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # where there cannot be such a file either
+            draft.unlink()
         raise errors.FileFormatError(
             f"{path}: it cannot be written: {error.strerror}"
         ) from error

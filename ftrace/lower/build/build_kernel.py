@@ -102,12 +102,26 @@ class BuiltKernel:
     Attributes:
       stores: values that it stores, by the number of the kernel's buffer.
       loads: values that it reads, likewise.
+      expressions: what was built of each value in a context.
+      partners: values in whose place others are there, for which it was built first.
     """
 
     kernel: ir.Kernel
     info: ir.KernelInfo
     stores: dict[int, Node]
     loads: dict[int, Node]
+    expressions: Mapping[tuple[Node, Context], Node] = field(
+        default_factory=dict[tuple[Node, Context], Node]
+    )
+    partners: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
+
+    @property
+    def values(self) -> dict[Node, list[Node]]:
+        """For each expression the values that it computes: views are the same one."""
+        found: dict[Node, list[Node]] = {}
+        for (node, _), expression in self.expressions.items():
+            found.setdefault(expression, []).append(self.partners.get(node, node))
+        return found
 
     @property
     def reads(self) -> Iterable[Node]:
@@ -159,7 +173,8 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         )
         axes = tuple(view.axes.atoms)
         kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
-        return BuiltKernel(kernel, self._info(specs), stores, loads)
+        info = self._info(specs)
+        return BuiltKernel(kernel, info, stores, loads, self.expressions)
 
     def _buffer(self, node: Node) -> int:
         return self.buffers.setdefault(node, len(self.buffers))
@@ -326,6 +341,8 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
                 replace(built.info, origins=lines),
                 {i: now[n] for i, n in built.stores.items()},
                 {i: now[n] for i, n in built.loads.items()},
+                built.expressions,
+                now,
             )
         else:
             built = build_kernel(draft, plan)

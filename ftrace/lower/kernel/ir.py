@@ -288,10 +288,10 @@ def add_free_ranges(free: dict[Node, frozenset[Node]], nodes: Iterable[Node]) ->
             free[node] = next(iter(parts)) if len(parts) == 1 else empty.union(*parts)
 
 
-def render_kernel(kernel: Kernel) -> str:
-    """The kernel as text, a line per expression."""
+def kernel_lines(kernel: Kernel) -> list[tuple[str, Node]]:
+    """The kernel's statements as text, each with what it computes or stores."""
     names: dict[Node, str] = {}
-    lines: list[str] = []
+    lines: list[tuple[str, Node]] = []
     for node in kernel.nodes:
         if node.op is range_p:
             axis = axis_of(node)
@@ -305,11 +305,18 @@ def render_kernel(kernel: Kernel) -> str:
         else:
             names[node] = f"v{len(lines)}"
             operands = " ".join(names[s] for s in node.src)
-            lines.append(f"  {names[node]} = {node.op.render(node)} {operands}")
+            text = f"{names[node]} = {node.op.render(node)} {operands}"
+            lines.append((text, node))
     for store in kernel.stores:
         where = f" where {names[store.valid]}" if store.valid is not None else ""
         target = f"buffer{store.buffer}[{names[store.index]}]"
-        lines.append(f"  {target} {store.combine}= {names[store.value]}{where}")
-    axes = [(names.get(a, f"i{axis_of(a).number}"), axis_of(a)) for a in kernel.axes]
-    loops = ", ".join(f"{name}<{axis.size}" for name, axis in axes)
+        text = f"{target} {store.combine}= {names[store.value]}{where}"
+        lines.append((text, store.value))
+    return lines
+
+
+def render_kernel(kernel: Kernel) -> str:
+    """The kernel as text, a line per statement."""
+    loops = ", ".join(f"i{a.number}<{a.size}" for a in map(axis_of, kernel.axes))
+    lines = [f"  {text}" for text, _ in kernel_lines(kernel)]
     return "\n".join([f"kernel ({loops}):", *lines])

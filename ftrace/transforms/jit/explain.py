@@ -16,7 +16,7 @@ and its code; `.graph` and `.passes` are the graph as it was traced and after ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cache
 from statistics import median
@@ -41,6 +41,7 @@ from ftrace.lower.program import (
     programs_of,
 )
 from ftrace.trace.arrays.array import Array
+from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
@@ -119,6 +120,7 @@ class Part:
       step: as the program has it.
       device: that runs it.
       source: the text of its code, if it is a kernel.
+      inner: the steps of its body, or of its branches.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Part:
     step: Step
     device: Device
     source: str = ""
+    inner: list[Part] = field(default_factory=list[Any])
 
     @property
     def schedule(self) -> str:
@@ -167,6 +170,7 @@ class Explanation:
       device: where it runs.
       threads: that it has there.
       graph: as it was traced.
+      leaves: what the user calls its inputs, one after the other.
       program: what the device runs.
       kernels: its steps in order.
       arguments, results: bytes.
@@ -177,6 +181,7 @@ class Explanation:
     device: Device
     threads: int
     graph: Graph
+    leaves: list[str]
     program: Program
     kernels: list[Part] = field(default_factory=list[Part])
     arguments: int = 0
@@ -184,9 +189,15 @@ class Explanation:
     most: Roofline | None = None
 
     @property
+    def closed(self) -> Graph:
+        """The graph as it is lowered: effects are outputs, keys are numbers."""
+        return carry_keys(closed_graph(self.graph))
+
+    @property
     def passes(self) -> list[tuple[str, Graph]]:
         """The graph after each pass of lowering that changed it, by the pass's name."""
-        return passes_of(closed_graph(self.graph), self.device.limits)
+        found = passes_of(self.closed, self.device.limits)
+        return [(each.stage.name, each.graph) for each in found]
 
     @property
     def seconds(self) -> float | None:
@@ -306,9 +317,11 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         told = bool(runs) and all(len(run) == len(steps) for run in runs)
         seconds = [median(row) for row in zip(*runs, strict=True)] if told else None
         threads = settings.current().threads
+        sources = iter(compiled.executable.sources)
         return Explanation(
-            name_of(jitted), device, _threads(device), graph, compiled.program,
-            _parts(compiled, device, seconds),
+            name_of(jitted), device, _threads(device), graph,
+            jitted.leaf_names(args, kwargs), compiled.program,
+            _parts(compiled.program, sources, device, seconds),
             sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
             sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),
             roofline(device, threads) if told else None,
@@ -322,23 +335,25 @@ def _threads(device: Device) -> int:
 
 
 def _parts(
-    compiled: CompiledGraph, device: Device, seconds: Sequence[float] | None
+    program: Program,
+    sources: Iterator[str],
+    device: Device,
+    seconds: Sequence[float] | None = None,
 ) -> list[Part]:
-    sources = iter(compiled.executable.sources)
+    """The steps of a program, of which `sources` are those of the kernels in order."""
     found: list[Part] = []
-    for number, step in enumerate(compiled.program.steps):
+    for number, step in enumerate(program.steps):
         took = None if seconds is None else seconds[number]
         if isinstance(step, RunKernel):
             info = step.info
             known = info.name, info.origins, info.operations, info.bytes
             found.append(Part(*known, took, step, device, next(sources)))
             continue
-        inner = [kernel for part in programs_of(step) for kernel in part.kernels]
-        for _ in inner:
-            next(sources)
-        origins = [origin for each in inner for origin in each.info.origins]
+        inner = [p for each in programs_of(step) for p in _parts(each, sources, device)]
+        origins = [origin for part in inner for origin in part.origins]
         if isinstance(step, CallHost) and step.node.origin is not None:
             origins.append(step.node.origin)
         lines = tuple(dict.fromkeys(origins))
-        found.append(Part(describe(step), lines, 0, 0, took, step, device))
+        name = describe(step)
+        found.append(Part(name, lines, 0, 0, took, step, device, inner=inner))
     return found

@@ -66,6 +66,7 @@ from ftrace.transforms.jit.misses import (
     CacheInfo,
     Miss,
     check_allowed,
+    leaf_names,
     why_missed,
 )
 from ftrace.transforms.jit.stages import OneTrace, Ready
@@ -558,6 +559,11 @@ class Jitted(RecordedCallable, Travels):
         """The leaves of the arguments of a call, without the static ones."""
         given, _ = arguments.split(self._fun, self._static, args, kwargs)
         return tree.leaves(given)
+
+    def leaf_names(self, args: Any, kwargs: Any) -> list[str]:
+        """What the user calls each of these leaves: x, batch['x']."""
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
+        return leaf_names(self._fun, tree.structure(given), static)
 
     def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""

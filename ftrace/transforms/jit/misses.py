@@ -139,25 +139,37 @@ def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
 def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
     """The parts of a signature, under the names that the user has for them."""
     treedef, static, rules, axes, types = signature
-    chosen: Any = static or (None, ())
-    count, fixed = chosen
     parameters = Parameters.of(fun).positional
-    taken = {place for place, _, _ in fixed}
+    fixed: Any = static[1] if static else ()
     found: dict[str, Any] = {
         f"the static argument {_argument(place, parameters)}": value
         for place, _, value in fixed
     }
-    paths = tree.paths(treedef)
+    found |= zip(leaf_names(fun, treedef, static), types, strict=True)
+    found["the setting of 64 bits, of random numbers or of promotion"] = rules
+    found["what is mapped around it"] = axes
+    return found
+
+
+def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
+    """What the user calls each leaf of the arguments: x, batch['x'].
+
+    Args:
+      treedef: the structure of the arguments that are not static: (args, kwargs).
+      static: as `argument_kinds.split` gives it.
+    """
+    parameters = Parameters.of(fun).positional
+    chosen: Any = static or (None, ())
+    count, fixed = chosen
+    taken = {place for place, _, _ in fixed}
     places: list[Any] = [i for i in range(count or 0) if i not in taken]
-    for path, aval in zip(paths, types, strict=True):
+    found: list[str] = []
+    for path in tree.paths(treedef):
         key: Any = path[1]
-        rest = path[2:]
         place: Any = getattr(key, "key", None)
         if place is None:  # by position, of those that are not static
             place = key.idx if count is None else places[key.idx]
-        found[_argument(place, parameters) + tree.keystr(rest)] = aval
-    found["the setting of 64 bits, of random numbers or of promotion"] = rules
-    found["what is mapped around it"] = axes
+        found.append(_argument(place, parameters) + tree.keystr(path[2:]))
     return found
 
 

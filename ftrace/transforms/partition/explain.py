@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ftrace.errors import ShardingError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.flatten_arguments import name_of, wraps
-from ftrace.trace.graph import Node, render_graph
+from ftrace.trace.graph import Graph, Node, render_graph
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
@@ -39,27 +40,55 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
     def explained(*args: Any, **kwargs: Any) -> str:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         traced = jitted.trace(*args, **kwargs)
-        graph = traced.graph
-        given = [*traced.places, *map(mesh_sharding, graph.captured)]
-        mesh = mesh_of(graph, given) or get_mesh()
-        if not mesh.axis_names:
+        found = divided_graph(traced.graph, traced.places)
+        if found is None:
             raise ShardingError(
                 f"explain_sharding of {name_of(fun)}: no argument is divided over a "
                 "mesh, and there is no constraint; place one with device_put(x, "
                 "NamedSharding(mesh, spec)), or give a ShapeDtypeStruct with a sharding"
             )
-        found = find_specs(graph, mesh, given, [None] * len(graph.outputs))
-        return _text(mesh, found[0], localize(*found))
+        return _text(found)
 
     return explained
 
 
-def _text(mesh: Any, graph: Any, made: Partitioned) -> str:
-    own = dict[Node, Spec]()
-    _collect(made.found, own)
+class Divided(NamedTuple):
+    """A program over a mesh.
+
+    Attributes:
+      mesh: which.
+      graph: over whole arrays, with its constraints.
+      made: the program of each device.
+      specs: how each value is divided, those of bodies too.
+    """
+
+    mesh: Any
+    graph: Graph
+    made: Partitioned
+    specs: dict[Node, Spec]
+
+
+def divided_graph(graph: Graph, shardings: Sequence[Any]) -> Divided | None:
+    """What becomes of a graph over a mesh; None where nothing is divided.
+
+    Args:
+      shardings: of its inputs, without those it captured; None is not divided.
+    """
+    given = [*shardings, *map(mesh_sharding, graph.captured)]
+    mesh = mesh_of(graph, given) or get_mesh()
+    if not mesh.axis_names:
+        return None
+    found = find_specs(graph, mesh, given, [None] * len(graph.outputs))
+    made, specs = localize(*found), dict[Node, Spec]()
+    _collect(made.found, specs)
+    return Divided(mesh, found[0], made, specs)
+
+
+def _text(divided: Divided) -> str:
+    mesh, graph, made, specs = divided
 
     def type_of(node: Node) -> str:
-        return typed(node, own.get(node, ()))
+        return typed(node, specs.get(node, ()))
 
     rows = [(str(entry), str(entry.origin or "")) for entry in made.ledger]
     width = max([len(text) for text, _ in rows], default=0)

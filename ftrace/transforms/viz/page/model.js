@@ -1,0 +1,299 @@
+/* What the page shows: nodes, lines and steps, and the boxes that a graph is drawn as.
+ *
+ * A step's graph becomes items: nodes that are drawn, each with its operands. Items of
+ * one source line that belong together are a region, and regions of one function are one
+ * again; what is folded is one box. A region is never left and entered again on a way
+ * through the graph, so that boxes over arrows have no cycle, whatever is folded.
+ */
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const { texts, nodes, lines, files, steps, kernels, collectives } = data;
+const count = nodes.op.length;
+
+/** Boxes that are shown at once without folding; and of folded ones, before functions are. */
+const FEW = 48, MANY = 160;
+
+const opOf = (n) => texts[nodes.op[n]];
+const kindOf = (n) => texts[nodes.kind[n]];
+const argOf = (n) => texts[nodes.arg[n]];
+const typeOf = (n, step) => texts[step?.types[n] ?? nodes.type[n]];
+const functionOf = (line) => (line < 0 ? "" : `${lines[line][0]}:${lines[line][2]}`);
+
+/** The text of a source line, without its indentation. */
+const lineText = lines.map(([file, line]) => {
+  for (const [first, rows] of files[file].blocks) {
+    if (line >= first && line < first + rows.length) return rows[line - first].trim();
+  }
+  return "";
+});
+const lineName = (i) => (i < 0 ? "" : `${files[lines[i][0]].name}:${lines[i][1]}`);
+
+/** Constants, and views of constants: they are told where they are used. */
+const plain = new Uint8Array(count);
+for (let n = 0; n < count; n++) {
+  const [source, ...more] = nodes.src[n];
+  const view = source !== undefined && !more.length && plain[source] &&
+    (kindOf(n) === "movement" || opOf(n) === "cast");
+  plain[n] = kindOf(n) === "constant" || view ? 1 : 0;
+}
+
+function constantText(n) {
+  while (nodes.src[n].length) n = nodes.src[n][0];
+  return argOf(n);
+}
+
+/** A node in a line: what it does, and to what. */
+function describe(n) {
+  if (plain[n]) return constantText(n);
+  if (kindOf(n) === "input") return argOf(n) || opOf(n);
+  const operands = nodes.src[n].map((s) =>
+    plain[s] ? constantText(s) : kindOf(s) === "input" ? argOf(s) || opOf(s) : `%${s}`);
+  const arg = argOf(n) ? `[${argOf(n)}]` : "";
+  return `${opOf(n)}${arg}(${operands.join(", ")})`;
+}
+
+/** The nodes that some outputs need, sources first. */
+function toposort(outputs) {
+  const seen = new Uint8Array(count), order = [], pending = [];
+  for (const output of outputs) {
+    pending.push(output);
+    while (pending.length) {
+      const n = pending[pending.length - 1];
+      if (seen[n] === 2) { pending.pop(); continue; }
+      if (seen[n] === 1) { seen[n] = 2; order.push(n); pending.pop(); continue; }
+      seen[n] = 1;
+      const src = nodes.src[n];
+      for (let i = src.length - 1; i >= 0; i--) if (!seen[src[i]]) pending.push(src[i]);
+    }
+  }
+  return order;
+}
+
+const nodesOfStep = steps.map(() => null);
+/** The nodes of a step's graph, as a set in their order. */
+function nodesIn(number) {
+  if (number < 0) return new Set();
+  const { inputs, outputs } = steps[number];
+  return (nodesOfStep[number] ??= new Set(toposort([...inputs, ...outputs])));
+}
+
+/** For each node the steps of the program that compute it. */
+const kernelsOf = new Map();
+kernels.forEach((kernel, k) => {
+  for (const n of kernel.nodes) kernelsOf.set(n, [...(kernelsOf.get(n) ?? []), k]);
+});
+
+// Items: the nodes that are drawn.
+
+/** A graph's nodes, each once. */
+function itemsOfGraph(inputs, outputs) {
+  const items = [], at = new Map();
+  for (const node of toposort([...inputs, ...outputs])) {
+    if (plain[node]) continue;
+    at.set(node, items.length);
+    const sources = nodes.src[node].filter((s) => !plain[s]).map((s) => at.get(s));
+    items.push({ node, kernel: -1, sources });
+  }
+  return items;
+}
+
+/** The nodes of the last graph, once for each kernel that computes them. */
+function itemsOfKernels(inputs, outputs) {
+  const items = [], at = new Map(), owner = new Map(), members = [];
+  kernels.forEach((kernel, k) => {
+    members.push(new Set(kernel.nodes));
+    for (const n of kernel.stores) owner.set(n, k);
+  });
+  /** Where a kernel has an operand from: views are looked through. */
+  const resolve = (n, k) => {
+    if (plain[n]) return [];
+    if (owner.has(n) && owner.get(n) !== k) return [`${n}/${owner.get(n)}`];
+    if (k >= 0 && members[k].has(n)) return [`${n}/${k}`];
+    if (!nodes.src[n].length) return [`${n}/-1`];
+    const [any] = kernelsOf.get(n) ?? [];
+    if (any !== undefined) return [`${n}/${any}`];
+    return nodes.src[n].flatMap((s) => resolve(s, k));
+  };
+  const add = (node, kernel) => {
+    at.set(`${node}/${kernel}`, items.length);
+    items.push({ node, kernel, sources: [] });
+  };
+  const order = toposort([...inputs, ...outputs]);
+  for (const n of order) {
+    if (plain[n]) continue;
+    const used = kernelsOf.get(n) ?? [];
+    if (!nodes.src[n].length && !used.length) add(n, -1);
+    for (const k of used) if (nodes.src[n].length || kindOf(n) !== "input") add(n, k);
+    if (!nodes.src[n].length && kindOf(n) === "input" && used.length) add(n, -1);
+  }
+  for (const item of items) {
+    const found = nodes.src[item.node].flatMap((s) => resolve(s, item.kernel));
+    item.sources = [...new Set(found.map((key) => at.get(key)).filter((i) => i !== undefined))];
+  }
+  return items;
+}
+
+// Regions: items that may be folded into one box.
+
+/** Gives each item the regions that it is in, outermost first. */
+function groupItems(items, byKernel) {
+  if (byKernel) {
+    for (const item of items) item.regions = item.kernel < 0 ? [] : [`kernel ${item.kernel}`];
+  } else {
+    const ids = regionIds(items);
+    const folded = new Set(ids.map(([, line]) => line)).size;
+    for (const [i, [whole, line]] of ids.entries()) {
+      items[i].regions = !line ? [] : folded > MANY ? [whole, line] : [line];
+    }
+  }
+  const sizes = new Map();
+  for (const { regions } of items) {
+    for (const key of regions) sizes.set(key, (sizes.get(key) ?? 0) + 1);
+  }
+  for (const item of items) {
+    item.regions = item.regions.filter((key, depth) => {
+      const alone = sizes.get(key) === 1 ||
+        (depth && sizes.get(key) === sizes.get(item.regions[0]));
+      return !alone;
+    });
+  }
+  return sizes;
+}
+
+/** For each item the names of its function's region and of its line's; "" for none.
+ *
+ * How often the line changed on the way to an item tells which items of one line belong
+ * together: it never falls along an arrow, and rises where an arrow leaves a region.
+ */
+function regionIds(items) {
+  const places = items.map(({ node }) => {
+    const line = kindOf(node) === "input" ? -1 : nodes.line[node];
+    return { line, whole: functionOf(line), changes: 0, calls: 0 };
+  });
+  items.forEach((item, i) => {
+    const own = places[i];
+    for (const s of item.sources) {
+      const source = places[s];
+      const same = own.line >= 0 && source.line === own.line;
+      own.changes = Math.max(own.changes, source.changes + (same ? 0 : 1));
+      own.calls = Math.max(own.calls, source.calls + (own.line >= 0 && source.whole === own.whole ? 0 : 1));
+    }
+  });
+  const wholes = places.map((p) => (p.line < 0 ? "" : `${p.whole}/${p.calls}`));
+  const keys = places.map((p, i) => (p.line < 0 ? "" : `${wholes[i]}/${p.line}/${p.changes}`));
+  const inner = components(items, keys);
+  const names = [namesOf(wholes, (i) => `function ${places[i].whole}`),
+    namesOf(inner, (i) => `line ${places[i].line}`)];
+  return items.map((_, i) => [names[0][i], names[1][i]]);
+}
+
+/** Items of one key that arrows connect get one number; "" stays. */
+function components(items, keys) {
+  const root = items.map((_, i) => i);
+  const find = (i) => {
+    while (root[i] !== i) i = root[i] = root[root[i]];
+    return i;
+  };
+  items.forEach((item, i) => {
+    for (const s of item.sources) if (keys[s] && keys[s] === keys[i]) root[find(i)] = find(s);
+  });
+  return items.map((_, i) => (keys[i] ? `${find(i)}` : ""));
+}
+
+/** Names that stay from step to step: the line, and the how manieth region of it. */
+function namesOf(ids, title) {
+  const found = new Map(), counts = new Map();
+  return ids.map((id, i) => {
+    if (id === "") return "";
+    if (!found.has(id)) {
+      const name = title(i), number = counts.get(name) ?? 0;
+      counts.set(name, number + 1);
+      found.set(id, `${name} ${number}`);
+    }
+    return found.get(id);
+  });
+}
+
+// Boxes: what is drawn, with what is folded as one.
+
+/** The graph that is shown: of a step, before or after it, or of a body in it. */
+function viewOf(number, before, body) {
+  const step = steps[number];
+  const shown = body ? null : before ? steps[step.before] : step;
+  const byKernel = !body && !before && step.name === "kernels";
+  const [inputs, outputs] = body ?? [shown.inputs, shown.outputs];
+  const items = byKernel ? itemsOfKernels(inputs, outputs) : itemsOfGraph(inputs, outputs);
+  const sizes = groupItems(items, byKernel);
+  const other = body || step.before < 0 ? null : nodesIn(before ? number : step.before);
+  const ends = new Set(outputs);
+  for (const item of items) {
+    item.change = other && !other.has(item.node) ? (before ? "removed" : "added") : "";
+    item.output = ends.has(item.node);
+  }
+  return { items, sizes, step: before ? shown : step, byKernel };
+}
+
+/** The boxes of a view, and the arrows and frames between and around them. */
+function boxesOf(view, isFolded) {
+  const boxes = new Map(), boxOf = [], frames = new Map();
+  view.items.forEach((item, i) => {
+    const depth = item.regions.findIndex((key) => isFolded(key));
+    const key = depth < 0 ? `item ${item.node}/${item.kernel}` : item.regions[depth];
+    const around = depth < 0 ? item.regions : item.regions.slice(0, depth);
+    let box = boxes.get(key);
+    if (!box) {
+      box = { key, items: [], sources: new Set(), frame: around.at(-1) ?? "", region: depth >= 0 };
+      boxes.set(key, box);
+      around.forEach((name, d) => {
+        if (!frames.has(name)) frames.set(name, { key: name, frame: around[d - 1] ?? "", line: nodes.line[item.node], item });
+      });
+    }
+    box.items.push(item);
+    boxOf[i] = box;
+  });
+  view.items.forEach((item, i) => {
+    for (const s of item.sources) if (boxOf[s] !== boxOf[i]) boxOf[i].sources.add(boxOf[s]);
+  });
+  for (const box of boxes.values()) finishBox(box, view.step);
+  for (const frame of frames.values()) frame.title = regionTitle(frame.key, frame.item);
+  return { boxes: [...boxes.values()], frames: [...frames.values()] };
+}
+
+function regionTitle(key, item) {
+  const [what] = key.split(" ");
+  if (what === "kernel") return kernels[item.kernel].name;
+  const line = nodes.line[item.node], name = lines[line][2];
+  if (what === "function" && !name.startsWith("<")) return `${name}()`;
+  return lineText[line] || lineName(line);
+}
+
+const RANKS = ["collective", "product", "library", "control", "reduction", "indexing", "elementwise", "movement"];
+
+/** Gives a box its texts and its look. */
+function finishBox(box, step) {
+  const { items } = box, last = items.at(-1);
+  box.lines = new Set(items.map((item) => nodes.line[item.node]).filter((line) => line >= 0));
+  box.changes = items.filter((item) => item.change).length;
+  box.change = box.changes === items.length ? last.change : "";
+  box.sign = last.change === "removed" ? "−" : "+";
+  box.output = items.some((item) => item.output);
+  const kinds = new Set(items.map((item) => kindOf(item.node)));
+  box.kind = RANKS.find((kind) => kinds.has(kind)) ?? "input";
+  box.type = typeOf(last.node, step);
+  if (box.region) {
+    box.title = regionTitle(box.key, last);
+    box.type = `${items.length} nodes · ${box.type}`;
+    return;
+  }
+  const { node } = last;
+  const held = nodes.bodies[node] ? " ▸" : "";
+  if (box.kind === "input") {
+    box.title = argOf(node) || opOf(node);
+    return;
+  }
+  const values = nodes.src[node].filter((s) => plain[s]).map(constantText);
+  const short = argOf(node).length <= 24 ? argOf(node) : `${argOf(node).slice(0, 23)}…`;
+  const more = [short, ...values].filter(Boolean).join(" ");
+  box.title = opOf(node) + (more ? ` ${more}` : "") + held;
+}

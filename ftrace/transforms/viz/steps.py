@@ -1,0 +1,177 @@
+"""What is walked: the graph as traced, for each device, after each pass, in kernels.
+
+A step has the numbers of the nodes that it ends in, and which step it came from; the
+page finds out what came and went. A step of lowering has the rules that fired as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower import lowering
+from ftrace.lower.build.build_kernel import BuiltKernel
+from ftrace.lower.lowering import Firing, Work, passes_of
+from ftrace.lower.program import CallHost, RunExchange, RunKernel, Step, programs_of
+from ftrace.trace.graph import Graph, Node
+from ftrace.transforms.jit.explain import Explanation
+from ftrace.transforms.jit.stages import Traced
+from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.partition.explain import divided_graph, typed
+from ftrace.transforms.partition.localize import Partitioned
+from ftrace.transforms.viz.tables import Tables
+
+#: Rules that are listed one by one, of those that fired in a pass, the first ones.
+_LISTED = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """A step.
+
+    Attributes:
+      name, about: for people.
+      graph: after it.
+      before: the number of the step whose graph it changed; -1 of the first.
+      fired, rebuilt: the rules that fired, and what was made anew of other operands.
+      types: of values, where they say more than the nodes do.
+      lowered: it is of lowering, and not as it was traced.
+    """
+
+    name: str
+    about: str
+    graph: Graph
+    before: int = -1
+    fired: Sequence[Firing] = ()
+    rebuilt: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
+    types: Mapping[Node, str] = field(default_factory=dict[Node, str])
+    lowered: bool = True
+
+    @property
+    def ends(self) -> tuple[Node, ...]:
+        return (*self.graph.outputs, *self.graph.effects)
+
+    @property
+    def roots(self) -> Iterator[Node]:
+        """All nodes that it refers to."""
+        yield from (*self.graph.inputs, *self.ends)
+        for firing in self.fired[:_LISTED]:
+            yield from (firing.node, firing.made)
+
+    def as_data(self, tables: Tables) -> dict[str, Any]:
+        types = {
+            tables.find(node): tables.text(text)
+            for node, text in self.types.items()
+            if tables.find(node) >= 0
+        }
+        rows = self.fired[:_LISTED]
+        return {
+            "name": self.name,
+            "about": self.about,
+            "before": self.before,
+            "inputs": tables.numbers(self.graph.inputs),
+            "outputs": tables.numbers(self.ends),
+            "fired": [
+                [tables.text(f.rule), tables.number(f.node), tables.number(f.made)]
+                for f in rows
+            ],
+            "unlisted": len(self.fired) - len(rows),
+            "types": types,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """All steps of a program.
+
+    Attributes:
+      steps: in their order.
+      work: the kernels of the last graph.
+      ledger: the collectives of a program that is divided over devices.
+    """
+
+    steps: list[Walked]
+    work: Work
+    ledger: Sequence[Entry] = ()
+
+    @property
+    def roots(self) -> tuple[list[Node], int, dict[Node, Node]]:
+        """What all steps refer to, how much of it was traced, and what rules made."""
+        whole = [step.graph for step in self.steps if not step.lowered]
+        traced = [n for graph in whole for n in (*graph.inputs, *graph.outputs)]
+        made_of: dict[Node, Node] = {}
+        for step in self.steps:
+            made = [(firing.node, firing.made) for firing in step.fired]
+            for old, new in (*step.rebuilt.items(), *made):
+                made_of.setdefault(new, old)
+        rest = [node for step in self.steps for node in step.roots]
+        return [*traced, *rest], len(traced), made_of
+
+
+def walk(explained: Explanation, traced: Traced) -> Walk:
+    """The steps of a program.
+
+    Args:
+      explained: what runs.
+      traced: the same, as it is divided over a mesh where it is.
+    """
+    limits, graph = explained.device.limits, explained.closed
+    about = "what the function does, operation by operation"
+    steps = [Walked("traced", about, graph, lowered=False)]
+    divided = divided_graph(traced.graph, traced.places)
+    made: Partitioned | None = None
+    if divided is not None:
+        mesh, whole, made, specs = divided
+        types = {node: typed(node, spec) for node, spec in specs.items()}
+        sizes = ", ".join(f"{name} {n}" for name, n in mesh.shape_tuple)
+        about = f"how each value is divided over the mesh ({sizes})"
+        steps.append(Walked("sharded", about, whole, 0, types=types, lowered=False))
+        about = "what each device does with its parts, and the collectives between"
+        steps.append(Walked("per device", about, made.graph, 1))
+    before = 0
+    for stage, graph, fired, rebuilt in passes_of(explained.closed, limits):
+        steps.append(Walked(stage.name, stage.about, graph, before, fired, rebuilt))
+        before = len(steps) - 1
+    work = Work(graph, limits, {})
+    for stage in lowering.PROGRAM:
+        work = stage.make(work)
+    about = "what is computed in one pass over memory, and what is stored between"
+    steps.append(Walked("kernels", about, graph, before))
+    return Walk(steps, work, () if made is None else made.ledger)
+
+
+def members_of(work: Work) -> list[tuple[list[Node], BuiltKernel | None]]:
+    """For each step of a program the nodes that it computes, and the kernel it is."""
+    assert work.program is not None
+    plan = work.plan
+    computed: list[dict[Node, None]] = [dict.fromkeys(d.roots) for d in plan.drafts]
+    for node, numbers in plan.inlined.items():
+        for number in numbers:
+            computed[number][node] = None
+    drafts: dict[Any, int] = {}
+    for number, built in work.built.items():
+        if isinstance(built, BuiltKernel):
+            drafts[built.info] = number
+        else:
+            computed[number][built.node] = None
+            drafts[built.programs[0] if built.programs else built.node] = number
+    found: list[tuple[list[Node], BuiltKernel | None]] = []
+    for step in work.program.steps:
+        number = drafts.get(_mark(step), -1)
+        kernel = work.built.get(number)
+        nodes = list(computed[number]) if number >= 0 else []
+        found.append((nodes, kernel if isinstance(kernel, BuiltKernel) else None))
+    return found
+
+
+def _mark(step: Step) -> Any:
+    """By what a step of a program is known in the schedule."""
+    if isinstance(step, RunKernel):
+        return step.info
+    if isinstance(step, CallHost):
+        return step.node
+    if isinstance(step, RunExchange):
+        return step.nodes[0]
+    return programs_of(step)[0]

@@ -1,0 +1,164 @@
+"""Nodes and texts, each once and by number, as the page has them.
+
+    op     src      type  line
+    mul    0 1      f32[3]  12
+    add    2 1      f32[3]  12      a column is a list; texts and lines are numbers
+
+A graph is the numbers of its outputs: the page walks it by `src`, as `toposort` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ftrace.errors import Origin
+from ftrace.lower.analysis import is_contraction
+from ftrace.trace.graph import (
+    Body,
+    Node,
+    bodies_in,
+    constant_value,
+    is_constant,
+    toposort,
+)
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.transforms.viz.source_lines import SourceLines
+
+#: Letters of an argument that are shown.
+_LETTERS = 120
+
+
+class Tables:
+    """What the steps of a page refer to.
+
+    Args:
+      roots: all nodes that anything refers to, and what they need. The first are those
+        that were traced, which know the function's own lines; what a pass has made may
+        remember those of an earlier function that came to the same.
+      traced: how many these are.
+      made_of: of what a rule has made some nodes.
+      names: of inputs, as the user calls them.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Node],
+        traced: int,
+        made_of: Mapping[Node, Node],
+        names: Mapping[Node, str],
+    ) -> None:
+        self.lines = SourceLines()
+        self._texts: dict[str, int] = {}
+        self._numbers: dict[Node, int] = {}
+        self._bodies: dict[int, list[Body]] = {}
+        self._names, self._made_of = names, made_of
+        self._add(roots[:traced])
+        self._codes = {id(n.origin.code) for n in self._numbers if n.origin is not None}
+        self._add(roots[traced:])
+        self._line: dict[Node, int] = {}
+        for node in self._numbers:
+            self._line[node] = self._line_of(node)
+
+    def _add(self, roots: Sequence[Node]) -> None:
+        """Gives numbers to nodes and to those in bodies, sources first."""
+        pending = [roots]
+        while pending:
+            for node in toposort(pending.pop(), self._numbers):
+                number = self._numbers[node] = len(self._numbers)
+                if node.op.family in _HOLDERS and (held := [*bodies_in(node.arg)]):
+                    self._bodies[number] = held
+                    pending += [(*body.inputs, *body.outputs) for body in held]
+
+    def text(self, text: str) -> int:
+        return self._texts.setdefault(text, len(self._texts))
+
+    def number(self, node: Node) -> int:
+        return self._numbers[node]
+
+    def numbers(self, nodes: Iterable[Node]) -> list[int]:
+        return [self._numbers[node] for node in nodes]
+
+    def find(self, node: Node) -> int:
+        """The number of a node; -1 of one that is not there."""
+        return self._numbers.get(node, -1)
+
+    def line(self, node: Node) -> int:
+        """The number of a node's line; -1 where it has none."""
+        return self._line[node]
+
+    def lines_of(self, nodes: Iterable[Node]) -> list[int]:
+        """The lines of some nodes, each once."""
+        found = dict.fromkeys([self._line[n] for n in nodes if n in self._line])
+        return [line for line in found if line >= 0]
+
+    def find_lines(self, origins: Iterable[Origin]) -> list[int]:
+        """The numbers of lines of which there are nodes."""
+        numbers = dict.fromkeys(map(self.lines.find, origins))
+        return [number for number in numbers if number >= 0]
+
+    def _line_of(self, node: Node) -> int:
+        """Its own; else that of what it was made of, or of an operand."""
+        if is_variable(node) or is_constant(node):
+            return -1  # where the function was called, which is no part of it
+        origin, known = node.origin, set[Node]()
+        while origin is None or id(origin.code) not in self._codes:
+            known.add(node)
+            if node not in self._made_of or self._made_of[node] in known:
+                lines = [self._line.get(source, -1) for source in node.src]
+                return max(lines, default=-1)
+            node = self._made_of[node]
+            origin = node.origin
+        return self.lines.number(origin)
+
+    def as_data(self) -> dict[str, Any]:
+        """The columns; call it last, when all texts are known."""
+        types = {node.aval: repr(node.aval) for node in self._numbers}
+        nodes = {
+            "op": [self.text(node.op.name) for node in self._numbers],
+            "kind": [self.text(_kind(node)) for node in self._numbers],
+            "arg": [self.text(self._argument(node)) for node in self._numbers],
+            "type": [self.text(types[node.aval]) for node in self._numbers],
+            "line": list(self._line.values()),
+            "src": [self.numbers(node.src) for node in self._numbers],
+            "bodies": {
+                number: [
+                    [self.numbers(body.inputs), self.numbers(body.outputs)]
+                    for body in bodies
+                ]
+                for number, bodies in self._bodies.items()
+            },
+        }
+        return {"nodes": nodes, "texts": list(self._texts), **self.lines.as_data()}
+
+    def _argument(self, node: Node) -> str:
+        if node in self._names:
+            return self._names[node]
+        if is_constant(node):
+            return str(constant_value(node))
+        if node.arg is None or self._numbers[node] in self._bodies:
+            return ""
+        text = node.op.render(node).removeprefix(node.op.name).strip("[]")
+        return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
+
+
+#: Families of operations that have bodies in their argument.
+_HOLDERS = ("control", "call", "loop")
+#: What operations of a family are shown as, where that is not its name.
+_KINDS = {
+    **dict.fromkeys(("unary", "binary", "compare", "select", "cast"), "elementwise"),
+    **dict.fromkeys(("call", "loop"), "control"),
+    **dict.fromkeys(("identity", "barrier", "item"), "movement"),
+    "host": "library",
+    "source": "input",
+}
+
+
+def _kind(node: Node) -> str:
+    if is_contraction(node):
+        return "product"
+    if is_constant(node) or node.op.name in ("iota", "dim"):
+        return "constant" if is_constant(node) else "indexing"
+    if node.op.name == "exchange":
+        return "collective"
+    return _KINDS.get(node.op.family, node.op.family)

@@ -1,0 +1,258 @@
+"""The page of `viz` says of a program what the program is, and is one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import webbrowser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+from ftrace.errors import ArgumentError, FileFormatError, ShapeError
+from ftrace.sharding import AxisType, NamedSharding, PartitionSpec as P
+from ftrace.trace.graph import toposort
+
+
+def layer(w: Any, x: Any) -> Any:
+    h = fnp.tanh(x @ w) * 1.0
+    return h - h.mean()  # </script><!-- is text like any other
+
+
+W, X = fnp.ones((64, 32)), fnp.ones((96, 64))
+
+
+def data_of(picture: Any) -> dict[str, Any]:
+    """What the page's scripts read."""
+    element = r'<script type="application/json" id="data">(.*?)</script>'
+    (found,) = re.findall(element, picture.page, re.DOTALL)
+    return json.loads(found)
+
+
+def walked(data: dict[str, Any], step: dict[str, Any]) -> set[int]:
+    """The nodes of a step's graph."""
+    pending, seen = [*step["outputs"]], set[int]()
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += data["nodes"]["src"][node]
+    return seen
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Any:
+    return ft.viz(ft.jit(layer), tmp_path / "layer.html", show=False)(W, X)
+
+
+def test_a_page_is_written_and_its_path_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = ft.viz(layer, tmp_path)(W, X)
+    assert capsys.readouterr().out == f"{tmp_path / 'layer.html'}\n"
+    assert picture.path.read_text() == picture.page
+    assert repr(picture) == f"<picture of layer: {picture.path}>"
+    assert [*tmp_path.iterdir()] == [picture.path]
+
+
+def test_without_a_path_each_page_has_a_file_of_its_own() -> None:
+    first, second = ft.viz(layer)(W, X), ft.viz(layer)(W, X)
+    assert first.path.name == "layer.html"
+    assert first.path != second.path
+
+
+def test_steps_are_the_graph_and_what_each_pass_makes_of_it(picture: Any) -> None:
+    data, explained = data_of(picture), picture.explained
+    first, *passes, last = data["steps"]
+    graphs = [explained.closed, *[graph for _, graph in explained.passes]]
+    names = [name for name, _ in explained.passes]
+    assert [step["name"] for step in passes] == names
+    assert (first["name"], last["name"]) == ("traced", "kernels")
+    assert [step["before"] for step in data["steps"]] == [-1, *range(len(passes) + 1)]
+    for step, graph in zip([first, *passes], graphs, strict=True):
+        assert len(walked(data, step)) == len(toposort(graph.outputs))
+
+
+def test_rules_that_fired_replace_a_value_by_one_of_its_type(picture: Any) -> None:
+    data = data_of(picture)
+    fired = [row for step in data["steps"] for row in step["fired"]]
+    names = {data["texts"][rule] for rule, _, _ in fired}
+    assert "fold_mul_one" in names or any("one" in name for name in names)
+    for _, node, made in fired:
+        types = [data["texts"][data["nodes"]["type"][n]] for n in (node, made)]
+        assert types[0].replace("~", "") == types[1].replace("~", "")
+
+
+def test_lines_are_those_of_the_function_with_their_text(picture: Any) -> None:
+    data = data_of(picture)
+    (file,) = data["files"]
+    assert file["path"] == __file__
+    ((first, rows),) = file["blocks"]
+    assert rows[0] == "def layer(w: Any, x: Any) -> Any:"
+    texts = {rows[line - first].strip() for _, line, _ in data["lines"]}
+    assert texts == {row.strip() for row in rows[1:]}
+    assert {function for _, _, function in data["lines"]} == {"layer"}
+
+
+def test_kernels_have_statements_that_lead_to_nodes_and_lines(picture: Any) -> None:
+    data, explained = data_of(picture), picture.explained
+    for row, part in zip(data["kernels"], explained.kernels, strict=True):
+        texts = [text for text, _, _ in row["statements"]]
+        assert texts == [line.strip() for line in str(part.step.kernel).split("\n")[1:]]
+        assert row["name"] == part.name
+        assert data["texts"][row["source"]] == part.source
+        assert row["seconds"] == part.seconds
+        known = [node for _, line, node in row["statements"] if line >= 0 and node >= 0]
+        assert set(known) & set(row["nodes"])
+    of_last = walked(data, data["steps"][-1])
+    computed = {node for row in data["kernels"] for node in row["nodes"]}
+    kinds = [data["texts"][kind] for kind in data["nodes"]["kind"]]
+    assert computed <= of_last
+    assert {n for n in of_last if kinds[n] in ("product", "elementwise")} <= computed
+
+
+def test_inputs_have_the_names_that_the_user_gave_them(tmp_path: Path) -> None:
+    offset = fnp.ones(32)
+    picture = ft.viz(
+        lambda batch, *, w: batch["x"] @ w + offset, tmp_path / "a.html"
+    )({"x": X}, w=W)  # fmt: skip
+    data = data_of(picture)
+    inputs = data["steps"][0]["inputs"]
+    names = [data["texts"][data["nodes"]["arg"][n]] for n in inputs]
+    assert names == ["batch['x']", "w", "captured 0"]
+
+
+PROGRAMS = [
+    lambda x: x,
+    lambda x: 1.0,
+    lambda x: {"a": fnp.linalg.svd(x)[1], "b": x[:0]},
+    lambda x: lax.scan(lambda c, v: (c * v, c), x[0], x),
+    lambda x: lax.cond(x.sum() > 0, lambda: x, lambda: -x),
+    lambda x: lax.while_loop(lambda c: c.sum() < 99, lambda c: fnp.sort(c) + x, x),
+    lambda x: ft.random.normal(ft.random.key(0), x.shape) + x,
+    lambda x: ft.debug.print("{}", x) or x,
+    lambda x: ft.grad(lambda x: fnp.fft.fft(x).real.sum())(x),
+]
+
+
+@pytest.mark.parametrize("fun", PROGRAMS)
+@pytest.mark.parametrize("known", [True, False])
+def test_any_program_has_a_page(fun: Any, known: bool, tmp_path: Path) -> None:
+    x = fnp.ones((8, 8)) if known else ft.ShapeDtypeStruct((8, 8), np.float32)
+    picture = ft.viz(fun, tmp_path)(x)
+    data, count = data_of(picture), len(picture.explained.kernels)
+    assert sum(not row["depth"] for row in data["kernels"]) == count
+    bodies = data["nodes"]["bodies"].values()
+    ends = [n for held in bodies for body in held for part in body for n in part]
+    assert all(0 <= n < len(data["nodes"]["op"]) for n in ends)
+
+
+@pytest.mark.parametrize("name", ["interpreter", "opencl"])
+def test_other_devices_have_pages(name: str, tmp_path: Path) -> None:
+    if name == "opencl":
+        pytest.importorskip("pyopencl")
+    data = data_of(ft.viz(ft.jit(layer, device=name), tmp_path)(W, X))
+    assert data["device"] == name
+    assert data["kernels"]
+
+
+def test_a_divided_program_shows_its_collectives(tmp_path: Path) -> None:
+    with ft.config(cpu_devices=8):
+        mesh = ft.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+        def put(*shape: int, spec: Any) -> Any:
+            x = np.ones(shape, np.float32)
+            return ft.device_put(x, NamedSharding(mesh, spec))
+
+        def layers(x: Any, w: Any, v: Any) -> Any:
+            return fnp.tanh(x @ w) @ v
+
+        args = (
+            put(64, 16, spec=P("data")), put(16, 32, spec=P(None, "model")),
+            put(32, 16, spec=P("model")),
+        )  # fmt: skip
+        data = data_of(ft.viz(layers, tmp_path)(*args))
+        text = ft.explain_sharding(layers)(*args)
+    (row,) = data["collectives"]
+    assert row[:5] == ["psum", "model", "f32[32,16]", 3072, 1]
+    assert "psum over 'model' of f32[32,16] for reduce_sum: 3072 bytes" in text
+    steps = {step["name"]: step for step in data["steps"]}
+    numbers = [data["nodes"]["op"][n] for n in walked(data, steps["per device"])]
+    assert [data["texts"][n] for n in numbers].count("psum") == 1
+    types = steps["sharded"]["types"].values()
+    assert "f32[64@data,16]" in {data["texts"][n] for n in types}
+
+
+# What can go wrong.
+
+
+def test_a_function_that_fails_to_trace_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError):
+        ft.viz(layer, tmp_path)(W, X[:, :5])
+    assert not [*tmp_path.iterdir()]
+
+
+def test_where_nothing_can_be_written_the_path_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none" / "a.html", tmp_path / "file" / "a.html"):
+        with pytest.raises(FileFormatError, match=re.escape(f"{path}: it cannot be")):
+            ft.viz(layer, path)(W, X)
+    if os.name == "posix" and os.geteuid():  # root writes anywhere
+        tmp_path.chmod(0o500)
+        with pytest.raises(FileFormatError, match=r"layer.html: it cannot be written"):
+            ft.viz(layer, tmp_path)(W, X)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="viz"):
+        ft.viz(3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("screen", [True, False])
+@pytest.mark.parametrize("show", [True, False])
+def test_a_browser_opens_where_there_is_a_screen(
+    screen: bool, show: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", ":0" if screen else "")
+    picture = ft.viz(layer, tmp_path, show=show)(W, X)
+    assert opened == ([picture.path.as_uri()] if screen and show else [])
+
+
+def test_a_notebook_shows_the_page_below_the_cell(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shell = SimpleNamespace(kernel=None)
+    fake: Any = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", fake)
+    picture = ft.viz(layer, tmp_path)(W, X)
+    assert capsys.readouterr().out == ""
+    text = picture._repr_html_()
+    assert text.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert text.count('"') == 10
+    assert f'href="{picture.path.as_uri()}"' in text
+    object.__setattr__(picture, "page", "x" * 10_000_000)
+    assert picture._repr_html_().startswith("<a href=")
+
+
+def test_a_page_asks_for_nothing_else(picture: Any) -> None:
+    page = picture.page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(link|img|iframe|script)[^>]*(src|href)=", page)
+    ours = re.sub(r"/\*! dagre.*?</script>", "", page, flags=re.DOTALL)
+    assert set(re.findall(r"https?://[^\s\"]+", ours)) == {"http://www.w3.org/2000/svg"}
+    assert "Permission is hereby granted, free of charge" in page
+    assert "sourceMappingURL" not in page

@@ -1,0 +1,353 @@
+"""The page of `viz` in a browser: what the pointer and the keys do, and how soon."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+#: Seconds in which a page of 5,000 nodes is there.
+SOON = 2.0
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    """A browser without a window, of which all that goes wrong is noted."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    service = pytest.importorskip("selenium.webdriver.chrome.service")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    helper = shutil.which("chromedriver")
+    if program is None or helper is None:
+        pytest.skip("no Chromium, or no chromedriver: apt install chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in (
+        "headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1500,900"
+    ):  # fmt: skip
+        options.add_argument(f"--{argument}")
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
+    made = webdriver.Chrome(options=options, service=service.Service(helper))
+    yield made
+    made.quit()
+
+
+class Page:
+    """A page that is open.
+
+    Args:
+      driver: the browser.
+      picture: what it has opened.
+    """
+
+    def __init__(self, driver: Any, picture: Any) -> None:
+        self.driver = driver
+        driver.get(picture.path.as_uri())
+
+    def run(self, script: str, *args: Any) -> Any:
+        return self.driver.execute_script(script, *args)
+
+    def texts(self, selector: str) -> list[str]:
+        """Of all such elements the texts; of a box that is its title."""
+        return self.run(
+            "return [...document.querySelectorAll(arguments[0])].map("
+            "e => (e.querySelector('.title, code') ?? e).textContent.trim())",
+            selector,
+        )
+
+    def hover(self, selector: str, text: str = "") -> None:
+        """Moves the pointer to the first such element with a text in it."""
+        chains = pytest.importorskip("selenium.webdriver").ActionChains
+        chains(self.driver).move_to_element(self.find(selector, text)).perform()
+
+    def click(self, selector: str, text: str = "") -> None:
+        chains = pytest.importorskip("selenium.webdriver").ActionChains
+        chains(self.driver).move_to_element(self.find(selector, text)).click().perform()
+
+    def boxes(self) -> list[str]:
+        """The titles of all boxes, those that are out of sight, too."""
+        return self.run("return drawn.boxes.map(box => box.title)")
+
+    def find(self, selector: str, text: str) -> Any:
+        found = self.run(
+            "return [...document.querySelectorAll(arguments[0])].find("
+            "e => e.textContent.includes(arguments[1]))",
+            selector,
+            text,
+        )
+        assert found is not None, f"no {selector} with {text!r}"
+        return found
+
+    def press(self, *keys: str) -> None:
+        known = pytest.importorskip("selenium.webdriver").Keys
+        chains = pytest.importorskip("selenium.webdriver").ActionChains
+        for key in keys:
+            chains(self.driver).send_keys(getattr(known, key, key)).perform()
+
+    def step(self) -> str:
+        return self.run("return document.querySelector('[aria-current] b').textContent")
+
+    def log(self, kind: str) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log(kind)]
+
+
+def layer(w: Any, x: Any) -> Any:
+    h = x @ w
+    scaled = fnp.tanh(fnp.where(h > 0, h, h)) * 1.0
+    return scaled - scaled.mean()
+
+
+W, X = fnp.ones((64, 32)), fnp.ones((96, 64))
+LINES = [
+    "h = x @ w",
+    "scaled = fnp.tanh(fnp.where(h > 0, h, h)) * 1.0",
+    "return scaled - scaled.mean()",
+]
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return ft.viz(layer, tmp_path_factory.mktemp("viz"), show=False)(W, X)
+
+
+@pytest.fixture
+def page(driver: Any, picture: Any) -> Page:
+    return Page(driver, picture)
+
+
+def test_a_line_lights_its_nodes_and_statements(page: Page) -> None:
+    page.press("ARROW_RIGHT", "c")
+    page.click(".kernel", "sub_")
+    page.press("ESCAPE")
+    page.hover(".row", LINES[1])
+    assert page.texts(".row.lit") == [LINES[1]]
+    assert page.texts(".box.lit") == ["tanh"]
+    assert {text.split()[2] for text in page.texts(".statement.lit")} == {"tanh"}
+    page.hover("#search")
+    assert not page.texts(".lit")
+
+
+def test_a_node_lights_its_line_statement_and_kernel(page: Page) -> None:
+    page.press("ARROW_RIGHT", "c")
+    page.click(".kernel", "sub_")
+    page.press("ESCAPE")
+    page.hover(".box", "tanh")
+    assert page.texts(".box.lit") == ["tanh"]
+    assert page.texts(".row.lit") == [LINES[1]]
+    assert {text.split()[2] for text in page.texts(".statement.lit")} == {"tanh"}
+    (kernel,) = page.texts(".kernel.lit")
+    assert kernel.startswith("sub_")
+
+
+def test_a_statement_lights_its_node_and_line(page: Page) -> None:
+    page.press("ARROW_RIGHT", "c")
+    page.click(".kernel", "sub_")
+    page.press("ESCAPE")
+    page.hover(".statement", "tanh")
+    assert page.texts(".box.lit") == ["tanh"]
+    assert page.texts(".row.lit") == [LINES[1]]
+    page.hover(".statement", "load buffer")
+    assert page.texts(".row.lit") == [LINES[0]]
+    page.hover(".statement", "reduce")
+    assert page.texts(".row.lit") == [LINES[2]]
+
+
+def test_what_is_clicked_stays_lit_until_escape(page: Page) -> None:
+    page.click(".row", LINES[0])
+    page.hover("#search")
+    assert page.texts(".row.lit") == [LINES[0]]
+    assert len(page.texts(".box.lit")) > 3
+    page.press("ESCAPE")
+    assert not page.texts(".lit")
+
+
+def test_keys_walk_the_passes_forward_and_back(page: Page, picture: Any) -> None:
+    names = ["traced", *[name for name, _ in picture.explained.passes], "kernels"]
+    walked = [page.step()]
+    for _ in names[1:]:
+        page.press("ARROW_RIGHT")
+        walked.append(page.step())
+    assert walked == names
+    page.press("ARROW_RIGHT")
+    assert page.step() == "kernels"
+    for name in reversed(names[:-1]):
+        page.press("ARROW_LEFT")
+        assert page.step() == name
+    page.press("2")
+    assert page.step() == names[1]
+    page.click("#steps button", "kernels")
+    assert page.step() == "kernels"
+
+
+def test_a_pass_shows_what_came_and_what_went(page: Page) -> None:
+    page.press("2")
+    assert page.step() == "simplify"
+    after = set(page.texts(".box.added"))
+    assert not page.texts(".box.removed")
+    page.press("b")
+    assert any(title.startswith("mul 1.0") for title in page.texts(".box.removed"))
+    assert not page.texts(".box.added")
+    page.press("b")
+    assert set(page.texts(".box.added")) == after
+
+
+def test_rules_that_fired_are_walked_and_lit(page: Page) -> None:
+    page.press("2", "b", "ARROW_DOWN")
+    first = page.texts(".firing.chosen .rule")
+    assert len(first) == 1
+    rules = page.texts(".firing .rule")
+    for _ in rules[1:]:
+        page.press("ARROW_DOWN")
+    assert page.texts(".firing.chosen .rule") == rules[-1:]
+    for _ in rules[1:]:
+        page.press("ARROW_UP")
+    assert page.texts(".firing.chosen .rule") == first
+    page.hover(".firing", "fold_mul_one")
+    assert any("mul" in title for title in page.texts(".box.lit"))
+    page.click(".chip", "fold_mul_one")
+    assert page.texts(".firing .rule") == ["fold_mul_one"] != rules
+
+
+def test_dark_mode_follows_the_system_and_a_key(driver: Any, picture: Any) -> None:
+    def theme(page: Page) -> tuple[str, str]:
+        return tuple(page.run(
+            "const s = getComputedStyle(document.body);"
+            "return [document.documentElement.dataset.theme, s.backgroundColor]"
+        ))  # fmt: skip
+
+    def prefer(value: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": value}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    prefer("dark")
+    page = Page(driver, picture)
+    dark = theme(page)
+    page.press("d")
+    light = theme(page)
+    assert (dark[0], light[0]) == ("dark", "light")
+    assert dark[1] != light[1]
+    again = Page(driver, picture)
+    assert theme(again) == light  # it was chosen
+    page.run("localStorage.clear()")
+    prefer("light")
+    assert theme(Page(driver, picture)) == light
+
+
+def test_all_can_be_done_with_keys(page: Page) -> None:
+    page.press("j")
+    (first,) = page.texts(".box.chosen")
+    page.press("j", "j", "k", "k")
+    assert page.texts(".box.chosen") == [first]
+    assert page.texts("#tabs [aria-selected=true]") == ["Node"]
+    page.press("/", *"tanh", "ENTER")
+    assert page.texts(".box.chosen") == ["tanh"]
+    page.press("ESCAPE", "?")
+    assert page.run("return document.querySelector('#keys').open")
+    page.press("ESCAPE")
+    assert not page.run("return document.querySelector('#keys').open")
+    before = page.run("return eye.scale")
+    page.press("-")
+    assert page.run("return eye.scale") < before
+    page.press("p")
+    assert page.texts("#tabs [aria-selected=true]") == ["Pass"]
+
+
+def test_bodies_of_loops_are_entered_and_left(driver: Any, tmp_path: Path) -> None:
+    def scanned(x: Any) -> Any:
+        return lax.scan(lambda c, row: (fnp.sin(c) * row, c), x[0], x)
+
+    page = Page(driver, ft.viz(scanned, tmp_path, show=False)(X))
+    page.click(".box", "scan")
+    page.press("ENTER")
+    assert "sin" in page.texts(".box")
+    assert "scan body 1" in page.texts("#about b")[0]
+    page.press("ESCAPE")
+    assert "sin" not in page.texts(".box")
+
+
+def test_regions_unfold_and_fold_again(driver: Any, tmp_path: Path) -> None:
+    def deep(w: Any, x: Any) -> Any:
+        for _ in range(8):
+            x = layer(w, x)
+        return x
+
+    page = Page(driver, ft.viz(deep, tmp_path, show=False)(fnp.ones((8, 8)), X[:, :8]))
+    folded = page.boxes()
+    assert folded.count(LINES[0]) >= 7
+    page.press("j", "j", "j", "ENTER")
+    assert len(page.boxes()) > len(folded)
+    (frame,) = page.texts(".frame text")
+    assert any(line in frame for line in LINES)
+    page.click(".frame text")
+    assert page.boxes() == folded
+    page.press("u")
+    assert LINES[0] not in page.boxes()
+    page.press("u")
+    assert page.boxes() == folded
+
+
+def test_nothing_is_asked_for_and_nothing_goes_wrong(page: Page, picture: Any) -> None:
+    page.log("performance")
+    page.log("browser")
+    page.driver.get(picture.path.as_uri())
+    page.press("ARROW_RIGHT", "ARROW_RIGHT", "c", "n", "p", "u", "f", "j", "d", "d")
+    sent = [text for text in page.log("performance") if 'requestWillBeSent"' in text]
+    assert len(sent) == 1  # the page itself
+    assert not page.log("browser")
+    assert not page.run("return performance.getEntriesByType('resource').length")
+
+
+def chain(x: Any) -> Any:
+    for _ in range(1250):
+        x = fnp.sin(x) * 1.5
+        x = x + fnp.cos(x)
+    return x
+
+
+def layers(x: Any) -> Any:
+    """As many nodes, in many lines and functions."""
+
+    def one(x: Any, i: int) -> Any:
+        y = fnp.tanh(x * i) + x
+        z = fnp.exp(-y * y)
+        return z / (1 + fnp.abs(y)) + fnp.maximum(z, x)
+
+    total = x
+    for i in range(560):
+        total = one(total, i)
+    return total
+
+
+@pytest.mark.parametrize("fun", [chain, layers])
+def test_five_thousand_nodes_are_there_soon(
+    fun: Callable[..., Any], driver: Any, tmp_path: Path
+) -> None:
+    struct = ft.ShapeDtypeStruct((16,), np.float32)
+    picture = ft.viz(fun, tmp_path, show=False)(struct)
+    assert len(picture.explained.graph.nodes) >= 5000
+    opened: list[float] = []
+    for _ in range(3):  # the machine has other things to do, too
+        page = Page(driver, picture)
+        opened.append(page.run(
+            "return performance.getEntriesByType('navigation')[0].loadEventEnd / 1e3"
+        ))  # fmt: skip
+    assert 0 < min(opened) < SOON
+    assert 2 <= len(page.boxes()) < 400
+    took = page.run(
+        "const start = performance.now(); unfoldAll();"
+        "return [(performance.now() - start) / 1e3, drawn.boxes.length]"
+    )
+    assert took[0] < SOON
+    assert took[1] > 4000
+    page.press("ARROW_RIGHT", "f", "j")
+    assert page.texts(".box.chosen")
