@@ -31,6 +31,8 @@ From the ground up:
                        many processes
     checkpoints        The states of a program on disk, step by step, written while it
                        goes on
+    viz/               A picture of a function: one page of HTML with its source,
+                       graphs, and kernels
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     mapped             Functions mapped over the devices of a mesh: `pmap` and

@@ -84,11 +84,19 @@ def test_steps_are_the_graph_and_what_each_pass_makes_of_it(picture: Any) -> Non
 def test_rules_that_fired_replace_a_value_by_one_of_its_type(picture: Any) -> None:
     data = data_of(picture)
     fired = [row for step in data["steps"] for row in step["fired"]]
-    names = {data["texts"][rule] for rule, _, _ in fired}
-    assert "fold_mul_one" in names or any("one" in name for name in names)
-    for _, node, made in fired:
-        types = [data["texts"][data["nodes"]["type"][n]] for n in (node, made)]
-        assert types[0].replace("~", "") == types[1].replace("~", "")
+    assert "fold_mul_one" in {data["texts"][rule] for rule, *_ in fired}
+    for _, *nodes in fired:
+        types = [data["texts"][data["nodes"]["type"][n]] for n in nodes]
+        assert len({text.replace("~", "") for text in types}) == 1
+
+
+def test_rules_lead_from_the_graph_before_a_pass_to_the_one_after(picture: Any) -> None:
+    data = data_of(picture)
+    for step in data["steps"][1:-1]:
+        before = walked(data, data["steps"][step["before"]])
+        after, rows = walked(data, step), [row[3:] for row in step["fired"]]
+        assert rows[0][0] in before  # nothing else was there
+        assert any(end in after for _, end in rows)
 
 
 def test_lines_are_those_of_the_function_with_their_text(picture: Any) -> None:

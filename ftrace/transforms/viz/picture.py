@@ -126,7 +126,7 @@ def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
         "bytes": sum(part.nbytes for part in explained.kernels),
         "arena": explained.program.arena,
         "limits": "" if explained.most is None else str(explained.most),
-        "steps": [step.as_data(tables) for step in walked.steps],
+        "steps": walked.as_data(tables),
         "kernels": kernels_as_data(explained, walked, tables),
         "collectives": collectives_as_data(walked.ledger, tables),
     }

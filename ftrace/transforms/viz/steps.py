@@ -6,7 +6,7 @@ page finds out what came and went. A step of lowering has the rules that fired a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any
 
@@ -60,7 +60,25 @@ class Walked:
         for firing in self.fired[:_LISTED]:
             yield from (firing.node, firing.made)
 
-    def as_data(self, tables: Tables) -> dict[str, Any]:
+    def _with_ends(
+        self, rows: Sequence[Firing], before: Graph
+    ) -> Iterator[tuple[str, Node, Node, Node, Node]]:
+        """Rows with what a node was before the pass, and what was made is after it."""
+        became = {f.node: f.made for f in self.fired} | dict(self.rebuilt)
+        was: dict[Node, Node] = {}
+        for old, new in became.items():
+            was.setdefault(new, old)
+        first, last = set(before.nodes), set(self.graph.nodes)
+        for rule, node, made in rows:
+            yield (
+                rule,
+                node,
+                made,
+                _follow(was, node, first),
+                _follow(became, made, last),
+            )
+
+    def as_data(self, tables: Tables, graph_before: Graph) -> dict[str, Any]:
         types = {
             tables.find(node): tables.text(text)
             for node, text in self.types.items()
@@ -74,12 +92,24 @@ class Walked:
             "inputs": tables.numbers(self.graph.inputs),
             "outputs": tables.numbers(self.ends),
             "fired": [
-                [tables.text(f.rule), tables.number(f.node), tables.number(f.made)]
-                for f in rows
+                [tables.text(rule), *tables.numbers(nodes)]
+                for rule, *nodes in self._with_ends(rows, graph_before)
             ],
             "unlisted": len(self.fired) - len(rows),
             "types": types,
         }
+
+
+def _follow(table: Mapping[Node, Node], node: Node, ends: Set[Node]) -> Node:
+    """What a node leads to that is one of the ends; itself where nothing is."""
+    seen, now = set[Node](), node
+    while now not in ends:
+        seen.add(now)
+        found = table.get(now)
+        if found is None or found in seen:
+            return node
+        now = found
+    return now
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +125,11 @@ class Walk:
     steps: list[Walked]
     work: Work
     ledger: Sequence[Entry] = ()
+
+    def as_data(self, tables: Tables) -> list[dict[str, Any]]:
+        befores = [self.steps[step.before].graph for step in self.steps]
+        rows = zip(self.steps, befores, strict=True)
+        return [step.as_data(tables, before) for step, before in rows]
 
     @property
     def roots(self) -> tuple[list[Node], int, dict[Node, Node]]:

@@ -55,6 +55,7 @@ class Tables:
         self._names, self._made_of = names, made_of
         self._add(roots[:traced])
         self._codes = {id(n.origin.code) for n in self._numbers if n.origin is not None}
+        self._traced = len(self._numbers)
         self._add(roots[traced:])
         self._line: dict[Node, int] = {}
         for node in self._numbers:
@@ -101,15 +102,19 @@ class Tables:
         """Its own; else that of what it was made of, or of an operand."""
         if is_variable(node) or is_constant(node):
             return -1  # where the function was called, which is no part of it
-        origin, known = node.origin, set[Node]()
-        while origin is None or id(origin.code) not in self._codes:
-            known.add(node)
-            if node not in self._made_of or self._made_of[node] in known:
-                lines = [self._line.get(source, -1) for source in node.src]
-                return max(lines, default=-1)
-            node = self._made_of[node]
-            origin = node.origin
-        return self.lines.number(origin)
+        known = {node}
+        while not self._is_traced(node):
+            of = _same_operation(node, self._made_of.get(node))
+            if of is None or of in known:
+                break
+            node = of
+            known.add(of)
+        if node.origin is not None and id(node.origin.code) in self._codes:
+            return self.lines.number(node.origin)
+        return max([self._line.get(source, -1) for source in node.src], default=-1)
+
+    def _is_traced(self, node: Node) -> bool:
+        return self._numbers.get(node, self._traced) < self._traced
 
     def as_data(self) -> dict[str, Any]:
         """The columns; call it last, when all texts are known."""
@@ -152,6 +157,13 @@ _KINDS = {
     "host": "library",
     "source": "input",
 }
+
+
+def _same_operation(node: Node, of: Node | None) -> Node | None:
+    """Which part of what a rule took does what it made: views pass through others."""
+    if of is None or of.op is node.op:
+        return of
+    return next((source for source in of.src if source.op is node.op), of)
 
 
 def _kind(node: Node) -> str:

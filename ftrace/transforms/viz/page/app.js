@@ -90,13 +90,15 @@ function goTo(number, before = false) {
 
 const all = (set, test) => { for (const value of set) if (test(value)) return true; return false; };
 
+let lit = null;
+
 /** Lights lines, boxes, statements and kernels; null puts all out.
  *
  * What: { lines, nodes, kernel, box }; nodes is null for all that are of the lines.
  */
 function light(what) {
+  lit = what;
   document.querySelectorAll(".row.lit, .statement.lit, .kernel.lit, .firing.lit").forEach((e) => e.classList.remove("lit"));
-  graphPane.classList.toggle("lighting", Boolean(what));
   const has = ({ node, kernel }) => what.nodes
     ? what.nodes.has(node) && (what.kernel < 0 || kernel < 0 || kernel === what.kernel)
     : what.lines.has(nodes.line[node]) && kindOf(node) !== "input";
@@ -104,6 +106,7 @@ function light(what) {
   for (const arrow of drawn.arrows) {
     arrow.lit = Boolean(what) && ((arrow.from.lit && arrow.to.lit) || arrow.from === what.box || arrow.to === what.box);
   }
+  graphPane.classList.toggle("lighting", drawn.boxes.some((box) => box.lit));
   refresh();
   if (!what) return;
   for (const line of what.lines) rowOf[line]?.classList.add("lit");
@@ -158,7 +161,7 @@ function under(target) {
 document.addEventListener("pointerover", (event) => {
   const what = under(event.target);
   if (what !== undefined) light(what);
-  else if (graphPane.classList.contains("lighting")) light(state.pinned);
+  else if (lit !== state.pinned) light(state.pinned);
 });
 
 /** Keeps something lit, and brings it into sight on the other sides. */
@@ -258,9 +261,9 @@ function chooseFiring(i) {
   Object.assign(state, { firing: i, tab: "pass" });
   showPanel(state);
   $(".firing.chosen")?.scrollIntoView({ block: "nearest" });
-  const [rule, old, made] = steps[state.step].fired[i];
-  pin(ofNodes([old, made]));
-  if (!drawn.boxes.some((box) => box.lit)) tell(`${texts[rule]}: a later rule has replaced what it made`);
+  const [rule, ...parts] = steps[state.step].fired[i];
+  pin(ofNodes(parts));
+  if (!drawn.boxes.some((box) => box.lit)) tell(`${texts[rule]}: a later rule has taken away what it made`);
 }
 
 function search(text) {

@@ -187,7 +187,7 @@ function fit(whole = true) {
   const [left, top, right, bottom] = drawn.sides;
   const space = 110;
   let scale = Math.min((width - 60) / (right - left), (height - space) / (bottom - top), 1.15);
-  if (!whole) scale = Math.min(Math.max(scale, 0.45), 1);
+  if (!whole) scale = scale < 0.5 ? 0.68 : Math.min(scale, 1);
   const wide = (right - left) * scale > width;
   const middle = wide && !whole ? drawn.byPlace[0].x : (left + right) / 2;
   const high = (bottom - top) * scale <= height - space;

@@ -13,6 +13,8 @@ const count = nodes.op.length;
 
 /** Boxes that are shown at once without folding; and of folded ones, before functions are. */
 const FEW = 48, MANY = 160;
+/** Boxes that have an input beside them, each; one that more use stands alone. */
+const MOST_COPIES = 8;
 
 const opOf = (n) => texts[nodes.op[n]];
 const kindOf = (n) => texts[nodes.kind[n]];
@@ -255,9 +257,24 @@ function boxesOf(view, isFolded) {
   view.items.forEach((item, i) => {
     for (const s of item.sources) if (boxOf[s] !== boxOf[i]) boxOf[i].sources.add(boxOf[s]);
   });
-  for (const box of boxes.values()) finishBox(box, view.step);
+  for (const box of [...boxes.values()]) {
+    finishBox(box, view.step);
+    if (box.kind === "input") splitInput(box, boxes);
+  }
   for (const frame of frames.values()) frame.title = regionTitle(frame.key, frame.item);
   return { boxes: [...boxes.values()], frames: [...frames.values()] };
+}
+
+/** An input that several boxes use stands beside each of them: no long way leads to it. */
+function splitInput(input, boxes) {
+  const users = [...boxes.values()].filter((box) => box.sources.has(input));
+  if (users.length < 2 || users.length > MOST_COPIES) return;
+  users.slice(1).forEach((user, i) => {
+    const copy = { ...input, key: `${input.key} ${i}`, sources: new Set() };
+    boxes.set(copy.key, copy);
+    user.sources.delete(input);
+    user.sources.add(copy);
+  });
 }
 
 function regionTitle(key, item) {
