@@ -327,13 +327,13 @@ def _wrong_kernel(
 def _wrong_stage(search: Search, part: Part) -> str:
     """The first pass of lowering after which NumPy computes something else."""
     expected = part.expected
-    for stage, graph in passes_of(part.graph, search.device.limits):
+    for stage, graph, *_ in passes_of(part.graph, search.device.limits):
         try:
             found = NumpyPlan(graph.outputs, graph.inputs)(part.arrays)
         except (FtraceError, AssertionError):
             return ""  # what devices have, and NumPy has not
         if search.wrong(found, expected, part.again):
-            return stage
+            return stage.name
     return ""
 
 
