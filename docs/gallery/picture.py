@@ -17,7 +17,7 @@ from PIL import Image
 HERE = Path(__file__).parent
 #: The checkout, for the data of `examples`.
 ROOT = HERE.parent.parent
-COLOURS = 128
+COLOURS = 256
 
 # A first import searches for fonts, and says so in the output of a page.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
