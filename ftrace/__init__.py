@@ -181,6 +181,7 @@ _HOMES = {
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
     "bisect": "testing.bisect",
+    **dict.fromkeys(("record", "replay"), "testing.replay"),
     "Device": "backends.base",
     "explain": "transforms.jit.explain",
     "explain_sharding": "transforms.partition.explain",

@@ -351,7 +351,7 @@ class Origin:
         return f"{where}\n    {self.text}" if self.text else where
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _place, (self.file, self.line, self.function, self.text)
+        return origin_elsewhere, (self.file, self.line, self.function, self.text)
 
 
 class _Place(Origin):
@@ -364,8 +364,9 @@ class _Place(Origin):
         return self._text
 
 
-def _place(file: str, line: int, function: str, text: str) -> Origin:
-    code = _place.__code__.replace(
+def origin_elsewhere(file: str, line: int, function: str, text: str = "") -> Origin:
+    """A line of another process, of which nothing is read from here."""
+    code = origin_elsewhere.__code__.replace(
         co_filename=file, co_firstlineno=line, co_name=function
     )
     place = _Place(code, -1)  # before its first instruction

@@ -158,7 +158,9 @@ class Bisection:
 
     def __str__(self) -> str:
         head = f"bisect {self.name}: on {self.device} "
-        counts = f"{self.operations} operations, {self.kernels} kernels"
+        numbers = {"operation": self.operations, "kernel": self.kernels}
+        several = [f"{n} {what}{'s' * (n != 1)}" for what, n in numbers.items()]
+        counts = ", ".join(several)
         if self.agrees:
             most = f"{self.largest} units in the last place at the most"
             return "\n".join([f"{head}no difference: {counts}, {most}", *self.notes])

@@ -1,7 +1,8 @@
 """Graphs as text: as JSON, and as a program of Python that makes the same nodes again.
 
     graph  = {"inputs": [[type, argument] …], "nodes": [row …], "outputs": [number …]}
-    row    = [operation, type, argument, numbers of the operands, the user's line]
+    row    = [operation, type, argument, numbers of the operands, line]
+    line   = [file, number, function] | null: of the user
     type   = [dtype, shape, is it weak?] | {"stack": [element, lanes]} | null: inferred
     part   = number, text, null | [part …] | {what it is: its parts}
 
@@ -18,12 +19,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import FileFormatError, GraphError, Origin
+from ftrace.errors import FileFormatError, GraphError, origin_elsewhere
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import (
     Body,
@@ -143,7 +145,8 @@ def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any
     rows: list[Any] = []
     for node in toposort(outputs, inputs):
         inferred = isinstance(node.op, Compound) or node.op is item_p
-        line = "" if node.origin is None else str(node.origin)
+        at = node.origin
+        line = at and [Path(at.file).name, at.line, at.function]
         rows.append([
             node.op.name, None if inferred else _type(node.aval), encode(node.arg),
             [numbers[s] for s in node.src], line,
@@ -154,13 +157,13 @@ def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any
 
 
 def graph_of(text: Any) -> Graph:
-    """The graph that `graph_rows` wrote; its nodes know no lines."""
+    """The graph that `graph_rows` wrote."""
     rows: list[Any] = text["inputs"]
     nodes = [variable(_type_of(t), *decode(arg)) for t, arg in rows]
     inputs, given = tuple(nodes), cast("list[Any]", text["nodes"])
-    with making_nodes_of(_NOWHERE):
-        for name, aval, arg, operands, _ in given:
-            numbers: list[int] = operands
+    for name, aval, arg, operands, line in given:
+        numbers: list[int] = operands
+        with making_nodes_of(origin_elsewhere(*(line or ("unknown", 0, "unknown")))):
             nodes.append(_node(name, aval, arg, [nodes[i] for i in numbers]))
     ends: list[int] = text["outputs"]
     return Graph(inputs, tuple([nodes[i] for i in ends]))
@@ -171,9 +174,6 @@ def _node(name: str, aval: Any, arg: Any, operands: Sequence[Node]) -> Node:
     if aval is None:
         return op(*operands, arg=decode(arg))
     return make_node(op, _type_of(aval), tuple(operands), decode(arg))
-
-
-_NOWHERE = Origin((lambda: None).__code__, 0)
 
 
 # Programs.

@@ -114,7 +114,7 @@ def test_what_agrees_is_counted() -> None:
     found = of(lambda x: fnp.exp(x).sum(1), X)
     assert (found.operations, found.kernels) == (3, 1)
     assert str(found).startswith(
-        "bisect <lambda>: on cpu no difference: 3 operations, 1 kernels, "
+        "bisect <lambda>: on cpu no difference: 3 operations, 1 kernel, "
     )
 
 
