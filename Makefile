@@ -5,6 +5,7 @@
 #   make test [ARGS='-k matmul']                every law, on a part of long tables
 #   make test ARGS=--all-rows                   every test, as CI runs them
 #   make cpus                                   some, with the code of older processors
+#   make replay [ARGS='--ref COMMIT']           kernels beside those of the last release
 #   make lint | types | docs | bench | wheel    see the recipes below
 #   make site                                   the documentation, in build/site/html
 #   make clean                                  remove what these have made
@@ -25,7 +26,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi test cpus lint format types docs site bench wheel clean
+.PHONY: help demo demo-mpi test cpus replay lint format types docs site bench wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -67,6 +68,9 @@ cpus: $(VENV)/.test
 	  FTRACE_CPU=$$cpu $(RUN) -m pytest -q -n $(JOBS) --dist worksteal $(CPU_TESTS) \
 	    -k 'not opencl and not interpreter-' $(ARGS) || exit 1; \
 	done
+
+replay: $(VENV)/.test
+	$(RUN) -m tests.replay $(ARGS)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -163,7 +163,8 @@ def graph_of(text: Any) -> Graph:
     inputs, given = tuple(nodes), cast("list[Any]", text["nodes"])
     for name, aval, arg, operands, line in given:
         numbers: list[int] = operands
-        with making_nodes_of(origin_elsewhere(*(line or ("unknown", 0, "unknown")))):
+        place: list[Any] = line or ["unknown", 0, "unknown"]
+        with making_nodes_of(origin_elsewhere(*place)):
             nodes.append(_node(name, aval, arg, [nodes[i] for i in numbers]))
     ends: list[int] = text["outputs"]
     return Graph(inputs, tuple([nodes[i] for i in ends]))

@@ -48,6 +48,10 @@ from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Of what a file has. Those of another form are refused.
 FORM = 1
+#: What `isinstance` is asked for, so that the parts stay untyped.
+_DICT: tuple[type[Any], ...] = (dict,)
+#: What a file says of a kernel, all of it text.
+_PARTS = ("name", "text", "identity", "code", "lines")
 #: Lines of a difference that are shown.
 _LINES = 12
 
@@ -104,16 +108,12 @@ def _run(
         compiled = CompiledGraph(graph, device)
         results = results_of(compiled, inputs)
     steps, sources = compiled.program.kernels, compiled.executable.sources
-    kernels = [
-        {
-            "name": step.info.name,
-            "text": str(step.kernel),
-            "identity": kernel_identity(step.kernel) or str(step.kernel),
-            "code": code,
-            "lines": ", ".join(map(str, step.info.origins)),
-        }
-        for step, code in zip(steps, sources, strict=True)
-    ]
+    kernels: list[dict[str, str]] = []
+    for step, code in zip(steps, sources, strict=True):
+        text, lines = str(step.kernel), ", ".join(map(str, step.info.origins))
+        identity = kernel_identity(step.kernel) or text
+        parts = step.info.name, text, identity, code, lines
+        kernels.append(dict(zip(_PARTS, parts, strict=True)))
     return kernels, results
 
 
@@ -232,24 +232,33 @@ def replay(
 
 
 def _read(path: Path) -> tuple[Any, Any]:
-    whole = read(path)
+    whole: Any = read(path)
     with reading(path):
-        if not isinstance(whole, dict) or "record" not in whole:
+        if not isinstance(whole, _DICT) or "record" not in whole:
             raise bad(path, "it is no program that ftrace.record has written")
-        note: Any = json.loads(zlib.decompress(bytes(np.asarray(whole["record"]))))
+        packed: Any = whole["record"]
+        note: Any = json.loads(zlib.decompress(packed.tobytes()))
         if note["form"] != FORM:
             raise FileFormatError(
                 f"{path}: it was recorded by ftrace {note['version']} in form "
                 f"{note['form']}, and ftrace {VERSION} reads form {FORM}; record it "
                 "anew"
             )
+        for kernel in note["kernels"]:
+            "".join([kernel[part] for part in _PARTS])
     return whole, note
+
+
+#: What reading a graph of another form raises.
+_OTHER_FORM = (
+    FtraceError, ImportError, AttributeError, LookupError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def _graph(path: Path, note: Any) -> Graph:
     try:
         return graph_of(note["graph"])
-    except (FtraceError, ImportError, AttributeError, TypeError, ValueError) as error:
+    except _OTHER_FORM as error:
         raise FileFormatError(
             f"{path}: it was recorded by ftrace {note['version']}, and holds what "
             f"ftrace {VERSION} has not: {error}; record it anew"
@@ -280,8 +289,8 @@ def _changes(
 
 
 def _change(kind: str, x: dict[str, str], y: dict[str, str], what: str) -> KernelChange:
-    lines = [kernel.get(what, "").splitlines() for kernel in (x, y)]
-    rows = list(difflib.unified_diff(*lines, lineterm="", n=0))[2:]
+    old, new = [kernel.get(what, "").splitlines() for kernel in (x, y)]
+    rows = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
     told = [row for row in rows if not row.startswith("@@")]
     shown = y or x
     return KernelChange(shown["name"], kind, shown["lines"], "\n".join(told))

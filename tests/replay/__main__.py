@@ -1,4 +1,4 @@
-"""Which kernels are others than those of an earlier version? It tells; it does not judge.
+"""Which kernels are others than those of an earlier version?
 
     python -m tests.replay                    beside the last release, the latest tag
     python -m tests.replay --ref v0.1.0       beside any commit
@@ -23,6 +23,7 @@ from shutil import copytree
 
 import ftrace as ft
 from ftrace.errors import FtraceError
+from tests.replay import programs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,10 +31,8 @@ ROOT = HERE.parents[1]
 
 def record(folder: Path) -> None:
     """Writes a file for each program."""
-    from tests.replay.programs import PROGRAMS
-
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (f, args) in PROGRAMS.items():
+    for name, (f, args) in programs.PROGRAMS.items():
         ft.record(folder / f"{name}.npz", f, *args)
 
 

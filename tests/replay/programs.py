@@ -60,7 +60,9 @@ SPD = MATRIX @ MATRIX.T + 12 * np.eye(12, dtype=np.float32)
 
 PROGRAMS: dict[str, Program] = {
     "mlp_gradient": (ft.grad(mlp_loss), (PARAMS, _floats(8, 16), LABELS)),
-    "attention": (attention, (_floats(2, 20, 16), _floats(2, 20, 16), _floats(2, 20, 8))),
+    "attention": (
+        attention, (_floats(2, 20, 16), _floats(2, 20, 16), _floats(2, 20, 8)),
+    ),
     "layer_norm": (layer_norm, (_floats(24, 40),)),
     "layer_norm_gradient": (ft.grad(lambda x: layer_norm(x)[0, 0]), (_floats(24, 40),)),
     "matmul": (fnp.matmul, (_floats(96, 80), _floats(80, 72))),
