@@ -6,12 +6,13 @@ import argparse
 import os
 from pathlib import Path
 
-THREADS = 2
+#: On a machine that does other work one thread is disturbed the least.
+THREADS = int(os.environ.get("BENCHMARKS_THREADS", "2"))
 PEERS = ("jax", "torch", "inductor", "numpy")
 
 
 def limit_threads() -> None:
-    """Two threads for everybody; libraries look at this when they are imported."""
+    """The same for everybody; libraries look at this when they are imported."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[:THREADS])

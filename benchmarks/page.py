@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,22 @@ NAMES = {
     "inductor": "torch.compile",
     "numpy": "NumPy",
 }
+INTRODUCTION = (
+    "ftrace beside other libraries, in turn, in one run. What is compared are the best "
+    "of some rounds; a ratio is theirs over ours: **above 1 ftrace is faster**. How it "
+    "is measured, and what a single time is worth, "
+    "[is told beside the rows](../benchmarks/README.md)."
+)
+WARNING = (
+    "**The machine did other work at the same time.** The libraries take turns, so "
+    "that what slows one slows the others, but not even ratios hold where threads wait "
+    "for each other. Read the order of magnitude here, not the digits."
+)
+LIMITS = (
+    "The limits are measured in turn with each row, by the simplest code that reaches "
+    "them: rows that move memory are held to its bandwidth, products to the peak of "
+    "arithmetic. What fits into a cache can be quicker than memory is."
+)
 RATIOS, SHARES = "benchmarks-ratios.png", "benchmarks-limits.png"
 
 
@@ -77,9 +94,23 @@ def join(parts: Sequence[Figures]) -> Figures:
                     f"two versions of {name}: {libraries[name]}, {version}"
                 )
     order = {family: i for i, family in enumerate(dict.fromkeys(f for f, _ in rows))}
-    found = sorted(rows.values(), key=lambda row: order[row["family"]])
+    found = [best(row) for row in rows.values()]
+    found.sort(key=lambda row: order[row["family"]])
     load = max(part["load"] for part in parts)
     return {**last, "rows": found, "libraries": libraries, "load": load}
+
+
+def best(row: Figures) -> Figures:
+    """The row with what its best rounds say: what else a machine does only adds."""
+    seconds = {name: min(found) for name, found in row["rounds"].items() if found}
+    own = seconds.get("ftrace")
+    if own is None:
+        return {**row, "seconds": seconds, "ratio": {}, "share": None}
+    ratio = {name: other / own for name, other in seconds.items() if name != "ftrace"}
+    limit = next((min(v) for v in row["limits"].values() if v), None)
+    amount = row["flops"] if row["bytes"] is None else row["bytes"]
+    share = limit * amount / own if limit and amount else None
+    return {**row, "seconds": seconds, "ratio": ratio, "share": share}
 
 
 def families_of(figures: Figures) -> dict[str, list[Figures]]:
@@ -103,26 +134,18 @@ def ratios_of(rows: Sequence[Figures], peer: str) -> list[float]:
 
 
 def page_of(figures: Figures) -> str:
-    parts = [
-        NOTE,
-        "# Benchmarks",
-        "ftrace beside other libraries, in turn, in one run. What is compared are "
-        "medians; a ratio is theirs over ours: **above 1 ftrace is faster**. How it is "
-        "measured, and what a single time is worth, tells "
-        "[benchmarks](../benchmarks/README.md).",
-        *_circumstances(figures),
-    ]
+    parts = [NOTE, "# Benchmarks", _prose(INTRODUCTION), *_circumstances(figures)]
     if peers_of(figures):
         parts += ["## All rows", *_summary(figures)]
-    parts.append(
-        f"![The share of the machine's limits that rows reach]({SHARES})\n\n"
-        "The limits are measured in turn with each row, by the simplest code that "
-        "reaches them: rows that move memory are held to its bandwidth, products to "
-        "the peak of arithmetic. What fits into a cache can be quicker than memory is."
-    )
+    parts.append(f"![The share of the machine's limits that rows reach]({SHARES})")
+    parts.append(_prose(LIMITS))
     for family, rows in families_of(figures).items():
         parts += [f"## {family.capitalize()}", _table(rows, peers_of(figures))]
     return "\n\n".join([*parts, _made(figures)]) + "\n"
+
+
+def _prose(text: str) -> str:
+    return textwrap.fill(text, 88, break_long_words=False, break_on_hyphens=False)
 
 
 def _circumstances(figures: Figures) -> Iterator[str]:
@@ -136,7 +159,7 @@ def _circumstances(figures: Figures) -> Iterator[str]:
         ("machine", f"{machine['processor']}, {machine['cores']} cores"),
         ("system", f"{machine['system']}, Python {machine['python']}"),
         ("libraries", versions),
-        ("threads", str(figures["threads"])),
+        ("threads", f"{figures['threads']} for everybody"),
         ("date", figures.get("date", NOTHING)),
         (
             "effort",
@@ -144,21 +167,15 @@ def _circumstances(figures: Figures) -> Iterator[str]:
         ),
     ]
     if figures["load"] > BUSY:
-        rows.append(("load", f"{figures['load']:.1f} when it began"))
+        rows.append(("other programs", f"load {figures['load']:.1f} when it began"))
     yield "\n".join(["| | |", "|---|---|", *[f"| {a} | {b} |" for a, b in rows]])
     if figures["load"] > BUSY:
-        yield (
-            "**This machine did other work at the same time.** The libraries take "
-            "turns, so what slows one slows the others, but rows on several threads "
-            "are disturbed, and single ratios may be off by half."
-        )
+        yield _prose(WARNING)
 
 
 def _summary(figures: Figures) -> Iterator[str]:
-    yield (
-        f"![Ratios of all rows, by family]({RATIOS})\n\n"
-        "Each dot is a row; the bar is the geometric mean of its family."
-    )
+    yield f"![Ratios of all rows, by family]({RATIOS})"
+    yield "Each dot is a row; the bar is the geometric mean of its family."
     lines = [
         "| beside | rows | geometric mean | ftrace is faster in |",
         "|---|---|---|---|",
@@ -179,12 +196,12 @@ def _table(rows: Sequence[Figures], peers: Sequence[str]) -> str:
     heads = ["row", "ftrace", "of limit", *[c for n in names for c in (n, "ratio")]]
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     for row in rows:
-        share = row["share of limit"]
-        cells = [row["name"], duration(row["median"]["ftrace"])]
+        share = row["share"]
+        cells = [row["name"], duration(row["seconds"]["ftrace"])]
         cells.append("" if share is None else f"{share:.0%}")
         for peer in peers:
             ratio = row["ratio"].get(peer)
-            cells.append(duration(row["median"].get(peer)))
+            cells.append(duration(row["seconds"].get(peer)))
             text = NOTHING if ratio is None else f"{ratio:.2f}×"
             cells.append(f"**{text}**" if ratio is not None and ratio >= 1 else text)
         lines.append(cells)
@@ -197,10 +214,11 @@ def _table(rows: Sequence[Figures], peers: Sequence[str]) -> str:
 def _made(figures: Figures) -> str:
     peers = " ".join(f"--peer {peer}" for peer in peers_of(figures))
     quick = " --quick" if figures.get("effort") == "quick" else ""
+    threads = f"BENCHMARKS_THREADS={figures['threads']} "
     return (
         "## How this page is made\n\n"
         "In an environment that has the peers, and ftrace from a checkout:\n\n"
-        f"```sh\npython -m benchmarks{quick} {peers} --save figures.json\n"
+        f"```sh\n{threads}python -m benchmarks{quick} {peers} --save figures.json\n"
         "python -m benchmarks page figures.json\n```"
     )
 
@@ -259,7 +277,7 @@ def _draw_shares(plt: Any, families: Any) -> Any:
     shares: dict[str, list[float]] = {"memory": [], "arithmetic": []}
     for rows in families.values():
         for row in rows:
-            share = row["share of limit"]
+            share = row["share"]
             if share is not None:
                 kind = "arithmetic" if row["bytes"] is None else "memory"
                 shares[kind].append(min(share, 1.5))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sphinx.domains.python import PyObject
+
 from docs import docstrings
 from ftrace import __version__
 
 project = "ftrace"
 author = "the ftrace authors"
+html_show_copyright = False
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -30,6 +33,12 @@ html_copy_source = False
 html_show_sourcelink = False
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
+
+
+# Napoleon makes variables of the attributes of a class; their heading shall be ours.
+for field in PyObject.doc_field_types:
+    if field.name == "variable":
+        field.label = "Attributes"
 
 
 def setup(app: Any) -> None:

@@ -62,6 +62,9 @@ def as_restructured_text(lines: list[str]) -> list[str]:
 
 
 def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: Any) -> None:
+    if what in ("property", "attribute") and lines:
+        # What stands before a colon would be taken for its type.
+        lines[:1] = re.sub(r": +", ":\n", lines[0], count=1).split("\n")
     lines[:] = as_restructured_text(lines)
 
 

@@ -95,12 +95,14 @@ def module_pages(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     for module in [import_module(name) for name in names]:
         groups: dict[str, list[str]] = {}
         constants: list[str] = []
-        for name in sorted(_public_names(module, names), key=str.lower):
-            value, full = getattr(module, name), f"{module.__name__}.{name}"
+        values = {name: getattr(module, name) for name in _public_names(module, names)}
+        for name in sorted(values, key=lambda n: _is_other_name(n, values[n])):
+            described.setdefault(id(values[name]), f"{module.__name__}.{name}")
+        for name, value in sorted(values.items(), key=lambda item: item[0].lower()):
             if not callable(value) or _home(value).split(".")[0] == "numpy":
                 constants.append(f"``{name}``")
                 continue
-            first = described.setdefault(id(value), full)
+            first, full = described[id(value)], f"{module.__name__}.{name}"
             entry = _entry(name, value, first if first != full else "")
             groups.setdefault(_heading(module, name), []).append(entry)
         parts = [_title(module.__name__, "="), *_summary(module)]
@@ -113,6 +115,11 @@ def module_pages(names: Sequence[str]) -> Iterator[tuple[str, str]]:
                 ", ".join(constants),
             ]
         yield module.__name__, "\n\n".join(parts) + "\n"
+
+
+def _is_other_name(name: str, value: Any) -> bool:
+    """An alias: what it stands for has the name of its own."""
+    return getattr(value, "__name__", name) != name
 
 
 def _home(value: Any) -> str:

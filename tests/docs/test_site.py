@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.docstrings import as_restructured_text
+from docs.docstrings import as_restructured_text, process
 from docs.site import DOCS, LINK, MODULE, for_site, module_pages, write_sources
 
 API = (DOCS / "api.md").read_text(encoding="utf-8")
@@ -72,6 +72,21 @@ def test_what_two_modules_have_is_described_once() -> None:
     assert ".. autoclass:: custom_jvp" in pages["ftrace"]
     other = pages["ftrace.custom_derivatives"]
     assert "The same as :py:obj:`ftrace.custom_jvp`" in other
+
+
+def test_an_alias_leads_to_the_name_that_a_class_has() -> None:
+    (_, page) = next(module_pages(["ftrace.numpy"]))
+    assert ".. autoclass:: complex64\n" in page
+    assert (
+        ".. py:class:: csingle\n\n   The same as :py:obj:`ftrace.numpy.complex64`"
+        in page
+    )
+
+
+def test_what_a_property_says_before_a_colon_is_no_type() -> None:
+    lines = ["How it lies: on one, unless: never."]
+    process(None, "property", "", None, None, lines)
+    assert lines == ["How it lies:", "on one, unless: never."]
 
 
 @pytest.mark.parametrize(
