@@ -285,6 +285,7 @@ def _draw_shares(plt: Any, families: Any) -> Any:
     bins = [i / 10 for i in range(16)]
     axes.hist(list(shares.values()), bins=bins, stacked=True, label=list(shares))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}" + ("+" if x >= 1.5 else ""))
+    axes.set_ylabel("rows")
     axes.set_title("Rows by the share of the machine's limit that ftrace reaches")
     axes.legend()
     return figure
