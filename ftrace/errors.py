@@ -313,14 +313,16 @@ class Origin:
 
     Attributes:
       name_stack: the names of the blocks around it, joined by slashes.
+      called: the name of the public function that was called there, where it is known.
     """
 
-    __slots__ = ("code", "name_stack", "offset")
+    __slots__ = ("called", "code", "name_stack", "offset")
 
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
         self.offset = offset
         self.name_stack = block_names.joined
+        self.called = ""
 
     @property
     def file(self) -> str:

@@ -125,9 +125,8 @@ def _row(slot: ir.Slot, line: str) -> tuple[int, str]:
 def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
     """The slots that a step writes, and the user's line that makes them."""
     if isinstance(step, ir.RunKernel):
-        line = step.info.origins[-1].describe() if step.info.origins else ""
-        pairs = zip(step.slots, step.buffers, strict=True)
-        yield from ((slot, line) for slot, spec in pairs if spec.written)
+        for slot, origin in ir.lines_of_results(step).items():
+            yield slot, origin.describe()
     elif isinstance(step, ir.CallHost):
         origin = step.node.origin
         line = "" if origin is None else origin.describe()

@@ -345,13 +345,7 @@ class Program:
         """The slots that its steps write."""
         found: set[int] = set()
         for step in self.steps:
-            if isinstance(step, RunKernel):
-                pairs = zip(step.slots, step.buffers, strict=True)
-                found.update(slot for slot, spec in pairs if spec.written)
-            elif isinstance(step, RunLoop):
-                found.update((*step.ys, *(c.result for c in step.carry)))
-            else:
-                found.update(step.results)
+            found |= written_by(step)
         return found
 
     def __str__(self) -> str:
@@ -368,6 +362,16 @@ def programs_of(step: Step) -> tuple[Program, ...]:
     if isinstance(step, RunLoop):
         return (step.body,)
     return step.branches if isinstance(step, RunBranch) else ()
+
+
+def written_by(step: Step) -> set[int]:
+    """The slots that a step writes."""
+    if isinstance(step, RunKernel):
+        pairs = zip(step.slots, step.buffers, strict=True)
+        return {slot for slot, spec in pairs if spec.written}
+    if isinstance(step, RunLoop):
+        return {*step.ys, *(c.result for c in step.carry)}
+    return set(step.results)
 
 
 def steps_of(program: Program) -> list[Step]:
@@ -397,6 +401,27 @@ def lines_of(step: Step) -> tuple[Origin, ...]:
     lines = [line for each in inner for line in lines_of(each)]
     own = [node.origin for node in nodes if node.origin is not None]
     return tuple(dict.fromkeys([*lines, *own]))
+
+
+def lines_of_results(step: Step) -> dict[int, Origin]:
+    """The slots that a step writes, and the user's lines of what it writes there."""
+    lines = list(lines_of(step)[-1:])
+    written = sorted(written_by(step))
+    found = dict.fromkeys(written, lines[0]) if lines else {}
+    if isinstance(step, RunKernel):
+        pairs = zip(step.slots, step.buffers, strict=True)
+        slots = [slot for slot, spec in pairs if spec.written]
+        rows = zip(slots, step.info.stored, strict=False)
+        found |= {slot: line for slot, line in rows if line is not None}
+    elif isinstance(step, RunLoop):
+        inner = [lines_of_results(own) for own in step.body.steps]
+        made = {slot: line for own in inner for slot, line in own.items()}
+        last = step.body.outputs[len(step.carry) :]
+        carried = [c.result for c in step.carry]
+        rows = zip((*step.body.outputs[: len(carried)], *last), (*carried, *step.ys),
+                   strict=False)  # fmt: skip
+        found |= {outer: made[slot] for slot, outer in rows if slot in made}
+    return found
 
 
 def describe(step: Step) -> str:

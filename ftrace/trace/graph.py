@@ -447,35 +447,66 @@ def render_graph(
 
     The bodies of loops, branches and calls stand below their node.
     """
-    names: dict[Node, str] = {}
-    letters = _names()
+    names = names_of(graph)
+    given = [*graph.inputs, *graph.effects[:1]]
     lines: list[str] = []
-    for node in (*graph.inputs, *graph.effects[:1]):
-        names[node] = next(letters)
-    heading = " ".join(f"{name}:{type_of(n)}" for n, name in names.items())
-    for node in toposort((*graph.outputs, *graph.effects[1:])):
-        if node in names:
+    for node in names:
+        if node in given or _is_written_out(node):
             continue
-        if node.op.name == "const" and node.aval.shape == ():
-            names[node] = f"{constant_value(node)}:{type_of(node)}"
-            continue
-        names[node] = next(letters)
-        constant = node.op.name == "const"
-        call = f"const[{constant_value(node)}]" if constant else node.op.render(node)
-        text = f"  {names[node]}:{type_of(node)} = {call}"
-        operands = " ".join(names[s] for s in node.src)
-        text = f"{text} {operands}" if operands else text
-        if source_lines and node.origin is not None:
-            text = f"{text:<58} # {node.origin}"
-        lines.append(text)
+        lines.append("  " + line_of(node, names, source_lines, type_of))
         for body in bodies_in(node.arg):
             part = Graph(body.inputs, body.outputs)
             inner = render_graph(part, source_lines, type_of)
             lines += [
                 "    " + line for line in inner.replace("graph", "body", 1).splitlines()
             ]
-    result = ", ".join(names[n] for n in (*graph.outputs, *graph.effects[1:]))
+    heading = " ".join(f"{names[n]}:{type_of(n)}" for n in given)
+    result = ", ".join(
+        _operand(n, names, type_of) for n in (*graph.outputs, *graph.effects[1:])
+    )
     return "\n".join([f"graph ({heading}):", *lines, f"  return {result}"])
+
+
+def names_of(graph: Graph) -> dict[Node, str]:
+    """The names by which texts call the nodes of a graph, sources first."""
+    letters = _names()
+    given = (*graph.inputs, *graph.effects[:1])
+    names = {node: next(letters) for node in given}
+    for node in toposort((*graph.outputs, *graph.effects[1:])):
+        if node not in names:
+            names[node] = "" if _is_written_out(node) else next(letters)
+    return names
+
+
+def line_of(
+    node: Node,
+    names: Mapping[Node, str],
+    source_lines: bool = True,
+    type_of: Callable[[Node], str] = _type_of,
+) -> str:
+    """A node as a line of text, with its type and the user's line."""
+    constant = node.op.name == "const"
+    call = f"const[{constant_value(node)}]" if constant else node.op.render(node)
+    text = f"{names[node]}:{type_of(node)} = {call}"
+    operands = " ".join(_operand(s, names, type_of) for s in node.src)
+    text = f"{text} {operands}" if operands else text
+    return with_line(text, node.origin if source_lines else None)
+
+
+def with_line(text: str, origin: Origin | None) -> str:
+    """A line of text, and behind it the user's."""
+    return text if origin is None else f"{text:<56} # {origin}"
+
+
+def _operand(
+    node: Node, names: Mapping[Node, str], type_of: Callable[[Node], str]
+) -> str:
+    return names[node] or f"{constant_value(node)}:{type_of(node)}"
+
+
+def _is_written_out(node: Node) -> bool:
+    """Is it a number, which stands where it is used?"""
+    return node.op.name == "const" and node.aval.shape == ()
 
 
 def bodies_in(arg: Any) -> Iterator[Body]:

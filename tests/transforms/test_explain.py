@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
+from ftrace.trace.graph import names_of
+from ftrace.transforms.jit.regions import regions_of
 
 
 def layer(w: Any, x: Any) -> Any:
@@ -63,7 +68,183 @@ def test_other_devices_tell_what_they_know(name: str) -> None:
 def test_memory_is_told_by_its_largest_values() -> None:
     found = ft.explain(lambda x: fnp.sort(fnp.sort(x, 0) + 1, 1))(fnp.ones((50, 70)))
     assert found.program.arena >= 50 * 70 * 4
-    assert "float32[50,70] 14 kB of step " in str(found)
+    text = str(found)
+    assert re.search(r"between steps \S+ kB; at step 1 most\n", text)
+    assert re.search(r"  float32\[..,..\] +14 kB +\d +\d  test_explain.py", text)
+
+
+def first_line(w: Any, x: Any) -> Any:
+    return fnp.tanh(x @ w)
+
+
+def second_line(h: Any, v: Any) -> Any:
+    return fnp.exp(h @ v)
+
+
+def test_each_part_of_the_peak_has_the_line_that_made_it() -> None:
+    """Two values that both products read are there when the last one runs."""
+    v, u = fnp.ones((32, 4)), fnp.ones((4, 96))
+
+    def both(w: Any, x: Any) -> Any:
+        h = first_line(w, x)
+        return second_line(h, v) @ (u @ h)
+
+    peak = ft.explain(both)(W, X).peak
+    rows = {(held.nbytes, held.origin.function) for held in peak.parts if held.origin}
+    assert (96 * 32 * 4, "first_line") in rows
+    assert (96 * 4 * 4, "second_line") in rows
+    assert peak.nbytes == sum(held.nbytes for held in peak.parts)
+    assert all(held.first <= peak.step <= held.last for held in peak.parts)
+    empty = ft.explain(lambda x: x)(1.0)
+    assert empty.peak.parts == []
+    assert "most" not in str(empty)
+
+
+def test_statements_have_the_lines_that_they_compute() -> None:
+    v = fnp.ones((32, 4))
+    found = ft.explain(lambda w, x: second_line(first_line(w, x), v))(W, X)
+    first, second, *_ = found.kernels
+    for text in (first.statements, first.loops):
+        (tanh,) = [line for line in text.splitlines() if "= tanh" in line]
+        (total,) = [line for line in text.splitlines() if "reduce[add]" in line]
+        assert tanh.endswith("(first_line)")
+        assert total.endswith("(first_line)")
+    (exp,) = [line for line in second.statements.splitlines() if "= exp" in line]
+    assert exp.endswith("(second_line)")
+    assert first.statements in str(first)
+
+
+def test_loops_are_those_of_the_kernel() -> None:
+    kernel = ft.explain(layer)(W, X).kernels[0]
+    lines = kernel.loops.splitlines()
+    loops = [line for line in lines if line.strip().startswith("for ")]
+    assert [line.strip() for line in loops] == [
+        "for i0 in range(96):", "for i1 in range(32):", "for r2 in range(64):",
+    ]  # fmt: skip
+    depth = {name: len(s) - len(s.lstrip()) for s in lines for name in (s.split()[0],)}
+    assert depth["v9"] == depth["v10"] == 4  # the sum, and what uses it
+    assert depth["v8"] == 6  # in the loop of the sum
+
+
+def test_layers_that_are_alike_have_lines_of_their_own() -> None:
+    def same(w: Any, x: Any) -> Any:
+        return fnp.tanh(x @ w)
+
+    def other(w: Any, x: Any) -> Any:
+        return fnp.tanh(x @ w)
+
+    w = fnp.ones((64, 64))
+    first, second = ft.explain(lambda x: other(w, same(w, x)))(X).kernels
+    assert "(same)" in first.statements
+    assert "(other)" not in first.statements
+    assert "(other)" in second.statements.split("reduce")[1]
+
+
+def test_opencl_c_is_shown_on_any_device() -> None:
+    kernel = ft.explain(layer)(W, X).kernels[0]
+    assert "__kernel void" in kernel.opencl
+    assert "get_global_id" in kernel.opencl
+    sorting = ft.explain(fnp.sort)(X).kernels[0]
+    assert (sorting.opencl, sorting.loops) == ("", "")
+    assert sorting.statements.startswith("sort of ")
+
+
+def test_loops_show_their_steps() -> None:
+    def step(c: Any, _: Any) -> Any:
+        return fnp.sin(c @ c), None
+
+    x = fnp.ones((30, 30))
+    found = ft.explain(lambda x: ft.lax.scan(step, x, None, length=3)[0])(x)
+    (loop,) = found.kernels
+    names = [part.name for part in loop.inner]
+    assert any("sin" in name for name in names)
+    assert names == [name for name in names if name in str(loop)]
+    assert loop.kernel is None
+    assert (loop.loops, loop.opencl, loop.assembly, loop.schedule) == ("",) * 4
+
+
+# The graph as it was written.
+
+
+def net(w: Any, v: Any, x: Any) -> Any:
+    return ft.nn.softmax(fnp.tanh(x @ w) @ v)
+
+
+def test_products_are_regions_that_unfold() -> None:
+    found = ft.explain(net)(W, fnp.ones((32, 8)), X)
+    names = [region.name for region in found.regions]
+    assert names == ["matmul", "tanh", "matmul", "softmax"]
+    product = found.regions[0]
+    assert product.folded in found.outline
+    assert product.folded.split("#")[0].split()[1:] == ["=", "matmul", "c", "a"]
+    assert len(str(product).splitlines()) == 1 + len(product.nodes) > 5
+    inner = [line.strip() for line in str(product).splitlines()[1:]]
+    assert all(line in str(found.graph) for line in inner)
+    x, k = fnp.ones((2, 3, 8, 8)), fnp.ones((4, 3, 3, 3))
+    conv = ft.lax.conv_general_dilated
+    found = ft.explain(lambda x, k: conv(x, k, (1, 1), "SAME"))(x, k)
+    assert [region.name for region in found.regions] == ["conv_general_dilated"]
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: x,
+        lambda x: 3 * fnp.ones(3),
+        ft.grad(lambda x: net(x, x[:, :4], x.T).sum() + (x @ x.T).sum()),
+        ft.vmap(lambda r: fnp.outer(r, r) @ r),
+        lambda x: ft.lax.scan(lambda c, v: (c * v, c @ x), x[0], x),
+        lambda x: fnp.linalg.svd(x @ x.T)[1] + fnp.where(x > 0, x, -x).sum(),
+        ft.hessian(lambda x: fnp.log(1 + (x @ x.T) ** 2).sum()),
+    ],
+)
+def test_regions_are_the_graph_in_an_order_in_which_it_can_be_computed(
+    fun: Any,
+) -> None:
+    graph = ft.make_graph(fun)(fnp.ones((4, 4)))
+    regions = regions_of(graph)
+    nodes = [node for region in regions for node in region.nodes]
+    names = names_of(graph)
+    assert len(set(nodes)) == len(nodes)
+    assert {*nodes} == {n for n in names if names[n] and n not in graph.inputs}
+    known = {n for n in names if not names[n]} | {*graph.inputs}
+    for region in regions:
+        assert set(region.inputs) <= known
+        for node in region.nodes:  # and in it
+            assert set(node.src) <= known
+            known.add(node)
+        assert set(region.outputs) <= set(region.nodes)
+
+
+# Tables.
+
+
+def test_a_notebook_shows_tables_that_unfold() -> None:
+    html = ft.explain(lambda x: net(W, fnp.ones((32, 8)), x))(X)._repr_html_()
+    assert html.count("<table>") == html.count("</table>") == 2
+    assert html.count("<details>") == html.count("</details>") > 7
+    assert "&lt;lambda&gt;" in html
+    assert "<lambda>" not in html
+
+
+def test_a_terminal_shows_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = pytest.importorskip("rich.console")
+    found = ft.explain(layer)(W, X)
+    wide = console.Console(width=200, file=io.StringIO())
+    wide.print(found)
+    text = wide.file.getvalue()
+    assert found.kernels[0].name in text
+    assert "of the limit" in text
+    assert "test_explain.py" in text
+    for rich in ("rich.console", None):
+        if rich is not None:
+            monkeypatch.setitem(sys.modules, rich, None)
+        stream = io.StringIO()
+        stream.isatty = lambda: True  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setattr("sys.stdout", stream)
+        found.show()
+        monkeypatch.undo()
+        assert found.kernels[0].name[:8] in stream.getvalue()
 
 
 def test_nothing_runs_where_it_must_not(capsys: pytest.CaptureFixture[str]) -> None:

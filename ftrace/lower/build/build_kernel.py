@@ -37,7 +37,7 @@ from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import COMBINES
-from ftrace.trace.primitives.sources import const, const_p, dim_p
+from ftrace.trace.primitives.sources import const, const_p, dim_p, is_variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,13 @@ def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     built = _Builder(chosen_view(draft, plan)).build()
     if "relax_products" in settings.current().disabled_rules:
         return built
-    return replace(built, kernel=relax_products(built.kernel))
+    became: dict[Node, Node] = {}
+    kernel = relax_products(built.kernel, became)
+    if kernel is built.kernel:
+        return built
+    rows = built.expressions.items()
+    expressions = {key: became.get(value, value) for key, value in rows}
+    return replace(built, kernel=kernel, expressions=expressions)
 
 
 Work = Generator[tuple[Node, Context], Any, Any]
@@ -173,7 +179,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         )
         axes = tuple(view.axes.atoms)
         kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
-        info = self._info(specs)
+        info = self._info(specs, stores)
         return BuiltKernel(kernel, info, stores, loads, self.expressions)
 
     def _buffer(self, node: Node) -> int:
@@ -268,7 +274,9 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         combine = "" if kind == "set" else kind
         return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 
-    def _info(self, specs: tuple[ir.BufferSpec, ...]) -> ir.KernelInfo:
+    def _info(
+        self, specs: tuple[ir.BufferSpec, ...], stores: dict[int, Node]
+    ) -> ir.KernelInfo:
         names: list[str] = []
         operations = 0
         computed = [n for n in self.view.members if n not in self.view.loaded]
@@ -287,7 +295,36 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
             operations,
             ir.bytes_of(specs),
             tuple(names),
+            lines_of_values(stores),
         )
+
+
+def lines_of_values(stores: Mapping[int, Node]) -> tuple[Origin | None, ...]:
+    """The user's lines of what a kernel stores, in the order of its buffers.
+
+    What is moved in the end was made by another line.
+    """
+    made = [_unmoved(node) for _, node in sorted(stores.items())]
+    return tuple([node.origin for node in made])
+
+
+def _unmoved(node: Node) -> Node:
+    while node.op.family == "movement" and node.src:
+        node = node.src[0]
+    return node
+
+
+def lines_of_expressions(built: BuiltKernel) -> ir.Lines:
+    """The user's lines that the expressions of a kernel compute.
+
+    Arguments have none, and a view is of its operand's line.
+    """
+    found: dict[Node, Origin] = {}
+    for expression, nodes in built.values.items():
+        made = sorted(nodes, key=lambda n: n.op.family == "movement")
+        lines = [n.origin for n in made if n.origin and not is_variable(n)]
+        found |= {expression: line for line in lines[:1]}
+    return found
 
 
 def rounds_operand(node: Node, plan: Schedule) -> bool:
@@ -336,10 +373,12 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
             built, others = known[structure]
             now = dict(zip(others, values, strict=True))
             lines = origins_of(reversed(computed))
+            stores = {i: now[n] for i, n in built.stores.items()}
+            stored = lines_of_values(stores)
             built = BuiltKernel(
                 built.kernel,
-                replace(built.info, origins=lines),
-                {i: now[n] for i, n in built.stores.items()},
+                replace(built.info, origins=lines, stored=stored),
+                stores,
                 {i: now[n] for i, n in built.loads.items()},
                 built.expressions,
                 now,

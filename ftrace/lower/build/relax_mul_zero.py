@@ -64,10 +64,13 @@ _NOTHING: Final[frozenset[Node]] = frozenset()
 _ANYTHING: Final = (-_INFINITY, _INFINITY)
 
 
-def relax_products(kernel: Kernel) -> Kernel:
+def relax_products(kernel: Kernel, became: dict[Node, Node] | None = None) -> Kernel:
     """The kernel with every `mul_zero` of floats as plain as the facts allow.
 
     Linear in its expressions.
+
+    Args:
+      became: is told what each expression became.
     """
     nodes = kernel.nodes
     if not any(n.op is p.mul_zero and dtypes.is_float(n.dtype) for n in nodes):
@@ -84,6 +87,8 @@ def relax_products(kernel: Kernel) -> Kernel:
                 elif made not in known:
                     known[made] = _range(made, [known.get(s) for s in made.src])
             new[node] = made
+    if became is not None:
+        became |= new
     return kernel.over(new)
 
 

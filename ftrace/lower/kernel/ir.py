@@ -34,7 +34,14 @@ from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
+from ftrace.trace.graph import (
+    Node,
+    Op,
+    constant_value,
+    make_node,
+    toposort,
+    with_line,
+)
 from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import any_dynamic
@@ -83,6 +90,10 @@ byte_quads_p = KernelOp("byte_quads")
 #: (`extend.elementwise`). Nothing that is computed by one is kept on disk: another
 #: process may have another function of that name.
 OF_USERS: Final[set[str]] = set()
+
+#: The user's lines that expressions of a kernel compute.
+Lines = Mapping[Node, Origin]
+NO_LINES: Final[Lines] = MappingProxyType({})
 
 INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)
@@ -251,6 +262,7 @@ class KernelInfo:
       operations: arithmetic operations in one run.
       bytes: bytes read and written in one run, each buffer once.
       nodes: names of the graph's operations that were fused.
+      stored: of each buffer that it writes, in order, the line of the value.
     """
 
     name: str
@@ -258,6 +270,7 @@ class KernelInfo:
     operations: int
     bytes: int
     nodes: tuple[str, ...] = ()
+    stored: tuple[Origin | None, ...] = ()
 
 
 def free_ranges(
@@ -315,8 +328,13 @@ def kernel_lines(kernel: Kernel) -> list[tuple[str, Node]]:
     return lines
 
 
-def render_kernel(kernel: Kernel) -> str:
-    """The kernel as text, a line per statement."""
+def render_kernel(kernel: Kernel, lines: Lines = NO_LINES) -> str:
+    """The kernel as text, a line per statement.
+
+    Args:
+      lines: the user's lines that expressions compute, to be told behind them.
+    """
     loops = ", ".join(f"i{a.number}<{a.size}" for a in map(axis_of, kernel.axes))
-    lines = [f"  {text}" for text, _ in kernel_lines(kernel)]
-    return "\n".join([f"kernel ({loops}):", *lines])
+    rows = kernel_lines(kernel)
+    told = [with_line(f"  {text}", lines.get(node)) for text, node in rows]
+    return "\n".join([f"kernel ({loops}):", *told])

@@ -19,7 +19,7 @@ from dataclasses import field
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, with_line
 
 
 @dataclass(eq=False)
@@ -243,3 +243,44 @@ class _Placement:
             if self.home.get(reduce_node.src[0], self) is scope:
                 found[reduce_node.src[0]] = None
         return list(found)
+
+
+def render_tree(kernel: ir.Kernel, lines: ir.Lines = ir.NO_LINES) -> str:
+    """The loops of a kernel as text, each statement where it is computed.
+
+    Args:
+      lines: the user's lines that expressions compute, to be told behind them.
+    """
+    rows, count = ir.kernel_lines(kernel), len(kernel.stores)
+    texts: dict[Node | ir.Store, str] = {}
+    texts |= {node: text for text, node in rows[: len(rows) - count]}
+    texts |= dict(zip(kernel.stores, [t for t, _ in rows[-count:]], strict=True))
+
+    def loop(range_: Node) -> str:
+        axis = ir.axis_of(range_)
+        kind = "r" if axis.reduced else "i"
+        return f"for {kind}{axis.number} in range({axis.size}):"
+
+    def block(inside: Iterable[Statement], indent: str) -> list[str]:
+        found: list[str] = []
+        for each in inside:
+            if isinstance(each, Loop):
+                found += [indent + loop(each.axis), *block(each.body, indent + "  ")]
+            elif isinstance(each, ReduceLoop):
+                around = [indent + "  " * i for i in range(len(each.ranges) + 1)]
+                found += [
+                    a + loop(r) for a, r in zip(around, each.ranges, strict=False)
+                ]
+                found += block(each.body, around[-1])
+                found += [told(reduce, indent) for reduce in each.reduces]
+            elif isinstance(each, Let):
+                found += [told(each.node, indent)] if each.node in texts else []
+            else:
+                found.append(told(each, indent))
+        return found
+
+    def told(of: Node | ir.Store, indent: str) -> str:
+        line = lines.get(of.value if isinstance(of, ir.Store) else of)
+        return with_line(indent + texts[of], line)
+
+    return "\n".join(block(place(kernel), ""))

@@ -23,7 +23,7 @@ from ftrace.ground.tables import memo
 from ftrace.lower.analysis import reshape_groups, same_axes
 from ftrace.lower.simplify import fold_constants as fold
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, Op
+from ftrace.trace.graph import Node, Op, making_nodes_of
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import select
 from ftrace.trace.primitives.movement import (
@@ -304,7 +304,13 @@ EXCHANGES: Final = (
 
 def _over(y: Node, move: Callable[[Node], Node]) -> Node:
     """The operation of `y` over its moved operands."""
-    return y.op(*[move(source) for source in y.src], arg=y.arg)
+    return _again(y, *[move(source) for source in y.src], arg=y.arg)
+
+
+def _again(y: Node, *src: Node, arg: Any) -> Node:
+    """The operation of `y`, at the line of `y`, over others."""
+    with making_nodes_of(y.origin):
+        return y.op(*src, arg=arg)
 
 
 def _push(x: Node, y: Node) -> Node:
@@ -370,13 +376,13 @@ def _before_reduce(x: Node, y: Node) -> Node:
     args = tuple(
         (0, whole[a]) if a in reduced else arg for a, arg in enumerate(fold.arg_of(x))
     )
-    return y.op(x.op(source, arg=args), arg=reduced)
+    return _again(y, x.op(source, arg=args), arg=reduced)
 
 
 def _permute_before_reduce(x: Node, y: Node) -> Node:
     axes: tuple[int, ...] = fold.arg_of(x)
     reduced = tuple(sorted(axes.index(a) for a in fold.arg_of(y)))
-    return y.op(permute(y.src[0], axes), arg=reduced)
+    return _again(y, permute(y.src[0], axes), arg=reduced)
 
 
 def _push_rule(

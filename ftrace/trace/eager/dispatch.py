@@ -207,6 +207,7 @@ def recalling(
       shares: it shows its operand, and may share its memory; the results of others own
         their elements.
     """
+    name = function.__name__
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if settings.Config.any_looks_at_calls:
@@ -228,6 +229,8 @@ def recalling(
             result = function(*args, **kwargs)
             return result if shares else own(result, args, kwargs)
         scope, origin = scopes[-1], user_origin()
+        if origin is not None:
+            origin.called = name
         if Array.any_placed and Tracer in map(type, args):
             args = _with_divided(args, scope)
         if not scope.recalls or origin is None:

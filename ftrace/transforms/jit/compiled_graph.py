@@ -143,6 +143,12 @@ class CompiledGraph:
         return self._lowered[0]
 
     @property
+    def plan(self) -> Any:
+        """What each kernel computes; it is made again."""
+        graph, given, limits = self._lower.args
+        return lowering()(graph, limits, given).plan
+
+    @property
     def program(self) -> Program:
         """The program; that of `executable` may be from disk, and know no lines."""
         return self._lowered[1]

@@ -6,12 +6,14 @@
       step                        time  share  operations   bytes  of the limit
       0 reduce_sum_mul_512x128  300 µs    44%      50.3 M  918 kB  84% of arithmetic
       …                                                            and the lines
-    memory: arguments 656 kB, results 132 kB, between steps 786 kB
-      float32[512,128] 262 kB of step 1, until step 2
+    memory: arguments 656 kB, results 132 kB, between steps 786 kB; at step 1 most
+      value                bytes  of step  until step
+      float32[512,128]    262 kB        0           2              step.py:7 (loss)
     limits of this machine: 39.3 GB/s, 198 G operations/s
 
-What is printed is a value: `.kernels[0]` is a kernel with its statements, its schedule,
-and its code; `.graph` and `.passes` are the graph as it was traced and after each pass.
+What is printed is a value: `.kernels[0]` is a kernel with its statements and loops, its
+schedule, and its code; `.graph` and `.passes` are the graph as it was traced and after
+each pass, `.outline` the graph as it was written, with a line for each `matmul`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cache
+from html import escape
 from statistics import median
 from typing import Any
 
@@ -26,20 +29,31 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace.backends.base import Device, get_device
+from ftrace.backends.opencl.render import program_source, render
+from ftrace.backends.opencl.scalar_ops import SUPPORTED
+from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import steps_of_programs
+from ftrace.ground.text_tables import Section, Tables, time_text
+from ftrace.lower.build.build_kernel import build_kernels, lines_of_expressions
+from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
+from ftrace.lower.kernel.loop_tree import render_tree
+from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.lowering import passes_of
 from ftrace.lower.program import (
-    CallHost,
     Program,
     RunKernel,
     Slot,
     Step,
     describe,
+    lines_of,
+    lines_of_results,
     programs_of,
 )
+from ftrace.lower.schedule.drafts import Schedule
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
@@ -48,16 +62,20 @@ from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic import any_dynamic
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.jit import Jitted, make_graph
+from ftrace.transforms.jit.regions import Region, outline, regions_of
 from ftrace.transforms.jit.stages import inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Runs that are timed, and of which the median is told.
 _RUNS = 5
 #: Values between kernels that are told, the largest ones.
-_LARGEST = 3
+_LARGEST = 5
+#: For which OpenCL C is shown: any GPU.
+_GPU = Traits(units=64, max_group=256, doubles=True)
 #: Elements of the array, and side of the matrices, with which limits are measured: more
 #: than the caches hold, and enough work for all cores in few enough milliseconds that
 #: other programs leave some runs alone.
@@ -112,6 +130,8 @@ def _timed_runs(compiled: CompiledGraph, arrays: Sequence[Array]) -> list[list[f
 class Part:
     """A step of a program: a kernel, a loop, a branch, or work of the host.
 
+    Its texts are empty where there is nothing to tell.
+
     Attributes:
       name: what it does.
       origins: the user's lines that it computes.
@@ -120,7 +140,7 @@ class Part:
       step: as the program has it.
       device: that runs it.
       source: the text of its code, if it is a kernel.
-      inner: the steps of its body, or of its branches.
+      inner: the steps of a loop or a branch.
     """
 
     name: str
@@ -132,17 +152,54 @@ class Part:
     device: Device
     source: str = ""
     inner: list[Part] = field(default_factory=list[Any])
+    _plans: Callable[[], Sequence[Schedule]] = list
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """What it runs; None of a loop, a branch, or work of the host."""
+        return self.step.kernel if isinstance(self.step, RunKernel) else None
+
+    @property
+    def statements(self) -> str:
+        """What it computes, a line for each expression, with the user's lines."""
+        kernel = self.kernel
+        plain = type(kernel) is Kernel
+        return render_kernel(kernel, self._lines) if plain else str(kernel or "")
+
+    @property
+    def loops(self) -> str:
+        """The same in its loops: where each expression is computed."""
+        kernel = self.kernel
+        return render_tree(kernel, self._lines) if type(kernel) is Kernel else ""
+
+    @property
+    def opencl(self) -> str:
+        """What it is in OpenCL C, for a GPU, whatever the device."""
+        kernel = self.kernel
+        if type(kernel) is not Kernel:
+            return ""
+        return program_source([render(legalize(kernel, SUPPORTED), _GPU)])
 
     @property
     def schedule(self) -> str:
-        """How its loops run: what threads share, vectors, tiles; empty if not known."""
-        kernel = getattr(self.step, "kernel", None)
-        return "" if kernel is None else self.device.schedule_of(kernel)
+        """How its loops run: what threads share, vectors, tiles."""
+        return "" if self.kernel is None else self.device.schedule_of(self.kernel)
 
     @property
     def assembly(self) -> str:
-        """Its machine code as text; empty where the device shows none."""
+        """Its machine code as text."""
         return self.device.assembly_of(self.source) if self.source else ""
+
+    @cached_property
+    def _lines(self) -> Lines:
+        """The lines of its expressions, which are found by building it again."""
+        told = set(map(str, self.origins))
+        for plan in self._plans():
+            for _, built in build_kernels(plan):
+                same = built.kernel == self.kernel
+                if same and told == set(map(str, built.info.origins)):
+                    return lines_of_expressions(built)
+        return NO_LINES
 
     def limit(self, most: Roofline) -> str:
         """What part of the machine's limit it reaches, and of which."""
@@ -155,14 +212,12 @@ class Part:
 
     def __str__(self) -> str:
         lines = [f"  {origin.describe()}" for origin in self.origins]
-        kernel = getattr(self.step, "kernel", None)
-        texts = [] if kernel is None else [str(kernel)]
-        texts += [self.schedule] if self.schedule else []
-        return "\n".join([self.name, *lines, *texts])
+        texts = [self.statements, self.schedule, *map(str, self.inner)]
+        return "\n".join([self.name, *lines, *filter(None, texts)])
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Tables):
     """What a function became for some arguments; see the module.
 
     Attributes:
@@ -205,16 +260,45 @@ class Explanation:
         timed = [part.seconds for part in self.kernels if part.seconds is not None]
         return sum(timed) if timed else None
 
-    def __str__(self) -> str:
+    @property
+    def regions(self) -> list[Region]:
+        """The graph in parts: what each call of a function made. Print one of them."""
+        return regions_of(self.graph)
+
+    @property
+    def outline(self) -> str:
+        """The graph as text with a line for each of its regions, such as `matmul`."""
+        return outline(self.graph)
+
+    @property
+    def peak(self) -> Peak:
+        """When most memory is taken between steps, and by what."""
+        return peak_of(self.program)
+
+    def sections(self) -> list[Section]:
         most = "" if self.most is None else f"limits of this machine: {self.most}"
-        lines = [self._head(), *self._rows(), *self._memory(), most]
-        return "\n".join(filter(None, lines))
+        limits = [Section(most)] if most else []
+        return [self._steps(), self._memory(), *limits]
+
+    def _repr_html_(self) -> str:
+        unfolded = "".join(
+            f"<details><summary><code>{escape(region.folded)}</code></summary>"
+            f"<pre>{escape(str(region))}</pre></details>"
+            for region in self.regions
+        )
+        graph = f"<details><summary>graph</summary>{unfolded}</details>"
+        kernels = "".join(
+            f"<details><summary>{number} {escape(part.name)}</summary>"
+            f"<pre>{escape(str(part))}</pre></details>"
+            for number, part in enumerate(self.kernels)
+        )
+        return super()._repr_html_() + graph + kernels
 
     def _head(self) -> str:
         count = len(self.kernels)
         operations = _amount(sum(part.operations for part in self.kernels))
         moved = _bytes(sum(part.nbytes for part in self.kernels))
-        time = "" if self.seconds is None else f" in {_time(self.seconds)}"
+        time = "" if self.seconds is None else f" in {time_text(self.seconds)}"
         steps = f"{count} step{'s' * (count != 1)}"
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         return (
@@ -222,58 +306,101 @@ class Explanation:
             f"{operations} operations, {moved}{time}"
         )
 
-    def _rows(self) -> list[str]:
+    def _steps(self) -> Section:
         whole = self.seconds
-        rows = [("step", "time", "share", "operations", "bytes", "of the limit", "")]
+        rows: list[tuple[str, ...]] = []
         for number, part in enumerate(self.kernels):
             share = part.seconds / whole if part.seconds and whole else None
             rows.append((
                 f"{number} {part.name}",
-                "" if part.seconds is None else _time(part.seconds),
+                "" if part.seconds is None else time_text(part.seconds),
                 "" if share is None else f"{share:.0%}",
                 _amount(part.operations) if part.operations else "",
                 _bytes(part.nbytes) if part.nbytes else "",
                 "" if self.most is None else part.limit(self.most),
                 ", ".join(map(str, part.origins)),
             ))  # fmt: skip
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        numbers = range(1, 5)
-        return [
-            "  "
-            + "  ".join(
-                cell.rjust(width) if i in numbers else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
+        return Section(self._head(), heads, rows, range(1, 5))
 
-    def _memory(self) -> list[str]:
-        arena = _bytes(self.program.arena)
-        lines = [
+    def _memory(self) -> Section:
+        peak = self.peak
+        title = (
             f"memory: arguments {_bytes(self.arguments)}, results "
-            f"{_bytes(self.results)}, between steps {arena}"
-        ]
-        placed = [slot for slot in self.program.slots if slot.place == "arena"]
-        lives = list(zip(placed, self.program.lifetimes, strict=True))
-        lives.sort(key=lambda pair: -pair[1].nbytes)
-        for slot, life in lives[:_LARGEST]:
-            lines.append(
-                f"  {_type(slot)} {_bytes(life.nbytes)} of step {life.first}, "
-                f"until step {life.last}"
-            )
-        return lines
+            f"{_bytes(self.results)}, between steps {_bytes(self.program.arena)}"
+        )
+        title += f"; at step {peak.step} most" if peak.parts else ""
+        rows = [
+            (held.type, _bytes(held.nbytes), str(held.first), str(held.last),
+             str(held.origin or ""))
+            for held in peak.parts[:_LARGEST]
+        ]  # fmt: skip
+        more = peak.parts[_LARGEST:]
+        rest = f"{len(more)} more, {_bytes(sum(held.nbytes for held in more))}"
+        heads = "value", "bytes", "of step", "until step", ""
+        return Section(title, heads, rows, range(1, 4), [rest] if more else [])
+
+
+class Held(NamedTuple):
+    """A value that is kept between steps.
+
+    Attributes:
+      type: its dtype and shape; of what a loop or branch has for itself "scratch".
+      nbytes: that it takes.
+      first, last: the steps from which, and until which.
+      origin: the user's line that made it.
+    """
+
+    type: str
+    nbytes: int
+    first: int
+    last: int
+    origin: Origin | None
+
+
+class Peak(NamedTuple):
+    """Where most memory is taken between steps.
+
+    Attributes:
+      step: its number.
+      parts: what is kept then, the largest first.
+    """
+
+    step: int
+    parts: list[Held]
+
+    @property
+    def nbytes(self) -> int:
+        """What they take together."""
+        return sum(held.nbytes for held in self.parts)
+
+
+def peak_of(program: Program) -> Peak:
+    """The peak of a program."""
+    lines = [lines_of_results(step) for step in program.steps]
+    scratch = {getattr(step, "scratch", -1) for step in program.steps}
+    placed = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
+    kept: list[Held] = []
+    for number, life in zip(placed, program.lifetimes, strict=True):
+        made = [own[number] for own in lines[life.first :] if number in own]
+        of_step = lines_of(program.steps[life.first]) if not made else ()
+        origin = next(iter((*made, *of_step)), None)
+        text = "scratch" if number in scratch else _type(program.slots[number])
+        kept.append(Held(text, life.nbytes, life.first, life.last, origin))
+
+    def at(step: int) -> list[Held]:
+        return [held for held in kept if held.first <= step <= held.last]
+
+    peaks = [Peak(i, at(i)) for i in range(len(program.steps))]
+    if not peaks or any_dynamic(held.nbytes for held in kept):
+        return Peak(0, kept)
+    found = max(peaks, key=lambda peak: peak.nbytes)
+    return Peak(found.step, sorted(found.parts, key=lambda held: -held.nbytes))
 
 
 def _type(slot: Slot) -> str:
     sizes = ",".join(map(str, slot.shape))
     return f"{slot.dtype}[{sizes}]"
-
-
-def _time(seconds: float) -> str:
-    for unit, name in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds * 1e6:.3g} µs"
 
 
 def _amount(count: float) -> str:
@@ -318,10 +445,11 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         seconds = [median(row) for row in zip(*runs, strict=True)] if told else None
         threads = settings.current().threads
         sources = iter(compiled.executable.sources)
+        plans = cache(lambda: [compiled.plan])
         return Explanation(
             name_of(jitted), device, _threads(device), graph,
             jitted.leaf_names(args, kwargs), compiled.program,
-            _parts(compiled.program, sources, device, seconds),
+            _parts(compiled.program, sources, device, seconds, plans),
             sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
             sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),
             roofline(device, threads) if told else None,
@@ -339,6 +467,7 @@ def _parts(
     sources: Iterator[str],
     device: Device,
     seconds: Sequence[float] | None = None,
+    plans: Callable[[], Sequence[Schedule]] = list,
 ) -> list[Part]:
     """The steps of a program, of which `sources` are those of the kernels in order."""
     found: list[Part] = []
@@ -347,13 +476,10 @@ def _parts(
         if isinstance(step, RunKernel):
             info = step.info
             known = info.name, info.origins, info.operations, info.bytes
-            found.append(Part(*known, took, step, device, next(sources)))
+            part = Part(*known, took, step, device, next(sources), [], plans)
+            found.append(part)
             continue
         inner = [p for each in programs_of(step) for p in _parts(each, sources, device)]
-        origins = [origin for part in inner for origin in part.origins]
-        if isinstance(step, CallHost) and step.node.origin is not None:
-            origins.append(step.node.origin)
-        lines = tuple(dict.fromkeys(origins))
-        name = describe(step)
+        name, lines = describe(step), lines_of(step)
         found.append(Part(name, lines, 0, 0, took, step, device, inner=inner))
     return found

@@ -1,0 +1,158 @@
+"""A graph as its author wrote it: what one call of a function made is one line.
+
+    k:f32[96,32] = matmul c a        # net.py:3 (layer)
+        d:f32[96,1,64] = reshape[(96, 1, 64)] c
+        …                            unfolded: the operations that it is made of
+
+Nodes that one public function made have one object as their origin, which has its name.
+The operations of a derivative have those of the operations that they are derived from:
+they are regions of the same name.
+
+A region must be something that can be computed in one piece. So nodes are of one region
+if they were made by one call, and so many other calls stand before them:
+
+    depth(node) = max over its sources s of depth(s), plus 1 where s is of another call
+
+Where all that use a node are in one later region of its call, it is there, too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ftrace.errors import Origin
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    line_of,
+    names_of,
+    toposort,
+    with_line,
+)
+from ftrace.trace.primitives.sources import const_p, is_variable
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The nodes of a graph that one call of a function made.
+
+    Attributes:
+      name: of the function, or of the operation where there is one alone.
+      nodes: sources first.
+      inputs: what it takes from around it.
+      outputs: which of its nodes are used around it.
+      origin: the user's line.
+      names: of all nodes of the graph, in texts.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    origin: Origin | None
+    names: Mapping[Node, str]
+
+    @property
+    def folded(self) -> str:
+        """In one line."""
+        if len(self.nodes) == 1:
+            return line_of(self.nodes[0], self.names)
+        results = ", ".join(f"{self.names[n]}:{n.aval!r}" for n in self.outputs)
+        operands = " ".join(self.names[n] for n in self.inputs)
+        return with_line(f"{results} = {self.name} {operands}", self.origin)
+
+    def __str__(self) -> str:
+        inner = [] if len(self.nodes) == 1 else [line_of(n, self.names) for n in self]
+        return "\n    ".join([self.folded, *inner])
+
+    def __iter__(self) -> Any:
+        return iter(self.nodes)
+
+
+def regions_of(graph: Graph) -> list[Region]:
+    """The regions of a graph, in an order in which they can be computed."""
+    names = names_of(graph)
+    ends = (*graph.outputs, *graph.effects[1:])
+    nodes = [n for n in toposort(ends) if names[n] and not is_variable(n)]
+    home = _homes(nodes)
+    users: dict[Node, set[Any]] = {}
+    members: dict[Any, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(home[node], []).append(node)
+        for source in node.src:
+            users.setdefault(source, set()).add(home[node])
+    for node in ends:
+        users.setdefault(node, set()).add(None)
+    found: list[Region] = []
+    for key in _in_order(members, home):
+        inside = members[key]
+        taken = [s for n in inside for s in n.src if names[s] and home.get(s) != key]
+        used = [n for n in inside if users.get(n, set()) - {key}]
+        last = inside[-1]
+        called = last.origin.called if last.origin is not None else ""
+        name = called.strip("_") or last.op.name
+        parts = tuple(inside), tuple(dict.fromkeys(taken)), tuple(used)
+        found.append(Region(name, *parts, last.origin, names))
+    return found
+
+
+def _homes(nodes: Sequence[Node]) -> dict[Node, Any]:
+    """The region of each node: the call that made it, and its depth."""
+    depth: dict[Node, int] = {}
+    home: dict[Node, Any] = {}
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        call = _call_of(node)
+        before = [(depth[s], home[s][0] != call) for s in node.src if s in depth]
+        depth[node] = max([d + other for d, other in before], default=0)
+        home[node] = call, depth[node]
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    for node in reversed(nodes):
+        around = {home[n] for n in users.get(node, ())}
+        if len(around) == 1 and (key := around.pop())[0] == home[node][0]:
+            home[node] = key
+    return home
+
+
+def _call_of(node: Node) -> int:
+    """Which call made a node; numbers are nobody's, and nodes that no call made."""
+    origin = node.origin
+    own = origin is None or not origin.called or node.op is const_p
+    return -node.serial - 1 if own else id(origin)
+
+
+def _in_order(
+    members: Mapping[Any, Sequence[Node]], home: Mapping[Node, Any]
+) -> list[Any]:
+    """The regions, sources first, else as they stand in the graph."""
+    place = {key: i for i, key in enumerate(members)}
+    feeds: dict[Any, set[Any]] = {key: set() for key in members}
+    waiting = dict.fromkeys(members, 0)
+    for key, nodes in members.items():
+        before = {home[s] for n in nodes for s in n.src if s in home} - {key}
+        waiting[key] = len(before)
+        for other in before:
+            feeds[other].add(key)
+    ready = [place[key] for key, count in waiting.items() if not count]
+    keys, found = list(members), list[Any]()
+    heapq.heapify(ready)
+    while ready:
+        found.append(keys[heapq.heappop(ready)])
+        for key in feeds[found[-1]]:
+            waiting[key] -= 1
+            if not waiting[key]:
+                heapq.heappush(ready, place[key])
+    assert len(found) == len(members), "regions need each other"
+    return found
+
+
+def outline(graph: Graph, unfolded: bool = False) -> str:
+    """The graph as text, a line for each region, or for each of its nodes below it."""
+    regions = regions_of(graph)
+    heading, *_, result = str(graph).splitlines()
+    lines = [str(region) if unfolded else region.folded for region in regions]
+    return "\n".join([heading, *[f"  {line}" for line in lines], result])
