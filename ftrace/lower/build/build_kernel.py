@@ -323,7 +323,8 @@ def lines_of_expressions(built: BuiltKernel) -> ir.Lines:
     for expression, nodes in built.values.items():
         made = sorted(nodes, key=lambda n: n.op.family == "movement")
         lines = [n.origin for n in made if n.origin and not is_variable(n)]
-        found |= {expression: line for line in lines[:1]}
+        if lines:
+            found[expression] = lines[0]
     return found
 
 
