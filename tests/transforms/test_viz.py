@@ -97,6 +97,10 @@ def test_rules_lead_from_the_graph_before_a_pass_to_the_one_after(picture: Any) 
         after, rows = walked(data, step), [row[3:] for row in step["fired"]]
         assert rows[0][0] in before  # nothing else was there
         assert any(end in after for _, end in rows)
+        ops = data["nodes"]["op"]
+        for old, new in step["renewed"]:
+            assert (old in before, new in after, ops[old] == ops[new]) == (True,) * 3
+            assert data["nodes"]["line"][old] == data["nodes"]["line"][new]
 
 
 def test_lines_are_those_of_the_function_with_their_text(picture: Any) -> None:

@@ -14,7 +14,8 @@ from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.viz.steps import Walk, members_of
 from ftrace.transforms.viz.tables import Tables
 
-#: Kernels whose machine code is shown, the first ones: it has to be compiled again.
+#: Kernels whose machine code is shown, the first ones that differ: it has to be
+#: compiled again.
 _ASSEMBLED = 24
 
 
@@ -23,8 +24,10 @@ def kernels_as_data(
 ) -> list[dict[str, Any]]:
     """The steps of the program in order, those of bodies behind what runs them."""
     members = members_of(walked.work)
-    known = len(members) == len(explained.kernels)
+    if len(members) != len(explained.kernels):  # it is not known which is which
+        members = [(list[Node](), None) for _ in explained.kernels]
     stored = walked.work.plan.stored
+    texts = _Texts()
     found: list[dict[str, Any]] = []
 
     def add(part: Part, nodes: Sequence[Node], built: Any, depth: int) -> None:
@@ -36,10 +39,10 @@ def kernels_as_data(
             "bytes": part.nbytes,
             "seconds": part.seconds,
             "limit": "" if explained.most is None else part.limit(explained.most),
-            "schedule": part.schedule,
+            "schedule": texts.schedule(part),
             "statements": _statements(part, built, tables),
             "source": tables.text(part.source),
-            "assembly": tables.text(part.assembly if len(found) < _ASSEMBLED else ""),
+            "assembly": tables.text(texts.assembly(part)),
             "nodes": tables.numbers(nodes),
             "stores": tables.numbers(n for n in nodes if n in stored),
         }
@@ -47,9 +50,29 @@ def kernels_as_data(
         for inner in part.inner:
             add(inner, (), None, depth + 1)
 
-    for part, row in zip(explained.kernels, members, strict=False):
-        add(part, *(row if known else ((), None)), depth=0)
+    for part, (nodes, built) in zip(explained.kernels, members, strict=True):
+        add(part, nodes, built, depth=0)
     return found
+
+
+class _Texts:
+    """What it takes time to say of a kernel: once for those that are equal."""
+
+    def __init__(self) -> None:
+        self._schedules: dict[Any, str] = {}
+        self._assemblies: dict[str, str] = {}
+
+    def schedule(self, part: Part) -> str:
+        kernel = getattr(part.step, "kernel", None)
+        if kernel not in self._schedules:
+            self._schedules[kernel] = part.schedule
+        return self._schedules[kernel]
+
+    def assembly(self, part: Part) -> str:
+        known, source = self._assemblies, part.source
+        if source not in known:
+            known[source] = part.assembly if len(known) < _ASSEMBLED else ""
+        return known[source]
 
 
 def _statements(

@@ -112,11 +112,7 @@ def viz(
 
 def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
     walked = walk(explained, traced)
-    names = dict(zip(explained.closed.inputs, explained.leaves, strict=False))
-    names |= dict(zip(explained.graph.inputs, explained.leaves, strict=False))
-    for place, node in enumerate(explained.closed.inputs):
-        names.setdefault(node, f"captured {place - len(explained.leaves)}")
-    tables = Tables(*walked.roots, names)
+    tables = Tables(*walked.roots, walked.names)
     facts = {
         "name": explained.name,
         "device": explained.device.name,

@@ -34,7 +34,7 @@ class Walked:
     Attributes:
       name, about: for people.
       graph: after it.
-      before: the number of the step whose graph it changed; -1 of the first.
+      before: the number of the step whose graph it changed; -1 where it shows another.
       fired, rebuilt: the rules that fired, and what was made anew of other operands.
       types: of values, where they say more than the nodes do.
       lowered: it is of lowering, and not as it was traced.
@@ -78,6 +78,15 @@ class Walked:
                 _follow(became, made, last),
             )
 
+    def _renewed(self, before: Graph) -> Iterator[tuple[Node, Node]]:
+        """Nodes that are new for their operands alone, behind what they were."""
+        was = {new: old for old, new in self.rebuilt.items()}
+        first = set(before.nodes)
+        for node in self.graph.nodes:
+            old = node if node in first else _follow(was, node, first)
+            if old is not node:
+                yield old, node
+
     def as_data(self, tables: Tables, graph_before: Graph) -> dict[str, Any]:
         types = {
             tables.find(node): tables.text(text)
@@ -95,6 +104,7 @@ class Walked:
                 [tables.text(rule), *tables.numbers(nodes)]
                 for rule, *nodes in self._with_ends(rows, graph_before)
             ],
+            "renewed": [tables.numbers(pair) for pair in self._renewed(graph_before)],
             "unlisted": len(self.fired) - len(rows),
             "types": types,
         }
@@ -119,11 +129,13 @@ class Walk:
     Attributes:
       steps: in their order.
       work: the kernels of the last graph.
+      names: of inputs, as the user calls them.
       ledger: the collectives of a program that is divided over devices.
     """
 
     steps: list[Walked]
     work: Work
+    names: dict[Node, str]
     ledger: Sequence[Entry] = ()
 
     def as_data(self, tables: Tables) -> list[dict[str, Any]]:
@@ -155,6 +167,8 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
     limits, graph = explained.device.limits, explained.closed
     about = "what the function does, operation by operation"
     steps = [Walked("traced", about, graph, lowered=False)]
+    names = _named(graph.inputs, explained.leaves)
+    names |= _named(explained.graph.inputs, explained.leaves)
     divided = divided_graph(traced.graph, traced.places)
     made: Partitioned | None = None
     if divided is not None:
@@ -162,9 +176,13 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
         types = {node: typed(node, spec) for node, spec in specs.items()}
         sizes = ", ".join(f"{name} {n}" for name, n in mesh.shape_tuple)
         about = f"how each value is divided over the mesh ({sizes})"
-        steps.append(Walked("sharded", about, whole, 0, types=types, lowered=False))
-        about = "what each device does with its parts, and the collectives between"
-        steps.append(Walked("per device", about, made.graph, 1))
+        steps.append(Walked("sharded", about, whole, types=types, lowered=False))
+        about = "what each device does with its parts, and the collectives"
+        steps.append(Walked("per device", about, made.graph))
+        places = [f"place along {name}" for name in mesh.axis_names]
+        local = made.graph.inputs
+        names |= _named(local[: -len(places)], explained.leaves)
+        names |= zip(local[-len(places) :], places, strict=True)
     before = 0
     for stage, graph, fired, rebuilt in passes_of(explained.closed, limits):
         steps.append(Walked(stage.name, stage.about, graph, before, fired, rebuilt))
@@ -172,9 +190,15 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
     work = Work(graph, limits, {})
     for stage in lowering.PROGRAM:
         work = stage.make(work)
-    about = "what is computed in one pass over memory, and what is stored between"
+    about = "what is computed in one pass over memory"
     steps.append(Walked("kernels", about, graph, before))
-    return Walk(steps, work, () if made is None else made.ledger)
+    return Walk(steps, work, names, () if made is None else made.ledger)
+
+
+def _named(inputs: Sequence[Node], leaves: Sequence[str]) -> dict[Node, str]:
+    """The inputs by the names of the arguments; the others were captured."""
+    captured = [f"captured {i}" for i in range(len(inputs) - len(leaves))]
+    return dict(zip(inputs, [*leaves, *captured], strict=False))
 
 
 def members_of(work: Work) -> list[tuple[list[Node], BuiltKernel | None]]:

@@ -4,7 +4,7 @@
 const state = {
   step: 0, before: false, bodies: [], unfolded: null, toggled: new Set(),
   chosen: null, pinned: null, firing: -1, rule: null, listed: LISTED,
-  kernel: -1, code: "loops", tab: "pass", found: [],
+  kernel: -1, code: "loops", tab: "pass", found: [], told: false,
 };
 let view = null;
 
@@ -34,7 +34,8 @@ function showGraph(keep = false) {
     button.ariaPressed = `${button.dataset.before === `${state.before}`}`;
   }
   $("#unfold").textContent = folded ? "Unfold" : "Fold";
-  if (folded && !keep) tell(`${many(view.items.length, "node")} in ${many(boxes.length, "box").replace("boxs", "boxes")}: a double click unfolds one, u all`);
+  if (folded && !state.told) tell(`${many(view.items.length, "node")} in ${many(boxes.length, "box").replace("boxs", "boxes")}: a double click unfolds one, u all`);
+  state.told = true;
   showLegend(boxes);
 }
 
@@ -61,9 +62,8 @@ function showSteps() {
     if (step.name === "kernels") label.append(`${kernels.filter((k) => !k.depth).length}`);
     else if (step.before < 0) label.append(`${size}`);
     else {
-      const before = nodesIn(step.before), after = nodesIn(i);
-      const gone = [...before].filter((n) => !after.has(n)).length, came = [...after].filter((n) => !before.has(n)).length;
-      label.append(element("i", {}, gone ? `−${gone}` : ""), " ", element("u", {}, came ? `+${came}` : ""));
+      const { went, came } = changesIn(i);
+      label.append(element("i", {}, went.size ? `−${went.size}` : ""), " ", element("u", {}, came.size ? `+${came.size}` : ""));
     }
     button.append(label);
     return button;

@@ -59,7 +59,7 @@ function paint() {
   if (far) paintFar(seen);
   else {
     for (const part of document.querySelectorAll(".far, .far-edges")) part.remove();
-    for (const frame of drawn.frames) wanted.add(frame);
+    for (const frame of drawn.frames) if (around(frame, seen)) wanted.add(frame);
     for (const arrow of drawn.arrows) if (touches(arrow, seen)) wanted.add(arrow);
     for (const box of inside) wanted.add(box);
   }
@@ -81,6 +81,10 @@ function keepTitle(frame, seen) {
   const text = live.get(frame).querySelector("text");
   text.setAttribute("x", Math.max(left + 10, Math.min(seen.left + inner + 14, right - 120)));
   text.setAttribute("y", Math.max(top + 16, Math.min(seen.top + inner + 50 / eye.scale, bottom - 12)));
+}
+
+function around({ sides: [left, top, right, bottom] }, seen) {
+  return bottom > seen.top && top < seen.bottom && right > seen.left && left < seen.right;
 }
 
 function touches({ points }, seen) {
@@ -130,7 +134,7 @@ function boxElement(box) {
   if (box.region) {
     group.append(svgElement("rect", { class: "back", x: left + 4, y: top + 4, width: box.width, height: box.height, rx: 8 }));
   }
-  const most = Math.floor((box.width - 18) / LETTER);
+  const most = Math.floor((box.width - 18 - room(box)) / LETTER);
   group.append(
     svgElement("rect", { class: "body", x: left, y: top, width: box.width, height: box.height, rx: 8 }),
     svgElement("rect", { class: "stripe", x: left + 5, y: top + 9, width: 3, height: box.height - 18, rx: 1.5 }),
@@ -139,7 +143,7 @@ function boxElement(box) {
     svgElement("title", {}, box.region ? `${box.title}\n${box.type}\nEnter or a double click unfolds it` : `${describe(box.items[0].node)}\n${box.type}`));
   if (box.changes) {
     const text = box.region ? `${box.sign}${box.changes}` : box.sign;
-    group.append(svgElement("text", { class: "mark", x: -left - 8, y: top + 14 }, text));
+    group.append(svgElement("text", { class: box.sign === "+" ? "mark" : "mark went", x: -left - 8, y: top + 14 }, text));
   }
   group.box = box;
   dress(group, box);

@@ -8,9 +8,12 @@ const DAGRE_MOST = 240;
 /** Boxes of one level that stand side by side. */
 const IN_A_ROW = 18;
 
+/** For the sign of what has changed, at the end of the title. */
+const room = (box) => (!box.changes ? 0 : box.region ? 24 : 10);
+
 function measure(box) {
   const letters = Math.max(box.title.length + 2, box.type.length * 0.92 + 2, 7);
-  box.width = Math.ceil(Math.min(letters, MOST_LETTERS) * LETTER) + 18;
+  box.width = Math.ceil(Math.min(letters, MOST_LETTERS) * LETTER) + 18 + room(box);
   box.height = BOX_HEIGHT;
 }
 

@@ -80,6 +80,18 @@ function nodesIn(number) {
   return (nodesOfStep[number] ??= new Set(toposort([...inputs, ...outputs])));
 }
 
+/** What a step took away and made, but for nodes that only have other operands now. */
+const changesOf = steps.map(() => null);
+function changesIn(number) {
+  const step = steps[number], before = nodesIn(step.before), after = nodesIn(number);
+  const kept = step.before < 0 ? after : new Set(step.renewed.flat());
+  return (changesOf[number] ??= {
+    went: new Set([...before].filter((n) => !after.has(n) && !kept.has(n))),
+    came: new Set([...after].filter((n) => !before.has(n) && !kept.has(n))),
+    renewed: step.renewed.length,
+  });
+}
+
 /** For each node the steps of the program that compute it. */
 const kernelsOf = new Map();
 kernels.forEach((kernel, k) => {
@@ -227,10 +239,10 @@ function viewOf(number, before, body) {
   const [inputs, outputs] = body ?? [shown.inputs, shown.outputs];
   const items = byKernel ? itemsOfKernels(inputs, outputs) : itemsOfGraph(inputs, outputs);
   const sizes = groupItems(items, byKernel);
-  const other = body || step.before < 0 ? null : nodesIn(before ? number : step.before);
+  const changed = body ? new Set() : before ? changesIn(number).went : changesIn(number).came;
   const ends = new Set(outputs);
   for (const item of items) {
-    item.change = other && !other.has(item.node) ? (before ? "removed" : "added") : "";
+    item.change = changed.has(item.node) ? (before ? "removed" : "added") : "";
     item.output = ends.has(item.node);
   }
   return { items, sizes, step: before ? shown : step, byKernel };
@@ -293,7 +305,7 @@ function finishBox(box, step) {
   box.lines = new Set(items.map((item) => nodes.line[item.node]).filter((line) => line >= 0));
   box.changes = items.filter((item) => item.change).length;
   box.change = box.changes === items.length ? last.change : "";
-  box.sign = last.change === "removed" ? "−" : "+";
+  box.sign = items.some((item) => item.change === "removed") ? "−" : "+";
   box.output = items.some((item) => item.output);
   const kinds = new Set(items.map((item) => kindOf(item.node)));
   box.kind = RANKS.find((kind) => kinds.has(kind)) ?? "input";

@@ -87,11 +87,10 @@ function countLines(items) {
 
 function passPanel(state) {
   const step = steps[state.step], parts = [];
-  const before = nodesIn(step.before), after = nodesIn(state.step);
-  const gone = [...before].filter((n) => !after.has(n)).length;
-  const came = [...after].filter((n) => !before.has(n)).length;
-  const about = step.before < 0 ? `${many(after.size, "node")}.` :
-    `${many(before.size, "node")} became ${after.size.toLocaleString("en")}: ${gone} went, ${came} came.`;
+  const { went, came, renewed } = changesIn(state.step), size = nodesIn(state.step).size;
+  const about = step.before < 0 ? `${many(size, "node")}.` :
+    `${many(nodesIn(step.before).size, "node")} became ${size.toLocaleString("en")}: ${went.size} went, ${came.size} came` +
+    `${renewed ? `, ${renewed} have other operands` : ""}.`;
   parts.push(element("p", {}, element("b", {}, step.name), ` — ${step.about}.`));
   parts.push(element("p", { className: "muted" }, about));
   if (!step.fired.length) {
