@@ -34,6 +34,13 @@ DIFFERS = {
         numpy.transpose numpy.squeeze numpy.expand_dims numpy.flip numpy.broadcast_to
         numpy.split numpy.unstack numpy.diagonal lax.reshape lax.transpose lax.squeeze
         lax.slice lax.rev""",
+    "reads the JSON that profiler.trace and profile write": """
+        profiler.ProfileData profiler.ProfileEvent profiler.ProfilePlane""",
+    "arrays by type and device, not by the lines that made them": """
+        profiler.device_memory_profile profiler.save_device_memory_profile""",
+    "session_id names the folder; the others decide nothing": (
+        "profiler.ProfileOptions"
+    ),
     "−0 is less than +0": "numpy.sort numpy.partition",
     "the sum of −0 alone is −0": "numpy.sum numpy.mean numpy.median numpy.dot",
     "has a gradient in reverse mode": "lax.while_loop",

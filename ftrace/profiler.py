@@ -33,17 +33,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ContextDecorator, contextmanager
+from dataclasses import field
 from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
 from ftrace.errors import ArgumentError, DeviceError, FileFormatError
 from ftrace.ground import processes, spans
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.spans import Recorder, Span
 from ftrace.ground.text_tables import Section, Tables, time_text
+from ftrace.trace.tracing.tracer import aval_of
+from ftrace.transforms.environment import live_arrays
 
 _Event = dict[str, Any]
 _PathLike = os.PathLike[str] | str
@@ -270,6 +273,7 @@ def _events(
 ) -> list[_Event]:
     """The spans as complete events, which nest in each thread; times are in µs."""
     several = processes.count() > 1
+    start = 0.0 if several else start  # by the clock of the machine
     pid = processes.index() if several else os.getpid()
     rank = f"rank {pid} of {processes.count()} on " if several else ""
     lanes = _Lanes(threads)
@@ -357,7 +361,7 @@ def start_trace(
         `plugins/profile/<time>/<host>.trace.json.gz`.
       create_perfetto_link: accepted; open the file at ui.perfetto.dev.
       create_perfetto_trace: writes `perfetto_trace.json.gz` as well.
-      profiler_options: accepted, without effect.
+      profiler_options: see `ProfileOptions`.
 
     Raises:
       DeviceError: one is recorded already.
@@ -367,7 +371,9 @@ def start_trace(
         raise DeviceError(
             "a profile is being recorded already: call profiler.stop_trace() first"
         )
-    folder = Path(log_dir, "plugins", "profile", strftime("%Y_%m_%d_%H_%M_%S"))
+    session = getattr(profiler_options, "session_id", "")
+    session = session or strftime("%Y_%m_%d_%H_%M_%S")
+    folder = Path(log_dir, "plugins", "profile", session)
     names = [f"{platform.node()}.trace.json.gz"]
     if create_perfetto_trace or create_perfetto_link:
         names.append("perfetto_trace.json.gz")
@@ -453,6 +459,171 @@ def annotate_function(
     """`func`, each of whose calls has a name."""
     label = name or getattr(func, "__qualname__", repr(func))
     return TraceAnnotation(label, **decorator_kwargs)(func)
+
+
+@dataclass
+class ProfileOptions:
+    """JAX's options, of which `session_id` names the folder; the others are accepted.
+
+    Attributes:
+      session_id: the name of the folder in `plugins/profile`; by default the time.
+    """
+
+    session_id: str = ""
+    host_tracer_level: int = 2
+    python_tracer_level: int = 1
+    duration_ms: int = 0
+    start_timestamp_ns: int = 0
+    enable_hlo_proto: bool = True
+    include_dataset_ops: bool = True
+    raise_error_on_start_failure: bool = False
+    repository_path: str = ""
+    advanced_configuration: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+# A file, read again.
+
+
+class ProfileEvent(NamedTuple):
+    """A span of a profile: its name, when it was in nanoseconds, and what is known."""
+
+    name: str
+    start_ns: float
+    duration_ns: float
+    stats: tuple[tuple[str, Any], ...]
+
+    @property
+    def end_ns(self) -> float:
+        return self.start_ns + self.duration_ns
+
+
+class _Line(NamedTuple):
+    """What one thread did."""
+
+    name: str
+    events: tuple[ProfileEvent, ...]
+
+
+class ProfilePlane(NamedTuple):
+    """What one process did."""
+
+    name: str
+    lines: tuple[_Line, ...]
+    stats: tuple[tuple[str, Any], ...] = ()
+
+
+class ProfileData:
+    """The profile in a file that `profile` or `trace` has written.
+
+    Attributes:
+      planes: its processes, each with a line per thread and the events of that.
+
+    Raises:
+      FileFormatError: it is no such file.
+    """
+
+    def __init__(self, whole: bytes) -> None:
+        try:
+            text = gzip.decompress(whole) if whole[:2] == b"\x1f\x8b" else whole
+            events: list[_Event] = json.loads(text)["traceEvents"]
+            self.planes = _planes(events)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"no profile: {error}; one that profiler.trace or profile has written "
+                "was expected"
+            ) from error
+
+    @staticmethod
+    def from_file(file: _PathLike) -> ProfileData:
+        """That in a file."""
+        try:
+            return ProfileData(Path(file).read_bytes())
+        except OSError as error:
+            raise FileFormatError(f"{file} cannot be read: {error.strerror}") from error
+
+    from_serialized_xspace = staticmethod(lambda whole: ProfileData(whole))
+
+    def find_plane_with_name(self, name: str) -> ProfilePlane | None:
+        """The process of that name, if there is one."""
+        return next((plane for plane in self.planes if plane.name == name), None)
+
+
+def _planes(events: Sequence[_Event]) -> tuple[ProfilePlane, ...]:
+    names = {
+        (e["name"], e["pid"], e["tid"]): e["args"]["name"]
+        for e in events
+        if e["ph"] == "M"
+    }
+    lines: dict[int, dict[int, list[ProfileEvent]]] = {}
+    for e in events:
+        if e["ph"] == "X":
+            times, stats = (e["ts"] * 1e3, e["dur"] * 1e3), tuple(e["args"].items())
+            row = lines.setdefault(e["pid"], {}).setdefault(e["tid"], [])
+            row.append(ProfileEvent(e["name"], *times, stats))
+    return tuple(
+        ProfilePlane(
+            names["process_name", pid, 0],
+            tuple([
+                _Line(names["thread_name", pid, tid], tuple(row))
+                for tid, row in rows.items()
+            ]),
+        )
+        for pid, rows in lines.items()
+    )  # fmt: skip
+
+
+# What is held in memory, in the format of pprof: github.com/google/pprof, profile.proto
+
+
+def device_memory_profile(backend: str | None = None) -> bytes:
+    """The arrays that are alive, by type and device, as a file for pprof.
+
+    Args:
+      backend: those of one platform; None is all.
+    """
+    arrays = live_arrays(backend)
+    kinds = Counter([f"{aval_of(x)!r} on {x.device}" for x in arrays])
+    nbytes: Counter[str] = Counter()
+    for x in arrays:
+        nbytes[f"{aval_of(x)!r} on {x.device}"] += x.nbytes
+    texts = ["", "allocations", "count", "space", "bytes", *kinds]
+    types = [_field(1, _field(1, a) + _field(2, a + 1)) for a in (1, 3)]
+    rows: list[bytes] = []
+    for number, (kind, count) in enumerate(kinds.items(), 1):
+        values = _number(count) + _number(nbytes[kind])
+        rows += [
+            _field(2, _field(1, _number(number)) + _field(2, values)),
+            _field(4, _field(1, number) + _field(4, _field(1, number))),
+            _field(5, _field(1, number) + _field(2, texts.index(kind))),
+        ]
+    table = [_field(6, text.encode()) for text in texts]
+    return gzip.compress(b"".join([*types, *rows, *table]))
+
+
+def save_device_memory_profile(filename: _PathLike, backend: str | None = None) -> None:
+    """Writes `device_memory_profile`; `pprof -http=: FILE` shows it.
+
+    Raises:
+      FileFormatError: the file cannot be written.
+    """
+    _check_writable(Path(filename))
+    Path(filename).write_bytes(device_memory_profile(backend))
+
+
+def _number(value: int) -> bytes:
+    """A number as protocol buffers have it: seven bits in each byte."""
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """A field of a message: a number, or bytes behind their length."""
+    if isinstance(value, int):
+        return _number(number << 3) + _number(value)
+    return _number(number << 3 | 2) + _number(len(value)) + value
 
 
 tell_missing(__name__)

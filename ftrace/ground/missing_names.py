@@ -97,12 +97,8 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     ): """
         interpreters.batching.register_vmappable
         interpreters.batching.unregister_vmappable""",
-    (NEVER, "profiles of XLA's runtime", "profiler.trace: its files are JSON"): """
-        profiler.ProfileData profiler.ProfileEvent profiler.ProfileOptions
-        profiler.ProfilePlane profiler.register_subprocess profiler.start_server
-        profiler.stop_server""",
-    (NEVER, "profiles of XLA's runtime", "counters() and live_arrays()"): """
-        profiler.device_memory_profile profiler.save_device_memory_profile""",
+    (NEVER, "profiles are files, and nobody serves them", "profiler.trace"): """
+        profiler.register_subprocess profiler.start_server profiler.stop_server""",
     (NEVER, "the generators are those of dtypes.KEYS", "their names"): (
         "extend.random.define_prng_impl"
     ),

@@ -289,3 +289,78 @@ def test_annotations_name_blocks(tmp_path: Path) -> None:
     assert args == {"step_num": 2, "loss": "nan", "shape": "(2, 3)"}
     with pytest.raises(errors.DeviceError, match="start_trace"):
         profiler.stop_trace()
+
+
+def test_a_file_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "out.json.gz"
+    with ft.profile(path), profiler.TraceAnnotation("block", a=1):
+        ft.jit(lambda x: x + 1)(1.0)
+    data = profiler.ProfileData.from_file(path)
+    (plane,) = data.planes
+    assert data.find_plane_with_name(plane.name) is plane
+    assert data.find_plane_with_name("none") is None
+    main = next(line for line in plane.lines if line.name == "MainThread")
+    (block,) = [e for e in main.events if e.name == "block"]
+    assert dict(block.stats)["a"] == 1
+    assert all(
+        block.start_ns <= e.start_ns and e.end_ns <= block.end_ns for e in main.events
+    )
+    assert len(read(path)) == sum(len(line.events) for line in plane.lines)
+    (tmp_path / "bad").write_text('{"traceEvents": 3}')
+    for name in ("bad", "none"):
+        with pytest.raises(errors.FileFormatError):
+            profiler.ProfileData.from_file(tmp_path / name)
+
+
+def test_options_name_the_folder(tmp_path: Path) -> None:
+    options = profiler.ProfileOptions()
+    options.session_id, options.python_tracer_level = "first", 0
+    with profiler.trace(tmp_path, profiler_options=options):
+        pass
+    assert [file.parent.name for file in tmp_path.rglob("*.gz")] == ["first"]
+
+
+def fields_of(message: bytes) -> list[tuple[int, Any]]:
+    """The fields of a message of protocol buffers: (number, value)."""
+    found: list[tuple[int, Any]] = []
+    while message:
+        key, message = varint(message)
+        value: Any
+        value, message = varint(message)
+        if key & 7 == 2:
+            value, message = message[:value], message[value:]
+        found.append((key >> 3, value))
+    return found
+
+
+def varint(message: bytes) -> tuple[int, bytes]:
+    value = shift = 0
+    for i, byte in enumerate(message):
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, message[i + 1 :]
+    pytest.fail("a number that does not end")
+
+
+def test_memory_is_told_as_pprof_reads_it(tmp_path: Path) -> None:
+    held = [ft.device_put(np.zeros((3, 777), np.float32)) for _ in range(5)]
+    profiler.save_device_memory_profile(tmp_path / "memory", "cpu")
+    fields = fields_of(gzip.decompress((tmp_path / "memory").read_bytes()))
+    texts = [value.decode() for number, value in fields if number == 6]
+    kinds = [dict(fields_of(value)) for number, value in fields if number == 1]
+    assert [(texts[k[1]], texts[k[2]]) for k in kinds] == [
+        ("allocations", "count"), ("space", "bytes"),
+    ]  # fmt: skip
+    functions = [dict(fields_of(value)) for number, value in fields if number == 5]
+    names = {f[1]: texts[f[2]] for f in functions}
+    lines = [dict(fields_of(value)) for number, value in fields if number == 4]
+    places = {place[1]: names[dict(fields_of(place[4]))[1]] for place in lines}
+    found: dict[str, tuple[int, int]] = {}
+    for sample in [dict(fields_of(value)) for number, value in fields if number == 2]:
+        (count, rest), (place, _) = varint(sample[2]), varint(sample[1])
+        found[places[place]] = count, varint(rest)[0]
+    (row,) = [value for name, value in found.items() if "3,777" in name]
+    assert row == (5, sum(x.nbytes for x in held))
+    with pytest.raises(errors.FileFormatError):
+        profiler.save_device_memory_profile(tmp_path / "none" / "memory")
