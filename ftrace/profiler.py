@@ -541,7 +541,10 @@ class ProfileData:
         except OSError as error:
             raise FileFormatError(f"{file} cannot be read: {error.strerror}") from error
 
-    from_serialized_xspace = staticmethod(lambda whole: ProfileData(whole))
+    @staticmethod
+    def from_serialized_xspace(whole: bytes) -> ProfileData:
+        """That in the bytes of a file."""
+        return ProfileData(whole)
 
     def find_plane_with_name(self, name: str) -> ProfilePlane | None:
         """The process of that name, if there is one."""
