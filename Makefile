@@ -82,6 +82,7 @@ format: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(VENV)/bin/pyright --pythonpath $(RUN)
+	$(RUN) -m pytest -q tests/surface/test_types.py $(ARGS)
 
 docs: $(VENV)/.test
 	$(RUN) -m pytest tests/docs $(ARGS)

@@ -7,6 +7,7 @@ jax-names.md    from the names of JAX, and what is missing of them
 accuracy.md     the tables of error bounds, between its markers
 lowering.md     the lists of rules and decisions, between its markers
 many-devices.md the table of sharding rules, between its markers
+ftrace/**.pyi   what type checkers read of public functions: see docs/stubs.py
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 from docs.accuracy import OF_COMPOSITIONS, OF_EQUAL_TERMS, OF_SUMS
 from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
+from docs.stubs import stubs
 from ftrace import lower, trace
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.legalize import ACCURACY
@@ -74,6 +76,7 @@ def generated_pages() -> dict[Path, str]:
     accuracy, lowering = DOCS / "accuracy.md", DOCS / "lowering.md"
     devices = DOCS / "many-devices.md"
     return {
+        **stubs(),
         DOCS / "primitives.md": primitives_page(),
         DOCS / "jax-names.md": jax_names_page(),
         accuracy: with_tables(accuracy, error_tables()),

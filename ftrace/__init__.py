@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         debug,
         distributed,
         dlpack,
+        dtypes,
         experimental,
         extend,
         image,
@@ -135,9 +136,64 @@ if TYPE_CHECKING:
         tree_util,
         typing,
     )
+    from ftrace.backends.base import Device as Device
     from ftrace.compat.view import make_jaxpr
+    from ftrace.debug import nan_origin as nan_origin
+    from ftrace.ref import (
+        Ref as Ref,
+        empty_ref as empty_ref,
+        free_ref as free_ref,
+        freeze as freeze,
+        new_ref as new_ref,
+    )
     from ftrace.transforms.checkpoints import Checkpoints
-    from ftrace.transforms.save_load import load, save
+    from ftrace.transforms.contexts import (
+        checking_leaks as checking_leaks,
+        ensure_compile_time_eval as ensure_compile_time_eval,
+    )
+    from ftrace.transforms.environment import (
+        copy_to_host_async as copy_to_host_async,
+        default_backend as default_backend,
+        device_put_replicated as device_put_replicated,
+        device_put_sharded as device_put_sharded,
+        host_count as host_count,
+        host_id as host_id,
+        host_ids as host_ids,
+        live_arrays as live_arrays,
+        local_device_count as local_device_count,
+        local_devices as local_devices,
+        make_array_from_callback as make_array_from_callback,
+        make_array_from_process_local_data as make_array_from_process_local_data,
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+        print_environment_info as print_environment_info,
+        process_count as process_count,
+        process_index as process_index,
+        process_indices as process_indices,
+        typeof as typeof,
+    )
+    from ftrace.transforms.jit.explain import explain as explain
+    from ftrace.transforms.jit.misses import no_compiles as no_compiles
+    from ftrace.transforms.mapped import (
+        pmap as pmap,
+        reshard as reshard,
+        shard_map as shard_map,
+        smap as smap,
+    )
+    from ftrace.transforms.meshes import (
+        P as P,
+        make_mesh as make_mesh,
+        set_mesh as set_mesh,
+    )
+    from ftrace.transforms.partition.explain import explain_sharding as explain_sharding
+    from ftrace.transforms.passes import fwd_and_bwd as fwd_and_bwd
+    from ftrace.transforms.save_load import (
+        load,
+        save,
+    )
+    from ftrace.transforms.shardings import (
+        NamedSharding as NamedSharding,
+        Shard as Shard,
+    )
 
 __version__ = VERSION
 
@@ -150,7 +206,7 @@ __all__ = [
     "device_count", "device_get", "device_put", "devices", "Dim", "disable_jit",
     "distributed", "effects_barrier", "errors", "eval_shape", "experimental", "extend",
     "float0", "grad", "hessian", "image", "io_callback", "jacfwd", "jacobian", "jacrev",
-    "dlpack", "jit", "memory", "monitoring", "profiler", "sharding", "stages",
+    "dlpack", "dtypes", "jit", "memory", "monitoring", "profiler", "sharding", "stages",
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
     "random", "ref", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct",

@@ -28,7 +28,7 @@ from ftrace.errors import (
     TypePromotionError,
 )
 from ftrace.ground import settings
-from ftrace.ground.missing_names import no_attribute
+from ftrace.ground.missing_names import no_attribute, tell_missing
 
 bool_: Final = np.dtype(np.bool_)
 int8: Final = np.dtype(np.int8)
@@ -497,3 +497,6 @@ def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
         info = ml_dtypes.iinfo(dtype)
         return int(info.min), int(info.max)
     return -np.inf, np.inf
+
+
+tell_missing(__name__, _JAX)

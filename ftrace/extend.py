@@ -21,6 +21,7 @@ from ftrace.errors import (
     ShapeError,
 )
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.legalize.legalize import DECOMPOSITIONS
 from ftrace.lower.legalize.term import Term, eq, fma, ne, number, select
@@ -473,3 +474,6 @@ def _tuple(found: Any) -> tuple[Any, ...]:
 
 
 __all__ = ["Term", "elementwise", "kernel_functions", "primitive"]
+
+
+tell_missing(__name__)

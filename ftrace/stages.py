@@ -1,15 +1,19 @@
 """The stages of a jitted function: JAX's `stages`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftrace.ground.missing_names import tell_missing
-from ftrace.transforms.jit.jit import Jitted as Wrapped
 from ftrace.transforms.jit.stages import (
     ArgInfo as ArgInfo,
     Compiled as Compiled,
     Lowered as Lowered,
     Traced as Traced,
 )
+
+if TYPE_CHECKING:
+    from ftrace.transforms.jit.signatures import Wrapped
+else:
+    from ftrace.transforms.jit.jit import Jitted as Wrapped
 
 CompilerOptions = dict[str, Any]
 

@@ -15,7 +15,10 @@ multihost_utils  what processes tell each other: there is one
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from ftrace.ground.missing_names import no_attribute as _no_attribute
+from ftrace.ground.missing_names import (
+    no_attribute as _no_attribute,
+    tell_missing as _tell_missing,
+)
 from ftrace.transforms.custom.callbacks import io_callback
 
 __all__ = ["io_callback"]
@@ -29,3 +32,6 @@ def __getattr__(name: str) -> _Any:
         raise _no_attribute(__name__, name)
     module = _import_module(f"ftrace.compat.{_COMPAT[name]}")
     return getattr(module, name, module)
+
+
+_tell_missing(__name__, _COMPAT)

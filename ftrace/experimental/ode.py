@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast as cast_to
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
 
 
 def _forward(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
-    ys = _solve(func, options, y0, t, *args)
+    ys = cast_to(Any, _solve)(func, options, y0, t, *args)
     return ys, (ys, t, args)
 
 

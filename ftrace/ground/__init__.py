@@ -18,6 +18,7 @@ From the ground up:
     fork_safe         Locks that a forked child finds free, and what a process makes
                       once
     spans             Spans of time, for whoever records where time goes
+    progress          What takes more than a second shows how far it is
     tables            What is kept so that it need not be made again, all of it within
                       one limit of bytes
     processes         The processes of a program, over MPI, and what they send

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from typing import Final, NoReturn
@@ -172,16 +173,31 @@ def no_attribute(module: str, name: str) -> AttributeError:
     return AttributeError(text, name=name, obj=sys.modules.get(module))
 
 
-def tell_missing(module: str) -> None:
+def tell_missing(module: str, later: Iterable[str] = ()) -> None:
     """Gives a module a `__getattr__` that says of missing names what is known.
 
-    Its `dir` is what is public, where `__all__` says that.
+    Its `dir` is what is public: what `__all__` names, or else what has no underscore
+    and is of ours, or of that name in JAX.
+
+    Args:
+      later: names that the module loads when they are looked for.
     """
     own = vars(sys.modules[module])
+    inside = module.removeprefix("ftrace.")
+
+    def is_public(name: str) -> bool:
+        value, known = own[name], names_of_jax()
+        if isinstance(value, type(sys)):
+            return f"{inside}.{name}" in known
+        home = getattr(value, "__module__", None) or "ftrace"
+        return home.startswith("ftrace") or name in known.get(inside, ())
+
+    def public() -> list[str]:
+        named = own.get("__all__") or [n for n in own if n[0] != "_" and is_public(n)]
+        return sorted({*named, *later})
 
     def missing(name: str) -> NoReturn:
         raise no_attribute(module, name)
 
     own.setdefault("__getattr__", missing)
-    if "__all__" in own:
-        own.setdefault("__dir__", lambda: [*own["__all__"]])
+    own.setdefault("__dir__", public)

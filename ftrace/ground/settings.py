@@ -88,6 +88,7 @@ class Config:
       fence: buffers lie beside memory that nobody may touch, so that an access outside
         of one ends the process: "end", "front", or empty for none.
 
+      progress: what takes more than a second shows on a terminal how far it is.
       traceback: "user", or "full": frames of ftrace are shown, too: see
         `tracebacks.py`.
       debug_nans, debug_infs: an operation or program that gives a NaN, or an infinity,
@@ -130,6 +131,7 @@ class Config:
     tune: bool = False
     cpu: str = ""
     fence: str = ""
+    progress: bool = True
     traceback: str = "user"
     debug_nans: bool = False
     debug_infs: bool = False

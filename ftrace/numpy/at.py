@@ -95,30 +95,30 @@ class Place:
         )
         return placed(found, out_sharding)
 
-    def set(self, values: tracer.Value, **options: Any) -> Any:
+    def set(self, values: tracer.Value, **options: Any) -> Array:
         """`values` at the place."""
         return self._update("set", values, **options)
 
-    def add(self, values: tracer.Value, **options: Any) -> Any:
+    def add(self, values: tracer.Value, **options: Any) -> Array:
         """`values` added at the place, as often as an index is repeated."""
         return self._update("add", values, **options)
 
-    def subtract(self, values: tracer.Value, **options: Any) -> Any:
+    def subtract(self, values: tracer.Value, **options: Any) -> Array:
         """`values` subtracted at the place, as often as an index is repeated."""
         fitting = _fitting(values, self.array)
         return self._update("add", ew.negative(fitting), **options)
 
-    def multiply(self, values: tracer.Value, **options: Any) -> Any:
+    def multiply(self, values: tracer.Value, **options: Any) -> Array:
         """Multiplied by `values` at the place, as often as an index is repeated."""
         return self._update("mul", values, **options)
 
     mul = multiply
 
-    def divide(self, values: tracer.Value, **options: Any) -> Any:
+    def divide(self, values: tracer.Value, **options: Any) -> Array:
         """Divided by `values` at the place, as often as an index is repeated."""
         return ew.divide(self.array, self._factors(values, **options))
 
-    def power(self, values: tracer.Value, **options: Any) -> Any:
+    def power(self, values: tracer.Value, **options: Any) -> Array:
         """Raised to the power of `values` at the place."""
         return power(self.array, self._factors(values, **options))
 
@@ -128,15 +128,15 @@ class Place:
         ones = ax.full(self.array.shape, 1, dtype)
         return Place(ones, self.index)._update("mul", values, **options)
 
-    def min(self, values: tracer.Value, **options: Any) -> Any:
+    def min(self, values: tracer.Value, **options: Any) -> Array:
         """The lesser of what is there and `values`, at the place."""
         return self._update("min", values, **options)
 
-    def max(self, values: tracer.Value, **options: Any) -> Any:
+    def max(self, values: tracer.Value, **options: Any) -> Array:
         """The greater of what is there and `values`, at the place."""
         return self._update("max", values, **options)
 
-    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Array:
         """`func` of the elements at the place, as often as an index is repeated.
 
         With `unique_indices=True` it is applied once.

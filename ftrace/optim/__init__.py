@@ -17,6 +17,7 @@ projections, perturbations, linear_algebra, second_order   what optax has beside
 from importlib import import_module
 from typing import Any
 
+from ftrace.ground.missing_names import tell_missing as _tell_missing
 from ftrace.optim import (
     linesearch as _linesearch,
     losses as losses,
@@ -90,5 +91,6 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name) if _LATER[name] else module
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+#: Modules that are optax's, too.
+_MODULES = ("losses", "projections", "schedules", "tree")
+_tell_missing(__name__, (*_LATER, *_MODULES))

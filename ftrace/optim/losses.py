@@ -165,8 +165,9 @@ def sparsemax_loss(logits: Any, labels: Any) -> Any:
 
 
 def _masked(where: Any, ndim: int, axis: Any) -> Any:
-    full = where is None or where.ndim == ndim
-    return where if full else fnp.expand_dims(where, axis)
+    if where is None or where.ndim == ndim:
+        return where
+    return fnp.expand_dims(where, axis)
 
 
 def softmax_cross_entropy(
@@ -288,8 +289,9 @@ def ranking_softmax_loss(
     if reduce_fn is None:
         return loss if some is None else fnp.where(some, loss, 0)
     found = reduce_fn(loss, where=some)
-    none = reduce_fn is fnp.mean and some is not None
-    return fnp.where(fnp.any(some), found, 0) if none else found
+    if reduce_fn is not fnp.mean or some is None:
+        return found
+    return fnp.where(fnp.any(some), found, 0)
 
 
 def smooth_labels(labels: Any, alpha: Any, *, axis: Any = -1, where: Any = None) -> Any:

@@ -19,8 +19,11 @@ Loss = Callable[[Any, Any, Any], Any]
 def hvp(loss: Loss, v: Any, params: Any, inputs: Any, targets: Any) -> Any:
     """The Hessian times a vector, which is raveled parameters."""
     direction = ravel_pytree(params)[1](v)
-    slope = grad(lambda p: loss(p, inputs, targets))
-    return jvp(slope, (params,), (direction,))[1]
+
+    def of_params(p: Any) -> Any:
+        return loss(p, inputs, targets)
+
+    return jvp(grad(of_params), (params,), (direction,))[1]
 
 
 def hessian_diag(loss: Loss, params: Any, inputs: Any, targets: Any) -> Any:

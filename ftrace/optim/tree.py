@@ -91,7 +91,8 @@ def add_scale(tree_x: Tree, scalar: Any, tree_y: Tree) -> Tree:
 
 def sum(tree: Tree, associative_reduction: bool = False) -> Any:
     """The sum of all elements."""
-    return reduce(operator.add, [fnp.sum(x) for x in leaves(tree)], 0)
+    sums: list[Any] = [fnp.sum(x) for x in leaves(tree)]
+    return reduce(operator.add, sums, 0)
 
 
 def vdot(tree_x: Tree, tree_y: Tree) -> Any:

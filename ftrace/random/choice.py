@@ -233,7 +233,7 @@ def _probabilities(p: Any, count: int) -> Any:
     return fnp.asarray(p).astype(dtypes.default_dtype("f"))
 
 
-def _weighted_positions(key: Key, steps: Tracer, shape: Shape) -> Any:
+def _weighted_positions(key: Key, steps: Any, shape: Shape) -> Any:
     """Where 1 - u falls among the cumulative probabilities, which may not end in 1."""
     level = steps[-1] * (1 - unit(key, shape, steps.dtype))
     return ax.cast(fnp.searchsorted(steps, level), dtypes.default_dtype("i"))

@@ -43,7 +43,7 @@ __all__ = [
 
 Pair = tuple[Node, Node]
 Words = tuple[Node, ...]
-Key = Tracer
+Key = Any  # a Tracer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
@@ -248,7 +248,7 @@ def _is_unsafe(key: Key) -> bool:
     return key.dtype == dtypes.KEYS["unsafe_rbg"]
 
 
-def _philox(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Tracer:
+def _philox(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
     raw = unwrapped(key) if dtypes.is_key(key.dtype) else key
     return rng_bit_generator(raw, shape, dtype)[1]
 

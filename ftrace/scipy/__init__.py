@@ -7,7 +7,10 @@ from importlib import import_module as _import_module
 from types import ModuleType as _Module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ftrace.ground.missing_names import no_attribute as _no_attribute
+from ftrace.ground.missing_names import (
+    no_attribute as _no_attribute,
+    tell_missing as _tell_missing,
+)
 from ftrace.scipy import (
     fft as fft,
     linalg as linalg,
@@ -36,3 +39,6 @@ def __getattr__(name: str) -> _Module:
     if name not in _LATER:
         raise _no_attribute(__name__, name)
     return _import_module(f"{__name__}.{name}")
+
+
+_tell_missing(__name__, _LATER)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from operator import attrgetter
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError
@@ -25,6 +25,12 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
 from ftrace.trace.references import Frame, Ref, running
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
+
+#: The parameters of a function, and what it returns: what is made of it keeps them.
+P = ParamSpec("P")
+R = TypeVar("R")
+#: What it returns beside its result.
+A = TypeVar("A")
 
 
 class _NotGiven:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ftrace.trace.calls.inline import follow_rules
 from ftrace.trace.calls.varying import Varying, varying_here
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import check_repeatable, rehearsal
-from ftrace.trace.flatten_arguments import Output, type_of, wraps
+from ftrace.trace.flatten_arguments import A, Output, P, R, type_of, wraps
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
@@ -55,13 +55,13 @@ Function = Callable[..., Any]
 
 
 def value_and_grad(
-    fun: Function,
+    fun: Callable[P, R],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
-) -> Function:
+) -> Callable[P, tuple[R, Any]]:
     """A function that returns the value of `fun` and its gradient.
 
     Args:
@@ -147,13 +147,13 @@ def _value_and_grad(
 
 
 def grad(
-    fun: Function,
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
-) -> Function:
+) -> Callable[P, Any]:
     """A function that returns the gradient of `fun`; see `value_and_grad`.
 
     Returns:
@@ -232,6 +232,20 @@ def _check_scalar(
     return aval
 
 
+@overload
+def jvp(
+    fun: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...  # fmt: skip
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, A]], primals: Sequence[Any], tangents: Sequence[Any],
+    has_aux: Literal[True],
+) -> tuple[R, R, A]: ...  # fmt: skip
+@overload
+def jvp(
+    fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
+) -> Any: ...
 def jvp(
     fun: Function,
     primals: Sequence[Any],
@@ -337,6 +351,20 @@ def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
     return cast(found, primal.dtype, primal.aval.weak_type)
 
 
+@overload
+def vjp(
+    fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False,
+    reduce_axes: Sequence[Any] = (),
+) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...  # fmt: skip
+@overload
+def vjp(
+    fun: Callable[..., tuple[R, A]], *primals: Any, has_aux: Literal[True],
+    reduce_axes: Sequence[Any] = (),
+) -> tuple[R, Callable[[Any], tuple[Any, ...]], A]: ...  # fmt: skip
+@overload
+def vjp(
+    fun: Function, *primals: Any, has_aux: bool, reduce_axes: Sequence[Any] = ()
+) -> Any: ...
 def vjp(
     fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()
 ) -> Any:
@@ -594,6 +622,12 @@ def _apply(
     return graph.level.apply(derive(), values)
 
 
+@overload
+def linearize(
+    fun: Callable[P, R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[P, R]]: ...
+@overload
+def linearize(fun: Function, *primals: Any, has_aux: bool) -> Any: ...
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun`, and its derivative at this point as a linear function.
 

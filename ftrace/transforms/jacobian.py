@@ -10,7 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.flatten_arguments import Argnums, of_arguments, wraps
+from ftrace.trace.flatten_arguments import Argnums, P, of_arguments, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms import grad
@@ -19,11 +19,11 @@ from ftrace.transforms.vmap import vmap
 
 
 def jacfwd(
-    fun: grad.Function,
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> grad.Function:
+) -> Callable[P, Any]:
     """The Jacobian of `fun`, column by column in forward mode.
 
     Returns:
@@ -34,22 +34,22 @@ def jacfwd(
 
 
 def jacrev(
-    fun: grad.Function,
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> grad.Function:
+) -> Callable[P, Any]:
     """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
     return _jacobian("jacrev", _by_rows, fun, argnums, has_aux, holomorphic, allow_int)
 
 
 def hessian(
-    fun: grad.Function,
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> grad.Function:
+) -> Callable[P, Any]:
     """The matrix of second derivatives: jacfwd of jacrev."""
     inner = _jacobian("hessian", _by_rows, fun, argnums, has_aux, holomorphic)
     return _jacobian("hessian", _by_columns, inner, argnums, has_aux, holomorphic)

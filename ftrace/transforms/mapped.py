@@ -34,7 +34,7 @@ from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeEr
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.calls.varying import varying_here
-from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
+from ftrace.trace.flatten_arguments import P, R, is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
@@ -91,7 +91,7 @@ _around = _Around()
 
 
 def pmap(
-    fun: Function,
+    fun: Callable[P, R],
     axis_name: Hashable = None,
     *,
     in_axes: Any = 0,
@@ -102,7 +102,7 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
     global_arg_shapes: Any = None,
-) -> Function:
+) -> Callable[P, R]:
     """`fun`, compiled, for each element along an axis of its arguments on a device.
 
     Args:
@@ -137,7 +137,7 @@ def pmap(
         return one.across(*args, **kwargs)
 
     across = jit(wraps(fun)(mapped_across), static_argnums=static)
-    compiled = jit(
+    compiled: Any = jit(
         wraps(fun)(mapped), static_argnums=static,
         device=chosen[0] if chosen else backend,
         donate_argnums=read_argnums("pmap", "donate_argnums", donate_argnums),

@@ -22,6 +22,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.ground import processes
+from ftrace.ground.progress import progress
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.pytree import tree as trees
 from ftrace.trace.tracing.scopes import asarray
@@ -138,7 +139,12 @@ def load_from(source: Any, path: PathLike, device: Any, like: Any) -> Any:
         tree = trees.unflatten(treedef, found)
     places = trees.broadcast_prefix(device, tree, "load: device")
     rows = zip(found, places, wanted, strict=True)
-    return trees.unflatten(treedef, [_array(source, *row) for row in rows])
+    leaves = list[Any]()
+    with progress("loading arrays") as step:
+        for row in rows:
+            leaves.append(_array(source, *row))
+            step(len(leaves), len(found))
+    return trees.unflatten(treedef, leaves)
 
 
 def _name(keys: trees.KeyPath) -> str:

@@ -13,6 +13,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.flatten_arguments import (
     Output,
+    P,
+    R,
     flatten_values,
     is_int,
     name_of,
@@ -48,13 +50,13 @@ SHARED = _Shared()
 
 
 def vmap(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     in_axes: int | Sequence[Any] | None = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
     spmd_axis_name: Any = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """`fun`, mapped over an axis of its arguments.
 
     Args:

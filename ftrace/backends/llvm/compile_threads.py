@@ -19,6 +19,7 @@ from threading import main_thread
 from typing import Any, TypeVar
 
 from ftrace.ground.fork_safe import before_forks, gate
+from ftrace.ground.progress import Step
 
 T = TypeVar("T")
 #: Of a job its number, what it returned, and what it raised.
@@ -58,10 +59,15 @@ def apart(function: Callable[..., T], *args: Any) -> T:
     return result
 
 
-def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
+def run_all(
+    jobs: Iterable[Callable[[], T]], threads: int, step: Step | None = None
+) -> list[T]:
     """The results of jobs, on other threads while the next ones are prepared.
 
     Where there are no new threads, as at the end of a process, they run on this one.
+
+    Args:
+      step: is told how many are done, of how many.
     """
     if threads <= 1 and not is_main():
         return [job() for job in jobs]
@@ -76,6 +82,8 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
             count += 1
             if workers < threads and _begin(waiting, done):
                 workers += 1
+            if step is not None:
+                step(done.qsize(), count)
         for _ in range(threads):
             waiting.put(None)
         if not workers:
@@ -85,6 +93,8 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
             if error is not None:
                 raise error
             results[number] = result
+            if step is not None:
+                step(len(results) + done.qsize(), count)
     except BaseException:  # also Ctrl-C: what has not begun is not done
         _cancel(waiting, threads)
         raise

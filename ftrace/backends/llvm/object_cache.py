@@ -159,6 +159,11 @@ class ObjectCache:
             with suppress(OSError):
                 os.unlink(path)
 
+    def content(self) -> tuple[int, int]:
+        """How many files are kept, and how many bytes they have."""
+        sizes = [size for _, size, _ in self._files()]
+        return len(sizes), sum(sizes)
+
     def tell(self) -> None:
         """Warns of what went wrong in a thread that knows no line of the user's."""
         if self._untold is not None:

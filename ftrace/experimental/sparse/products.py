@@ -396,9 +396,9 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
 
 def _along(part: Any, axis: int, shape: Any) -> tuple[Any, int, int]:
     """Start, number of elements and step of an index along an axis."""
-    size = shape[axis]
+    size, place = shape[axis], part
     if isinstance(part, Tracer) and part.ndim == 0 and dtypes.is_integer(part.dtype):
-        return fnp.clip(fnp.where(part < 0, part + size, part), 0, size - 1), 1, 1
+        return fnp.clip(fnp.where(part < 0, part + size, place), 0, size - 1), 1, 1
     try:
         found = range(size)[part]
     except TypeError:

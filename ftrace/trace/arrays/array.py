@@ -86,7 +86,16 @@ def is_operand(value: Any) -> bool:
     return isinstance(value, kinds) or hasattr(value, "__jax_array__")
 
 
-class ArrayLike:
+if TYPE_CHECKING:
+    # A stub alone, which docs/stubs.py makes.
+    from ftrace.trace.arrays.methods import (  # pyright: ignore[reportMissingModuleSource]
+        Methods,
+    )
+else:
+    Methods = object
+
+
+class ArrayLike(Methods):
     """The operators, methods and properties that arrays and tracers share."""
 
     __slots__ = ()
@@ -101,33 +110,47 @@ class ArrayLike:
     def dtype(self) -> np.dtype[Any]:
         raise NotImplementedError
 
-    __add__, __radd__ = _operators("add")
-    __sub__, __rsub__ = _operators("subtract")
-    __mul__, __rmul__ = _operators("multiply")
-    __truediv__, __rtruediv__ = _operators("true_divide")
-    __floordiv__, __rfloordiv__ = _operators("floor_divide")
-    __mod__, __rmod__ = _operators("remainder")
-    __divmod__, __rdivmod__ = _operators("divmod")
-    __pow__, __rpow__ = _operators("power")
-    __matmul__, __rmatmul__ = _operators("matmul")
-    __and__, __rand__ = _operators("bitwise_and")
-    __or__, __ror__ = _operators("bitwise_or")
-    __xor__, __rxor__ = _operators("bitwise_xor")
-    __lshift__, __rlshift__ = _operators("left_shift")
-    __rshift__, __rrshift__ = _operators("right_shift")
-    __eq__ = _operator("equal")
-    __ne__ = _operator("not_equal")
-    __lt__ = _operator("less")
-    __le__ = _operator("less_equal")
-    __gt__ = _operator("greater")
-    __ge__ = _operator("greater_equal")
-    __neg__ = _unary("negative")
-    __pos__ = _unary("positive")
-    __abs__ = _unary("absolute")
-    __invert__ = _unary("bitwise_not")
+    if not TYPE_CHECKING:  # of their types the stub tells
+        __add__, __radd__ = _operators("add")
+        __sub__, __rsub__ = _operators("subtract")
+        __mul__, __rmul__ = _operators("multiply")
+        __truediv__, __rtruediv__ = _operators("true_divide")
+        __floordiv__, __rfloordiv__ = _operators("floor_divide")
+        __mod__, __rmod__ = _operators("remainder")
+        __divmod__, __rdivmod__ = _operators("divmod")
+        __pow__, __rpow__ = _operators("power")
+        __matmul__, __rmatmul__ = _operators("matmul")
+        __and__, __rand__ = _operators("bitwise_and")
+        __or__, __ror__ = _operators("bitwise_or")
+        __xor__, __rxor__ = _operators("bitwise_xor")
+        __lshift__, __rlshift__ = _operators("left_shift")
+        __rshift__, __rrshift__ = _operators("right_shift")
+        __eq__ = _operator("equal")
+        __ne__ = _operator("not_equal")
+        __lt__ = _operator("less")
+        __le__ = _operator("less_equal")
+        __gt__ = _operator("greater")
+        __ge__ = _operator("greater_equal")
+        __neg__ = _unary("negative")
+        __pos__ = _unary("positive")
+        __abs__ = _unary("absolute")
+        __invert__ = _unary("bitwise_not")
+
+        T = property(_unary("transpose"), doc="The axes in reverse order.")
+
+        mT = property(_unary("matrix_transpose"), doc="The last two axes exchanged.")
+
+        real = property(_unary("real"))
+
+        imag = property(_unary("imag"))
+
+        at = property(
+            _unary("at"), doc="`x.at[index].set(y)` and the like: a changed copy of x."
+        )
+
     __setitem__ = __delitem__ = _in_place
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> Array:
         native = index.__class__ in (int, Array)  # it decides nothing by what it is
         return surface["getitem_at" if native else "getitem"](self, index)
 
@@ -164,33 +187,23 @@ class ArrayLike:
             raise errors.ArgumentError("len() of an array without axes")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             raise errors.ArgumentError("iteration over an array without axes")
         return map(self.__getitem__, range(self.shape[0]))
 
-    T = property(_unary("transpose"), doc="The axes in reverse order.")
-
-    mT = property(_unary("matrix_transpose"), doc="The last two axes exchanged.")
-
-    real = property(_unary("real"))
-
-    imag = property(_unary("imag"))
-
-    at = property(
-        _unary("at"), doc="`x.at[index].set(y)` and the like: a changed copy of x."
-    )
-
-    def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
+    def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Array:
         """See `ftrace.numpy.reshape`; the sizes may be given one by one."""
         target = shape[0] if len(shape) == 1 else shape
         return surface["reshape"](self, target, order=order, **options)
 
-    def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Any:
+    def compress(
+        self, condition: Any, axis: int | None = None, **options: Any
+    ) -> Array:
         """See `ftrace.numpy.compress`."""
         return surface["compress"](condition, self, axis, **options)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Any) -> Array:
         """See `ftrace.numpy.transpose`; the axes may be given one by one."""
         order = axes[0] if len(axes) == 1 else axes or None
         return surface["transpose"](self, order)
@@ -199,22 +212,18 @@ class ArrayLike:
         """`ftrace.numpy`: a namespace of the array API standard."""
         return surface["array_namespace"](api_version=api_version)
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...  # see `_METHODS`
-
 
 #: Methods that do what a function of `ftrace.numpy` does, and those of another name.
-_METHODS = (
+METHODS = (
     "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "byteswap",
     "choose", "clip", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "max",
     "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat", "round",
     "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace",
     "var", "view",
 )  # fmt: skip
-_OTHERWISE = {"clone": "copy", "conjugate": "conj", "flatten": "ravel"}
-for _name in (*_METHODS, *_OTHERWISE):
-    setattr(ArrayLike, _name, _method(_OTHERWISE.get(_name, _name)))
+RENAMED = {"clone": "copy", "conjugate": "conj", "flatten": "ravel"}
+for _name in (*METHODS, *RENAMED):
+    setattr(ArrayLike, _name, _method(RENAMED.get(_name, _name)))
 
 
 class HostMemory:
@@ -308,7 +317,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         made._host = None
         return made
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         # Few parts are made at once, which takes less than one call for each.
         if self._shape and self._shape[0] <= _FEW and self.memory.host:
             return iter(surface["unstack"](self))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, overload
 
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
@@ -32,6 +32,7 @@ from ftrace.trace import autodiff, body as bodies, flatten_arguments
 from ftrace.trace.avals import TOKEN, Shape, Stack
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
+from ftrace.trace.flatten_arguments import P, R
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import (
@@ -374,6 +375,22 @@ checkpoint_p = call_compound(
 # The function.
 
 
+@overload
+def checkpoint(
+    fun: Callable[P, R], *, prevent_cse: bool | Sequence[bool] = True,
+    policy: Policy | None = None, static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (), concrete: Any = None,
+) -> Callable[P, R]: ...  # fmt: skip
+@overload
+def checkpoint(
+    fun: None = None,
+    *,
+    prevent_cse: bool | Sequence[bool] = True,
+    policy: Policy | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (),
+    concrete: Any = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,

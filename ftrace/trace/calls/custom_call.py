@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_derivative import Ruled
 from ftrace.trace.calls.rule_graphs import Called, Rule, bind_call
 from ftrace.trace.effects import Same
-from ftrace.trace.flatten_arguments import Travels
+from ftrace.trace.flatten_arguments import P, R, Travels
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import const, is_variable
 from ftrace.trace.pytree import tree
@@ -172,14 +172,14 @@ def fixed_positions(
     return tuple(found)
 
 
-class WithRules(Travels):
+class WithRules(Travels, Generic[P, R]):
     """A function with rules; `fun` is the function itself."""
 
     kind = ""
 
     def __init__(
         self,
-        fun: Function,
+        fun: Callable[P, R],
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Iterable[str] = (),
     ) -> None:

@@ -20,6 +20,7 @@ from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, pair_of, place_of
 from ftrace.trace.calls.rule_graphs import Call, Rule
 from ftrace.trace.control.scan import map_lanes
+from ftrace.trace.flatten_arguments import P, R
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.movement import reshape
@@ -207,7 +208,7 @@ custom_vmap_p = rule_graphs.call_compound(
 # The function, and the user's rule.
 
 
-class custom_vmap(custom_call.WithRules):
+class custom_vmap(custom_call.WithRules[P, R]):
     """A function with a rule for `vmap`.
 
         @custom_vmap
@@ -224,7 +225,7 @@ class custom_vmap(custom_call.WithRules):
     vmap_rule: Callable[..., tuple[Any, Any]] | None = None
     sequential = False
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Callable[P, R]) -> None:
         super().__init__(fun)
 
     def def_vmap(
@@ -241,7 +242,7 @@ class custom_vmap(custom_call.WithRules):
         self.vmap_rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.vmap_rule is None and not self.sequential:
             raise custom_call.no_rule(self.fun, self.kind, "batching", "def_vmap(rule)")
         call = self.invocation(args, kwargs)
@@ -249,7 +250,8 @@ class custom_vmap(custom_call.WithRules):
         others = rule_graphs.closed_over_by_rules(rules)
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
-            return self.fun(*call.args)
+            plain: Callable[..., Any] = self.fun
+            return plain(*call.args)
         batcher: Batcher | None = None
         if self.vmap_rule is not None:
             function = _VmapRule(call, self.vmap_rule, custom_call.result_types(found))

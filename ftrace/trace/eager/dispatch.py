@@ -152,7 +152,10 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
 
     made: Any = update_wrapper(call, function)
     kind = Parameter.KEYWORD_ONLY
-    more = [Parameter(n, kind, default=None, annotation="None") for n in names]
+    types = {"out_sharding": "Any"}
+    more = [
+        Parameter(n, kind, default=None, annotation=types.get(n, "None")) for n in names
+    ]
     made.__signature__ = known.replace(parameters=[*known.parameters.values(), *more])
     return made
 

@@ -24,7 +24,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
-from ftrace.trace.flatten_arguments import name_of
+from ftrace.trace.flatten_arguments import P, R, name_of
 from ftrace.trace.graph import Flags, Node, dependents, nodes_of, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
@@ -328,7 +328,7 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, (ArrayLike, np.ndarray, np.generic))
 
 
-class WithDerivative(calls.WithRules):
+class WithDerivative(calls.WithRules[P, R]):
     """A function with rules for its derivative.
 
     Attributes:
@@ -356,7 +356,7 @@ class WithDerivative(calls.WithRules):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_made": None}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if any(rule is None for rule in self.rules):
             raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
         scopes = open_scopes()
@@ -396,7 +396,8 @@ class WithDerivative(calls.WithRules):
             values = level.around(call.values)
             call.forget()
             if all(t is None for t in tangents):
-                return self(*call.joined(values))
+                again: Any = self
+                return again(*call.joined(values))
             rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
             results = rules.run(level, values, tangents)
         return call.output.build(results)
@@ -461,7 +462,7 @@ def _tracers(values: Sequence[Any]) -> list[Tracer]:
     return [x for x in values if isinstance(x, Tracer)]
 
 
-class custom_jvp(WithDerivative):
+class custom_jvp(WithDerivative[P, R]):
     """A function with a rule for forward mode, from which reverse mode follows.
 
         @ft.custom_jvp
@@ -507,6 +508,7 @@ class custom_jvp(WithDerivative):
                 f"defjvps cannot be used with nondiff_argnums; give "
                 f"{name_of(self.fun)} one rule with defjvp"
             )
+        call: Any = self
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             if len(jvps) != len(primals):
@@ -515,7 +517,7 @@ class custom_jvp(WithDerivative):
                     f"arguments and has {len(jvps)} rules; give one for each, None "
                     "where the result does not vary"
                 )
-            result = self(*primals)
+            result = call(*primals)
             parts = [
                 rule(tangent, result, *primals)
                 for rule, tangent in zip(jvps, tangents, strict=True)
@@ -532,7 +534,7 @@ class custom_jvp(WithDerivative):
         self.symbolic_zeros = False
 
 
-class custom_vjp(WithDerivative):
+class custom_vjp(WithDerivative[P, R]):
     """A function with a rule for reverse mode.
 
         @ft.custom_vjp

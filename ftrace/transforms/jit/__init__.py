@@ -12,6 +12,8 @@ From the ground up:
                          them
     stages               A jitted function for one signature, stage by stage: traced,
                          lowered, compiled
+    signatures           What type checkers and editors know of a jitted function: its
+                         parameters stay
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
     regions              A graph as its author wrote it: what one call of a function

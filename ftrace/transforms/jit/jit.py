@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from ftrace.trace.calls.varying import axes_and_names
 from ftrace.trace.eager.dispatch import Record, RecordedCallable
 from ftrace.trace.flatten_arguments import (
     Output,
+    P,
+    R,
     Travels,
     check_arguments,
     name_of,
@@ -72,6 +74,11 @@ from ftrace.transforms.jit.misses import (
 from ftrace.transforms.jit.stages import OneTrace, Ready
 from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ftrace.transforms.jit.signatures import JitOptions, Wrapped
+
 #: Signatures of a function that are kept whatever they weigh.
 SIGNATURES_KEPT = 64
 #: Bytes of what is kept for one, besides its graph and its program, and of a class of
@@ -82,6 +89,12 @@ SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
 
 
+@overload
+def jit(fun: Callable[P, R], /, **options: Unpack[JitOptions]) -> Wrapped[P, R]: ...
+@overload
+def jit(
+    fun: None = None, /, **options: Unpack[JitOptions]
+) -> Callable[[Callable[P, R]], Wrapped[P, R]]: ...
 def jit(
     fun: Callable[..., Any] | None = None,
     /,

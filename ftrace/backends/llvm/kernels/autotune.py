@@ -27,6 +27,7 @@ from ftrace.backends.llvm.emit.module import Rendered
 from ftrace.backends.llvm.kernels.compile_kernels import CompiledKernel, compile_kernels
 from ftrace.backends.llvm.runtime.runtime import runtime
 from ftrace.backends.llvm.target import Target, host_target
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, KernelInfo
@@ -99,6 +100,8 @@ def _show_progress(number: int, count: int, name: str) -> None:
 
 
 def _show(line: str, end: str = "\n") -> None:
+    if not settings.current().progress:
+        return
     begin = "\r\033[K" if sys.stderr.isatty() else ""
     sys.stderr.write(begin + line + end)
     sys.stderr.flush()

@@ -53,6 +53,7 @@ from ftrace.backends.llvm.kernels.cached_kernel import (
 from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
 from ftrace.backends.llvm.object_cache import digest_of
 from ftrace.backends.llvm.target import Target
+from ftrace.ground.progress import progress
 from ftrace.ground.spans import span
 from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, Kernel, load, param, reduce_p
@@ -166,7 +167,8 @@ def compile_kernels(
             mine = [keys[n] for n in islice(waiting, len(group))]
             yield partial(_make, group, mine, modules)
 
-    made = run_all(jobs(), min(threads, 2 * len(missing)))
+    with progress("compiling kernels") as step:
+        made = run_all(jobs(), min(threads, 2 * len(missing)), step)
     object_cache.tell()
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
