@@ -197,11 +197,11 @@ def _table(rows: Sequence[Figures], peers: Sequence[str]) -> str:
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     for row in rows:
         share = row["share"]
-        cells = [row["name"], duration(row["seconds"]["ftrace"])]
+        cells = [row["name"], _time(row["seconds"]["ftrace"])]
         cells.append("" if share is None else f"{share:.0%}")
         for peer in peers:
             ratio = row["ratio"].get(peer)
-            cells.append(duration(row["seconds"].get(peer)))
+            cells.append(_time(row["seconds"].get(peer)))
             text = NOTHING if ratio is None else f"{ratio:.2f}×"
             cells.append(f"**{text}**" if ratio is not None and ratio >= 1 else text)
         lines.append(cells)
@@ -209,6 +209,11 @@ def _table(rows: Sequence[Figures], peers: Sequence[str]) -> str:
         means = [f"{mean_of(ratios_of(rows, peer)):.2f}×" for peer in peers]
         lines.append(["*geometric mean*", "", "", *[c for m in means for c in ("", m)]])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _time(seconds: float | None) -> str:
+    """Number and unit stay in one line."""
+    return duration(seconds).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _made(figures: Figures) -> str:

@@ -29,6 +29,8 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"ftrace {version}"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 pygments_style = "friendly"

@@ -36,7 +36,7 @@ LINK = re.compile(r"\]\(([\w./-]+\.md)\)")
 
 
 def write_sources(folder: Path) -> None:
-    """The pages of the site; files that have not changed keep their times."""
+    """All that Sphinx reads."""
     for path in sorted(DOCS.rglob("*")):
         name = path.relative_to(DOCS)
         if path.is_file() and path.suffix in (".md", ".png", ".svg", ".css"):
@@ -55,8 +55,7 @@ def write_sources(folder: Path) -> None:
 
 def _write(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_bytes() != text:
-        path.write_bytes(text)
+    path.write_bytes(text)
 
 
 def for_site(name: str, page: str) -> str:
@@ -78,7 +77,8 @@ def for_site(name: str, page: str) -> str:
 
 def _section(found: re.Match[str]) -> str:
     """A section of the index, and the navigation to the pages that it links to."""
-    caption, pages = found[1], "\n".join(LINK.findall(found[2]))
+    links = re.findall(r"\[([^]]+)" + LINK.pattern, found[2])
+    caption, pages = found[1], "\n".join(f"{text} <{page}>" for text, page in links)
     tree = f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n\n"
     return f"{found[0].rstrip()}\n\n{tree}"
 
@@ -187,8 +187,9 @@ def main(folder: str = "build/site") -> int:
     from sphinx.cmd.build import main as build
 
     source, made = Path(folder) / "source", Path(folder) / "html"
+    for old in (source, made):  # Sphinx does not see when a docstring has changed
+        shutil.rmtree(old, ignore_errors=True)
     write_sources(source)
-    # In one process: to import ftrace and read every page takes longer than to write.
     return build(["-W", "--keep-going", "-q", "-b", "html", str(source), str(made)])
 
 
