@@ -80,7 +80,9 @@ def odeint(
       hmax: the longest step.
 
     Returns:
-      y at all times: leaves (n, …).
+      y at all times: leaves (n, …). Where steps end before a time, because `func` gives
+      NaN, the solution grows without bound, or there were mxstep, the last step is
+      extrapolated, or NaN if there was none; NaN too where times decrease.
 
     Raises:
       ArgumentError: args hold something else than arrays and numbers.
@@ -133,8 +135,8 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
             old = (y, f, t, last, polynomial)
             pairs = zip(new, old, strict=True)
             y, f, t, last, polynomial = [fnp.where(ratio <= 1, a, b) for a, b in pairs]
-            # For an error that was so many times what is allowed.
-            most = _SAFETY * fnp.where(ratio > 0, ratio, 1) ** -0.2
+            # For an error that was so many times what is allowed; NaN ends the steps.
+            most = _SAFETY * fnp.where(ratio == 0, 1, ratio) ** -0.2
             times = fnp.maximum(most, fnp.where(ratio < 1, 1.0, _SHRINKS))
             times = fnp.where(ratio == 0, _GROWS, fnp.minimum(times, _GROWS))
             step = fnp.clip(step * times, 0, longest)
@@ -142,7 +144,9 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
 
         _, *carry = while_loop(goes_on, advance, (0, *carry))
         _, _, t, _, last, polynomial = carry
-        part = cast((target - last) / (t - last), y0.dtype)
+        # Before a first step only its start is known.
+        past = fnp.where(t == last, fnp.where(target == t, 1, math.nan), t - last)
+        part = cast((target - last) / past, y0.dtype)
         return tuple(carry), fnp.polyval(polynomial, part)
 
     f0, start = slope(y0, t[0]), t[0]

@@ -235,6 +235,9 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
         common = target
     leaves = [number_for(x, target) if type(x) in _ASKED else x for x in leaves]
     kinds = set(map(type, leaves))
+    if np.int64 in kinds:  # as Python's ints
+        for x in leaves:
+            tracer.check_fits(x, target)
     if kinds <= _NUMBERS:
         return ax.reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
     if tracer.Tracer in kinds or (Array in kinds and kinds <= _RECORDED):

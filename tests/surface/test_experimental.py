@@ -48,6 +48,29 @@ def test_odeint_follows_the_exact_solution() -> None:
         odeint(lambda y, t, c: y, 1.0, times, "c")
 
 
+@pytest.mark.parametrize(
+    ("slope", "times", "known"),
+    [
+        (lambda y, t: y**2, [0, 0.5, 0.9, 1.5], [1, 2, 10, math.nan]),
+        (lambda y, t: y * math.nan, [0, 1], [1, math.nan]),
+        (lambda y, t: y * 0 + math.inf, [0, 1], [1, math.nan]),
+        (lambda y, t: -y, [1, 0], [1, math.nan]),
+        (lambda y, t: -y, [0, 0, 1, 1], [1, 1, math.exp(-1), math.exp(-1)]),
+    ],
+    ids=["blow up", "nan", "inf", "backwards", "the same time"],
+)
+def test_odeint_ends_where_steps_end(slope: Any, times: Any, known: Any) -> None:
+    found = odeint(slope, 1.0, np.array(times, np.float32))
+    np.testing.assert_allclose(found, known, rtol=1e-4)
+
+
+def test_odeint_ends_where_its_slope_becomes_nan() -> None:
+    """Then the last step is extrapolated, as by JAX."""
+    times = np.array([0, 0.1, 1, 2], np.float32)
+    found = odeint(lambda y, t: fnp.sqrt(y) - 1, np.array([0.2]), times)
+    np.testing.assert_allclose(found[1], 0.1413325, rtol=1e-4)
+
+
 def test_odeint_has_the_adjoint_as_derivative() -> None:
     args = (np.array([3.0, 0.0]), np.linspace(0, 1, 4), np.float64(0.25), np.float64(9))
     check_grads(partial(odeint, pendulum), args, 1, ["rev"], atol=1e-4, rtol=1e-4)

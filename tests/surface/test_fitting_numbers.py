@@ -149,3 +149,17 @@ def test_running_totals_begin_with_what_a_cast_gives(name: str, dtype: str) -> N
     wanted = function(x.astype(dtype), dtype=dtype)
     for call in (function, ft.jit(function, static_argnames="dtype")):
         assert call(x, dtype=dtype).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**40), np.int64(2**31), np.int64(-(2**40))])
+def test_no_integer_in_a_list_is_cut_off(value: Any) -> None:
+    for made in ([value], [[1, value]], (value, fnp.arange(2)[0])):
+        with pytest.raises(DtypeOverflowError, match="int32"):
+            fnp.array(made, "int32")
+        with (
+            ft.config(jax_enable_x64=False),
+            pytest.raises(DtypeOverflowError, match="int32"),
+        ):
+            fnp.array(made)
+    assert fnp.array([value, 0]).tolist() == [int(value), 0]
+    assert fnp.array([value, 0], float).dtype == np.float32
