@@ -144,15 +144,15 @@ class Bisection:
                 f"the code of the kernel {self.kernel} for {self.device}: NumPy "
                 "computes another result of it"
             )
+        else:
+            parts.append(
+                "no pass, and no kernel that NumPy can compute: where values lie, the "
+                "order of steps, or an operation of a library"
+            )
         if self.rules:
             names = ", ".join(map(repr, self.rules))
             parts.append(
                 f"without {names} it agrees: ft.config(disabled_rules={{{names}}})"
-            )
-        if not parts:
-            parts.append(
-                "no rule alone, and no single kernel; its results differ from NumPy's "
-                "only as a whole, as rounding does that adds up"
             )
         return "; ".join(parts)
 
@@ -291,6 +291,8 @@ def _compare(search: Search, name: str) -> Bisection:
         smallest = search.smallest()
         if smallest is None:
             note = f"{told}, but no part of it more than rounding of its inputs does"
+            if search.left:
+                note += f"; {search.left} parts were not looked at"
             return Bisection(*known, notes=(note,))
         found = _explain(*smallest)
         return replace(

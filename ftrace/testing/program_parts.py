@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -40,6 +40,14 @@ Again = Callable[[np.random.Generator], Sequence[Values]]
 _SAMPLES, _ROUNDING = 4, 8
 #: Bytes of all values of a program up to which they are kept, and not computed again.
 _KEPT = 1 << 28
+#: Where so much of the elements' number is so far apart, of the largest, all is.
+_LOST, _LOST_PART = 1 / 64, 1 / 4
+#: In how many parts a program is looked at that rounding takes far apart, these in
+#: turn, and how many at the most.
+_SPLIT, _TRIED = 16, 600
+#: A value of more bytes, and so many times those of inputs and results, is a product
+#: that is added up at once.
+_LARGEST, _TIMES = 1 << 22, 8
 #: How many outputs that differ are tried alone, and how many iterations looked into.
 _OUTPUTS, _ITERATIONS = 3, 1000
 #: Operations that are left of the part that differs, up to which each is tried alone.
@@ -80,12 +88,6 @@ class Part:
         return NumpyPlan(self.graph.outputs, self.graph.inputs)
 
 
-def _is_plain(node: Node) -> bool:
-    """May a program have it as an input, and as an output?"""
-    plain = type(node.aval) is ShapedArray
-    return plain and node.size > 0 and node.dtype != dtypes.float0
-
-
 @dataclass(eq=False)
 class Search:
     """The search in one graph.
@@ -94,6 +96,7 @@ class Search:
       graph, arrays: what is computed, of what.
       device, limits: where, and how far apart elements may be.
       largest: units in the last place seen so far.
+      left: parts that were not looked at, where rounding takes a program too far.
     """
 
     graph: Graph
@@ -101,7 +104,7 @@ class Search:
     device: Device
     limits: Limits
     largest: int = 0
-    kernels: int = 0
+    left: int = 0
     fixed: set[Node] = field(default_factory=set[Node])
     known: dict[Node, Values] = field(default_factory=dict[Node, Any])
 
@@ -124,6 +127,9 @@ class Search:
             {n: len(self.order) for n in self.graph.outputs if n in position}
         )
         self.known.update(zip(self.graph.inputs, self.arrays, strict=True))
+        ends = [*self.graph.inputs, *self.graph.outputs]
+        self.most = max([nbytes_of(n.aval) for n in ends if n.shape], default=0)
+        self.most = max(_LARGEST, _TIMES * self.most)
 
     # What differs.
 
@@ -167,22 +173,31 @@ class Search:
 
     # Parts.
 
+    def _is_value(self, node: Node) -> bool:
+        """May a part have it as an input, and as an output?
+
+        No stack or token; nor the product that a sum adds up, which nobody stores.
+        """
+        plain = type(node.aval) is ShapedArray and node.dtype != dtypes.float0
+        return plain and 0 < nbytes_of(node.aval) <= self.most
+
     def part(self, inside: Collection[Node], wanted: Collection[Node]) -> Part:
         """These operations as a program, and of what is wanted what it can give."""
         taken = {n for n in inside if n.op is not item_p or n.src[0] in inside}
-        taken |= {n for n in inside if n.op is item_p and not _is_plain(n)}
+        taken |= {n for n in inside if n.op is item_p and not self._is_value(n)}
         pending = list(taken)
         for node in pending:  # which grows: stacks and tokens are no inputs
             for s in node.src:
-                if s in self.last_use and s not in taken and not _is_plain(s):
+                if s in self.last_use and s not in taken and not self._is_value(s):
                     taken.add(s)
                     pending.append(s)
         ordered = [n for n in self.order if n in taken]
         reads = [s for n in ordered for s in n.src]
-        inputs = dict.fromkeys(s for s in reads if s not in taken | self.fixed)
+        known = taken | self.fixed
+        inputs = dict.fromkeys(s for s in reads if s not in known)
         values = self._values(list(inputs))
         mapping = {n: variable(n.aval, 0, i) for i, n in enumerate(inputs)}
-        ends = [n for n in ordered if n in wanted and _is_plain(n)]
+        ends = [n for n in ordered if n in wanted and self._is_value(n)]
         outputs = tuple(substitute(ends, mapping))
         return Part(Graph(tuple(mapping.values()), outputs), values, ordered, ends)
 
@@ -190,7 +205,7 @@ class Search:
         """What NumPy computes for some nodes of the graph."""
         missing = [n for n in nodes if n not in self.known]
         if missing:
-            plain = [n for n in self.order if _is_plain(n)]
+            plain = [n for n in self.order if self._is_value(n)]
             few = sum(nbytes_of(n.aval) for n in plain) <= _KEPT
             missing = plain if few else missing
             found = NumpyPlan(missing, self.graph.inputs)(self.arrays)
@@ -219,18 +234,22 @@ class Search:
     def _halved(self) -> tuple[int, int] | None:
         """From which operation to which one something is wrong; None for nowhere.
 
-        Of a whole that is as far apart as rounding takes it both halves are looked at.
+        Of a whole that is as far apart as rounding takes it, each part is looked at.
         """
         pending = [(0, len(self.order))]
-        while pending:
-            first, last = pending.pop()
+        for _ in range(_TRIED):
+            if not pending:
+                return None
+            first, last = pending.pop(0)
             part = self.window(first, last)
             results, expected = self._run(part), part.expected
             if self.wrong(results, expected, part.again):
                 return self._shortened(first, last)
             if last - first > 1 and self.told(results, expected):
-                middle = (first + last) // 2
-                pending += [(middle, last), (first, middle)]
+                step = -(-(last - first) // _SPLIT)
+                starts = range(first, last, step)
+                pending += [(n, min(n + step, last)) for n in starts]
+        self.left = len(pending)
         return None
 
     def _shortened(self, first: int, last: int) -> tuple[int, int]:
@@ -303,7 +322,7 @@ class Search:
         """What NumPy computes for the operands of a node."""
         constant = [n for n in node.src if n in self.fixed]
         found = dict(zip(constant, NumpyPlan(constant, ())(()), strict=True))
-        others = [n for n in node.src if n not in found and _is_plain(n)]
+        others = [n for n in node.src if n not in found and self._is_value(n)]
         found.update(zip(others, self._values(others), strict=True))
         return [found.get(n) for n in node.src]
 
@@ -327,12 +346,17 @@ def edge(good: int, bad: int, differs: Callable[[int], bool]) -> int:
     return bad
 
 
+@cache
+def _last_bit(dtype: np.dtype[Any]) -> float:
+    return float(finfo(dtype).eps)
+
+
 def jittered(x: Values, random: np.random.Generator) -> Values:
     """An array whose numbers are greater or less by a last bit, if they have any."""
     if not dtypes.is_inexact(x.dtype):
         return x
     with np.errstate(all="ignore"):
-        bits = float(finfo(x.dtype).eps) * random.choice((-1.0, 1.0), x.shape)
+        bits = _last_bit(x.dtype) * random.choice((-1.0, 1.0), x.shape)
         return np.asarray(x + x * bits.astype(x.dtype)).astype(x.dtype)
 
 
@@ -342,9 +366,12 @@ def _explained(x: Values, y: Values, samples: Sequence[Values]) -> Values:
     with np.errstate(all="ignore"):
         a, b = x.astype(wide), y.astype(wide)
         spread: Values = np.max([np.abs(z.astype(wide) - b) for z in samples], 0)
-        near = np.abs(a - b) <= _ROUNDING * spread
+        near = (np.abs(a - b) <= _ROUNDING * spread) | ~np.isfinite(spread)
+        largest = np.abs(b).max(initial=0.0, where=np.isfinite(b))
+        if (spread > _LOST * largest).mean() > _LOST_PART:
+            return y  # nothing can be said of what has no digit left
         where: Any = np.where
-        return where(near | ~np.isfinite(spread) & np.isfinite(b), y, x)
+        return where(near & np.isfinite(b), y, x)
 
 
 def ulps_of(x: Values, y: Values) -> Values:

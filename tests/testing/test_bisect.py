@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError
-from ftrace.lower import lowering
+from ftrace.lower import lowering, program as lowered
 from ftrace.lower.legalize import legalize
 from ftrace.testing import program_parts
 from ftrace.testing.bisect import Bisection
@@ -35,7 +36,7 @@ WRONG = Rule(
 )
 #: The same, as text for a process of its own.
 AS_TEXT = """
-from ftrace.lower import lowering
+from ftrace.lower import lowering, program as lowered
 from tests.testing.test_bisect import WRONG, with_rule
 lowering.SIMPLIFYING = with_rule(WRONG, lowering.SIMPLIFYING)
 lowering.PIPELINE = with_rule(WRONG, lowering.PIPELINE)
@@ -98,6 +99,16 @@ AGREE: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda x: x.at[np.array([0, 0])].add(1.0), (X,)),
     (lambda x: fnp.sum(x), (X[:0],)),
     (lambda x: [], (X,)),
+    (ft.grad(ft.checkpoint(lambda x: fnp.sin(fnp.sin(x)).sum())), (X,)),
+    (
+        ft.grad(lambda x: lax.scan(lambda c, x: (c * x + 1, fnp.sin(c)), 1.0, x)[0]),
+        X[:1],
+    ),
+    (ft.vmap(lambda x: lax.while_loop(lambda c: c < 30, lambda c: c * 1.5, x)), X[:1]),
+    (ft.hessian(lambda x: (fnp.tanh(x) ** 2).sum()), X[:1]),
+    (ft.jit(lambda x, n: x**n, static_argnums=1), (X, 3)),
+    (lambda t: {"a": t["a"] * 2, "b": [t["b"]]}, ({"a": X, "b": 3},)),
+    (lambda x: fnp.exp(1j * x), (X,)),
 ]
 
 
@@ -116,6 +127,10 @@ def test_what_agrees_is_counted() -> None:
     assert str(found).startswith(
         "bisect <lambda>: on cpu no difference: 3 operations, 1 kernel, "
     )
+
+
+def test_callbacks_of_operands_alone_are_called() -> None:
+    assert of(lambda x: ft.pure_callback(np.sin, x, x) + 1, X).agrees
 
 
 def test_effects_do_not_happen(capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,6 +253,27 @@ def test_wrong_code_of_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (difference.name, found.stage) == ("sinh", "")
     assert found.kernel.startswith("sinh_")
     assert f"the code of the kernel {found.kernel} for cpu" in found.cause
+
+
+def test_values_in_one_place_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of no operation: the smallest program has both values."""
+    right = lowered.plan_memory
+
+    def overlapping(lifetimes: Any) -> Any:
+        plan = right(lifetimes)
+        return replace(plan, offsets=tuple(0 for _ in plan.offsets))
+
+    monkeypatch.setattr(lowered, "plan_memory", overlapping)
+
+    def f(x: Any) -> Any:
+        a, b = fnp.sort(fnp.sin(x), 1), fnp.sort(fnp.cos(x), 1)
+        return (a * b + fnp.cumsum(a, 1)) @ x.T
+
+    with ft.config(cache_size=0):
+        found = of(f, X)
+    assert (found.stage, found.kernel) == ("", "")
+    assert "no pass, and no kernel" in found.cause
+    assert found.program.count("operation('sort'") == 2
 
 
 def test_wrong_formulas_of_ones_own_are_named() -> None:
