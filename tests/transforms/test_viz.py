@@ -167,6 +167,20 @@ def test_any_program_has_a_page(fun: Any, known: bool, tmp_path: Path) -> None:
     assert all(0 <= n < len(data["nodes"]["op"]) for n in ends)
 
 
+def test_programs_of_open_sizes_and_with_references_have_pages(tmp_path: Path) -> None:
+    doubled = ft.jit(lambda x: (x * 2).sum(0), dynamic={0: {0: "n"}})
+    (row,) = data_of(ft.viz(doubled, tmp_path)(X))["kernels"]
+    assert "n" in row["operations"]
+    total = ft.new_ref(fnp.zeros(64))
+
+    def add_up(x: Any) -> Any:
+        total[...] = total[...] + x.sum(0)
+        return total[...] * 2
+
+    assert data_of(ft.viz(add_up, tmp_path)(X))["kernels"]
+    assert (total[...] == 0).all()
+
+
 @pytest.mark.parametrize("name", ["interpreter", "opencl"])
 def test_other_devices_have_pages(name: str, tmp_path: Path) -> None:
     if name == "opencl":

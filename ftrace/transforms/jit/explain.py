@@ -438,6 +438,10 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         compiled = compile_graph(graph, device)
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
         runs = list[list[float]]()
+        names = jitted.leaf_names(args, kwargs)
+        # References are inputs, too, which no argument is.
+        if len(graph.inputs) - len(graph.captured) != len(names):
+            concrete, names = False, [f"input {i}" for i in range(len(graph.inputs))]
         if concrete and pure and not compiled.program.is_dynamic:
             runs = _timed_runs(compiled, inputs_of(graph, leaves))
         steps = compiled.program.steps
@@ -448,7 +452,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         plans = cache(lambda: [compiled.plan])
         return Explanation(
             name_of(jitted), device, _threads(device), graph,
-            jitted.leaf_names(args, kwargs), compiled.program,
+            names, compiled.program,
             _parts(compiled.program, sources, device, seconds, plans),
             sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
             sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),

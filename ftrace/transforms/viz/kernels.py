@@ -7,6 +7,7 @@ from typing import Any
 
 from ftrace.lower.build.build_kernel import BuiltKernel
 from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.transforms.jit.explain import Explanation, Part
@@ -40,6 +41,7 @@ def kernels_as_data(
             "seconds": part.seconds,
             "limit": "" if explained.most is None else part.limit(explained.most),
             "schedule": texts.schedule(part),
+            "loops": tables.text(_loops(part)),
             "statements": _statements(part, built, tables),
             "source": tables.text(part.source),
             "assembly": tables.text(texts.assembly(part)),
@@ -63,7 +65,7 @@ class _Texts:
         self._assemblies: dict[str, str] = {}
 
     def schedule(self, part: Part) -> str:
-        kernel = getattr(part.step, "kernel", None)
+        kernel = part.kernel
         if kernel not in self._schedules:
             self._schedules[kernel] = part.schedule
         return self._schedules[kernel]
@@ -75,12 +77,18 @@ class _Texts:
         return known[source]
 
 
+def _loops(part: Part) -> str:
+    """Where each statement is computed, without the lines that stand beside those."""
+    kernel = part.kernel
+    return render_tree(kernel) if type(kernel) is ir.Kernel else ""
+
+
 def _statements(
     part: Part, built: BuiltKernel | None, tables: Tables
 ) -> list[list[Any]]:
     """The statements of a kernel: text, line, and the node that each computes."""
-    kernel: Any = getattr(part.step, "kernel", None)
-    if not isinstance(kernel, ir.Kernel):
+    kernel = part.kernel
+    if type(kernel) is not ir.Kernel:
         text = "" if kernel is None else str(kernel)
         return [[line, -1, -1] for line in text.splitlines()]
     values = {} if built is None else built.values

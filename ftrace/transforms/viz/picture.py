@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.flatten_arguments import wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import replacing
 from ftrace.transforms.jit.explain import Explanation, explain
@@ -106,7 +106,6 @@ def viz(
                 webbrowser.open(picture.path.as_uri())
         return picture
 
-    pictured.__name__ = name_of(fun)
     return pictured
 
 
@@ -133,8 +132,10 @@ def _page(name: str, data: dict[str, Any]) -> str:
     parts = {
         "title": html.escape(f"{name} · ftrace"),
         "style": _file("style.css"),
-        # No text in it may end the element that it is in.
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        # No text in it may end the element that it is in. Dynamic sizes are texts.
+        "data": json.dumps(data, separators=(",", ":"), default=str).replace(
+            "<", "\\u003c"
+        ),
         "scripts": "\n".join(f"<script>\n{text}\n</script>" for text in _scripts()),
     }
     page = _file("page.html")

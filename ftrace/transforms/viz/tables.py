@@ -58,8 +58,16 @@ class Tables:
         self._traced = len(self._numbers)
         self._add(roots[traced:])
         self._line: dict[Node, int] = {}
+        self._calls: dict[Node, Origin] = {}
         for node in self._numbers:
-            self._line[node] = self._line_of(node)
+            origin = self._origin_of(node)
+            if origin is None:
+                lines = [self._line.get(source, -1) for source in node.src]
+                self._line[node] = max(lines, default=-1) if node.src else -1
+                continue
+            self._line[node] = self.lines.number(origin)
+            if origin.called:
+                self._calls[node] = origin
 
     def _add(self, roots: Sequence[Node]) -> None:
         """Gives numbers to nodes and to those in bodies, sources first."""
@@ -98,10 +106,10 @@ class Tables:
         numbers = dict.fromkeys(map(self.lines.find, origins))
         return [number for number in numbers if number >= 0]
 
-    def _line_of(self, node: Node) -> int:
-        """Its own; else that of what it was made of, or of an operand."""
+    def _origin_of(self, node: Node) -> Origin | None:
+        """Its own; else that of what it was made of. An input's is the call: None."""
         if is_variable(node) or is_constant(node):
-            return -1  # where the function was called, which is no part of it
+            return None
         known = {node}
         while not self._is_traced(node):
             of = _same_operation(node, self._made_of.get(node))
@@ -109,9 +117,8 @@ class Tables:
                 break
             node = of
             known.add(of)
-        if node.origin is not None and id(node.origin.code) in self._codes:
-            return self.lines.number(node.origin)
-        return max([self._line.get(source, -1) for source in node.src], default=-1)
+        origin = node.origin
+        return origin if origin and id(origin.code) in self._codes else None
 
     def _is_traced(self, node: Node) -> bool:
         return self._numbers.get(node, self._traced) < self._traced
@@ -119,12 +126,15 @@ class Tables:
     def as_data(self) -> dict[str, Any]:
         """The columns; call it last, when all texts are known."""
         types = {node.aval: repr(node.aval) for node in self._numbers}
+        origins = {id(origin): origin for origin in self._calls.values()}
+        calls = {key: number for number, key in enumerate(origins)}
         nodes = {
             "op": [self.text(node.op.name) for node in self._numbers],
             "kind": [self.text(_kind(node)) for node in self._numbers],
             "arg": [self.text(self._argument(node)) for node in self._numbers],
             "type": [self.text(types[node.aval]) for node in self._numbers],
             "line": list(self._line.values()),
+            "call": [calls.get(id(self._calls.get(n)), -1) for n in self._numbers],
             "src": [self.numbers(node.src) for node in self._numbers],
             "bodies": {
                 number: [
@@ -134,7 +144,9 @@ class Tables:
                 for number, bodies in self._bodies.items()
             },
         }
-        return {"nodes": nodes, "texts": list(self._texts), **self.lines.as_data()}
+        named = [self.text(origin.called.strip("_")) for origin in origins.values()]
+        lists = {"calls": named, "texts": list(self._texts)}
+        return {"nodes": nodes, **lists, **self.lines.as_data()}
 
     def _argument(self, node: Node) -> str:
         if node in self._names:

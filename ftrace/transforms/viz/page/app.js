@@ -4,16 +4,18 @@
 const state = {
   step: 0, before: false, bodies: [], unfolded: null, toggled: new Set(),
   chosen: null, pinned: null, firing: -1, rule: null, listed: LISTED,
-  kernel: -1, code: "loops", tab: "pass", found: [], told: false,
+  kernel: -1, code: "statements", tab: "pass", found: [], told: false,
 };
 let view = null;
 
 // The graph of the step.
 
-const isFolded = (key) => {
-  const folded = state.unfolded === null ? view.items.length > FEW : !state.unfolded;
+/** Regions of the level that is folded are, and those in them. */
+function isFolded(key) {
+  const level = LEVELS.indexOf(key.split(" ")[0]), from = LEVELS.indexOf(view.folded);
+  const folded = state.unfolded === null ? view.folded !== "" && level >= from : !state.unfolded;
   return folded !== state.toggled.has(key);
-};
+}
 
 /** Draws the graph of the state. `keep`: the eye stays where it is. */
 function showGraph(keep = false) {

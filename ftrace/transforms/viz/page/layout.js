@@ -4,7 +4,7 @@
 
 const LETTER = 7.25, MOST_LETTERS = 34, BOX_HEIGHT = 42, GAP = 18, LEVEL = 36;
 /** Boxes and arrows that dagre gets: with more of them it takes too long to wait for. */
-const DAGRE_MOST = 240;
+const DAGRE_MOST = 200;
 /** Boxes of one level that stand side by side. */
 const IN_A_ROW = 18;
 

@@ -1,18 +1,18 @@
 /* What the page shows: nodes, lines and steps, and the boxes that a graph is drawn as.
  *
- * A step's graph becomes items: nodes that are drawn, each with its operands. Items of
- * one source line that belong together are a region, and regions of one function are one
- * again; what is folded is one box. A region is never left and entered again on a way
+ * A step's graph becomes items: nodes that are drawn, each with its operands. Items that
+ * one call made, as `matmul`, are a region; so are those of one source line, and of one
+ * function; what is folded is one box. A region is never left and entered again on a way
  * through the graph, so that boxes over arrows have no cycle, whatever is folded.
  */
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const { texts, nodes, lines, files, steps, kernels, collectives } = data;
+const { texts, nodes, calls, lines, files, steps, kernels, collectives } = data;
 const count = nodes.op.length;
 
-/** Boxes that are shown at once without folding; and of folded ones, before functions are. */
-const FEW = 48, MANY = 160;
+/** Boxes that are shown at once: nodes; calls; lines. Where there are more, the next. */
+const MOST = { node: 24, call: 60, line: 160 };
 /** Boxes that have an input beside them, each; one that more use stands alone. */
 const MOST_COPIES = 8;
 
@@ -150,56 +150,66 @@ function itemsOfKernels(inputs, outputs) {
 
 // Regions: items that may be folded into one box.
 
-/** Gives each item the regions that it is in, outermost first. */
+/** Gives each item the regions that it is in, outermost first; returns what is folded. */
 function groupItems(items, byKernel) {
   if (byKernel) {
     for (const item of items) item.regions = item.kernel < 0 ? [] : [`kernel ${item.kernel}`];
-  } else {
-    const ids = regionIds(items);
-    const folded = new Set(ids.map(([, line]) => line)).size;
-    for (const [i, [whole, line]] of ids.entries()) {
-      items[i].regions = !line ? [] : folded > MANY ? [whole, line] : [line];
-    }
+    return items.length > MOST.node ? "kernel" : "";
   }
+  const ids = regionIds(items);
+  const boxes = (level) => new Set(ids.map((id, i) => id[level] || `item ${i}`)).size;
+  const outermost = boxes(2) <= MOST.call ? 2 : boxes(1) <= MOST.line ? 1 : 0;
   const sizes = new Map();
-  for (const { regions } of items) {
-    for (const key of regions) sizes.set(key, (sizes.get(key) ?? 0) + 1);
+  for (const id of ids) for (const key of id) sizes.set(key, (sizes.get(key) ?? 0) + 1);
+  for (const [i, id] of ids.entries()) {
+    const around = id.slice(outermost).filter((key) => key && sizes.get(key) > 1);
+    items[i].regions = around.filter((key, d) => !d || sizes.get(key) < sizes.get(around[d - 1]));
   }
-  for (const item of items) {
-    item.regions = item.regions.filter((key, depth) => {
-      const alone = sizes.get(key) === 1 ||
-        (depth && sizes.get(key) === sizes.get(item.regions[0]));
-      return !alone;
-    });
-  }
-  return sizes;
+  return items.length <= MOST.node ? "" : LEVELS[outermost];
 }
 
-/** For each item the names of its function's region and of its line's; "" for none.
+const LEVELS = ["function", "line", "call"];
+
+/** For each item the names of the regions of its function, its line, and its call.
  *
- * How often the line changed on the way to an item tells which items of one line belong
- * together: it never falls along an arrow, and rises where an arrow leaves a region.
+ * How often the call, the line or the function changed on the way to an item tells which
+ * items of one belong together: it never falls along an arrow, and rises where an arrow
+ * leaves a region.
  */
 function regionIds(items) {
-  const places = items.map(({ node }) => {
+  const owners = items.map(({ node }) => {
     const line = kindOf(node) === "input" ? -1 : nodes.line[node];
-    return { line, whole: functionOf(line), changes: 0, calls: 0 };
+    const call = line < 0 || nodes.call[node] < 0 ? "" : `${nodes.call[node]}`;
+    return [functionOf(line), line < 0 ? "" : `${line}`, call];
   });
-  items.forEach((item, i) => {
-    const own = places[i];
-    for (const s of item.sources) {
-      const source = places[s];
-      const same = own.line >= 0 && source.line === own.line;
-      own.changes = Math.max(own.changes, source.changes + (same ? 0 : 1));
-      own.calls = Math.max(own.calls, source.calls + (own.line >= 0 && source.whole === own.whole ? 0 : 1));
-    }
+  const ids = items.map(() => ["", "", ""]);
+  const users = items.map(() => []);
+  items.forEach((item, i) => item.sources.forEach((s) => users[s].push(i)));
+  let outer = items.map(() => "");
+  LEVELS.forEach((level, depth) => {
+    const changes = items.map(() => 0);
+    items.forEach((item, i) => {
+      const own = owners[i][depth];
+      for (const s of item.sources) {
+        changes[i] = Math.max(changes[i], changes[s] + (own && owners[s][depth] === own ? 0 : 1));
+      }
+    });
+    const keys = owners.map((owner, i) => owner[depth] && `${outer[i]}/${owner[depth]}/${changes[i]}`);
+    joinUsers(keys, users, (i, user) => owners[i][depth] === owners[user][depth] && outer[i] === outer[user]);
+    const parts = depth ? components(items, keys) : keys;
+    outer = keys;
+    namesOf(parts, (i) => `${level} ${owners[i][depth]}`).forEach((name, i) => { ids[i][depth] = name; });
   });
-  const wholes = places.map((p) => (p.line < 0 ? "" : `${p.whole}/${p.calls}`));
-  const keys = places.map((p, i) => (p.line < 0 ? "" : `${wholes[i]}/${p.line}/${p.changes}`));
-  const inner = components(items, keys);
-  const names = [namesOf(wholes, (i) => `function ${places[i].whole}`),
-    namesOf(inner, (i) => `line ${places[i].line}`)];
-  return items.map((_, i) => [names[0][i], names[1][i]]);
+  return ids;
+}
+
+/** What only one later region of the same owner uses is in that region, too. */
+function joinUsers(keys, users, isSame) {
+  for (let i = keys.length - 1; i >= 0; i--) {
+    const [first, ...more] = users[i];
+    if (first === undefined || !keys[i] || !isSame(i, first)) continue;
+    if (more.every((user) => keys[user] === keys[first])) keys[i] = keys[first];
+  }
 }
 
 /** Items of one key that arrows connect get one number; "" stays. */
@@ -215,7 +225,7 @@ function components(items, keys) {
   return items.map((_, i) => (keys[i] ? `${find(i)}` : ""));
 }
 
-/** Names that stay from step to step: the line, and the how manieth region of it. */
+/** Names that stay from step to step: the line or call, and which region of it. */
 function namesOf(ids, title) {
   const found = new Map(), counts = new Map();
   return ids.map((id, i) => {
@@ -238,14 +248,14 @@ function viewOf(number, before, body) {
   const byKernel = !body && !before && step.name === "kernels";
   const [inputs, outputs] = body ?? [shown.inputs, shown.outputs];
   const items = byKernel ? itemsOfKernels(inputs, outputs) : itemsOfGraph(inputs, outputs);
-  const sizes = groupItems(items, byKernel);
+  const folded = groupItems(items, byKernel);
   const changed = body ? new Set() : before ? changesIn(number).went : changesIn(number).came;
   const ends = new Set(outputs);
   for (const item of items) {
     item.change = changed.has(item.node) ? (before ? "removed" : "added") : "";
     item.output = ends.has(item.node);
   }
-  return { items, sizes, step: before ? shown : step, byKernel };
+  return { items, folded, step: before ? shown : step, byKernel };
 }
 
 /** The boxes of a view, and the arrows and frames between and around them. */
@@ -292,6 +302,7 @@ function splitInput(input, boxes) {
 function regionTitle(key, item) {
   const [what] = key.split(" ");
   if (what === "kernel") return kernels[item.kernel].name;
+  if (what === "call") return texts[calls[nodes.call[item.node]]];
   const line = nodes.line[item.node], name = lines[line][2];
   if (what === "function" && !name.startsWith("<")) return `${name}()`;
   return lineText[line] || lineName(line);

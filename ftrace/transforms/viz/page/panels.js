@@ -31,7 +31,9 @@ function highlight(text, language) {
   return found + escaped(text.slice(end));
 }
 
+/** A number in few digits; a text where it depends on a dynamic size. */
 const amount = (n) => {
+  if (typeof n === "string") return n;
   for (const [unit, name] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]]) {
     if (n >= unit) return `${+(n / unit).toPrecision(3)}${name}`;
   }
@@ -199,12 +201,12 @@ function kernelCard(kernel, k, all, open) {
 }
 
 function kernelCode(kernel, k, chosen) {
-  const views = [["loops", kernel.statements.length], ["source", texts[kernel.source]], ["assembly", texts[kernel.assembly]]].filter(([, has]) => has);
+  const views = [["statements", kernel.statements.length], ["loops", texts[kernel.loops]], ["source", texts[kernel.source]], ["assembly", texts[kernel.assembly]]].filter(([, has]) => has);
   const shown = views.some(([name]) => name === chosen) ? chosen : views[0]?.[0];
-  const names = { loops: "statements", source: data.device.startsWith("cpu") ? "LLVM IR" : "source", assembly: "assembly" };
+  const names = { statements: "statements", loops: "loops", source: data.device.startsWith("cpu") ? "LLVM IR" : "source", assembly: "assembly" };
   const part = element("div", { className: "code", data: { of: k } }, element("div", { className: "segments" },
     ...views.map(([name]) => element("button", { data: { code: name }, ariaPressed: `${name === shown}` }, names[name]))));
-  if (shown === "loops") {
+  if (shown === "statements") {
     if (kernel.schedule) part.append(element("pre", { className: "words" }, kernel.schedule));
     const rows = kernel.statements.map(([text, line, node]) =>
       element("span", { className: "statement", innerHTML: highlight(text, "code"), title: lineName(line), data: { line, node, kernel: k } }));
