@@ -110,10 +110,11 @@ class Search:
 
     def __post_init__(self) -> None:
         self.order: list[Node] = []
+        results = set(self.graph.outputs)
         for node in toposort(self.graph.outputs):
             if is_variable(node):
                 continue
-            if all(s in self.fixed for s in node.src):
+            if all(s in self.fixed for s in node.src) and node not in results:
                 self.fixed.add(node)  # of constants alone: rules look at these
             else:
                 self.order.append(node)
@@ -272,9 +273,10 @@ class Search:
 
     def _of_one_output(self, part: Part) -> Part:
         """A part with one of the outputs that differ, and what it needs."""
+        inside = set(part.inside)
         for i in self.differing(part)[:_OUTPUTS]:
             end = part.wanted[i]
-            needed = [n for n in toposort((end,)) if n in part.inside]
+            needed = [n for n in toposort((end,)) if n in inside]
             smaller = self.part(needed, (end,))
             if self.differing(smaller):
                 return smaller
@@ -309,11 +311,8 @@ class Search:
             inner = Graph(body.inputs, body.outputs)
             search = Search(inner, operands, self.device, self.limits, self.largest)
             whole = Part(inner, operands, search.order, body.outputs)
-            if (
-                search.order
-                and search.differing(whole)
-                and (found := search.smallest())
-            ):
+            found = search.smallest() if search.differing(whole) else None
+            if found is not None:
                 part, where, deeper = found
                 return part, where, f"{deeper}, in {node.op.name} at step {number}"
         return part, self, ""

@@ -240,6 +240,18 @@ def test_a_part_is_as_small_as_what_differs(
     assert {x.split("'")[1] for x in lines} - {"expand"} == ops
 
 
+def test_results_of_constants_alone_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = Rule("r", Pat(p.sin, Pat(name="x")), lambda x: p.cos(x))
+    for name in ("SIMPLIFYING", "PIPELINE"):
+        monkeypatch.setattr(lowering, name, with_rule(rule, getattr(lowering, name)))
+    with ft.config(cache_size=0):
+        found = of(lambda x: (x, lax.iota("float32", 4) + fnp.sin(fnp.arange(4.0))), X)
+    RULE_NAMES.discard(rule.name)
+    assert (found.stage, found.rules) == ("simplify", ("r",))
+
+
 def test_wrong_code_of_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     right = legalize.DECOMPOSITIONS["sinh"]
     wrong = lambda n: p.mul(right(n), const_like(n, 1.5))  # noqa: E731
