@@ -28,7 +28,15 @@ class FtraceError(Exception):
     Args:
       message: what was required, what was got, what to write instead.
       origin: the place to name; by default the user's innermost frame.
+
+    Attributes:
+      operands: of an operation that was traced, lines that say what was given to it and
+        where that was made.
     """
+
+    #: Is it about the types of operands, so that their lines say more?
+    of_operands = False
+    operands: tuple[str, ...] = ()
 
     def __init__(self, message: str, origin: Origin | None = None) -> None:
         self.message = message
@@ -36,9 +44,8 @@ class FtraceError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        if self.origin is None:
-            return self.message
-        return f"{self.message}\n  at {self.origin.describe()}"
+        places = [] if self.origin is None else [f"at {self.origin.describe()}"]
+        return "\n  ".join([self.message, *places, *self.operands])
 
 
 # JAX's names of groups of exceptions: what is raised is one of the classes below.
@@ -71,9 +78,13 @@ class InconclusiveDimensionOperation(Exception):
 class ShapeError(FtraceError, ValueError, TypeError):
     """Shapes do not fit the operation. Reshape, transpose or broadcast first."""
 
+    of_operands = True
+
 
 class AxisError(FtraceError, ValueError, IndexError, TypeError):
     """An axis is out of range or named twice. Axes run from -ndim to ndim - 1."""
+
+    of_operands = True
 
 
 class AxisNameError(FtraceError, NameError):
@@ -82,6 +93,8 @@ class AxisNameError(FtraceError, NameError):
 
 class DtypeError(FtraceError, TypeError, ValueError):
     """The operation is not defined for this dtype. Convert with `.astype`."""
+
+    of_operands = True
 
 
 class TypePromotionError(DtypeError):
@@ -120,6 +133,8 @@ class ImmutableError(FtraceError, TypeError):
 
 class IndexBoundsError(FtraceError, IndexError):
     """An index is out of bounds or not a valid index."""
+
+    of_operands = True
 
 
 class NonConcreteBooleanIndexError(FtraceError, JAXIndexError):
@@ -343,6 +358,9 @@ class Origin:
     @property
     def text(self) -> str:
         return linecache.getline(self.file, self.line).strip()
+
+    def __repr__(self) -> str:
+        return f"<the line {self}>"
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line} ({self.function})"

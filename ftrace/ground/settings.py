@@ -500,6 +500,9 @@ def _changes(settings: dict[str, Any]) -> dict[str, Any]:
 class ConfigHandle:
     """`ft.config`: call it for a `with` block, or `update` the default for good."""
 
+    def __repr__(self) -> str:
+        return f"<the settings: {current()!r}>"
+
     @contextmanager
     def __call__(self, **changes: Any) -> Generator[Config, None, None]:
         changed = _change(current(), _changes(changes))

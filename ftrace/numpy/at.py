@@ -54,6 +54,9 @@ class At:
     def __init__(self, array: tracer.Value) -> None:
         self.array = ax.as_value(array)
 
+    def __repr__(self) -> str:
+        return f"x.at of an array of shape {self.array.shape}; x.at[index] is a place"
+
     def __getitem__(self, index: Any) -> Place:
         return Place(self.array, index)
 

@@ -416,6 +416,9 @@ class _Grid:
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
 
+    def __repr__(self) -> str:
+        return "ogrid" if self.sparse else "mgrid"
+
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
         return _grid(key, self.sparse)
 
@@ -447,6 +450,9 @@ class _Joined:
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
+
+    def __repr__(self) -> str:
+        return "c_" if self.numbers else "r_"
 
     def __getitem__(self, key: Any) -> Any:
         return own(self._join(key), (key,), {})

@@ -93,6 +93,9 @@ class Checkpoints:
         self._folder, self._keep = Path(folder), keep
         self._job: _Job | None = None
 
+    def __repr__(self) -> str:
+        return f"Checkpoints({str(self._folder)!r}, keep={self._keep})"
+
     def save(self, step: int, tree: Any) -> None:
         """Begins to write a state; the one before is waited for.
 

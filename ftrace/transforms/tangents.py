@@ -207,6 +207,11 @@ class Linear:
         self._default = [default_bits(t) for t in results if holds_numbers(t)]
         self._has_exact = any(t not in results for t in self._default) and in_rule()
 
+    def __repr__(self) -> str:
+        taken = ", ".join(map(repr, self.types))
+        given = ", ".join(map(repr, self.results))
+        return f"<the linear function of {self.name}: {taken} -> {given}>"
+
     def __call__(self, *args: Any) -> Any:
         if self.single and len(args) != 1:
             raise ArgumentError(

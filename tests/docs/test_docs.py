@@ -60,7 +60,15 @@ def test_every_exception_has_right_and_wrong_code() -> None:
     # Those that take several processes are raised in tests/distributed.
     told = {"ProcessError", "UnaddressableError"}
     assert all(f"\n## {name}\n" in page for name in told)
-    assert sorted(shown) == sorted(set(classes) - {"FtraceError"} - told)
+    assert {*shown} == {*classes} - {"FtraceError"} - told
+    for section in page.split("\n## ")[1:]:
+        name = section.split("\n", 1)[0]
+        if name in shown:
+            blocks = [block for block, _ in outputs_of(section)]
+            wrong = [b for b in blocks if b.options.get("raises") == name]
+            right = [b for b in blocks if "raises" not in b.options]
+            assert wrong, f"{name} has no program that raises it"
+            assert right, f"{name} has no program that is right"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,27 @@ def test_a_cache_that_cannot_be_written_is_told_at_the_line_of_the_user(
     done = _run(program, FTRACE_CACHE_DIR=str(file))
     assert done.stdout == "2.0\n"
     assert f"{program}:4: CacheWarning: compiled code cannot be kept" in done.stderr
+
+
+def _layer(w: Any, x: Any) -> Any:
+    y = x * 2
+    return fnp.tanh(y @ w)
+
+
+@pytest.mark.parametrize("under", [ft.jit, partial(ft.grad, argnums=(0, 1))])
+def test_traced_operands_are_told_with_the_lines_that_made_them(under: Any) -> None:
+    with pytest.raises(errors.ShapeError) as caught:
+        under(_layer)(fnp.ones((3, 4)), fnp.ones((5, 7)))
+    lines = str(caught.value).splitlines()
+    (made,) = [
+        i for i, line in enumerate(lines) if "its operand f32[5,7] was made" in line
+    ]
+    assert lines[made + 1].strip() == "y = x * 2"
+    assert any(
+        "its operand f32[3,4] is an argument of the call" in line for line in lines
+    )
+    with pytest.raises(errors.ShapeError) as caught:
+        _layer(fnp.ones((3, 4)), fnp.ones((5, 7)))
+    assert "its operand" not in str(
+        caught.value
+    )  # nobody has noted where those came from

@@ -106,3 +106,21 @@ def test_rules_of_users_are_held_against_differences() -> None:
             check_jvp(f, wrong, (0.3,), err_msg="mine")
     with pytest.raises(AssertionError, match="the vjp of mine"):
         check_vjp(f, lambda x: (f(x), lambda c: (c,)), (0.3,), err_msg="mine")
+
+
+def test_objects_that_users_meet_show_what_they_are() -> None:
+    x = fnp.ones(3)
+    f = ft.jit(fnp.sin)
+    mesh = ft.make_mesh((1,), ("a",))
+    met = [
+        f, f.trace(x), f.lower(x), f.lower(x).compile(), x.at, x.at[0], ft.config, mesh,
+        ft.P("a"), ft.NamedSharding(mesh, ft.P()), ft.random.key(0), f.cache_info(),
+        ft.vjp(fnp.sin, x)[1], ft.linearize(fnp.sin, x)[1], fnp.r_, fnp.c_, fnp.mgrid,
+        ft.Checkpoints("folder"), ft.devices()[0], ft.typeof(x), ft.new_ref(x),
+        f.misses, ft.debug_nans, x.addressable_shards[0], f.lower(x).args_info,
+    ]  # fmt: skip
+    ft.jit(lambda y: met.append(y) or met.append(y.at[0]))(x)
+    ft.jit(lambda y: met.append(y.shape[0]), dynamic={"y": {0: "n"}})(x)
+    for shown in map(repr, met):
+        assert " object at 0x" not in shown, shown
+    assert repr(f.lower(x)) == "<Lowered of sin(f32[3])>"

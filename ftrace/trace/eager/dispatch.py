@@ -43,7 +43,7 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
@@ -54,7 +54,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, get
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import Origin, UnsupportedError, user_origin
+from ftrace.errors import FtraceError, Origin, UnsupportedError, user_origin
 from ftrace.ground import settings, spans
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
@@ -282,11 +282,24 @@ def run_at(
     provenance.origin = provenance.caller = origin
     try:
         result = function(*args, **kwargs)
+    except FtraceError as error:
+        if error.of_operands:
+            error.operands = tuple(_told(args, kwargs))
+        raise
     finally:
         provenance.origin = provenance.caller = None
     if shares or result.__class__ is Tracer:
         return result
     return own(result, args, kwargs)
+
+
+def _told(args: Any, kwargs: Any) -> Iterator[str]:
+    """What was traced of the arguments of a call, and the lines that made it."""
+    leaves: list[Any] = tree.leaves((args, kwargs))
+    for x in {id(x): x for x in leaves if type(x) is Tracer}.values():
+        if x.origin is not None:
+            made = "is an argument of the call" if is_variable(x.node) else "was made"
+            yield f"its operand {x.aval!r} {made} at {x.origin.describe()}"
 
 
 def _record(

@@ -269,6 +269,10 @@ class _Stage(OfProcess):
     def __init__(self, call: Call) -> None:
         self._call = call
 
+    def __repr__(self) -> str:
+        taken = ", ".join(map(repr, self._call.types))
+        return f"<{type(self).__name__} of {self._call.name}({taken})>"
+
     @property
     def graph(self) -> Graph:
         """As it was traced."""
