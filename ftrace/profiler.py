@@ -14,7 +14,7 @@
 What is recorded, of all threads of Python and of those that share kernels: tracing,
 each transform, each pass of lowering, compilation, the disk cache, calls, the steps of
 programs also within loops, copies, and what processes send each other. Meanwhile no
-call is native, and devices wait for each step: a call takes some microseconds longer.
+call is native, and devices wait for each step: see docs/profiling.md.
 
 `trace`, `start_trace` and `stop_trace` are JAX's: they write into a folder what
 TensorBoard finds. `TraceAnnotation` and `annotate_function` give names.
@@ -64,7 +64,7 @@ KINDS = {
     "run": "running",
     "copy": "copying",
 }
-#: Those beside what a thread of Python does, which waits meanwhile: no time of its own.
+#: Those beside what a thread of Python does, which waits meanwhile: they add no time.
 BESIDE = frozenset(("piece", "llvm", "collective"))
 #: Lines of which a row names so many.
 _NAMED = 3
@@ -131,6 +131,7 @@ class profile(Tables):
         self.spans: list[Span] = []
         self.seconds = 0.0
         self._recorder: Recorder | None = None
+        self._threads: dict[int, str] = {}
         self._start = 0.0
 
     def __enter__(self) -> profile:
@@ -152,9 +153,9 @@ class profile(Tables):
         assert recorder is not None
         self.seconds = perf_counter() - self._start
         spans.end(recorder)
-        self.spans = _with_lines(recorder.spans)
+        self.spans, self._threads = _with_lines(recorder.finish()), recorder.threads
         if self.file is not None:
-            _write(self.file, _events(self.spans, recorder.threads, self._start))
+            _write(self.file, _events(self.spans, self._threads, self._start))
         elif sys.stdout is not None:  # as it is where there is no terminal
             self.show()
 
@@ -162,7 +163,11 @@ class profile(Tables):
     def rows(self) -> list[Row]:
         found: dict[str, dict[str, float]] = {}
         times: Counter[str] = Counter()
-        for each, seconds, lines in _own_times(self.spans):
+        # Those that share kernels and loops are no threads of Python's.
+        own = [
+            s for s in self.spans if s.kind not in BESIDE and self._threads[s.thread]
+        ]
+        for each, seconds, lines in _own_times(own):
             text = _text_of(lines)
             kind = KINDS.get(each.kind)
             if kind is not None:
@@ -225,8 +230,6 @@ def _own_times(found: Sequence[Span]) -> list[tuple[Span, float, spans.Lines]]:
     own: list[list[Any]] = []
     around: dict[int, list[list[Any]]] = {}
     for each in found:
-        if each.kind in BESIDE:
-            continue
         stack = around.setdefault(each.thread, [])
         while stack and stack[-1][0].end <= each.start:
             stack.pop()
@@ -403,7 +406,7 @@ def stop_trace() -> None:
         )
     made = _traces.pop()
     spans.end(made.recorder)
-    found = _with_lines(made.recorder.spans)
+    found = _with_lines(made.recorder.finish())
     for file in made.files:
         _write(file, _events(found, made.recorder.threads, made.start))
 
@@ -428,6 +431,10 @@ class TraceAnnotation(ContextDecorator):
         self.name = name
         self.more = kwargs
         self._open: list[spans.span] = []
+
+    def _recreate_cm(self) -> TraceAnnotation:
+        """For each call of a function: threads may call it at the same time."""
+        return type(self)(self.name, **self.more)
 
     def __enter__(self) -> TraceAnnotation:
         self._open.append(spans.span("annotation", self.name, None, **self.more))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from ftrace.ground import settings
-from ftrace.ground.spans import note
+from ftrace.ground.spans import note, recorders
 from ftrace.lower.program import (
     RunExchange,
     RunKernel,
@@ -60,6 +60,8 @@ def report_exchange(step: RunExchange, began: float, ended: float) -> None:
     Args:
       began, ended: when, by `time.perf_counter`.
     """
+    if not recorders and settings.current().debug < 2:
+        return
     what = describe(step).split(" ", 1)[1]
     note("collective", what, began, ended, lines_of(step))
     if settings.current().debug >= 2:

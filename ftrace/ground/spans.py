@@ -13,7 +13,7 @@ it are native.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from time import perf_counter
@@ -68,11 +68,13 @@ class Recorder:
 
     Attributes:
       spans: in the order in which they ended.
+      later: what gives more of them: see `finish`.
       threads: the names of those threads that Python knows.
     """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.later: list[Callable[[], Iterable[Span]]] = []
         self.threads: dict[int, str] = {}
 
     def add(self, made: Span) -> None:
@@ -80,6 +82,14 @@ class Recorder:
         if made.thread not in self.threads:
             known = {each.ident: each.name for each in threading.enumerate()}
             self.threads[made.thread] = known.get(made.thread, "")
+
+    def finish(self) -> list[Span]:
+        """All spans, also those that native code has noted."""
+        for make in self.later:
+            for made in make():
+                self.add(made)
+        self.later.clear()
+        return self.spans
 
 
 #: Those who record now, in any thread.
@@ -116,7 +126,7 @@ def steps_of_programs() -> Generator[list[Span]]:
     finally:
         recorders.remove(recorder)
         mine = threading.get_ident()
-        runs = [s for s in recorder.spans if s.kind == "run" and s.thread == mine]
+        runs = [s for s in recorder.finish() if s.kind == "run" and s.thread == mine]
         runs.sort(key=lambda s: (s.start, -s.end))
         for each in runs:
             if not found or each.start >= found[-1].end:
@@ -133,6 +143,12 @@ def note(
     made = Span(kind, name, start, end, thread, lines, {**more}, find_lines)
     for recorder in list(recorders):
         recorder.add(made)
+
+
+def note_later(make: Callable[[], Iterable[Span]]) -> None:
+    """The same of spans that are made when they are asked for: that takes time."""
+    for recorder in list(recorders):
+        recorder.later.append(make)
 
 
 class span:  # read as a function

@@ -126,6 +126,21 @@ def test_the_summary_adds_up_by_line(capsys: pytest.CaptureFixture[str]) -> None
     assert "<table>" in found._repr_html_()
 
 
+def test_what_threads_share_counts_once() -> None:
+    """Iterations that run at the same time, on threads that are not Python's."""
+    xs = fnp.ones((64, 200, 200))
+
+    def body(x: Any) -> Any:
+        return ft.lax.fori_loop(0, 3, lambda i, c: fnp.sin(c @ c), x)
+
+    f = ft.jit(lambda xs: ft.lax.map(body, xs))
+    f(xs)
+    with ft.profile("/dev/null") as found:
+        f(xs)
+    assert sum(found.kinds.values()) <= found.seconds
+    assert found.kinds["running"] > 0.5 * found.seconds
+
+
 def test_programs_from_disk_have_lines(tmp_path: Path) -> None:
     def run() -> ft.Array:
         ft.clear_caches()
@@ -289,6 +304,19 @@ def test_annotations_name_blocks(tmp_path: Path) -> None:
     assert args == {"step_num": 2, "loss": "nan", "shape": "(2, 3)"}
     with pytest.raises(errors.DeviceError, match="start_trace"):
         profiler.stop_trace()
+
+
+def test_annotated_functions_run_on_several_threads() -> None:
+    barrier = threading.Barrier(2, timeout=60)
+    waits = profiler.annotate_function(lambda: barrier.wait(), name="waits")
+    with ft.profile("/dev/null") as found:
+        threads = [threading.Thread(target=waits) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    named = [s for s in found.spans if s.name == "waits"]
+    assert len(named) == len({s.thread for s in named}) == 2
 
 
 def test_a_file_can_be_read_again(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """When the steps of a program ran, as native code notes it; see `records.ObservedStep`.
 
-The rows are told to those who record when no run of the program is under way: at the
+The rows are given to those who record when no run of the program is under way: at the
 end of each, but for those that run at the same time. Where loops have more iterations
 than there are rows, the first ones are told; steps that are in no loop have rows of
 their own.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -21,14 +21,15 @@ import numpy as np
 
 from ftrace.backends.llvm.runtime.records import LogRow
 from ftrace.ground.fork_safe import cached_property, fresh_after_fork
-from ftrace.ground.spans import Lines, note
+from ftrace.ground.spans import Lines, Span, note_later
 from ftrace.lower.program import Program, lines_of, name_of, steps_of
 
 #: Rows of steps outside of loops, and of those within.
 ROWS = 1 << 16
 #: Pieces of a kernel that a thread did with less between them are one, in seconds.
 _BESIDE = 5e-6
-_HEAD = 2
+#: Words before the rows, and of a row.
+_HEAD, _WIDTH = 2, len(LogRow.fields)
 
 
 class StepLog:
@@ -47,9 +48,8 @@ class StepLog:
         self._names = [name_of(step) for step in steps_of(program)]
         self._device = device
         self._lined = (lambda: program) if lined is None else lined
-        width = len(LogRow.fields)
         # The system gives memory for rows that are written, not for all of them.
-        self._rows = [np.zeros(_HEAD + width * ROWS, np.int64) for _ in range(2)]
+        self._rows = [np.zeros(_HEAD + _WIDTH * ROWS, np.int64) for _ in range(2)]
         for rows in self._rows:
             rows[1] = ROWS
         self._running = 0
@@ -69,31 +69,30 @@ class StepLog:
         finally:
             with self._lock:
                 self._running -= 1
-                found = [] if self._running else self._taken()
-            for row in found:
-                self._tell(*row)
+                if not self._running:
+                    note_later(partial(self._spans_of, self._taken()))
 
     def _taken(self) -> list[Any]:
         """The rows so far, which are taken out."""
-        width, found = len(LogRow.fields), list[Any]()
+        found: list[Any] = []
         for rows in self._rows:
             size = min(int(rows[0]), ROWS)
-            taken: Any = rows[_HEAD : _HEAD + width * size]
-            found += taken.reshape(size, width).tolist()
+            found.append(rows[_HEAD : _HEAD + _WIDTH * size].copy())
             rows[0] = 0
-        return _joined(sorted(found, key=itemgetter(2)))
+        return found
 
-    def _tell(self, number: int, thread: int, start: int, end: int) -> None:
-        piece = number < 0
-        step = -1 - number if piece else number
+    def _spans_of(self, taken: Sequence[Any]) -> Iterator[Span]:
+        """Rows as spans, in the order in which they began."""
+        rows = [row for part in taken for row in part.reshape(-1, _WIDTH).tolist()]
         # Python's clock counts from another moment on some systems.
         ahead = time.perf_counter_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         ahead = ahead if abs(ahead) > 1_000_000 else 0
-        note(
-            "piece" if piece else "run", self._names[step], (start + ahead) * 1e-9,
-            (end + ahead) * 1e-9, (), {"device": self._device}, thread,
-            partial(self._lines_of, step),
-        )  # fmt: skip
+        for number, thread, start, end in _joined(sorted(rows, key=itemgetter(2))):
+            kind, step = ("piece", -1 - number) if number < 0 else ("run", number)
+            yield Span(
+                kind, self._names[step], (start + ahead) * 1e-9, (end + ahead) * 1e-9,
+                thread, (), {"device": self._device}, partial(self._lines_of, step),
+            )  # fmt: skip
 
     def _lines_of(self, number: int) -> Lines:
         return self._lines[number]
