@@ -77,7 +77,8 @@ class StepLog:
         found: list[Any] = []
         for rows in self._rows:
             size = min(int(rows[0]), ROWS)
-            found.append(rows[_HEAD : _HEAD + _WIDTH * size].copy())
+            taken: Any = rows[_HEAD : _HEAD + _WIDTH * size]
+            found.append(taken.copy())
             rows[0] = 0
         return found
 
