@@ -71,6 +71,17 @@ def test_every_exception_has_right_and_wrong_code() -> None:
             assert right, f"{name} has no program that is right"
 
 
+def test_every_mistake_has_its_message_and_that_of_jax() -> None:
+    page = (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8")
+    sections = page.split("\n## ")[1:]
+    assert len(sections) >= 20
+    for section in sections:
+        ((block, shown),) = outputs_of(section)
+        assert shown is not None
+        assert shown.text.startswith(f"{block.options['raises']}: "), section
+        assert "\nJAX: `" in section
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
