@@ -14,8 +14,15 @@ author = "the ftrace authors"
 html_show_copyright = False
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+#: Formulas between dollars, as code hosts read them; pages without any load nothing.
+myst_enable_extensions = ["dollarmath"]
 #: Titles down to this level can be linked to, by the names that code hosts give them.
 myst_heading_anchors = 3
 
