@@ -82,9 +82,6 @@ class Tables:
     def text(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
-    def number(self, node: Node) -> int:
-        return self._numbers[node]
-
     def numbers(self, nodes: Iterable[Node]) -> list[int]:
         return [self._numbers[node] for node in nodes]
 

@@ -29,7 +29,6 @@ const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most 
 function draw(boxes, placed) {
   drawn = { boxes, ...placed };
   drawn.byPlace = [...boxes].sort((a, b) => a.y - b.y);
-  drawn.top = Math.min(...boxes.map((b) => b.y - b.height / 2), 0);
   drawn.sides = boxes.reduce(
     (s, b) => [Math.min(s[0], b.x - b.width / 2), Math.min(s[1], b.y - b.height / 2), Math.max(s[2], b.x + b.width / 2), Math.max(s[3], b.y + b.height / 2)],
     boxes.length ? [Infinity, Infinity, -Infinity, -Infinity] : [0, 0, 1, 1]);
@@ -56,7 +55,7 @@ function paint() {
     b.x + b.width / 2 > seen.left && b.x - b.width / 2 < seen.right);
   const far = inside.length > MOST_LIVE;
   const wanted = new Set();
-  if (far) paintFar(seen);
+  if (far) paintFar();
   else {
     for (const part of document.querySelectorAll(".far, .far-edges")) part.remove();
     for (const frame of drawn.frames) if (around(frame, seen)) wanted.add(frame);
