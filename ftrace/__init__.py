@@ -264,5 +264,9 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_HOMES})
 
 
-if _os.environ.get("FTRACE_AS_JAX") == "1":
+if (_asked := _os.environ.get("FTRACE_AS_JAX", "")) == "1":
     import_module("ftrace.compat").install_as_jax()
+elif _asked not in ("", "0"):
+    raise import_module("ftrace.errors").ArgumentError(
+        f"the environment variable FTRACE_AS_JAX must be 1 or 0, got {_asked!r}"
+    )

@@ -97,6 +97,10 @@ class DtypeError(FtraceError, TypeError, ValueError):
     of_operands = True
 
 
+class UnsupportedDtypeError(DtypeError, NotImplementedError):
+    """An operation that others have for this dtype, and that is not there."""
+
+
 class TypePromotionError(DtypeError):
     """Two dtypes meet, and the settings want them to be converted by hand."""
 
@@ -127,7 +131,11 @@ class ValueRangeError(FtraceError, ValueError, TypeError):
     """An argument is of the right kind but has a value that is not allowed."""
 
 
-class ImmutableError(FtraceError, TypeError):
+class ZeroStepError(ValueRangeError, ZeroDivisionError):
+    """The step of a range is 0. Leave it out, or give one that leads on."""
+
+
+class ImmutableError(FtraceError, TypeError, ValueError, NotImplementedError):
     """Arrays are immutable. Write `x = x.at[i].set(y)` instead of `x[i] = y`."""
 
 
@@ -238,6 +246,10 @@ class UnaddressableError(FtraceError, JaxRuntimeError):
 
 class MissingExtraError(FtraceError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
+
+
+class MissingNameError(FtraceError, ImportError):
+    """`from … import` of a name of JAX's that is not there; the message says why."""
 
 
 class AliasError(FtraceError, ImportError):

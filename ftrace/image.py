@@ -23,11 +23,11 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.lax.products import Precision, PrecisionLike
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.linear import contract
 from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.precision import Precision, PrecisionLike
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from ftrace.compat import private
@@ -123,14 +123,21 @@ class _Finder(MetaPathFinder):
         if fullname in private.MODULES:
             return ModuleSpec(fullname, _Loader(None), is_package=True)
         home = home_of(fullname)
-        if home is None:
+        if home is None and _is_imported(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
             raise ModuleNotFoundError(private.missing(fullname), name=fullname)
+        if home is None:
+            return None
         return ModuleSpec(fullname, _Loader(home))
 
     def find_distributions(self, context: Any) -> list[Distribution]:
         """`importlib.metadata.version("jax")` is that of the names that are served."""
         served = {"jax", "jaxlib"}.intersection(self.packages)
         return [_Served(n) for n in sorted(served) if context.name in (n, None)]
+
+
+def _is_imported(frame: FrameType) -> bool:
+    """Does an `import` ask for a spec? `find_spec` of others wants to hear None."""
+    return frame.f_code.co_name == "_find_and_load_unlocked"
 
 
 class _Served(Distribution):

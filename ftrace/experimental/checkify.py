@@ -185,8 +185,11 @@ def check(
       JaxRuntimeError: it does not hold.
     """
     name = "debug_check" if debug else "check"
-    if not is_value(pred) or aval_of(pred).shape != ():
-        raise ArgumentError(f"{name} takes a scalar pred as argument, got {pred!r:.60}")
+    aval = aval_of(pred) if is_value(pred) else None
+    if aval is None or aval.shape != () or aval.dtype != dtypes.bool_:
+        raise ArgumentError(
+            f"{name} takes a scalar pred of bool as argument, got {pred!r:.60}; compare"
+        )
     leaves, treedef = tree.flatten((fmt_args, fmt_kwargs))
     for leaf in leaves:
         if not isinstance(leaf, (ArrayLike, np.ndarray, np.generic)):

@@ -15,7 +15,11 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
+from opcode import opmap
+from types import FrameType
 from typing import Final, NoReturn
+
+from ftrace.errors import MissingNameError
 
 NEVER, NOT_YET = "never", "not yet"
 
@@ -157,8 +161,12 @@ def _is_module(name: str) -> bool:
         return False
 
 
-def no_attribute(module: str, name: str) -> AttributeError:
-    """What is raised where a module of ftrace has no such name."""
+def no_attribute(module: str, name: str) -> Exception:
+    """What is raised where a module of ftrace has no such name.
+
+    An AttributeError: of a `from … import` Python would tell its own text alone, so
+    that is told by an ImportError.
+    """
     inside = module.removeprefix("ftrace.compat.jax").removeprefix("ftrace")
     inside = inside.removeprefix(".")
     whole = f"{inside}.{name}" if inside else name
@@ -168,9 +176,17 @@ def no_attribute(module: str, name: str) -> AttributeError:
     known = name in names_of_jax().get(inside, ()) or named
     if known and not own:
         text = explain(whole)
+        if _from_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
+            return MissingNameError(text)
     else:
-        text = f"module {module!r} has no attribute {name!r}"
+        shown = module.replace("ftrace.compat.jax", "jax")
+        text = f"module {shown!r} has no attribute {name!r}"
     return AttributeError(text, name=name, obj=sys.modules.get(module))
+
+
+def _from_import(frame: FrameType) -> bool:
+    """Does it run a `from … import`, after all else has been tried?"""
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 def tell_missing(module: str, later: Iterable[str] = ()) -> None:

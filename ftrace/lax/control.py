@@ -13,9 +13,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import (
     ArgumentError,
+    AxisError,
     ConcretizationTypeError,
     DtypeError,
-    ShapeError,
     TreeError,
 )
 from ftrace.ground import settings
@@ -387,10 +387,16 @@ def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -
     return while_loop(operator.itemgetter(1), step, (init_val, first))[0]
 
 
+_LEAF = tree.structure(0)
+
+
 def _predicate(traced: Traced, fun: Function) -> Node:
     outputs = traced.draft.outputs
-    if len(outputs) != 1 or outputs[0].shape != () or outputs[0].dtype != dtypes.bool_:
+    one = traced.treedef == _LEAF
+    if not one or outputs[0].shape != () or outputs[0].dtype != dtypes.bool_:
         got = ", ".join(repr(n.aval) for n in outputs) or "nothing"
+        if outputs and not one:
+            got = f"the tree {tree.readable(traced.treedef)} of {got}"
         raise DtypeError(
             f"while_loop: {name_of(fun)} must return a scalar bool, got {got}; "
             "compare, or reduce with .all() or .any()",
@@ -526,7 +532,7 @@ def _length(xs: Any, length: int | None) -> int:
     for value in values:
         aval = aval_of(value)
         if aval.ndim == 0:
-            raise ShapeError(
+            raise AxisError(
                 f"scan runs over the leading axis of xs, got the scalar {aval!r}"
             )
         sizes.setdefault(aval.shape[0], aval)

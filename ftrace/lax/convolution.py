@@ -16,7 +16,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lax.products import PrecisionLike, dot_general
+from ftrace.lax.products import dot_general
 from ftrace.lax.reductions import (
     WITHOUT_PAIRS,
     Padding,
@@ -29,6 +29,7 @@ from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.precision import PrecisionLike, check_precision
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -169,6 +170,7 @@ def conv_general_dilated(
       ValueRangeError: the padding is malformed, or a string for a spread input.
     """
     name = "lax.conv_general_dilated"
+    check_precision(name, precision)
     (x, w), final = promoted(lhs, rhs, preferred_element_type=preferred_element_type)
     axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     x, w = ax.permute(x, tuple(axes.lhs_spec)), ax.permute(w, tuple(axes.rhs_spec))

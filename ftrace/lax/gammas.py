@@ -46,12 +46,20 @@ def run_wide(
 _OF_LISTS = {"expn", "hyp1f1", "hyp2f1", "log_ndtr", "ndtr", "spence"}
 
 
-def compose(function: F, real: bool = False) -> F:
+def weak_as(operands: Sequence[Any], result: Any) -> Any:
+    """The result, weak where all operands are: as elementwise primitives have it."""
+    if all(x.weak_type for x in operands):
+        return cast(result, result.dtype, True)
+    return result
+
+
+def compose(function: F, real: bool = False, weak: bool = False) -> F:
     """A composition of floats as one graph in eager code.
 
     Operands, which are the parameters without a default, are promoted to one inexact
     dtype; float16 and bfloat16 are computed in float32 and rounded once. The others are
     static: integers, or bools as their defaults are. `real`: complex ones are refused.
+    `weak`: the result of weak ones is weak.
     """
     title, parameters = function.__name__.lstrip("_"), signature(function)
     defaults = {n: x.default for n, x in parameters.parameters.items()}
@@ -72,7 +80,8 @@ def compose(function: F, real: bool = False) -> F:
         if real:
             refuse_complex(title, *operands)
         given = {n: static(n, x) for n, x in given.items()}
-        return run_wide(function, operands, **given)
+        found = run_wide(function, operands, **given)
+        return weak_as(operands, found) if weak else found
 
     return cast_to(F, update_wrapper(call, function))
 
@@ -80,6 +89,11 @@ def compose(function: F, real: bool = False) -> F:
 def compose_real(function: F) -> F:
     """`compose`, of real numbers."""
     return compose(function, real=True)
+
+
+def compose_weak(function: F) -> F:
+    """`compose`, of what is one primitive in JAX."""
+    return compose(function, weak=True)
 
 
 # P in 1/y for y ≥ 2: by interpolation at the nodes of Chebyshev, 2^-29.4 and 2^-53.

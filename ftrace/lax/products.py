@@ -13,7 +13,6 @@ rounded to those formats, and computed with in float32, which holds them exactly
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -24,7 +23,6 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, one_of
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
@@ -32,6 +30,13 @@ from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
 from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.precision import (
+    DotAlgorithm,
+    DotAlgorithmPreset,
+    Precision,
+    PrecisionLike,
+    check_precision,
+)
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 
@@ -40,35 +45,6 @@ __all__ = [
     "PrecisionLike", "RaggedDotDimensionNumbers", "batch_matmul", "dot", "dot_general",
     "ragged_dot", "ragged_dot_general", "scaled_dot",
 ]  # fmt: skip
-
-# How products are asked for. All are as exact as their dtype: an algorithm changes only
-# the dtype of a result.
-
-
-class Precision(enum.Enum):
-    """How exactly products are computed. All of them are computed in full precision."""
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> Precision | None:
-        return next((p for p in cls if value in _PRECISIONS[p.value]), None)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-#: What each of them is called, too.
-_PRECISIONS: tuple[tuple[object, ...], ...] = (
-    (None, "default", "fastest", "bfloat16"),
-    ("high", "bfloat16_3x", "tensorfloat32"),
-    ("highest", "float32"),
-)
-
-PrecisionLike = Precision | str | tuple[Any, Any] | None
-
 
 #: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes of rhs) of the batch)
 DotDimensionNumbers = tuple[
@@ -89,49 +65,6 @@ class RaggedDotDimensionNumbers(NamedTuple):
     dot_dimension_numbers: DotDimensionNumbers
     lhs_ragged_dimensions: Sequence[int]
     rhs_group_dimensions: Sequence[int]
-
-
-class DotAlgorithm(NamedTuple):
-    """In which types a product is to be computed.
-
-    Attributes:
-      lhs_precision_type, rhs_precision_type: to which the operands are rounded.
-      accumulation_type: in which the terms are added.
-      lhs_component_count, rhs_component_count: into how many parts each is split.
-      num_primitive_operations: how many products of parts are added.
-      allow_imprecise_accumulation: may the sum have less digits than its type?
-    """
-
-    lhs_precision_type: Any
-    rhs_precision_type: Any
-    accumulation_type: Any
-    lhs_component_count: int = 1
-    rhs_component_count: int = 1
-    num_primitive_operations: int = 1
-    allow_imprecise_accumulation: bool = False
-
-
-class _Preset(enum.Enum):
-    """Algorithms of products by name: the operands' types, and that of the sum."""
-
-    @property
-    def accumulation_type(self) -> Any:
-        """The type of the sum; None where the operands decide."""
-        parts = self.name.split("_")
-        return _TYPES.get(parts[2]) if len(parts) > 2 else None
-
-
-DotAlgorithmPreset = _Preset(
-    "DotAlgorithmPreset",
-    ("DEFAULT", *settings.PRODUCT_ALGORITHMS),
-    module=__name__,
-)
-
-
-_TYPES = {
-    "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
-    "F64": dtypes.float64,
-}  # fmt: skip
 
 
 # Of pairs of axes.
@@ -163,6 +96,7 @@ def dot_general(
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
     """
     x, y = ax.as_value(lhs), ax.as_value(rhs)
+    check_precision("lax.dot_general", precision)
     try:
         (of_x, of_y), (batch_x, batch_y) = dimension_numbers
     except (TypeError, ValueError):

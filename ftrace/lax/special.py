@@ -36,7 +36,13 @@ from ftrace.errors import DtypeError
 from ftrace.lax import gammas
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes, check_ranks
-from ftrace.lax.gammas import log_beta, positive_gamma, run_wide, stirling_rest
+from ftrace.lax.gammas import (
+    log_beta,
+    positive_gamma,
+    run_wide,
+    stirling_rest,
+    weak_as,
+)
 from ftrace.numpy.axes import bound_to, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
@@ -507,7 +513,8 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
             if not dtypes.is_float(dtype):
                 raise DtypeError(f"lax.{name} takes floats, got {dtype}; convert them")
             check_ranks(name, *operands)
-            return run_wide(of_all, promote_inexact(*operands))
+            operands = promote_inexact(*operands)
+            return weak_as(operands, run_wide(of_all, operands))
 
         return cast_to(F, update_wrapper(call, said))
 

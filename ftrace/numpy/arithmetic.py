@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import DtypeError, UnsupportedDtypeError, ValueRangeError
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
@@ -298,7 +298,7 @@ def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     decimals = ax.static_int(decimals, "round: decimals")
     if dtypes.kind(a.dtype) in "biu":
         if decimals < 0:
-            raise DtypeError(
+            raise UnsupportedDtypeError(
                 f"round: {a.dtype.name} cannot be rounded to {decimals} decimals; "
                 "convert it to a float first"
             )

@@ -588,10 +588,15 @@ def promoted_type(*args: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """The least dtype to which both can be promoted, also one that is not created."""
+    """The least dtype to which both can be promoted.
+
+    Without 64 bits one of them may be of 64 all the same; of two others none is made.
+    """
     mode = settings.current().enable_x64
     with settings.config(enable_x64=None if mode is None else True):
-        return result_type(a, b)
+        found, given = result_type(a, b), [_type_of(x)[0] for x in (a, b)]
+    given_wide = any(d in dtypes.OF_32_BITS for d in given)
+    return found if mode is not False or given_wide else dtypes.canonicalize(found)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:

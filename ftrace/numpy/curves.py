@@ -25,6 +25,7 @@ from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort, searchsorted
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -57,6 +58,7 @@ def convolve(
       ShapeError: an operand is no vector, or empty.
       ValueRangeError: there is no such mode.
     """
+    check_precision("convolve", precision)
     return _convolve("convolve", a, v, mode, preferred_element_type)
 
 
@@ -72,6 +74,7 @@ def correlate(
 
     Arguments and errors are those of `convolve`.
     """
+    check_precision("correlate", precision)
     other = ax.flip(ew.conjugate(_vector("correlate", v)), (0,))
     return _convolve("correlate", a, other, mode, preferred_element_type)
 

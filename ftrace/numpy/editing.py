@@ -54,8 +54,14 @@ def take(
 
     Raises:
       IndexBoundsError: without a mode, a known index is out of bounds.
+      ValueRangeError: there is no such mode.
     """
     ax.no_out("take", out)
+    if mode == "raise":
+        raise errors.UnsupportedError(
+            "take: mode 'raise' is that of known indices without a mode: leave it out, "
+            "or write 'fill', 'drop', 'clip', 'wrap' or 'promise_in_bounds'"
+        )
     x, axis = ax.flattened(a, axis, "take")
     if not ax.is_sequence(indices):
         indices = ax.as_value(indices)

@@ -22,6 +22,7 @@ from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
 
@@ -73,6 +74,7 @@ def einsum(
       ShapeError: the shapes do not fit them.
     """
     ax.no_out("einsum", out)
+    check_precision("einsum", precision)
     text, arrays = _normal_form(subscripts, operands)
     values, final = promoted(*arrays, preferred_element_type=preferred_element_type)
     parsed = parse(text, [v.shape for v in values])

@@ -32,6 +32,7 @@ from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.linalg_compositions import det_p, least_squares_p, pinv_p
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import systems
@@ -408,6 +409,7 @@ def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
       ValueRangeError: there are fewer than two arrays.
       ShapeError: one has the wrong number of axes, or two neighbours do not fit.
     """
+    check_precision("multi_dot", precision)
     values = sequence_of("multi_dot", arrays)
     if len(values) < 2:
         raise ValueRangeError(

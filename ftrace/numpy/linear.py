@@ -1,6 +1,6 @@
 """Products of vectors and matrices: dot, matmul, tensordot, outer, kron, cross, trace.
 
-All are `contract` with names for the axes. `precision` is accepted and has
+All are `contract` with names for the axes. `precision` is checked and has
 no effect: products are always computed in full precision. `preferred_element_type` is
 the dtype of the result, and of the sum if it holds more than that of the operands.
 """
@@ -20,6 +20,7 @@ from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member, placed
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
@@ -192,6 +193,7 @@ def dot(
     Raises:
       ShapeError: these axes differ in size.
     """
+    check_precision("dot", precision)
     return placed(_along_last("dot", a, b, preferred_element_type, 2), out_sharding)
 
 
@@ -227,6 +229,7 @@ def matmul(
       ShapeError: the sizes k differ, an operand is a scalar, or the other axes do not
         broadcast.
     """
+    check_precision("matmul", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
@@ -294,6 +297,7 @@ def vecdot(
     Raises:
       ShapeError: the shapes do not fit.
     """
+    check_precision("vecdot", precision)
     (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
     _check_axes("vecdot", x, 1, y, 1)
     x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
@@ -309,6 +313,7 @@ def vdot(
     Raises:
       ShapeError: they differ in their number of elements.
     """
+    check_precision("vdot", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     x, y = ax.reshape(ew.conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
     return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
@@ -322,6 +327,7 @@ def inner(
     Raises:
       ShapeError: these axes differ in size.
     """
+    check_precision("inner", precision)
     return _along_last("inner", a, b, preferred_element_type, 1)
 
 
@@ -348,6 +354,7 @@ def tensordot(
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
       ValueRangeError: there are not so many axes.
     """
+    check_precision("tensordot", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     pair: Any = axes
     if type(axes) not in (tuple, list):

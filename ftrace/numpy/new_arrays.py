@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    ShapeError,
+    ValueRangeError,
+    ZeroStepError,
+    one_of,
+)
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import (
@@ -192,7 +199,7 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
         if type(value) is complex or (type(value) is float and value - value != 0):
             raise ValueRangeError(f"arange takes finite real numbers, got {value}")
     if gap == 0:
-        raise ValueRangeError("arange: the step must not be 0")
+        raise ZeroStepError("arange: the step must not be 0")
     count = max(0, math.ceil((last - first) / gap))
     whole = first == int(first) and gap == int(gap)
     if count == 0:
@@ -509,10 +516,15 @@ def _window(name: str) -> Callable[[int], Any]:
     numbers = getattr(_host, name)
 
     def window(M: int) -> Any:
-        (size,) = ax.check_sizes((M,), name)
-        return _known_floats(numbers(size))
+        return _known_floats(numbers(_points(M, name)))
 
     return window
+
+
+def _points(M: Any, name: str) -> int:
+    """How many points: what is between two integers is the lower one."""
+    whole = math.floor(M) if type(M) is float and math.isfinite(M) else M
+    return ax.check_sizes((whole,), name)[0]
 
 
 def _known_floats(numbers: Any) -> Any:
@@ -545,7 +557,7 @@ def kaiser(M: int, beta: Value) -> Any:
     Raises:
       ShapeError: M is negative.
     """
-    (size,) = ax.check_sizes((M,), "kaiser")
+    size = _points(M, "kaiser")
     x = np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     arc = _known_floats(np.sqrt(1 - x * x))
     return ew.divide(i0(ew.multiply(arc, beta)), i0(beta))

@@ -13,7 +13,7 @@ from typing import Any, cast as cast_to
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, one_of
+from ftrace.errors import ArgumentError, ShapeError, UnsupportedError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.axes import Axis
@@ -68,7 +68,7 @@ def pad(
         for axis, width in enumerate(widths):
             x = apply_along_axis(mode, axis, x, width, axis, kwargs)
         return x
-    one_of("pad: mode", mode, _OPTIONS)
+    one_of("pad: mode", mode, _OPTIONS, UnsupportedError)
     if unknown := sorted(kwargs.keys() - _OPTIONS[mode]):
         raise ArgumentError(f"pad: mode {mode!r} has no option {', '.join(unknown)}")
     if mode == "constant":

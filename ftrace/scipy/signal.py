@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors, numpy as fnp
-from ftrace.errors import ShapeError, ValueRangeError, one_of, warn_user
+from ftrace.errors import (
+    ShapeError,
+    UnsupportedError,
+    one_of,
+    warn_user,
+)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax, fft
@@ -24,6 +29,7 @@ from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.elementwise import conjugate, inexact
 from ftrace.numpy.linear import alike
 from ftrace.trace.eager.dispatch import member, publish
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -456,6 +462,7 @@ def _convolution(name: str, mirrored: bool):
         method: str = "auto",
         precision: Any = None,
     ) -> Any:
+        check_precision(name, precision)
         return _convolve(name, in1, _mirror(in2) if mirrored else in2, mode)
 
     return convolution
@@ -492,8 +499,9 @@ def _convolution_of_matrices(name: str, mirrored: bool):
         fillvalue: float = 0,
         precision: Any = None,
     ) -> Any:
+        check_precision(name, precision)
         if boundary != "fill" or fillvalue != 0:
-            raise ValueRangeError(
+            raise UnsupportedError(
                 f"{name}: only boundary='fill' with fillvalue=0 is supported; pad the "
                 "input first, with ftrace.numpy.pad"
             )

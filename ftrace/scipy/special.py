@@ -289,19 +289,19 @@ def betaln(a: Any, b: Any) -> Any:
     return gammas.log_beta(a, b)
 
 
-@gammas.compose
+@gammas.compose_weak
 def gammainc(a: Any, x: Any) -> Any:
     """P(a, x), the regularized lower incomplete gamma function."""
     return lower_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@gammas.compose
+@gammas.compose_weak
 def gammaincc(a: Any, x: Any) -> Any:
     """1 - P(a, x), exact also where that is near 0."""
     return upper_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@gammas.compose
+@gammas.compose_weak
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function of x in [0, 1]."""
     return beta_ratio(*fnp.broadcast_arrays(a, b, x))

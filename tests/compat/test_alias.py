@@ -197,3 +197,39 @@ def test_known_indices_out_of_bounds_are_clipped_or_dropped_where_none_checks() 
                 assert np.array_equal(run_it(x), expected)
         with pytest.raises(IndexError):
             call(x)
+
+
+FEATURES = """
+from importlib.util import find_spec
+for name in ("jax.nosuch", "jax.experimental.pallas", "jax.export"):
+    assert find_spec(name) is None, name
+assert find_spec("jax.numpy") is not None
+import jax.experimental
+for line, said in {
+    "from jax import export": "never: programs here are graphs",
+    "from jax.experimental import pallas as pl": "never: kernels are written",
+    "from jax.lax import psend": "never: tokens",
+    "from jax import no_such_name": "cannot import name",
+}.items():
+    try:
+        exec(line)
+        assert False, line
+    except ImportError as error:
+        assert said in str(error), error
+assert not hasattr(jax, "export") and not hasattr(jax.experimental, "pallas")
+"""
+
+
+def test_what_is_missing_can_be_asked_for_and_is_told_to_imports(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "features.py"
+    script.write_text(FEATURES)
+    done = run("-m", "ftrace.compat", str(script))
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_value_of_the_switch_is_an_error() -> None:
+    done = run("-c", "import ftrace", FTRACE_AS_JAX="yes")
+    assert done.returncode == 1
+    assert "must be 1 or 0, got 'yes'" in done.stderr

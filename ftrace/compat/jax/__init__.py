@@ -21,7 +21,7 @@ from ftrace.compat.jax.version import (
 )
 from ftrace.compat.private import MODULES
 from ftrace.errors import FtraceError, JaxRuntimeError
-from ftrace.ground.missing_names import names_of_jax
+from ftrace.ground.missing_names import names_of_jax, no_attribute
 
 
 # What its function raises is a JaxRuntimeError.
@@ -51,10 +51,9 @@ def __getattr__(name: str) -> Any:
     try:
         own = home is not None and home.startswith(__name__)
         found = import_module(home) if home and own else getattr(ftrace, name)
-    except AttributeError as error:
+    except AttributeError:
         if home is None:
-            text = str(error).replace("module 'ftrace'", "module 'jax'")
-            raise AttributeError(text, name=name) from None
+            raise no_attribute(__name__, name) from None
         found = import_module(home)
     globals()[name] = found  # whose home is looked for in folders
     return found

@@ -19,6 +19,7 @@ from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import alike
 from ftrace.trace.eager.checked_calls import uncheck, unchecked
+from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
 
@@ -53,6 +54,7 @@ def bcoo_dot_general(
     Raises:
       ShapeError: contracted or batch axes differ in size.
     """
+    check_precision("bcoo_dot_general", precision)
     (lc, rc), (lb, rb) = ([[int(i) for i in axes] for axes in pair]
                           for pair in dimension_numbers)  # fmt: skip
     left, right = [*lb, *lc], [*rb, *rc]
@@ -212,6 +214,7 @@ def bcoo_conv_general_dilated(
     Raises:
       MissingRuleError: there are other axes, strides, dilations or groups.
     """
+    check_precision("bcoo_conv_general_dilated", precision)
     counts = [feature_group_count], [batch_group_count], lhs_dilation, rhs_dilation
     plain = all(x is None or list(x) == [1] for x in (*counts, window_strides))
     shapes = np.shape(lhs), np.shape(rhs)
@@ -310,7 +313,7 @@ def _divide(x: BCOO, y: Any) -> Any:
 def _add(x: BCOO, y: Any) -> Any:
     if not isinstance(y, BCOO):
         if is_value(y):
-            raise errors.ArgumentError(
+            raise errors.UnsupportedError(
                 "the sum of a sparse and a dense array is dense: write x.todense() + y"
             )
         return NotImplemented

@@ -27,8 +27,8 @@ from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Results
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import open_scopes
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.scopes import asarray, open_scopes
+from ftrace.trace.tracing.tracer import Value, is_value
 
 _OUTER_DEPTH = -11
 
@@ -251,7 +251,7 @@ class custom_vmap(custom_call.WithRules[P, R]):
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             plain: Callable[..., Any] = self.fun
-            return plain(*call.args)
+            return tree.map(_as_array, plain(*call.args))
         batcher: Batcher | None = None
         if self.vmap_rule is not None:
             function = _VmapRule(call, self.vmap_rule, custom_call.result_types(found))
@@ -260,6 +260,11 @@ class custom_vmap(custom_call.WithRules[P, R]):
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
         arg = CustomVmap(found.body, found.effects, call.name, found.closed, batcher)
         return call.output.build(rule_graphs.bind_call(custom_vmap_p, found, arg))
+
+
+def _as_array(x: Any) -> Any:
+    """A number that Python has computed as the array that a graph would give."""
+    return asarray(x) if is_value(x) else x
 
 
 def sequential_vmap(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 From the ground up:
 
+    precision         How exactly products are asked for
     nonfinite         Where a NaN or an infinity came from: the first operation that
                       made one
     checked_calls     Calls under settings that check them: promotions refused, numbers

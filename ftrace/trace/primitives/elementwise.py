@@ -16,7 +16,7 @@ import numpy as np
 from typing_extensions import Unpack
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError
+from ftrace.errors import DtypeError, ShapeError, UnsupportedDtypeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
@@ -628,7 +628,7 @@ select = Primitive(
 
 def _infer_cast(arg: tuple[np.dtype[Any], bool], x: ShapedArray) -> ShapedArray:
     if dtypes.is_key(x.dtype) != dtypes.is_key(arg[0]):
-        raise DtypeError(
+        raise UnsupportedDtypeError(
             f"{x!r} cannot be cast to {dtypes.name_of(arg[0])}: numbers become keys by "
             "random.wrap_key_data, and keys numbers by random.key_data"
         )
