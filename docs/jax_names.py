@@ -94,9 +94,17 @@ DIFFERS = {
 }
 
 
+#: Of the primitives of `lax`, which are there by name.
+_PRIMITIVES = (
+    "can be bound, and has its rules; a jaxpr has what the graph has in its place"
+)
+
+
 @cache
 def _differences() -> dict[str, str]:
-    return {name: how for how, names in DIFFERS.items() for name in names.split()}
+    found = {name: how for how, names in DIFFERS.items() for name in names.split()}
+    primitives = [name for name in names_of_jax()["lax"] if name.endswith("_p")]
+    return {f"lax.{name}": _PRIMITIVES for name in primitives} | found
 
 
 def in_alias_alone(module: str, name: str) -> bool:
