@@ -103,7 +103,8 @@ _PRIMITIVES = (
 @cache
 def _differences() -> dict[str, str]:
     found = {name: how for how, names in DIFFERS.items() for name in names.split()}
-    primitives = [name for name in names_of_jax()["lax"] if name.endswith("_p")]
+    names = [name for name in names_of_jax()["lax"] if name.endswith("_p")]
+    primitives = [name for name in names if is_there("lax", name)]
     return {f"lax.{name}": _PRIMITIVES for name in primitives} | found
 
 
