@@ -301,3 +301,10 @@ def test_numbers_are_given_as_the_program_takes_them(x: Any) -> None:
         return x.astype("float64") * 2
 
     assert ft.explain(fun)(x).seconds is not None
+
+
+def test_amounts_of_open_sizes_are_told_by_name() -> None:
+    step = ft.jit(lambda x: fnp.tanh(x).sum(0), dynamic={"x": {0: "n"}})
+    text = str(ft.explain(step)(np.ones((5, 3), np.float32)))
+    assert "12*n" in text
+    assert "n operations" in text

@@ -62,7 +62,7 @@ from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic import any_dynamic
+from ftrace.trace.symbolic import any_dynamic, is_dynamic
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.jit import Jitted, make_graph
@@ -203,7 +203,8 @@ class Part:
 
     def limit(self, most: Roofline) -> str:
         """What part of the machine's limit it reaches, and of which."""
-        if not self.seconds or not (self.operations or self.nbytes):
+        work = self.operations, self.nbytes
+        if not self.seconds or any_dynamic(work) or not any(work):
             return ""
         memory = self.nbytes / most.bandwidth
         arithmetic = self.operations / most.peak
@@ -404,6 +405,8 @@ def _type(slot: Slot) -> str:
 
 
 def _amount(count: float) -> str:
+    if is_dynamic(count):
+        return str(count)
     for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if count >= unit:
             return f"{count / unit:.3g}{name}"
@@ -411,7 +414,8 @@ def _amount(count: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    return f"{_amount(count)}{'' if count >= 1e3 else ' '}B"
+    near = is_dynamic(count) or count < 1e3
+    return f"{_amount(count)}{' ' if near else ''}B"
 
 
 def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
