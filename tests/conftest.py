@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -105,6 +106,20 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
+
+
+@pytest.fixture
+def own_primitives() -> Iterator[None]:
+    """Primitives that a test makes are gone after it: others ask something of all."""
+    from ftrace.lower.legalize.legalize import DECOMPOSITIONS
+    from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
+
+    registries: list[dict[str, Any]] = [PRIMITIVES, COMPOUNDS, DECOMPOSITIONS]
+    before = [set(registry) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        for name in set(registry) - known:
+            del registry[name]
 
 
 @pytest.fixture(params=[*DEVICES, "disable_jit"])

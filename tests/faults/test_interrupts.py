@@ -52,7 +52,9 @@ MOMENTS = {
     """,
 }
 PROGRAM = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 import ftrace as ft
 import ftrace.numpy as fnp
 
@@ -85,21 +87,21 @@ def test_an_interrupt_arrives_and_leaves_nothing_half_made(
 ) -> None:
     body = textwrap.indent(textwrap.dedent(MOMENTS[moment]), "    ")
     cache = tmp_path / "cache"
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(moment=body)],
         env={**os.environ, "FTRACE_CACHE_DIR": str(cache), "FTRACE_PROGRESS": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "begun\n"
-        time.sleep(0.3)
-        child.send_signal(signal.SIGINT)
-        out, error = child.communicate(timeout=60)
-    finally:
-        child.kill()
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "begun\n"
+            time.sleep(0.3)
+            child.send_signal(signal.SIGINT)
+            out, error = child.communicate(timeout=60)
+        finally:
+            child.kill()
     assert (out, child.returncode) == ("whole\n", 0), error
     left = [path.name for path in cache.rglob("*") if path.name.startswith(".ftrace-")]
     assert left == []  # no file that was not finished

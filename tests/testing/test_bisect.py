@@ -288,6 +288,7 @@ def test_values_in_one_place_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.program.count("operation('sort'") == 2
 
 
+@pytest.mark.usefixtures("own_primitives")
 def test_wrong_formulas_of_ones_own_are_named() -> None:
     wavy = ft.extend.elementwise(
         "wavy", numpy=np.sin, kernel=lambda x: x - x * x * x / 6, derivatives=()

@@ -21,9 +21,9 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.extend import elementwise, kernel_functions, primitive
-from ftrace.lower.legalize.legalize import DECOMPOSITIONS
 from ftrace.test_util import check_grads
-from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
+
+pytestmark = pytest.mark.usefixtures("own_primitives")
 
 K = kernel_functions
 _numbers = itertools.count()
@@ -31,18 +31,6 @@ _numbers = itertools.count()
 
 def fresh(name: str) -> str:
     return f"{name}_{next(_numbers)}"
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """Other tests ask something of every primitive."""
-    before = [dict(registry) for registry in (PRIMITIVES, COMPOUNDS, DECOMPOSITIONS)]
-    yield
-    for registry, known in zip(
-        (PRIMITIVES, COMPOUNDS, DECOMPOSITIONS), before, strict=True
-    ):
-        for name in set(registry) - set(known):
-            del registry[name]
 
 
 @pytest.fixture(params=["cpu", "interpreter", "opencl"])
