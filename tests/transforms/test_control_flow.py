@@ -17,6 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import (
     ArgumentError,
+    AxisError,
     DtypeError,
     ShapeError,
     TreeError,
@@ -328,7 +329,7 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         ArgumentError, r"got none", lambda: lax.scan(lambda c, x: (c, x), X),
     ),
     "scan over a scalar": (
-        ShapeError, r"leading axis", lambda: lax.scan(lambda c, x: (c, x), X, 1.0),
+        AxisError, r"leading axis", lambda: lax.scan(lambda c, x: (c, x), X, 1.0),
     ),
     "length is traced": (
         ft.errors.ConcretizationTypeError, r"not known while tracing",

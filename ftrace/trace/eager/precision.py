@@ -69,6 +69,8 @@ class _Preset(enum.Enum):
 
 _PRESETS = ("DEFAULT", *settings.PRODUCT_ALGORITHMS)
 DotAlgorithmPreset = _Preset("DotAlgorithmPreset", _PRESETS, module=__name__)
+for _class in (Precision, DotAlgorithm, DotAlgorithmPreset):
+    _class.__module__ = "ftrace.lax"  # where users find them
 
 
 _TYPES = {
