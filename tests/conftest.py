@@ -52,7 +52,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 #: Rows of a law's table that a run of the whole suite takes at least, and their share.
-FEWEST_ROWS, SHARE_OF_ROWS = 6, 0.14
+FEWEST_ROWS, SHARE_OF_ROWS = 5, 0.1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

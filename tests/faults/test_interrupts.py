@@ -80,6 +80,7 @@ print("whole")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent to a process")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_interrupt_arrives_and_leaves_nothing_half_made(

@@ -361,6 +361,7 @@ def layers(x: Any) -> Any:
     return total
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fun", [chain, layers])
 def test_five_thousand_nodes_are_there_soon(
     fun: Callable[..., Any], driver: Any, tmp_path: Path
