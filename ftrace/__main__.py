@@ -99,7 +99,8 @@ def problems(device: str) -> Iterator[str]:
             with ft.config(device=device):
                 found = np.asarray(ft.jit(function)(given))
         except Exception as error:  # whatever it is: it is told
-            yield f"{name}: {type(error).__name__}: {f'{error}'.splitlines()[0]:.200}"
+            text = next(iter(str(error).splitlines()), "")
+            yield f"{name}: {type(error).__name__}: {text:.200}"
             continue
         if not np.allclose(found, expected, 1e-4, 1e-4):
             worst = np.abs(found.astype(float) - expected).max()

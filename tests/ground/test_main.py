@@ -45,6 +45,12 @@ def test_a_check_says_what_is_wrong(
         raise ValueError("no such kernel\nand more")
 
     wrong = {"sum": (program.PROGRAMS["sum"][0], program.X, 0.0), "bad": (fails, 1, 1)}
+
+    def mute(x: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(program, "PROGRAMS", {"mute": (mute, 1, 1)})
+    assert list(program.problems("cpu")) == ["mute: MemoryError: "]
     monkeypatch.setattr(program, "PROGRAMS", wrong)
     code, text = said(capsys, "check", "cpu")
     assert code == 1

@@ -17,7 +17,7 @@ from ftrace.scipy import signal, special
 
 X = np.ones((4, 4), np.float32)
 V = np.ones(3, np.float32)
-I = np.arange(3, dtype=np.int32)  # noqa: E741
+INTEGERS = np.arange(3, dtype=np.int32)
 
 #: What is called -> the class that JAX 0.10.2 raises.
 WRONG: dict[Callable[[], Any], type[Exception]] = {
@@ -25,10 +25,10 @@ WRONG: dict[Callable[[], Any], type[Exception]] = {
     lambda: signal.correlate2d(X, X, fillvalue=1): NotImplementedError,
     lambda: fnp.add.at(V, 0, 1.0): NotImplementedError,
     lambda: fnp.pad(V, 1, mode="foo"): NotImplementedError,
-    lambda: fnp.take(V, I, mode="raise"): NotImplementedError,
-    lambda: fnp.take(V, I, mode="foo"): ValueError,
-    lambda: fnp.put(V, I, 1.0, inplace=True): ValueError,
-    lambda: fnp.round(I, -1): NotImplementedError,
+    lambda: fnp.take(V, INTEGERS, mode="raise"): NotImplementedError,
+    lambda: fnp.take(V, INTEGERS, mode="foo"): ValueError,
+    lambda: fnp.put(V, INTEGERS, 1.0, inplace=True): ValueError,
+    lambda: fnp.round(INTEGERS, -1): NotImplementedError,
     lambda: BCOO.fromdense(X) + 1: NotImplementedError,
     lambda: BCOO.fromdense(X) - 1: NotImplementedError,
     lambda: ft.random.key(0).astype("float32"): NotImplementedError,
@@ -85,8 +85,8 @@ def test_a_precision_that_is_none_is_refused(how: Any) -> None:
      lax.DotAlgorithmPreset.F32_F32_F32],
 )  # fmt: skip
 def test_every_way_to_ask_for_a_precision_is_taken(how: Any) -> None:
-    for product in _products(how):
-        product()
+    for product, plain in zip(_products(how), _products(None), strict=True):
+        np.testing.assert_allclose(product(), plain(), rtol=1e-6)
 
 
 def test_results_have_the_types_of_jax() -> None:
