@@ -95,11 +95,11 @@ def module_pages(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     for module in [import_module(name) for name in names]:
         groups: dict[str, list[str]] = {}
         constants: list[str] = []
-        values = {name: getattr(module, name) for name in _public_names(module, names)}
+        values = {name: getattr(module, name) for name in public_names(module, names)}
         for name in sorted(values, key=lambda n: _is_other_name(n, values[n])):
             described.setdefault(id(values[name]), f"{module.__name__}.{name}")
         for name, value in sorted(values.items(), key=lambda item: item[0].lower()):
-            if not callable(value) or _home(value).split(".")[0] == "numpy":
+            if not callable(value) or home_of(value).split(".")[0] == "numpy":
                 constants.append(f"``{name}``")
                 continue
             first, full = described[id(value)], f"{module.__name__}.{name}"
@@ -122,19 +122,19 @@ def _is_other_name(name: str, value: Any) -> bool:
     return getattr(value, "__name__", name) != name
 
 
-def _home(value: Any) -> str:
+def home_of(value: Any) -> str:
     home = getattr(value, "__module__", None)
     return home if isinstance(home, str) else ""
 
 
-def _public_names(module: types.ModuleType, described: Sequence[str]) -> list[str]:
+def public_names(module: types.ModuleType, described: Sequence[str]) -> list[str]:
     """What a module has to offer, but for modules in it and what it is made of."""
     listed = module.__name__ != "ftrace" and hasattr(module, "__all__")
     names = module.__all__ if listed else dir(module)
     found: list[str] = []
     for name in names:
         value = getattr(module, name)
-        home = _home(value)
+        home = home_of(value)
         foreign = (
             not listed
             and home
@@ -162,7 +162,7 @@ def _summary(module: types.ModuleType) -> Iterator[str]:
 def _heading(module: types.ModuleType, name: str) -> str:
     """The subject of the file of a package that a name is from."""
     value, inside = getattr(module, name), f"{module.__name__}."
-    homes = [_home(value)] + [
+    homes = [home_of(value)] + [
         home
         for home, loaded in sorted(sys.modules.items())
         if home.startswith(inside) and name in getattr(loaded, "__all__", ())

@@ -4,7 +4,11 @@
     fnp.mean(fnp.exp(x), axis=-1)
 
 Each name is JAX's, with its arguments and defaults; the modules name what is public in
-their `__all__`.
+their `__all__`. Examples in docstrings assume `ft`, `np`, `fnp`, `lax` and `nn`:
+
+    import numpy as np
+    import ftrace as ft, ftrace.numpy as fnp
+    from ftrace import lax, nn
 """
 
 # ruff: noqa: F403, F405

@@ -17,7 +17,7 @@ from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, ele
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.eager.dispatch import named
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const_like, variable
@@ -45,8 +45,18 @@ def _divisible(name: str, x1: Value, x2: Value) -> list[Any]:
 def fmod(x1: Value, x2: Value, /) -> Any:
     """The remainder with the sign of x1; 0 for a whole x2 = 0.
 
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools.
+
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.fmod(fnp.array([7, -7]), 3)
+      Array([ 1, -1], dtype=int32)
     """
     x1, x2 = _divisible("fmod", x1, x2)
     return _remainder(x1, x2)
@@ -58,10 +68,22 @@ def _remainder(x1: Any, x2: Any) -> Any:
 
 
 def remainder(x1: Value, x2: Value, /) -> Any:
-    """The remainder with the sign of x2; 0 for a whole x2 = 0.
+    """The remainder with the sign of x2: x1 - x2·floor(x1 / x2); 0 for a whole x2 = 0.
+
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools.
 
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.mod(fnp.array([7, -7]), 3)
+      Array([1, 2], dtype=int32)
+      >>> fnp.array([7, -7]) % -3
+      Array([-2, -1], dtype=int32)
     """
     x1, x2 = _divisible("remainder", x1, x2)
     rest = _remainder(x1, x2)
@@ -83,8 +105,20 @@ def _differs(rest: Any, x2: Any) -> Any:
 def floor_divide(x1: Value, x2: Value, /) -> Any:
     """x1 / x2 rounded down, in the dtype of the operands; infinities stay.
 
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools.
+
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.floor_divide(fnp.array([7, -7]), 2)
+      Array([ 3, -4], dtype=int32)
+      >>> fnp.array([7.5]) // 2
+      Array([3.], dtype=float32)
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
     quotient = elementwise(p.div, x1, x2)
@@ -103,7 +137,21 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
-    """The pair (floor_divide, remainder)."""
+    """The pair (floor_divide, remainder).
+
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      (quotient, remainder) with x1 = quotient·x2 + remainder.
+
+    Raises:
+      DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.divmod(fnp.array([7, -7]), 3)
+      (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
+    """
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
@@ -113,8 +161,21 @@ def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
 def power(x1: Value, x2: Value, /) -> Any:
     """x1 to the power x2; by multiplication where x2 is one whole number.
 
+    Args:
+      x1: the base.
+      x2: the exponent; the shapes broadcast, and the dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools. Integers wrap.
+
     Raises:
       DtypeError: integers to a negative power that is known.
+
+    Example:
+      >>> fnp.power(fnp.array([1, 2, 3]), 2)
+      Array([1, 4, 9], dtype=int32)
+      >>> fnp.power(2.0, fnp.array([-1, 0, 3]))
+      Array([0.5, 1. , 8. ], dtype=float32, weak_type=True)
     """
     if type(x2) is int and ew.kind_of(x1) != "b":
         return integer_power(ax.as_value(x1), x2)
@@ -252,28 +313,87 @@ def _repeat_each(
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:
-    """x1 to the power x2, as floats."""
+    """x1 to the power x2, as floats.
+
+    Args:
+      x1: the base.
+      x2: the exponent; the shapes broadcast, and the dtypes promote.
+
+    Returns:
+      An array of the common shape: float32 for integers, where NumPy has float64.
+
+    Example:
+      >>> fnp.float_power(fnp.array([1, 2, 4]), -1)
+      Array([1.  , 0.5 , 0.25], dtype=float32)
+    """
     return power(*ew.promote_inexact(x1, x2))
 
 
 # Rounding.
 
 
-def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value], Any]:
+def _rounding(name: str, by: Callable[[Any], Any]):
     def function(x: Value, /) -> Any:
+        """A whole number near each element.
+
+        Args:
+          x: an array of any shape, or a number; real.
+
+        Returns:
+          An array of the shape and dtype of `x`. Its derivative is 0.
+        """
         return ax.as_value(x) if ew.kind_of(x) in "biu" else by(x)
 
-    return named(function, name, doc)
+    return function
 
 
-floor = _rounding("floor", ew.floor_values, "Rounded down; integers stay.")
-ceil = _rounding("ceil", lambda x: elementwise(p.ceil, x), "Rounded up; integers stay.")
-trunc = _rounding("trunc", ew.truncate_values, "Rounded toward 0; integers stay.")
+@member(_rounding, ew.floor_values)
+def floor():
+    """Rounded down; integers stay.
+
+    Example:
+      >>> fnp.floor(fnp.array([-1.5, 0.5, 2.0]))
+      Array([-2.,  0.,  2.], dtype=float32)
+    """
+
+
+@member(_rounding, lambda x: elementwise(p.ceil, x))
+def ceil():
+    """Rounded up; integers stay.
+
+    Example:
+      >>> fnp.ceil(fnp.array([-1.5, 0.5, 2.0]))
+      Array([-1.,  1.,  2.], dtype=float32)
+    """
+
+
+@member(_rounding, ew.truncate_values)
+def trunc():
+    """Rounded toward 0; integers stay.
+
+    Example:
+      >>> fnp.trunc(fnp.array([-1.5, 0.5, 2.0]))
+      Array([-1.,  0.,  2.], dtype=float32)
+    """
+
+
 fix = trunc
 
 
 def rint(x: Value, /) -> Any:
-    """Rounded to the nearest whole number, ties to even, as a float."""
+    """Rounded to the nearest whole number, ties to even, as a float.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`; float32 for integers. Of complex numbers both parts
+      are rounded.
+
+    Example:
+      >>> fnp.rint(fnp.array([0.5, 1.5, 1.7]))
+      Array([0., 2., 2.], dtype=float32)
+    """
     if ew.kind_of(x) not in "fc":
         x = ax.cast(x, dtypes.default_dtype("f"))
     return _round_parts(ax.as_value(x))
@@ -290,8 +410,24 @@ def _round_parts(x: Any) -> Any:
 def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     """Rounded to decimals, ties to even; negative ones are places before the point.
 
+    Args:
+      a: an array of any shape, or a number.
+      decimals: how many places behind the point stay; a Python integer.
+      out: not supported.
+
+    Returns:
+      An array of the shape and dtype of `a`.
+
     Raises:
-      DtypeError: bools, or integers to negative decimals.
+      DtypeError: bools or integers to negative decimals.
+
+    Example:
+      >>> fnp.round(fnp.array([0.5, 1.5, 2.6]))
+      Array([0., 2., 3.], dtype=float32)
+      >>> fnp.round(fnp.array([3.14159, 2.71828]), 2)
+      Array([3.14, 2.72], dtype=float32)
+      >>> fnp.round(fnp.array([314.0, 271.0]), -2)
+      Array([300., 300.], dtype=float32)
     """
     ax.no_out("round", out)
     a = ax.as_value(a)
@@ -319,7 +455,18 @@ around = round
 
 
 def modf(x: Value, /) -> tuple[Any, Any]:
-    """The fraction and the whole part of x, both with its sign."""
+    """The fraction and the whole part of x, both with its sign.
+
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      (fraction, whole part): floats of the shape of `x`.
+
+    Example:
+      >>> fnp.modf(fnp.array([1.5, -2.25]))
+      (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
+    """
     (x,) = ew.promote_inexact(x)
     whole = ew.truncate_values(x)
     # Of negative numbers the other way round and negated: their zeros are −0.
@@ -340,10 +487,20 @@ def _whole(name: str, x1: Value, x2: Value) -> list[Any]:
 
 
 def gcd(x1: Value, x2: Value, /) -> Any:
-    """The greatest common divisor.
+    """The greatest common divisor, from 0.
+
+    Args:
+      x1, x2: integers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype.
 
     Raises:
       ValueRangeError: an operand is no integer.
+
+    Example:
+      >>> fnp.gcd(fnp.array([12, 7, 0]), 8)
+      Array([4, 1, 8], dtype=int32)
     """
     x1, x2 = map(abs, _whole("gcd", x1, x2))
     shape = broadcast_shapes("gcd", [x1.shape, x2.shape])
@@ -362,10 +519,20 @@ def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:
 
 
 def lcm(x1: Value, x2: Value, /) -> Any:
-    """The least common multiple.
+    """The least common multiple, from 0.
+
+    Args:
+      x1, x2: integers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype.
 
     Raises:
       ValueRangeError: an operand is no integer.
+
+    Example:
+      >>> fnp.lcm(fnp.array([4, 6]), 10)
+      Array([20, 30], dtype=int32)
     """
     x1, x2 = map(abs, _whole("lcm", x1, x2))
     divisor = gcd(x1, x2)

@@ -351,7 +351,22 @@ def put_back(x: Any, new: Any, index: Index) -> Any:
 
 
 def at(x: tracer.Value) -> At:
-    """`at(x)[index].set(y)`: what `x.at` calls."""
+    """`at(x)[index].set(y)`: what `x.at` calls.
+
+    Args:
+      x: the array.
+
+    Returns:
+      What is indexed with a place, whose methods return a changed copy: `set`, `add`,
+      `subtract`, `multiply`, `divide`, `power`, `min`, `max`, `apply`; `get` reads it.
+
+    Example:
+      >>> x = fnp.array([1, 2, 3])
+      >>> x.at[0].set(9)
+      Array([9, 2, 3], dtype=int32)
+      >>> x.at[fnp.array([1, 1])].add(10)
+      Array([ 1, 22,  3], dtype=int32)
+    """
     return At(x)
 
 

@@ -57,9 +57,27 @@ def array(
 ) -> Any:
     """An array of a number, an array, or nested sequences of them.
 
+    Args:
+      object: a number, an array of any library, or lists and tuples of them.
+      dtype: of the elements; None is what they promote to: Python's ints become int32,
+        floats float32. NumPy's arrays keep their dtype.
+      copy: accepted; an array never shows another one's changes.
+      order: accepted, without effect.
+      ndmin: at least so many axes; new ones stand in front.
+      device: where the array is put; None is the default device.
+
     Raises:
       ArgumentError: it holds something that is no number and no array.
       ShapeError: the sequences are not rectangular.
+
+    Example:
+      >>> fnp.array([[1, 2], [3, 4]])
+      Array([[1, 2],
+             [3, 4]], dtype=int32)
+      >>> fnp.array([1, 2], dtype=float)
+      Array([1., 2.], dtype=float32)
+      >>> fnp.array(np.arange(3))
+      Array([0, 1, 2], dtype=int64)
     """
     errors.one_of("array: order", order, (None, "K", "C", "A"))
     ndmin = ax.static_int(ndmin, "array: ndmin")
@@ -78,7 +96,23 @@ def asarray(
     copy: bool | None = None,
     device: Any = None,
 ) -> Any:
-    """As `array`, but sharing the memory of a NumPy array unless `copy` is True."""
+    """As `array`, but sharing the memory of a NumPy array unless `copy` is True.
+
+    Args:
+      a: a number, an array of any library, or lists and tuples of them.
+      dtype: of the elements; None is what they promote to.
+      order: accepted, without effect.
+      copy: True makes a copy in any case.
+      device: where the array is put; None is the default device.
+
+    Raises:
+      ArgumentError: it holds something that is no number and no array.
+      ShapeError: the sequences are not rectangular.
+
+    Example:
+      >>> fnp.asarray([1.5, 2])
+      Array([1.5, 2. ], dtype=float32)
+    """
     return array(a, dtype, bool(copy), order, device=device)
 
 
@@ -303,7 +337,17 @@ def astype(
 ) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating.
 
-    With `copy` it is another array also where it has the dtype.
+    Args:
+      x: the array.
+      dtype: of the result; None is the default float.
+      copy: make another array also where it has the dtype.
+      device: where the result is put; None is where `x` is.
+
+    Example:
+      >>> fnp.astype(fnp.array([1.7, -1.7]), int)
+      Array([ 1, -1], dtype=int32)
+      >>> fnp.array([300.0]).astype(fnp.uint8)
+      Array([255], dtype=uint8)
     """
     if copy and is_array(x):
         x = array(x)
@@ -311,15 +355,33 @@ def astype(
 
 
 def copy(a: Any, order: str | None = None) -> Any:
-    """A copy of an array."""
+    """A copy of an array.
+
+    Args:
+      a: an array, a number, or nested sequences of them.
+      order: accepted, without effect.
+
+    Example:
+      >>> fnp.copy(fnp.array([1, 2]))
+      Array([1, 2], dtype=int32)
+    """
     return array(a, order=order)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array that shares the memory of any array with `__dlpack__`.
 
+    Args:
+      x: an array of any library.
+      device: where the array is put.
+      copy: make a copy.
+
     Raises:
       ArgumentError: `x` has no `__dlpack__`, as traced arrays have none.
+
+    Example:
+      >>> fnp.from_dlpack(np.ones(2))
+      Array([1., 1.], dtype=float64)
     """
     if not hasattr(x, "__dlpack__"):
         raise errors.ArgumentError(
@@ -333,7 +395,21 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def frombuffer(
     buffer: Any, dtype: Dtype = float, count: int = -1, offset: int = 0
 ) -> Any:
-    """The bytes of a buffer as an array of one axis."""
+    """The bytes of a buffer as an array of one axis.
+
+    Args:
+      buffer: bytes, or anything else with a buffer.
+      dtype: of the elements.
+      count: how many; -1 for all.
+      offset: bytes before the first one.
+
+    Raises:
+      ArgumentError: the bytes are no whole elements, or too few.
+
+    Example:
+      >>> fnp.frombuffer(bytes([1, 2, 3]), dtype=fnp.uint8)
+      Array([1, 2, 3], dtype=uint8)
+    """
     try:
         found = np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset)
     except (TypeError, ValueError) as error:
@@ -357,7 +433,7 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
 
     Args:
       file: a file, or its name.
-      args, kwargs: those of `numpy.load`.
+      *args, **kwargs: those of `numpy.load`.
     """
     found: Any = np.load(file, *args, **kwargs)
     if not hasattr(found, "dtype"):
@@ -371,6 +447,13 @@ def fromfile(
     """The numbers in a file, as bytes or, with a separator, as text.
 
     It is read now: in a traced function once, when that is traced.
+
+    Args:
+      file: a file, or its name.
+      dtype: of the elements.
+      count: how many; -1 for all.
+      sep: what stands between numbers in a text; "" for bytes.
+      offset: bytes before the first one.
     """
     return asarray(np.fromfile(file, dtypes.as_dtype(dtype), count, sep, offset))
 
@@ -379,12 +462,32 @@ def fromiter(iter: Iterable[Any], dtype: Dtype = float, count: int = -1) -> Any:
     """A vector of what an iterator gives, all of it or `count` elements.
 
     It is asked now: in a traced function once, when that is traced.
+
+    Args:
+      iter: what gives numbers.
+      dtype: of the elements.
+      count: how many; -1 for all.
+
+    Example:
+      >>> fnp.fromiter((n * n for n in range(4)), dtype=int)
+      Array([0, 1, 4, 9], dtype=int32)
     """
     return asarray(np.fromiter(iter, dtypes.as_dtype(dtype), count))
 
 
 def fromstring(string: str, dtype: Dtype = float, count: int = -1, *, sep: str) -> Any:
-    """The numbers in a text, which a separator divides."""
+    """The numbers in a text, which a separator divides.
+
+    Args:
+      string: the text.
+      dtype: of the elements.
+      count: how many; -1 for all.
+      sep: what stands between them.
+
+    Example:
+      >>> fnp.fromstring("1, 2, 3", dtype=int, sep=",")
+      Array([1, 2, 3], dtype=int32)
+    """
     return asarray(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
 
 
@@ -499,12 +602,34 @@ _ABSTRACT = (
 
 
 def finfo(dtype: Any) -> Any:
-    """The limits of a float dtype: eps, max, min, tiny, bits and more."""
+    """The limits of a float dtype: eps, max, min, tiny, bits and more.
+
+    Args:
+      dtype: a float or complex dtype.
+
+    Returns:
+      NumPy's `finfo`; of bfloat16 and floats of few bits one with the same attributes.
+
+    Example:
+      >>> fnp.finfo(fnp.float32).bits, fnp.finfo(fnp.bfloat16).bits
+      (32, 16)
+    """
     return _limits(dtype, np.finfo, ml_dtypes.finfo)
 
 
 def iinfo(int_type: Any) -> Any:
-    """The limits of an integer dtype: max, min, bits."""
+    """The limits of an integer dtype: max, min, bits.
+
+    Args:
+      int_type: an integer dtype.
+
+    Returns:
+      NumPy's `iinfo`, or one with the same attributes.
+
+    Example:
+      >>> fnp.iinfo(fnp.int32).max
+      2147483647
+    """
     return _limits(int_type, np.iinfo, ml_dtypes.iinfo)
 
 
@@ -514,7 +639,20 @@ def _limits(dtype: Any, of_numpy: Any, of_others: Any) -> Any:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Is the first dtype the second, or below it in NumPy's hierarchy?"""
+    """Is the first dtype the second, or below it in NumPy's hierarchy?
+
+    Args:
+      arg1, arg2: dtypes, or abstract ones such as `floating` and `integer`.
+
+    Returns:
+      A Python bool.
+
+    Example:
+      >>> fnp.issubdtype(fnp.bfloat16, fnp.floating)
+      True
+      >>> fnp.issubdtype(fnp.int32, fnp.floating)
+      False
+    """
     first, second = _plain(arg1), _plain(arg2)
     if isinstance(first, _DTYPE) and first.isbuiltin != 1:  # NumPy does not know it
         of_kind = _CLASSES[dtypes.kind(first)]
@@ -538,8 +676,22 @@ def _plain(kind: Any) -> Any:
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Is it of this kind: a dtype, "bool", "integral", "real floating", …, a tuple?
 
+    Args:
+      dtype: a dtype.
+      kind: a dtype, or "bool", "signed integer", "unsigned integer", "integral",
+        "real floating", "complex floating" or "numeric"; or a tuple: one of them.
+
+    Returns:
+      A Python bool.
+
     Raises:
       ValueRangeError: there is no kind of that name.
+
+    Example:
+      >>> fnp.isdtype(fnp.int32, "integral")
+      True
+      >>> fnp.isdtype(fnp.bool_, ("numeric", fnp.float32))
+      False
     """
     found = dtypes.named_dtype(dtype)
     letter = dtypes.kind(found)
@@ -571,8 +723,21 @@ def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
 def result_type(*args: Any) -> np.dtype[Any]:
     """The dtype to which arrays, numbers and dtypes promote together.
 
+    Args:
+      *args: arrays, numbers or dtypes. Python's numbers take the dtype of the arrays
+        beside them.
+
+    Returns:
+      A NumPy dtype; unlike in NumPy, int32 and float32 make float32.
+
     Raises:
       ArgumentError: nothing is given.
+
+    Example:
+      >>> fnp.result_type(fnp.int32, fnp.float32)
+      dtype('float32')
+      >>> fnp.result_type(fnp.array([1], dtype=fnp.float16), 2.0)
+      dtype('float16')
     """
     return promoted_type(*args)[0]
 
@@ -591,6 +756,16 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     """The least dtype to which both can be promoted.
 
     Without 64 bits one of them may be of 64 all the same; of two others none is made.
+
+    Args:
+      a, b: dtypes.
+
+    Returns:
+      A NumPy dtype.
+
+    Example:
+      >>> fnp.promote_types(fnp.float16, fnp.bfloat16)
+      dtype('float32')
     """
     mode = settings.current().enable_x64
     with settings.config(enable_x64=None if mode is None else True):
@@ -600,13 +775,37 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """May values of one dtype be converted to another under NumPy's casting rule?"""
+    """May values of one dtype be converted to another under NumPy's casting rule?
+
+    Args:
+      from_: a dtype, an array or a number.
+      to: a dtype.
+      casting: "no", "equiv", "safe", "same_kind" or "unsafe".
+
+    Returns:
+      A Python bool.
+
+    Example:
+      >>> fnp.can_cast(fnp.int32, fnp.int64), fnp.can_cast(fnp.float32, fnp.int32)
+      (True, False)
+    """
     source = _type_of(from_)[0]
     return bool(np.can_cast(source, dtypes.as_dtype(to), casting))
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Is its dtype complex? A dtype is its own."""
+    """Is its dtype complex?
+
+    Args:
+      x: an array, a number, nested lists of numbers, or a dtype.
+
+    Returns:
+      A Python bool, known while tracing too.
+
+    Example:
+      >>> fnp.iscomplexobj(fnp.array([1j])), fnp.iscomplexobj(1.0)
+      (True, False)
+    """
     if x is None:
         return False
     is_dtype = isinstance(x, (np.dtype, type))
@@ -614,12 +813,34 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Is its dtype not complex?"""
+    """Is its dtype not complex?
+
+    Args:
+      x: an array, a number, nested lists of numbers, or a dtype.
+
+    Returns:
+      A Python bool, known while tracing too.
+
+    Example:
+      >>> fnp.isrealobj(fnp.array([1j])), fnp.isrealobj(1.0)
+      (False, True)
+    """
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Is it a number, or an array without axes?"""
+    """Is it a number, or an array without axes?
+
+    Args:
+      element: anything.
+
+    Returns:
+      A Python bool, known while tracing too.
+
+    Example:
+      >>> [fnp.isscalar(x) for x in (1.5, fnp.array(1.5), fnp.array([1.5]))]
+      [True, True, False]
+    """
     if isinstance(element, np.ndarray) or tracer.is_value(element):
         return not shape(element)
     return bool(np.isscalar(element))

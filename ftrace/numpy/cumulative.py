@@ -184,6 +184,21 @@ def _running(name: str, kind: str, nothing: int | None = None):
     def running(
         a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
     ) -> Any:
+        """A running sum or product.
+
+        Args:
+          a: the array.
+          axis: along which; None flattens the array first.
+          dtype: in which to compute, and of the result; by default that of `a`, int32
+            for bools.
+          out: not supported.
+
+        Returns:
+          An array of the shape of `a`; of its size where there is no axis.
+
+        Raises:
+          AxisError: there is no such axis.
+        """
         ax.no_out(name, out)
         x = a if nothing is None else without_nan(a, nothing)
         return cumulate(name, kind, x, axis, dtype)
@@ -195,27 +210,43 @@ def _running(name: str, kind: str, nothing: int | None = None):
 def cumsum():
     """The running sum along `axis`.
 
-    Args:
-      a: the array.
-      axis: along which to add; None flattens the array first.
-      dtype: in which to add.
-      out: not supported.
+    Example:
+      >>> fnp.cumsum(fnp.array([1, 2, 3, 4]))
+      Array([ 1,  3,  6, 10], dtype=int32)
+      >>> fnp.cumsum(fnp.array([[1, 2], [3, 4]]), axis=0)
+      Array([[1, 2],
+             [4, 6]], dtype=int32)
     """
 
 
 @member(_running, "prod")
 def cumprod():
-    """The running product along `axis`; arguments as in `cumsum`."""
+    """The running product along `axis`.
+
+    Example:
+      >>> fnp.cumprod(fnp.array([1, 2, 3, 4]))
+      Array([ 1,  2,  6, 24], dtype=int32)
+    """
 
 
 @member(_running, "sum", 0)
 def nancumsum():
-    """The running sum with NaN as 0; arguments as in `cumsum`."""
+    """The running sum with NaN as 0.
+
+    Example:
+      >>> fnp.nancumsum(fnp.array([1.0, fnp.nan, 2.0]))
+      Array([1., 1., 3.], dtype=float32)
+    """
 
 
 @member(_running, "prod", 1)
 def nancumprod():
-    """The running product with NaN as 1; arguments as in `cumsum`."""
+    """The running product with NaN as 1.
+
+    Example:
+      >>> fnp.nancumprod(fnp.array([2.0, fnp.nan, 3.0]))
+      Array([2., 2., 6.], dtype=float32)
+    """
 
 
 def _array_api(name: str, kind: str):
@@ -227,6 +258,17 @@ def _array_api(name: str, kind: str):
         dtype: Dtype = None,
         include_initial: bool = False,
     ) -> Any:
+        """A running sum or product, as the array API has it.
+
+        Args:
+          x: the array.
+          axis: may be left out only if there is one axis.
+          dtype: in which it is computed; by default int32 at least.
+          include_initial: begin with what changes nothing, and be one longer.
+
+        Raises:
+          ValueRangeError: the axis is not given, or the array has none.
+        """
         x = ax.as_value(x)
         if x.ndim == 0 or (axis is None and x.ndim != 1):
             raise ValueRangeError(
@@ -247,20 +289,17 @@ def _array_api(name: str, kind: str):
 def cumulative_sum():
     """The running sum along `axis`, as the array API has it.
 
-    Args:
-      x: the array.
-      axis: may be left out only if there is one axis.
-      dtype: in which it is computed; by default int32 at least.
-      include_initial: begin with 0, and be one longer.
-
-    Raises:
-      ValueRangeError: the axis is not given, or the array has none.
+    Example:
+      >>> fnp.cumulative_sum(fnp.array([1, 2, 3]), include_initial=True)
+      Array([0, 1, 3, 6], dtype=int32)
     """
 
 
 @member(_array_api, "prod")
 def cumulative_prod():
-    """The running product along `axis`; with `include_initial` it begins with 1.
+    """The running product along `axis`, as the array API has it.
 
-    Arguments and errors are those of `cumulative_sum`.
+    Example:
+      >>> fnp.cumulative_prod(fnp.array([2, 3]), include_initial=True)
+      Array([1, 2, 6], dtype=int32)
     """

@@ -54,9 +54,18 @@ def convolve(
       precision: accepted; products are always as precise as their dtype.
       preferred_element_type: the dtype to add up in.
 
+    Returns:
+      A vector of floats; of n + m - 1 elements where the mode is "full".
+
     Raises:
       ShapeError: an operand is no vector, or empty.
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> fnp.convolve(fnp.array([1, 2, 3]), fnp.array([1, 10]))
+      Array([ 1., 12., 23., 30.], dtype=float32)
+      >>> fnp.convolve(fnp.array([1, 2, 3]), fnp.array([1, 10]), mode="valid")
+      Array([12., 23.], dtype=float32)
     """
     check_precision("convolve", precision)
     return _convolve("convolve", a, v, mode, preferred_element_type)
@@ -72,7 +81,22 @@ def correlate(
 ) -> Any:
     """The correlation of two vectors: y[n] = Σ a[n + k]·conj(v[k]).
 
-    Arguments and errors are those of `convolve`.
+    Args:
+      a, v: vectors.
+      mode: "full", "same" (as long as the longer), or "valid" (full overlap only).
+      precision: accepted; products are always as precise as their dtype.
+      preferred_element_type: the dtype to add up in.
+
+    Returns:
+      A vector of floats.
+
+    Raises:
+      ShapeError: an operand is no vector, or empty.
+      ValueRangeError: there is no such mode.
+
+    Example:
+      >>> fnp.correlate(fnp.array([1, 2, 3]), fnp.array([1, 10]))
+      Array([21., 32.], dtype=float32)
     """
     check_precision("correlate", precision)
     other = ax.flip(ew.conjugate(_vector("correlate", v)), (0,))
@@ -127,9 +151,26 @@ def diff(
 ) -> Any:
     """The differences of neighbours along an axis, n times; of bools `!=`.
 
+    Args:
+      a: the array.
+      n: how often.
+      axis: along which.
+      prepend, append: a number, or an array, before and behind.
+
+    Returns:
+      An array shorter by n along the axis.
+
     Raises:
       ValueRangeError: n is negative.
       ShapeError: there are no axes.
+
+    Example:
+      >>> fnp.diff(fnp.array([1, 4, 9, 16]))
+      Array([3, 5, 7], dtype=int32)
+      >>> fnp.diff(fnp.array([1, 4, 9, 16]), n=2)
+      Array([2, 2], dtype=int32)
+      >>> fnp.diff(fnp.array([1, 4]), prepend=0)
+      Array([1, 3], dtype=int32)
     """
     x = ax.as_value(a)
     n = ax.check_count(n, "diff: n")
@@ -154,7 +195,19 @@ def _end(value: Value | None, x: Any, axis: int) -> Any:
 def ediff1d(
     ary: Value, to_end: Value | None = None, to_begin: Value | None = None
 ) -> Any:
-    """The differences of neighbours in the flattened array, with ends added."""
+    """The differences of neighbours in the flattened array, with ends added.
+
+    Args:
+      ary: the array.
+      to_end, to_begin: numbers, or arrays, behind and before.
+
+    Returns:
+      A vector.
+
+    Example:
+      >>> fnp.ediff1d(fnp.array([1, 4, 9]), to_end=0)
+      Array([3, 5, 0], dtype=int32)
+    """
     x = ravel(ary)
     parts = [x[1:] - x[:-1]]
     if to_begin is not None:
@@ -180,11 +233,17 @@ def gradient(
       edge_order: 1, the only one.
 
     Returns:
-      An array; for several axes a list of arrays.
+      An array of the shape of `f`; for several axes a list of arrays.
 
     Raises:
       ShapeError: an axis has fewer than two elements, or coordinates do not fit.
       ArgumentError: there are not as many distances as axes.
+
+    Example:
+      >>> fnp.gradient(fnp.array([1, 4, 9, 16]))
+      Array([3., 4., 6., 7.], dtype=float32)
+      >>> fnp.gradient(fnp.array([1, 4, 9, 16]), 2)
+      Array([1.5, 2. , 3. , 3.5], dtype=float32)
     """
     one_of("gradient: edge_order", edge_order, (None, 1))
     (x,) = ew.promote_inexact(f)
@@ -227,11 +286,22 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule.
 
+        Σ (x[k+1] - x[k])·(y[k] + y[k+1]) / 2
+
     Args:
       y: the values.
       x: their coordinates, of the same shape or a vector; else they are `dx` apart.
       dx: the distance, or what broadcasts to those between neighbours.
       axis: along which to integrate.
+
+    Returns:
+      An array without the axis; float32 for integers.
+
+    Example:
+      >>> fnp.trapezoid(fnp.array([1, 2, 4]))
+      Array(4.5, dtype=float32)
+      >>> fnp.trapezoid(fnp.array([1, 2, 4]), x=fnp.array([0, 2, 3]))
+      Array(6., dtype=float32)
     """
     if x is None:
         (y,) = ew.promote_inexact(y)
@@ -271,10 +341,20 @@ def interp(
       period: of `x` and `xp`, which are wrapped by it and sorted; then nothing is
         outside.
 
+    Returns:
+      An array of the shape of `x`.
+
     Raises:
       ShapeError: `xp` and `fp` are not vectors of one length.
       DtypeError: `x` or `xp` is complex.
       ValueRangeError: the period is 0.
+
+    Example:
+      >>> xp, fp = fnp.array([0, 1, 3]), fnp.array([0, 10, 30])
+      >>> fnp.interp(fnp.array([0.5, 2, 9]), xp, fp)
+      Array([ 5., 20., 30.], dtype=float32)
+      >>> fnp.interp(4, xp, fp, right="extrapolate")
+      Array(40., dtype=float32)
     """
     ax.need_shape(fp, "interp: fp", ax.vector(xp, "interp: xp").shape)
     x, xp = ew.promote_inexact(x, xp)
@@ -324,7 +404,21 @@ def _wrap(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
 def unwrap(
     p: Value, discont: Value | None = None, axis: int = -1, period: Value = 2 * math.pi
 ) -> Any:
-    """Angles without jumps: neighbours differ by at most half a period."""
+    """Angles without jumps: neighbours differ by at most half a period.
+
+    Args:
+      p: the angles.
+      discont: smaller jumps stay; None is half a period.
+      axis: along which.
+      period: what makes no difference; 2π by default.
+
+    Returns:
+      An array of the shape of `p`.
+
+    Example:
+      >>> fnp.unwrap(fnp.array([0, 3, 1, 4]), period=4)
+      Array([ 0, -1, -3, -4], dtype=int32)
+    """
     x = ax.as_value(p)
     whole = all(dtypes.is_integer(aval_of(v).dtype) for v in (x, period))
     if not whole and not dtypes.is_inexact(x.dtype):
@@ -345,7 +439,20 @@ def unwrap(
 
 
 def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
-    """The polynomial with coefficients p, highest power first, at x: Horner's rule."""
+    """The polynomial with coefficients p, highest power first, at x: Horner's rule.
+
+    Args:
+      p: (n,) coefficients; further axes broadcast with `x`.
+      x: where to evaluate.
+      unroll: accepted, without effect.
+
+    Returns:
+      An array of the shape of `x`, in the common dtype.
+
+    Example:
+      >>> fnp.polyval(fnp.array([1, 0, -2]), fnp.array([0, 3]))  # x² - 2
+      Array([-2,  7], dtype=int32)
+    """
     p, x = ew.promote_together(p, x)
     ax.need_axes("polyval", p, 1)
     shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
@@ -370,17 +477,57 @@ def _align(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
 
 
 def polyadd(a1: Value, a2: Value) -> Any:
-    """The sum of two polynomials."""
+    """The sum of two polynomials.
+
+    Args:
+      a1, a2: vectors of coefficients, highest power first.
+
+    Returns:
+      A vector, as long as the longer of them.
+
+    Raises:
+      ShapeError: an operand is no vector.
+
+    Example:
+      >>> fnp.polyadd(fnp.array([1, 2]), fnp.array([1, 0, 3]))
+      Array([1, 1, 5], dtype=int32)
+    """
     return ew.add(*_align("polyadd", a1, a2))
 
 
 def polysub(a1: Value, a2: Value) -> Any:
-    """The difference of two polynomials."""
+    """The difference of two polynomials.
+
+    Args:
+      a1, a2: vectors of coefficients, highest power first.
+
+    Returns:
+      A vector, as long as the longer of them.
+
+    Raises:
+      ShapeError: an operand is no vector.
+
+    Example:
+      >>> fnp.polysub(fnp.array([1, 2]), fnp.array([1, 0, 3]))
+      Array([-1,  1, -1], dtype=int32)
+    """
     return ew.subtract(*_align("polysub", a1, a2))
 
 
 def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
-    """The product of two polynomials, with coefficients in a float dtype."""
+    """The product of two polynomials, with coefficients in a float dtype.
+
+    Args:
+      a1, a2: vectors of coefficients, highest power first.
+      trim_leading_zeros: take zeros in front away first; the values must be known.
+
+    Returns:
+      A vector of n + m - 1 floats.
+
+    Example:
+      >>> fnp.polymul(fnp.array([1, 1]), fnp.array([1, -1]))
+      Array([ 1.,  0., -1.], dtype=float32)
+    """
     first, second = ew.promote_inexact(atleast_1d(a1), atleast_1d(a2))
     if trim_leading_zeros:
         first, second = _trim(first), _trim(second)
@@ -397,8 +544,21 @@ def _trim(p: Any) -> Any:
 def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials.
 
+    Args:
+      u: coefficients of the dividend, highest power first.
+      v: those of the divisor.
+      trim_leading_zeros: take zeros in front of the remainder away; the values must be
+        known.
+
+    Returns:
+      (quotient, remainder): vectors of floats.
+
     Raises:
       ShapeError: the divisor is empty.
+
+    Example:
+      >>> fnp.polydiv(fnp.array([1, 0, -1]), fnp.array([1, 1]))
+      (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
     rest, divisor = ew.promote_inexact(atleast_1d(u), atleast_1d(v))
     if divisor.shape[0] == 0:
@@ -419,8 +579,19 @@ def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[An
 def polyder(p: Value, m: int = 1) -> Any:
     """The m-th derivative of a polynomial.
 
+    Args:
+      p: (n,) coefficients, highest power first.
+      m: how often.
+
+    Returns:
+      (n - m,) floats.
+
     Raises:
       ValueRangeError: m is negative.
+
+    Example:
+      >>> fnp.polyder(fnp.array([1, 2, 3]))
+      Array([2., 2.], dtype=float32)
     """
     m = ax.check_count(m, "polyder: m")
     (p,) = ew.promote_inexact(p)
@@ -434,11 +605,23 @@ def polyder(p: Value, m: int = 1) -> Any:
 
 
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
-    """The m-th integral of a polynomial, with the constants k (0).
+    """The m-th integral of a polynomial.
+
+    Args:
+      p: (n,) coefficients, highest power first.
+      m: how often.
+      k: the m constants, or one for all; None are zeros.
+
+    Returns:
+      (n + m,) floats.
 
     Raises:
       ValueRangeError: m is negative.
       ShapeError: there are not m constants.
+
+    Example:
+      >>> fnp.polyint(fnp.array([3, 2]), k=5)
+      Array([1.5, 2. , 5. ], dtype=float32)
     """
     m = ax.check_count(m, "polyint: m")
     (p,) = ew.promote_inexact(p)
@@ -471,6 +654,10 @@ def poly(seq_of_zeros: Value) -> Any:
 
     Raises:
       ShapeError: it is neither.
+
+    Example:
+      >>> fnp.poly(fnp.array([1, 2]))
+      Array([ 1., -3.,  2.], dtype=float32)
     """
     (x,) = ew.promote_inexact(atleast_1d(seq_of_zeros))
     if x.ndim == 2 and x.shape[0] == x.shape[1] and x.shape[0]:
@@ -504,6 +691,10 @@ def roots(p: Value, *, strip_zeros: bool = True) -> Any:
     Raises:
       ShapeError: p is no vector.
       ConcretizationTypeError: zeros are stripped, and p is traced.
+
+    Example:
+      >>> fnp.sort(fnp.roots(fnp.array([1, -3, 2])).real).round(3)  # x² - 3x + 2
+      Array([1., 2.], dtype=float32)
     """
     (x,) = ew.promote_inexact(ax.vector(p, "roots: p"))
     size = x.shape[0]
@@ -561,6 +752,10 @@ def polyfit(
     Raises:
       ShapeError: the shapes do not fit.
       ValueRangeError: deg is negative, or there are too few points for a covariance.
+
+    Example:
+      >>> fnp.polyfit(fnp.array([0, 1, 2]), fnp.array([1, 3, 5]), 1).round(3)  # 2x + 1
+      Array([2., 1.], dtype=float32)
     """
     count = ax.check_count(deg, "polyfit: deg") + 1
     places, values = ew.promote_inexact(x, y)

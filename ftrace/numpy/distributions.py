@@ -73,6 +73,29 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         *,
         weights: Value | None = None,
     ) -> Any:
+        """Values below which fractions of the elements are.
+
+        Args:
+          a: real numbers.
+          q: how much is below: a number, or a vector, the first axis of the result.
+            A fraction from 0 to 1; of the functions of percent from 0 to 100.
+          axis: an axis, several, or None for all.
+          out, overwrite_input: not supported.
+          method: where a fraction falls between two elements: "linear", "lower",
+            "higher", "midpoint", "nearest", or another of NumPy's.
+          keepdims: the reduced axes stay, with size 1.
+          weights: of the elements, of the shape of `a` or of its reduced axes; with the
+            method "inverted_cdf" only.
+
+        Returns:
+          An array in the dtype of `a`, or float32 for integers. Where `a` has a NaN it
+          is NaN; of functions that leave NaN out only where there is nothing else.
+
+        Raises:
+          DtypeError: `a` is complex.
+          ShapeError: `q` has more than one axis, or the weights do not fit.
+          ValueRangeError: there is no such method, or it takes no weights.
+        """
         ax.no_out(name, out)
         if overwrite_input:
             raise errors.ArgumentError(
@@ -128,40 +151,43 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
 def quantile():
     """The values below which the fractions `q` of the elements are.
 
-    Args:
-      a: real numbers.
-      q: a fraction from 0 to 1, or a vector of them, the first axis of the result.
-      axis: an axis, several, or None for all.
-      out, overwrite_input: not supported.
-      method: where a fraction falls between two elements: "linear", "lower",
-        "higher", "midpoint", "nearest", or another of NumPy's.
-      keepdims: the reduced axes stay, with size 1.
-      weights: of the elements, of the shape of `a` or of its reduced axes; with the
-        method "inverted_cdf" only.
-
-    Returns:
-      An array in the dtype of `a`, or float32 for integers; NaN where `a` has one.
-
-    Raises:
-      DtypeError: `a` is complex.
-      ShapeError: `q` has more than one axis, or the weights do not fit.
-      ValueRangeError: there is no such method, or it takes no weights.
+    Example:
+      >>> x = fnp.array([1, 2, 3, 5])
+      >>> fnp.quantile(x, 0.5)
+      Array(2.5, dtype=float32)
+      >>> fnp.quantile(x, fnp.array([0, 0.5, 1]), method="lower")
+      Array([1., 2., 5.], dtype=float32)
     """
 
 
 @member(_quantiles, skip_nan=True, percent=False)
 def nanquantile():
-    """As `quantile`, of the elements that are not NaN; NaN where there are none."""
+    """As `quantile`, of the elements that are not NaN.
+
+    Example:
+      >>> fnp.nanquantile(fnp.array([1.0, fnp.nan, 3.0]), 0.5)
+      Array(2., dtype=float32)
+    """
 
 
 @member(_quantiles, skip_nan=False, percent=True)
 def percentile():
-    """As `quantile`, with `q` in percent."""
+    """As `quantile`, with `q` in percent.
+
+    Example:
+      >>> fnp.percentile(fnp.array([[1, 2, 3], [4, 6, 8]]), 50, axis=1)
+      Array([2., 6.], dtype=float32)
+    """
 
 
 @member(_quantiles, skip_nan=True, percent=True)
 def nanpercentile():
-    """As `nanquantile`, with `q` in percent."""
+    """As `nanquantile`, with `q` in percent.
+
+    Example:
+      >>> fnp.nanpercentile(fnp.array([1.0, fnp.nan, 3.0]), 100)
+      Array(3., dtype=float32)
+    """
 
 
 def _medians(name: str, skip_nan: bool):
@@ -174,6 +200,21 @@ def _medians(name: str, skip_nan: bool):
         overwrite_input: bool = False,
         keepdims: bool = False,
     ) -> Any:
+        """A middle element.
+
+        Args:
+          a: real numbers.
+          axis: an axis, several, or None for all.
+          out, overwrite_input: not supported.
+          keepdims: the reduced axes stay, with size 1.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`; float32 for integers.
+
+        Raises:
+          AxisError: there is no such axis.
+          DtypeError: `a` is complex.
+        """
         return find(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
     return medians
@@ -183,13 +224,24 @@ def _medians(name: str, skip_nan: bool):
 def median():
     """The middle element along `axis`, or of all; the mean of two where there are two.
 
-    Arguments and errors are those of `quantile`.
+    NaN where an element is NaN.
+
+    Example:
+      >>> fnp.median(fnp.array([5, 1, 3]))
+      Array(3., dtype=float32)
+      >>> fnp.median(fnp.array([[1, 2], [3, 9]]), axis=1)
+      Array([1.5, 6. ], dtype=float32)
     """
 
 
 @member(_medians, skip_nan=True)
 def nanmedian():
-    """As `median`, of the elements that are not NaN; NaN where there are none."""
+    """As `median`, of the elements that are not NaN; NaN where there are none.
+
+    Example:
+      >>> fnp.nanmedian(fnp.array([5.0, fnp.nan, 1.0]))
+      Array(3., dtype=float32)
+    """
 
 
 # How.
@@ -319,6 +371,12 @@ def bincount(
       DtypeError: `x` does not hold integers.
       ShapeError: `x` is no vector, or the weights are not as many.
       ConcretizationTypeError: `x` is traced, and `length` is not given.
+
+    Example:
+      >>> fnp.bincount(fnp.array([0, 2, 2, 3]))
+      Array([1, 0, 2, 1], dtype=int32)
+      >>> fnp.bincount(fnp.array([0, 2, 2]), weights=fnp.array([0.5, 1.0, 1.0]))
+      Array([0.5, 0. , 2. ], dtype=float32)
     """
     x = ax.as_value(x)
     if x.dtype == dtypes.bool_:
@@ -368,10 +426,17 @@ def histogram_bin_edges(
       range: (least, greatest) edge; by default those of `a`.
       weights: without effect.
 
+    Returns:
+      A vector of floats.
+
     Raises:
       ShapeError: the range is no pair.
       ValueRangeError: the number of bins is negative.
       ConcretizationTypeError: a rule is named, and `a` is traced.
+
+    Example:
+      >>> fnp.histogram_bin_edges(fnp.array([1, 2, 5]), bins=2)
+      Array([1., 3., 5.], dtype=float32)
     """
     del weights
     x = asarray(dtypes.as_number(a))
@@ -417,15 +482,24 @@ def histogram(
 
     Args:
       a: the numbers; the array is flattened.
-      bins, range: as in `histogram_bin_edges`.
+      bins: their number, the edges themselves, or the name of one of NumPy's rules
+        where `a` is known.
+      range: (least, greatest) edge; by default those of `a`.
       weights: what each number adds, instead of 1; of the shape of `a`.
       density: divide by the sum and by the widths of the bins.
 
     Returns:
-      (counts, edges), both floats.
+      (counts, edges), both floats, where NumPy counts in integers.
 
     Raises:
       ShapeError: the weights do not fit, or `bins` are edges and there is none.
+
+    Example:
+      >>> counts, edges = fnp.histogram(fnp.array([1, 2, 2, 5]), bins=2)
+      >>> counts
+      Array([3., 1.], dtype=float32)
+      >>> edges
+      Array([1., 3., 5.], dtype=float32)
     """
     if weights is None:
         x = ax.strong(*ew.promote_inexact(ax.as_value(a)))
@@ -466,10 +540,20 @@ def histogram2d(
       x, y: vectors of one size.
       bins: the number of bins, or the edges, for both axes or for each.
       range: a pair of (least, greatest) edges, or of None.
-      weights, density: as in `histogramdd`.
+      weights: what each point adds, instead of 1.
+      density: divide by the sum and by the areas of the cells.
 
     Returns:
       (counts, edges of x, edges of y).
+
+    Raises:
+      ShapeError: an argument does not fit the points.
+
+    Example:
+      >>> x, y = fnp.array([0, 1, 1]), fnp.array([0, 2, 2])
+      >>> fnp.histogram2d(x, y, bins=2)[0]
+      Array([[1, 0],
+             [0, 2]], dtype=int32)
     """
     if _is_several(bins) and len(_listed(bins)) not in (1, 2):
         bins = [asarray(bins), asarray(bins)]
@@ -499,6 +583,12 @@ def histogramdd(
 
     Raises:
       ShapeError: an argument does not fit the sample.
+
+    Example:
+      >>> counts, edges = fnp.histogramdd(fnp.array([[0, 0], [1, 2], [1, 2]]), bins=2)
+      >>> counts
+      Array([[1, 0],
+             [0, 2]], dtype=int32)
     """
     points = ax.as_value(sample)
     if points.ndim != 2 or not points.shape[1]:

@@ -44,7 +44,8 @@ def take(
 
     Args:
       a: the array.
-      indices: integers of any shape, which takes the place of the axis.
+      indices: integers of any shape, which takes the place of the axis; negative ones
+        count from the end.
       axis: None counts in the flattened array.
       out: not supported.
       mode: for indices out of bounds: "fill" (the default for traced ones), "clip",
@@ -55,6 +56,16 @@ def take(
     Raises:
       IndexBoundsError: without a mode, a known index is out of bounds.
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6]])
+      >>> fnp.take(x, fnp.array([2, 0]), axis=1)
+      Array([[3, 1],
+             [6, 4]], dtype=int32)
+      >>> fnp.take(x, 4)
+      Array(5, dtype=int32)
+      >>> fnp.take(x, 9, mode="clip")
+      Array(6, dtype=int32)
     """
     ax.no_out("take", out)
     if mode == "raise":
@@ -119,13 +130,29 @@ def take_along_axis(
 ) -> Any:
     """For every place of `indices`, the element of `arr` in the same lane.
 
-    Negative indices count from the end, unless `wrap_negative_indices` is False. With
-    the mode "one_hot" it is a product with zeros and ones, 0 where an index is out of
-    bounds.
+        take_along_axis(x, i, axis=1)[n, m] = x[n, i[n, m]]
+
+    Args:
+      arr: the array.
+      indices: integers, with as many axes; the other ones broadcast.
+      axis: along which to look; None counts in the flattened array.
+      mode: for indices out of bounds, as in `take`; or "one_hot": a product with zeros
+        and ones, 0 where an index is out of bounds.
+      fill_value: for "fill"; by default NaN, or the least integer.
+      wrap_negative_indices: negative indices count from the end, unless it is False.
 
     Raises:
       ShapeError: the two differ in rank, or do not broadcast.
       IndexBoundsError: without a mode, a known index is out of bounds.
+
+    Example:
+      >>> x = fnp.array([[3, 1, 2], [4, 6, 5]])
+      >>> fnp.take_along_axis(x, fnp.argsort(x), axis=1)
+      Array([[1, 2, 3],
+             [4, 5, 6]], dtype=int32)
+      >>> fnp.take_along_axis(x, fnp.array([[2], [0]]), axis=1)
+      Array([[2],
+             [4]], dtype=int32)
     """
     x, axis = ax.flattened(arr, axis, "take_along_axis")
     indices = ax.as_value(indices)
@@ -166,10 +193,24 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Any:
-    """A copy of `arr` with `values` at the indices, lane by lane; `inplace=False`.
+    """A copy of `arr` with `values` at the indices, lane by lane.
+
+    Args:
+      arr: the array.
+      indices: integers, with as many axes.
+      values: what is put there, in the dtype of `arr`; they broadcast to the indices.
+      axis: along which; None counts in the flattened array.
+      inplace: must be False: arrays are immutable.
+      mode: for indices out of bounds: "drop" (the default for traced ones), "clip".
 
     Raises:
       ValueRangeError: `inplace` is not False.
+
+    Example:
+      >>> x, i = fnp.array([[3, 1], [4, 6]]), fnp.array([[1], [0]])
+      >>> fnp.put_along_axis(x, i, 0, axis=1, inplace=False)
+      Array([[3, 0],
+             [0, 6]], dtype=int32)
     """
     _not_in_place("put_along_axis", inplace)
     x, indices = ax.as_value(arr), ax.as_value(indices)
@@ -185,10 +226,22 @@ def put_along_axis(
 def put(
     a: Value, ind: Value, v: Value, mode: str | None = None, *, inplace: bool = True
 ) -> Any:
-    """A copy of `a` with values at indices of the flattened array; `inplace=False`.
+    """A copy of `a` with values at indices of the flattened array.
+
+    Args:
+      a: the array.
+      ind: integers.
+      v: the values, in the dtype of `a`; fewer are repeated.
+      mode: for indices out of bounds: "clip", "wrap", or "drop".
+      inplace: must be False: arrays are immutable.
 
     Raises:
       ValueRangeError: `inplace` is not False.
+
+    Example:
+      >>> fnp.put(fnp.array([[1, 2], [3, 4]]), fnp.array([0, 3]), 9, inplace=False)
+      Array([[9, 2],
+             [3, 9]], dtype=int32)
     """
     _not_in_place("put", inplace)
     x, indices = ax.as_value(a), ravel(ax.as_value(ind))
@@ -205,11 +258,22 @@ def put(
 
 
 def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
-    """A copy of `arr` with the values, in turn, where the mask holds; `inplace=False`.
+    """A copy of `arr` with the values, in turn, where the mask holds.
+
+    Args:
+      arr: the array.
+      mask: of as many elements.
+      vals: the values, in the dtype of `arr`; fewer are repeated.
+      inplace: must be False: arrays are immutable.
 
     Raises:
       ValueRangeError: `inplace` is not False, or there are no values.
       ShapeError: the mask has another number of elements.
+
+    Example:
+      >>> x = fnp.array([1, 2, 3, 4])
+      >>> fnp.place(x, x > 2, fnp.array([10, 20]), inplace=False)
+      Array([ 1,  2, 10, 20], dtype=int32)
     """
     _not_in_place("place", inplace)
     x = ax.as_value(arr)
@@ -234,10 +298,20 @@ def choose(
 ) -> Any:
     """At each place the element of `choices[a]`, all broadcast together.
 
+    Args:
+      a: integers: which choice.
+      choices: a sequence of arrays, or one array, taken apart along its first axis.
+      out: not supported.
+      mode: for integers that name no choice: "raise", "wrap" or "clip".
+
     Raises:
       DtypeError: the indices are no integers.
       IndexBoundsError: with mode "raise", an index has no choice.
       ConcretizationTypeError: with mode "raise", the indices are traced.
+
+    Example:
+      >>> fnp.choose(fnp.array([0, 1, 0]), [fnp.array([1, 2, 3]), 10])
+      Array([ 1, 10,  3], dtype=int32)
     """
     ax.no_out("choose", out)
     indices = ax.as_value(a)
@@ -282,6 +356,10 @@ def compress(
     Raises:
       ConcretizationTypeError: the condition is traced, and `size` is not given.
       IndexBoundsError: it holds beyond the end of the axis.
+
+    Example:
+      >>> fnp.compress(fnp.array([True, False, True]), fnp.array([1, 2, 3]))
+      Array([1, 3], dtype=int32)
     """
     ax.no_out("compress", out)
     x, axis = ax.flattened(a, axis, "compress")
@@ -308,18 +386,44 @@ def are_inside(x: Any, count: int) -> bool:
 def extract(
     condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
 ) -> Any:
-    """The elements for which the condition holds, as a vector."""
+    """The elements for which the condition holds, as a vector.
+
+    Args:
+      condition: bools, of as many elements as the array.
+      arr: the array.
+      size: how many are returned, required where the condition is traced.
+      fill_value: what stands where fewer hold.
+
+    Raises:
+      ConcretizationTypeError: the condition is traced, and `size` is not given.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.extract(x % 2 == 0, x)
+      Array([2, 4], dtype=int32)
+    """
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
 def fill_diagonal(
     a: Value, val: Value, wrap: bool = False, *, inplace: bool = True
 ) -> Any:
-    """A copy of `a` with `val` on its main diagonal; `inplace=False`.
+    """A copy of `a` with `val` on its main diagonal.
+
+    Args:
+      a: a matrix, or an array of more axes, all of one size.
+      val: a number, or values in the dtype of `a`; fewer are repeated.
+      wrap: in a tall matrix the diagonal begins anew below.
+      inplace: must be False: arrays are immutable.
 
     Raises:
       ShapeError: there are fewer than two axes, or more and they differ.
       ValueRangeError: `inplace` is not False.
+
+    Example:
+      >>> fnp.fill_diagonal(fnp.zeros((2, 2), int), 5, inplace=False)
+      Array([[5, 0],
+             [0, 5]], dtype=int32)
     """
     _not_in_place("fill_diagonal", inplace)
     x = ax.as_value(a)
@@ -368,6 +472,14 @@ def repeat(
       ConcretizationTypeError: `repeats` is traced, and the size is not given.
       ShapeError: there are not as many repeats as elements.
       ValueRangeError: repeats are no integers, or negative.
+
+    Example:
+      >>> fnp.repeat(fnp.array([1, 2]), 3)
+      Array([1, 1, 1, 2, 2, 2], dtype=int32)
+      >>> fnp.repeat(fnp.array([[1, 2], [3, 4]]), fnp.array([2, 1]), axis=0)
+      Array([[1, 2],
+             [1, 2],
+             [3, 4]], dtype=int32)
     """
     a, axis = ax.flattened(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
@@ -422,8 +534,17 @@ def _repeat_traced(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
 def resize(a: Value, new_shape: Any) -> Any:
     """The elements of `a`, repeated or cut off, in another shape.
 
+    Args:
+      a: the array.
+      new_shape: an int or several.
+
     Raises:
       ShapeError: a size is negative.
+
+    Example:
+      >>> fnp.resize(fnp.array([1, 2, 3]), (2, 2))
+      Array([[1, 2],
+             [3, 1]], dtype=int32)
     """
     shape = ax.check_sizes(new_shape, "resize")
     flat, total = ravel(a), prod(shape)
@@ -436,7 +557,23 @@ def resize(a: Value, new_shape: Any) -> Any:
 
 
 def append(arr: Value, values: Value, axis: int | None = None) -> Any:
-    """`values` behind `arr` along an axis; without an axis both are flattened."""
+    """`values` behind `arr` along an axis; without an axis both are flattened.
+
+    Args:
+      arr: the array.
+      values: of the same shape but for the axis.
+      axis: along which; None flattens both.
+
+    Raises:
+      ShapeError: they do not fit together.
+
+    Example:
+      >>> fnp.append(fnp.array([1, 2]), 3)
+      Array([1, 2, 3], dtype=int32)
+      >>> fnp.append(fnp.array([[1, 2]]), fnp.array([[3, 4]]), axis=0)
+      Array([[1, 2],
+             [3, 4]], dtype=int32)
+    """
     if axis is None:
         return concatenate([ravel(x) for x in ew.values_together([arr, values])])
     return concatenate([arr, values], axis)
@@ -447,8 +584,20 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
 
     Positions that are traced are clipped to the axis.
 
+    Args:
+      arr: the array.
+      obj: an integer, several, a slice, or a mask.
+      values: what is put in, in the dtype of `arr`; they broadcast.
+      axis: along which; None flattens first.
+
     Raises:
       IndexBoundsError: a position that is known is out of bounds.
+
+    Example:
+      >>> fnp.insert(fnp.array([1, 2, 3]), 1, 9)
+      Array([1, 9, 2, 3], dtype=int32)
+      >>> fnp.insert(fnp.array([1, 2, 3]), fnp.array([0, 2]), fnp.array([8, 9]))
+      Array([8, 1, 2, 9, 3], dtype=int32)
     """
     arr, axis = ax.flattened(arr, axis, "insert")
     size = arr.shape[axis]
@@ -505,13 +654,25 @@ def delete(
     *,
     assume_unique_indices: bool = False,
 ) -> Any:
-    """`arr` without the positions `obj`: an integer, a slice, integers or a mask.
+    """`arr` without the positions `obj`.
+
+    Args:
+      arr: the array.
+      obj: an integer, several, a slice, or a mask.
+      axis: along which; None flattens first.
+      assume_unique_indices: the integers differ: then they may be traced.
 
     Raises:
       IndexBoundsError: a position is out of bounds.
       ConcretizationTypeError: the positions are traced, and neither one integer, which
-        is clipped to the axis, nor integers of which the caller says that they differ
-        (`assume_unique_indices`).
+        is clipped to the axis, nor integers of which the caller says that they differ.
+
+    Example:
+      >>> fnp.delete(fnp.array([1, 2, 3, 4]), fnp.array([0, 2]))
+      Array([2, 4], dtype=int32)
+      >>> fnp.delete(fnp.array([[1, 2], [3, 4]]), 0, axis=1)
+      Array([[2],
+             [4]], dtype=int32)
     """
     arr, axis = ax.flattened(arr, axis, "delete")
     size = arr.shape[axis]
@@ -586,6 +747,10 @@ def trim_zeros(
 
     Raises:
       ConcretizationTypeError: the array is traced.
+
+    Example:
+      >>> fnp.trim_zeros(fnp.array([0, 0, 1, 0, 2, 0]))
+      Array([1, 0, 2], dtype=int32)
     """
     filt = ax.as_value(filt)
     places = np.nonzero(np.asarray(filt)) if filt.ndim else ()

@@ -60,7 +60,7 @@ def einsum(
       subscripts: as in `"ij,jk->ik"`, with `...` for axes without names, and without
         `->` for the labels that stand once; or the first operand, in the form
         `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
-      operands: the arrays.
+      operands: the arrays; their dtypes promote.
       out: not supported.
       optimize: how to find the order of contraction: "auto", "greedy", "optimal",
         True, a path from `einsum_path`, or False for left to right.
@@ -72,6 +72,18 @@ def einsum(
     Raises:
       ValueRangeError: the subscripts are malformed.
       ShapeError: the shapes do not fit them.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.einsum("ij,jk->ik", x, x)  # the matrix product
+      Array([[ 7, 10],
+             [15, 22]], dtype=int32)
+      >>> fnp.einsum("ij->j", x)  # a sum over rows
+      Array([4, 6], dtype=int32)
+      >>> fnp.einsum("ii", x)  # the trace
+      Array(5, dtype=int32)
+      >>> fnp.einsum("i...,i->...", x, fnp.array([1, 10]))
+      Array([31, 42], dtype=int32)
     """
     ax.no_out("einsum", out)
     check_precision("einsum", precision)
@@ -93,8 +105,23 @@ def einsum_path(
 ) -> tuple[list[Any], Any]:
     """The order in which `einsum` contracts, and a report of its cost.
 
+    Args:
+      subscripts: as of `einsum`.
+      operands: the arrays, of which the shapes count.
+      optimize: how to find the order: "auto", "greedy", "optimal", True, or False.
+
     Returns:
       (path, report): the pairs of positions, and an object to print.
+
+    Raises:
+      ValueRangeError: the subscripts are malformed.
+      ShapeError: the shapes do not fit them.
+
+    Example:
+      >>> a, b, c = fnp.ones((2, 9)), fnp.ones((9, 9)), fnp.ones((9, 3))
+      >>> path, report = fnp.einsum_path("ij,jk,kl->il", a, b, c)
+      >>> path
+      [(0, 1), (0, 1)]
     """
     text, arrays = _normal_form(subscripts, operands)
     shapes = [ax.shape_of(x) for x in arrays]

@@ -22,7 +22,7 @@ from ftrace.numpy.axes import as_value, cast, choose, full, no_out
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.dispatch import member, named
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of, check_fits
@@ -42,7 +42,6 @@ __all__ = [
     "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
 ]  # fmt: skip
 
-Unary = Callable[[Value], Any]
 Binary = Callable[[Value, Value], Any]
 
 
@@ -105,48 +104,175 @@ def common_type(*values: Value) -> tuple[np.dtype[Any], bool]:
     return dtypes.promote(*pairs_of([aval_of(x) for x in values]))
 
 
-def _unary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Unary:
+def _unary(name: str, op: Primitive):
     def function(x: Value, /) -> Any:
-        return elementwise(op, x, inexact=inexact)
+        """A function of each element.
 
-    return named(function, name, doc)
+        Args:
+          x: an array of any shape, or a number.
+
+        Returns:
+          An array of the shape and dtype of `x`.
+        """
+        return elementwise(op, x)
+
+    return function
 
 
-#: Of floats and complex numbers; integers become the default float.
-_float = partial(_unary, inexact=True)
+def _float(name: str, op: Primitive):
+    def function(x: Value, /) -> Any:
+        """A function of each element, as a float.
+
+        Args:
+          x: an array of any shape, or a number.
+
+        Returns:
+          An array of the shape of `x`, in its dtype; float32 for integers and bools.
+        """
+        return elementwise(op, x, inexact=True)
+
+    return function
 
 
-def _binary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Binary:
+def _binary(name: str, op: Primitive):
     def function(x1: Value, x2: Value, /) -> Any:
-        return elementwise(op, x1, x2, inexact=inexact)
+        """A function of each pair of elements.
 
-    return named(function, name, doc)
+        Args:
+          x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+        Returns:
+          An array of the common shape, in the common dtype.
+
+        Raises:
+          ShapeError: the shapes do not broadcast.
+        """
+        return elementwise(op, x1, x2)
+
+    return function
 
 
 # Arithmetic.
 
-add = _binary("add", p.add, "x1 + x2; logical or of bools.")
-subtract = _binary("subtract", p.sub, "x1 - x2.")
-multiply = _binary("multiply", p.mul, "x1 · x2; logical and of bools.")
-true_divide = _binary(
-    "true_divide", p.div, "x1 / x2, of integers too as floats.", inexact=True
-)
+
+@member(_binary, p.add)
+def add():
+    """x1 + x2; logical or of bools.
+
+    Example:
+      >>> fnp.add(fnp.array([[1], [2]]), fnp.array([10, 20]))
+      Array([[11, 21],
+             [12, 22]], dtype=int32)
+      >>> fnp.array([1, 2]) + 0.5
+      Array([1.5, 2.5], dtype=float32, weak_type=True)
+    """
+
+
+@member(_binary, p.sub)
+def subtract():
+    """x1 - x2.
+
+    Example:
+      >>> fnp.subtract(fnp.array([5, 7]), 2)
+      Array([3, 5], dtype=int32)
+    """
+
+
+@member(_binary, p.mul)
+def multiply():
+    """x1 · x2; logical and of bools.
+
+    Example:
+      >>> fnp.multiply(fnp.array([1, 2, 3]), fnp.array([[1], [10]]))
+      Array([[ 1,  2,  3],
+             [10, 20, 30]], dtype=int32)
+    """
+
+
+def true_divide(x1: Value, x2: Value, /) -> Any:
+    """x1 / x2, of integers too as floats.
+
+    Args:
+      x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common float or complex dtype; of integers
+      float32, where NumPy has float64. What is divided by 0 is infinite or NaN, without
+      a warning.
+
+    Raises:
+      ShapeError: the shapes do not broadcast.
+
+    Example:
+      >>> fnp.divide(fnp.array([1, 2, 3]), 2)
+      Array([0.5, 1. , 1.5], dtype=float32)
+      >>> fnp.divide(fnp.array([1, -1, 0]), 0)
+      Array([ inf, -inf,  nan], dtype=float32)
+    """
+    return elementwise(p.div, x1, x2, inexact=True)
+
+
 divide = true_divide
-negative = _unary("negative", p.neg, "-x.")
+
+
+@member(_unary, p.neg)
+def negative():
+    """-x.
+
+    Unsigned integers wrap.
+
+    Example:
+      >>> fnp.negative(fnp.array([1, -2]))
+      Array([-1,  2], dtype=int32)
+    """
 
 
 def positive(x: Value, /) -> Any:
-    """`x` itself, as an array."""
+    """`x` itself, as an array.
+
+    Args:
+      x: an array or a number.
+
+    Example:
+      >>> fnp.positive(-1.5)
+      Array(-1.5, dtype=float32, weak_type=True)
+    """
     return as_value(x)
 
 
 def reciprocal(x: Value, /) -> Any:
-    """1 / x."""
+    """1 / x.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`, in its dtype; float32 for integers, where NumPy
+      rounds toward 0.
+
+    Example:
+      >>> fnp.reciprocal(fnp.array([1, 2, 4]))
+      Array([1.  , 0.5 , 0.25], dtype=float32)
+    """
     return true_divide(1, *promote_inexact(x))
 
 
 def absolute(x: Value, /) -> Any:
-    """|x|; of bools and unsigned integers x itself."""
+    """|x|; of bools and unsigned integers x itself.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`, in its dtype; real for complex numbers:
+      √(re² + im²). The derivative of a real one at 0 is 1, as in JAX.
+
+    Example:
+      >>> fnp.abs(fnp.array([-1, 0, 2]))
+      Array([1, 0, 2], dtype=int32)
+      >>> fnp.abs(fnp.array([3 + 4j]))
+      Array([5.], dtype=float32)
+    """
     return as_value(x) if kind_of(x) in "bu" else elementwise(p.absolute, x)
 
 
@@ -156,15 +282,36 @@ abs = absolute
 def fabs(x: Value, /) -> Any:
     """|x| as a float.
 
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      An array of the shape of `x`; float32 for integers.
+
     Raises:
       DtypeError: x is complex.
+
+    Example:
+      >>> fnp.fabs(fnp.array([-1, 2]))
+      Array([1., 2.], dtype=float32)
     """
     refuse_complex("fabs", x, instead="; use abs")
     return elementwise(p.absolute, x, inexact=True)
 
 
 def square(x: Value, /) -> Any:
-    """X · x."""
+    """x · x.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape and dtype of `x`; int32 for bools.
+
+    Example:
+      >>> fnp.square(fnp.array([-3, 2]))
+      Array([9, 4], dtype=int32)
+    """
     x = as_value(x)  # once: a product of one and the same
     if kind_of(x) == "c":
         return elementwise(p.square, x)
@@ -173,22 +320,106 @@ def square(x: Value, /) -> Any:
     return elementwise(p.mul, x, x)
 
 
-sign = _unary("sign", p.sign, "-1, 0 or 1; of complex numbers x / |x|.")
+@member(_unary, p.sign)
+def sign():
+    """-1, 0 or 1; of complex numbers x / |x|.
+
+    Example:
+      >>> fnp.sign(fnp.array([-5, 0, 3]))
+      Array([-1,  0,  1], dtype=int32)
+    """
 
 
 # Exponentials, logarithms, roots.
 
-exp = _float("exp", p.exp, "e to the power x.")
-exp2 = _float("exp2", p.exp2, "2 to the power x.")
-expm1 = _float("expm1", p.expm1, "exp(x) - 1, exact near 0.")
-log = _float("log", p.log, "The natural logarithm.")
-log2 = _float("log2", p.log2, "The logarithm to base 2.")
-log1p = _float("log1p", p.log1p, "log(1 + x), exact near 0.")
-sqrt = _float("sqrt", p.sqrt, "The square root.")
+
+@member(_float, p.exp)
+def exp():
+    """e to the power x.
+
+    Example:
+      >>> fnp.exp(fnp.array([0, 1])).round(3)
+      Array([1.   , 2.718], dtype=float32)
+    """
+
+
+@member(_float, p.exp2)
+def exp2():
+    """2 to the power x.
+
+    Example:
+      >>> fnp.exp2(fnp.array([0, 1, 3]))
+      Array([1., 2., 8.], dtype=float32)
+    """
+
+
+@member(_float, p.expm1)
+def expm1():
+    """exp(x) - 1, exact near 0.
+
+    Example:
+      >>> fnp.expm1(fnp.array([0.0, 1e-10]))
+      Array([0.e+00, 1.e-10], dtype=float32)
+      >>> fnp.exp(1e-10) - 1
+      Array(0., dtype=float32, weak_type=True)
+    """
+
+
+@member(_float, p.log)
+def log():
+    """The natural logarithm; NaN for negative numbers, -inf for 0.
+
+    Example:
+      >>> fnp.log(fnp.array([1, 10, 0])).round(3)
+      Array([0.   , 2.303,  -inf], dtype=float32)
+    """
+
+
+@member(_float, p.log2)
+def log2():
+    """The logarithm to base 2.
+
+    Example:
+      >>> fnp.log2(fnp.array([1, 2, 8]))
+      Array([0., 1., 3.], dtype=float32)
+    """
+
+
+@member(_float, p.log1p)
+def log1p():
+    """log(1 + x), exact near 0.
+
+    Example:
+      >>> fnp.log1p(fnp.array([0.0, 1e-10]))
+      Array([0.e+00, 1.e-10], dtype=float32)
+    """
+
+
+@member(_float, p.sqrt)
+def sqrt():
+    """The square root; NaN for negative numbers.
+
+    Example:
+      >>> fnp.sqrt(fnp.array([4, 9, -1]))
+      Array([ 2.,  3., nan], dtype=float32)
+      >>> fnp.sqrt(fnp.array([-1 + 0j]))
+      Array([0.+1.j], dtype=complex64)
+    """
 
 
 def log10(x: Value, /) -> Any:
-    """The logarithm to base 10."""
+    """The logarithm to base 10.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`, in its dtype; float32 for integers and bools.
+
+    Example:
+      >>> fnp.log10(fnp.array([1, 10, 100])).round(3)
+      Array([0., 1., 2.], dtype=float32)
+    """
     value = log(x)
     if kind_of(value) != "c":
         return true_divide(value, math.log(10))
@@ -196,31 +427,160 @@ def log10(x: Value, /) -> Any:
     return bind(p.make_complex, *parts)
 
 
-cbrt = _float("cbrt", p.cbrt, "The real cube root, of real numbers.")
+@member(_float, p.cbrt)
+def cbrt():
+    """The cube root, of negative numbers too; real.
+
+    Example:
+      >>> fnp.cbrt(fnp.array([8, -27])).round(3)
+      Array([ 2., -3.], dtype=float32)
+    """
 
 
 # Trigonometric and hyperbolic functions.
 
-sin = _float("sin", p.sin, "The sine of x radians.")
-cos = _float("cos", p.cos, "The cosine of x radians.")
-tan = _float("tan", p.tan, "The tangent of x radians.")
-arcsin = _float("arcsin", p.asin, "The inverse sine, in radians.")
-arccos = _float("arccos", p.acos, "The inverse cosine, in radians.")
-arctan = _float("arctan", p.atan, "The inverse tangent, in radians.")
-sinh = _float("sinh", p.sinh, "The hyperbolic sine.")
-cosh = _float("cosh", p.cosh, "The hyperbolic cosine.")
-tanh = _float("tanh", p.tanh, "The hyperbolic tangent.")
-arcsinh = _float("arcsinh", p.asinh, "The inverse hyperbolic sine.")
-arccosh = _float("arccosh", p.acosh, "The inverse hyperbolic cosine.")
-arctanh = _float("arctanh", p.atanh, "The inverse hyperbolic tangent.")
+
+@member(_float, p.sin)
+def sin():
+    """The sine of x radians.
+
+    Example:
+      >>> fnp.sin(fnp.array([0, fnp.pi / 2])).round(3)
+      Array([0., 1.], dtype=float32)
+    """
+
+
+@member(_float, p.cos)
+def cos():
+    """The cosine of x radians.
+
+    Example:
+      >>> fnp.cos(fnp.array([0, fnp.pi])).round(3)
+      Array([ 1., -1.], dtype=float32)
+    """
+
+
+@member(_float, p.tan)
+def tan():
+    """The tangent of x radians.
+
+    Example:
+      >>> fnp.tan(fnp.array([0, fnp.pi / 4])).round(3)
+      Array([0., 1.], dtype=float32)
+    """
+
+
+@member(_float, p.asin)
+def arcsin():
+    """The inverse sine, in radians from -π/2 to π/2; NaN beyond ±1.
+
+    Example:
+      >>> fnp.arcsin(fnp.array([-1, 0, 1])).round(3)
+      Array([-1.571,  0.   ,  1.571], dtype=float32)
+    """
+
+
+@member(_float, p.acos)
+def arccos():
+    """The inverse cosine, in radians from 0 to π; NaN beyond ±1.
+
+    Example:
+      >>> fnp.arccos(fnp.array([-1, 0, 1])).round(3)
+      Array([3.142, 1.571, 0.   ], dtype=float32)
+    """
+
+
+@member(_float, p.atan)
+def arctan():
+    """The inverse tangent, in radians from -π/2 to π/2.
+
+    Example:
+      >>> fnp.arctan(fnp.array([-1, 0, fnp.inf])).round(3)
+      Array([-0.785,  0.   ,  1.571], dtype=float32)
+    """
+
+
+@member(_float, p.sinh)
+def sinh():
+    """The hyperbolic sine, (exp(x) - exp(-x)) / 2.
+
+    Example:
+      >>> fnp.sinh(fnp.array([0, 1])).round(3)
+      Array([0.   , 1.175], dtype=float32)
+    """
+
+
+@member(_float, p.cosh)
+def cosh():
+    """The hyperbolic cosine, (exp(x) + exp(-x)) / 2.
+
+    Example:
+      >>> fnp.cosh(fnp.array([0, 1])).round(3)
+      Array([1.   , 1.543], dtype=float32)
+    """
+
+
+@member(_float, p.tanh)
+def tanh():
+    """The hyperbolic tangent, sinh(x) / cosh(x).
+
+    Example:
+      >>> fnp.tanh(fnp.array([-1, 0, 100])).round(3)
+      Array([-0.762,  0.   ,  1.   ], dtype=float32)
+    """
+
+
+@member(_float, p.asinh)
+def arcsinh():
+    """The inverse hyperbolic sine.
+
+    Example:
+      >>> fnp.arcsinh(fnp.array([0, 1])).round(3)
+      Array([0.   , 0.881], dtype=float32)
+    """
+
+
+@member(_float, p.acosh)
+def arccosh():
+    """The inverse hyperbolic cosine; NaN below 1.
+
+    Example:
+      >>> fnp.arccosh(fnp.array([1, 2, 0])).round(3)
+      Array([0.   , 1.317,   nan], dtype=float32)
+    """
+
+
+@member(_float, p.atanh)
+def arctanh():
+    """The inverse hyperbolic tangent; NaN beyond ±1.
+
+    Example:
+      >>> fnp.arctanh(fnp.array([0, 0.5, 1])).round(3)
+      Array([0.   , 0.549,   inf], dtype=float32)
+    """
+
+
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
 
 def arctan2(x1: Value, x2: Value, /) -> Any:
-    """The angle of the point (x2, x1), in radians.
+    """The angle of the point (x2, x1), in radians from -π to π.
 
-    Of complex numbers -i·log((x2 + i·x1)/√(x1² + x2²)), as in JAX.
+    Of complex numbers -i·log((x2 + i·x1)/√(x1² + x2²)), as in JAX; NumPy takes none.
+
+    Args:
+      x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common float dtype; float32 for integers.
+
+    Raises:
+      ShapeError: the shapes do not broadcast.
+
+    Example:
+      >>> fnp.arctan2(fnp.array([1, 1, -1]), fnp.array([1, -1, 0])).round(3)
+      Array([ 0.785,  2.356, -1.571], dtype=float32)
     """
     if "c" not in (kind_of(x1), kind_of(x2)):
         return elementwise(p.atan2, x1, x2, inexact=True)
@@ -232,12 +592,34 @@ atan2 = arctan2
 
 
 def deg2rad(x: Value, /) -> Any:
-    """Degrees to radians."""
+    """Degrees to radians: x·π/180.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`, in its dtype; float32 for integers.
+
+    Example:
+      >>> fnp.deg2rad(fnp.array([0, 90, 180])).round(3)
+      Array([0.   , 1.571, 3.142], dtype=float32)
+    """
     return elementwise(p.mul, *promote_inexact(x), math.pi / 180)
 
 
 def rad2deg(x: Value, /) -> Any:
-    """Radians to degrees."""
+    """Radians to degrees: x·180/π.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`, in its dtype; float32 for integers.
+
+    Example:
+      >>> fnp.rad2deg(fnp.array([0, fnp.pi])).round(3)
+      Array([  0., 180.], dtype=float32)
+    """
     return elementwise(p.mul, *promote_inexact(x), 180 / math.pi)
 
 
@@ -246,15 +628,65 @@ radians, degrees = deg2rad, rad2deg
 
 # Bits.
 
-bitwise_and = _binary("bitwise_and", p.bit_and, "x1 & x2.")
-bitwise_or = _binary("bitwise_or", p.bit_or, "x1 | x2.")
-bitwise_xor = _binary("bitwise_xor", p.bit_xor, "x1 ^ x2.")
-bitwise_not = _unary("bitwise_not", p.bit_not, "~x; logical not of bools.")
+
+@member(_binary, p.bit_and)
+def bitwise_and():
+    """x1 & x2, of integers or bools.
+
+    Example:
+      >>> fnp.bitwise_and(fnp.array([6, 5]), 3)
+      Array([2, 1], dtype=int32)
+    """
+
+
+@member(_binary, p.bit_or)
+def bitwise_or():
+    """x1 | x2, of integers or bools.
+
+    Example:
+      >>> fnp.bitwise_or(fnp.array([6, 5]), 3)
+      Array([7, 7], dtype=int32)
+    """
+
+
+@member(_binary, p.bit_xor)
+def bitwise_xor():
+    """x1 ^ x2, of integers or bools.
+
+    Example:
+      >>> fnp.bitwise_xor(fnp.array([6, 5]), 3)
+      Array([5, 6], dtype=int32)
+    """
+
+
+@member(_unary, p.bit_not)
+def bitwise_not():
+    """~x, of integers; logical not of bools.
+
+    Example:
+      >>> fnp.bitwise_not(fnp.array([0, 5]))
+      Array([-1, -6], dtype=int32)
+      >>> fnp.invert(fnp.array([True, False]))
+      Array([False,  True], dtype=bool)
+    """
+
+
 invert = bitwise_invert = bitwise_not
 
 
 def left_shift(x1: Value, x2: Value, /) -> Any:
-    """x1 << x2; 0 for shifts by the width or more."""
+    """x1 << x2; 0 for shifts by the width or more.
+
+    Args:
+      x1, x2: integers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools.
+
+    Example:
+      >>> fnp.left_shift(fnp.array([1, 3]), fnp.array([4, 1]))
+      Array([16,  6], dtype=int32)
+    """
     return elementwise(p.shift_left, *_shiftable(x1, x2))
 
 
@@ -269,7 +701,18 @@ def _shiftable(x1: Value, x2: Value) -> list[Any]:
 
 
 def right_shift(x1: Value, x2: Value, /) -> Any:
-    """x1 >> x2, filled with the sign."""
+    """x1 >> x2, filled with the sign.
+
+    Args:
+      x1, x2: integers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape, in the common dtype; int32 for bools.
+
+    Example:
+      >>> fnp.right_shift(fnp.array([16, -16]), 2)
+      Array([ 4, -4], dtype=int32)
+    """
     signed = dtypes.kind(common_type(x1, x2)[0]) in "bi"
     op = p.shift_right_arithmetic if signed else p.shift_right_logical
     return elementwise(op, *_shiftable(x1, x2))
@@ -279,7 +722,18 @@ bitwise_right_shift = right_shift
 
 
 def bitwise_count(x: Value, /) -> Any:
-    """The number of bits that are set in |x|, as uint8."""
+    """The number of bits that are set in |x|.
+
+    Args:
+      x: integers or bools.
+
+    Returns:
+      An array of uint8, of the shape of `x`.
+
+    Example:
+      >>> fnp.bitwise_count(fnp.array([0, 7, 8]))
+      Array([0, 3, 1], dtype=uint8)
+    """
     x = as_value(x)
     if x.dtype == dtypes.bool_:
         return cast(x, dtypes.uint8)
@@ -295,20 +749,67 @@ def truth(x: Value) -> Any:
     return x if x.dtype == dtypes.bool_ else elementwise(p.ne, x, 0)
 
 
-def _logical(name: str, op: Primitive, doc: str) -> Binary:
+def _logical(name: str, op: Primitive):
     def function(x1: Value, x2: Value, /) -> Any:
+        """A function of the truth of each pair of elements.
+
+        Args:
+          x1, x2: arrays or numbers of any dtype; their shapes broadcast.
+
+        Returns:
+          An array of bools in the common shape.
+
+        Raises:
+          ShapeError: the shapes do not broadcast.
+        """
         return elementwise(op, truth(x1), truth(x2))
 
-    return named(function, name, doc)
+    return function
 
 
-logical_and = _logical("logical_and", p.bit_and, "Where neither is zero.")
-logical_or = _logical("logical_or", p.bit_or, "Where one is not zero.")
-logical_xor = _logical("logical_xor", p.bit_xor, "Where exactly one is zero.")
+@member(_logical, p.bit_and)
+def logical_and():
+    """Where neither is zero.
+
+    Example:
+      >>> fnp.logical_and(fnp.array([0, 1, 2]), True)
+      Array([False,  True,  True], dtype=bool)
+    """
+
+
+@member(_logical, p.bit_or)
+def logical_or():
+    """Where one is not zero, or both are not.
+
+    Example:
+      >>> fnp.logical_or(fnp.array([0, 0, 2]), fnp.array([0, 1, 1]))
+      Array([False,  True,  True], dtype=bool)
+    """
+
+
+@member(_logical, p.bit_xor)
+def logical_xor():
+    """Where exactly one is zero.
+
+    Example:
+      >>> fnp.logical_xor(fnp.array([0, 0, 2]), fnp.array([0, 1, 1]))
+      Array([False,  True, False], dtype=bool)
+    """
 
 
 def logical_not(x: Value, /) -> Any:
-    """Where x is zero."""
+    """Where x is zero.
+
+    Args:
+      x: an array of any shape and dtype, or a number.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.logical_not(fnp.array([0, 1, 2]))
+      Array([ True, False, False], dtype=bool)
+    """
     return elementwise(p.bit_not, truth(x))
 
 
@@ -385,8 +886,22 @@ def _compare_floats(op: Primitive, x1: Value, x2: Value) -> Any:
     return elementwise(op, *pair)
 
 
-def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
+def _order(name: str, op: Primitive, strict: Primitive):
     def function(x1: Value, x2: Value, /) -> Any:
+        """A comparison of each pair of elements.
+
+        Args:
+          x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+            Complex numbers are ordered by real part, then by imaginary part.
+
+        Returns:
+          An array of bools in the common shape. What is compared with NaN is False, but
+          for `not_equal`.
+
+        Raises:
+          ShapeError: the shapes do not broadcast.
+          DtypeOverflowError: a Python integer is too large for the floats beside it.
+        """
         try:
             return compare(op, x1, x2)
         except DtypeError:
@@ -397,27 +912,104 @@ def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
         by_real = elementwise(strict, real(x1), real(x2))
         return bitwise_or(by_real, bitwise_and(tie, by_imaginary))
 
-    return named(function, name, doc)
+    return function
 
 
-equal = _order("equal", p.eq, p.eq, "x1 == x2.")
-not_equal = _order("not_equal", p.ne, p.ne, "x1 != x2.")
-less = _order("less", p.lt, p.lt, "x1 < x2.")
-less_equal = _order("less_equal", p.le, p.lt, "x1 <= x2.")
-greater = _order("greater", p.gt, p.gt, "x1 > x2.")
-greater_equal = _order("greater_equal", p.ge, p.gt, "x1 >= x2.")
+@member(_order, p.eq, p.eq)
+def equal():
+    """x1 == x2.
+
+    Example:
+      >>> fnp.equal(fnp.array([1, 2, 3]), fnp.array([[2], [3]]))
+      Array([[False,  True, False],
+             [False, False,  True]], dtype=bool)
+      >>> fnp.array([fnp.nan]) == fnp.nan
+      Array([False], dtype=bool)
+    """
+
+
+@member(_order, p.ne, p.ne)
+def not_equal():
+    """x1 != x2.
+
+    Example:
+      >>> fnp.not_equal(fnp.array([1, 2, 3]), 2)
+      Array([ True, False,  True], dtype=bool)
+    """
+
+
+@member(_order, p.lt, p.lt)
+def less():
+    """x1 < x2.
+
+    Example:
+      >>> fnp.less(fnp.array([1, 2, 3]), 2)
+      Array([ True, False, False], dtype=bool)
+    """
+
+
+@member(_order, p.le, p.lt)
+def less_equal():
+    """x1 <= x2.
+
+    Example:
+      >>> fnp.less_equal(fnp.array([1, 2, 3]), 2)
+      Array([ True,  True, False], dtype=bool)
+    """
+
+
+@member(_order, p.gt, p.gt)
+def greater():
+    """x1 > x2.
+
+    Example:
+      >>> fnp.greater(fnp.array([1, 2, 3]), 2)
+      Array([False, False,  True], dtype=bool)
+    """
+
+
+@member(_order, p.ge, p.gt)
+def greater_equal():
+    """x1 >= x2.
+
+    Example:
+      >>> fnp.greater_equal(fnp.array([1, 2, 3]), 2)
+      Array([False,  True,  True], dtype=bool)
+    """
 
 
 # Complex numbers.
 
 
 def real(val: Value, /) -> Any:
-    """The real part; of real numbers x itself."""
+    """The real part; of real numbers the array itself.
+
+    Args:
+      val: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `val`: float32 for complex64, float64 for complex128.
+
+    Example:
+      >>> fnp.real(fnp.array([1 + 2j, 3]))
+      Array([1., 3.], dtype=float32)
+    """
     return elementwise(p.real, val) if kind_of(val) == "c" else as_value(val)
 
 
 def imag(val: Value, /) -> Any:
-    """The imaginary part; of real numbers zeros."""
+    """The imaginary part; of real numbers zeros.
+
+    Args:
+      val: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `val`: float32 for complex64, float64 for complex128.
+
+    Example:
+      >>> fnp.imag(fnp.array([1 + 2j, 3]))
+      Array([2., 0.], dtype=float32)
+    """
     if kind_of(val) == "c":
         return elementwise(p.imag, val)
     aval = aval_of(val)
@@ -425,7 +1017,18 @@ def imag(val: Value, /) -> Any:
 
 
 def conjugate(x: Value, /) -> Any:
-    """The complex conjugate; of real numbers x itself."""
+    """The complex conjugate; of real numbers the array itself.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape and dtype of `x`.
+
+    Example:
+      >>> fnp.conj(fnp.array([1 + 2j]))
+      Array([1.-2.j], dtype=complex64)
+    """
     return elementwise(p.conj, x) if kind_of(x) == "c" else as_value(x)
 
 
@@ -433,7 +1036,19 @@ conj = conjugate
 
 
 def angle(z: Value, deg: bool = False) -> Any:
-    """The argument of a complex number, in radians or degrees."""
+    """The argument of a complex number, from -π to π.
+
+    Args:
+      z: an array of any shape, or a number; of real ones it is 0 or π.
+      deg: in degrees instead of radians.
+
+    Returns:
+      An array of real numbers of the shape of `z`.
+
+    Example:
+      >>> fnp.angle(fnp.array([1, 1j, -1]), deg=True).round(3)
+      Array([  0.,  90., 180.], dtype=float32)
+    """
     least = dtypes.default_dtype("f")
     aval = aval_of(z)
     # JAX has that of a single real number in the default dtype, if that is wider.
@@ -448,21 +1063,54 @@ def angle(z: Value, deg: bool = False) -> Any:
 
 
 def isnan(x: Value, /) -> Any:
-    """Where x is not a number."""
+    """Where x is not a number.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.isnan(fnp.array([1.0, fnp.nan, fnp.inf]))
+      Array([False,  True, False], dtype=bool)
+    """
     if kind_of(x) not in "fc":
         return full(aval_of(x).shape, False, dtypes.bool_)
     return elementwise(p.ne, x, x)
 
 
 def isfinite(x: Value, /) -> Any:
-    """Where x is neither infinite nor NaN."""
+    """Where x is neither infinite nor NaN.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.isfinite(fnp.array([1.0, fnp.nan, fnp.inf]))
+      Array([ True, False, False], dtype=bool)
+    """
     if kind_of(x) not in "fc":
         return full(aval_of(x).shape, True, dtypes.bool_)
     return elementwise(p.is_finite, x)
 
 
 def isinf(x: Value, /) -> Any:
-    """Where x is infinite."""
+    """Where x is infinite.
+
+    Args:
+      x: an array of any shape, or a number; complex ones are if one part is.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.isinf(fnp.array([1.0, fnp.nan, -fnp.inf]))
+      Array([False, False,  True], dtype=bool)
+    """
     if kind_of(x) == "c":
         return bitwise_or(isinf(real(x)), isinf(imag(x)))
     if kind_of(x) != "f":
@@ -472,6 +1120,18 @@ def isinf(x: Value, /) -> Any:
 
 def _is_limit(name: str, limit: float):
     def is_limit(x: Value, /, out: None = None) -> Any:
+        """A question about infinities.
+
+        Args:
+          x: an array of any shape, or a number; real.
+          out: not supported.
+
+        Returns:
+          An array of bools of the shape of `x`.
+
+        Raises:
+          DtypeError: `x` is complex.
+        """
         no_out(name, out)
         refuse_complex(name, x)
         if kind_of(x) != "f":
@@ -483,29 +1143,71 @@ def _is_limit(name: str, limit: float):
 
 @member(_is_limit, math.inf)
 def isposinf():
-    """Where x is positive infinity."""
+    """Where x is positive infinity.
+
+    Example:
+      >>> fnp.isposinf(fnp.array([fnp.inf, -fnp.inf]))
+      Array([ True, False], dtype=bool)
+    """
 
 
 @member(_is_limit, -math.inf)
 def isneginf():
-    """Where x is negative infinity."""
+    """Where x is negative infinity.
+
+    Example:
+      >>> fnp.isneginf(fnp.array([fnp.inf, -fnp.inf]))
+      Array([False,  True], dtype=bool)
+    """
 
 
 def isreal(x: Value, /) -> Any:
-    """Where the imaginary part is zero."""
+    """Where the imaginary part is zero.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.isreal(fnp.array([1, 2j]))
+      Array([ True, False], dtype=bool)
+    """
     return equal(imag(x), 0)
 
 
 def iscomplex(x: Value, /) -> Any:
-    """Where the imaginary part is not zero."""
+    """Where the imaginary part is not zero.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
+    Example:
+      >>> fnp.iscomplex(fnp.array([1, 2j]))
+      Array([False,  True], dtype=bool)
+    """
     return not_equal(imag(x), 0)
 
 
 def signbit(x: Value, /) -> Any:
     """Where the sign is negative, also of -0.0 and NaN.
 
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      An array of bools of the shape of `x`.
+
     Raises:
       DtypeError: x is complex.
+
+    Example:
+      >>> fnp.signbit(fnp.array([-1.0, -0.0, 0.0]))
+      Array([ True,  True, False], dtype=bool)
     """
     refuse_complex("signbit", x)
     x = as_value(x)
@@ -517,37 +1219,108 @@ def signbit(x: Value, /) -> Any:
 # The greater and the lesser.
 
 
-def _extreme(name: str, op: Primitive, before: Binary, doc: str) -> Binary:
+def _extreme(name: str, op: Primitive, before: Binary):
     def function(x1: Value, x2: Value, /) -> Any:
+        """One of each pair of elements.
+
+        Args:
+          x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+            Complex numbers are ordered by real part, then by imaginary part.
+
+        Returns:
+          An array of the common shape, in the common dtype. At a tie the derivative is
+          shared: half of it goes to each.
+
+        Raises:
+          ShapeError: the shapes do not broadcast.
+        """
         if "c" in (kind_of(x1), kind_of(x2)):
             return choose(isnan(x1) | before(x1, x2), x1, x2)
         return elementwise(op, x1, x2)
 
-    return named(function, name, doc)
+    return function
 
 
-def _extreme_number(name: str, before: Binary, doc: str) -> Binary:
+def _extreme_number(name: str, before: Binary):
     def function(x1: Value, x2: Value, /) -> Any:
+        """One of each pair of elements, a number if one is.
+
+        Args:
+          x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+        Returns:
+          An array of the common shape, in the common dtype; NaN where both are.
+
+        Raises:
+          ShapeError: the shapes do not broadcast.
+        """
         return choose(before(x1, x2) | isnan(x2), x1, x2)
 
-    return named(function, name, doc)
+    return function
 
 
-maximum = _extreme(
-    "maximum", p.maximum, greater, "The greater of two; NaN if one is NaN."
-)
-minimum = _extreme("minimum", p.minimum, less, "The lesser of two; NaN if one is NaN.")
-fmax = _extreme_number(
-    "fmax", greater, "The greater of two, where NaN yields to a number."
-)
-fmin = _extreme_number("fmin", less, "The lesser of two, where NaN yields to a number.")
+@member(_extreme, p.maximum, greater)
+def maximum():
+    """The greater of two; NaN if one is NaN.
+
+    Example:
+      >>> fnp.maximum(fnp.array([1, 5, 3]), fnp.array([4, 2, 3]))
+      Array([4, 5, 3], dtype=int32)
+      >>> fnp.maximum(fnp.array([-1.0, 2.0]), 0)
+      Array([0., 2.], dtype=float32)
+    """
+
+
+@member(_extreme, p.minimum, less)
+def minimum():
+    """The lesser of two; NaN if one is NaN.
+
+    Example:
+      >>> fnp.minimum(fnp.array([1, 5, 3]), fnp.array([4, 2, 3]))
+      Array([1, 2, 3], dtype=int32)
+    """
+
+
+@member(_extreme_number, greater)
+def fmax():
+    """The greater of two, where NaN yields to a number.
+
+    Example:
+      >>> fnp.fmax(fnp.array([1.0, fnp.nan]), 0.0)
+      Array([1., 0.], dtype=float32)
+    """
+
+
+@member(_extreme_number, less)
+def fmin():
+    """The lesser of two, where NaN yields to a number.
+
+    Example:
+      >>> fnp.fmin(fnp.array([1.0, fnp.nan]), 0.0)
+      Array([0., 0.], dtype=float32)
+    """
 
 
 def clip(arr: Value, /, min: Value | None = None, max: Value | None = None) -> Any:
     """`arr`, not less than `min` and not greater than `max`.
 
+    Args:
+      arr: an array of any shape; real.
+      min, max: the bounds: numbers, or arrays that broadcast with it; None is none.
+        Where `min` is greater than `max` the result is `max`.
+
+    Returns:
+      An array in the dtype to which all three promote. The derivative is 0 outside, and
+      a half at the bounds.
+
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.clip(fnp.array([-2, 0, 5]), 0, 3)
+      Array([0, 0, 3], dtype=int32)
+      >>> fnp.clip(fnp.array([-2, 0, 5]), min=-1)
+      Array([-1,  0,  5], dtype=int32)
     """
     refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
     if not isinstance(arr, (ArrayLike, np.ndarray)):
@@ -564,8 +1337,18 @@ def clip(arr: Value, /, min: Value | None = None, max: Value | None = None) -> A
 def copysign(x1: Value, x2: Value, /) -> Any:
     """|x1| with the sign of x2, as a float.
 
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape; float32 for integers.
+
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.copysign(fnp.array([1, -2]), -1)
+      Array([-1., -2.], dtype=float32)
     """
     refuse_complex("copysign", x1, x2)
     x1, x2 = promote_inexact(x1, x2)
@@ -576,8 +1359,19 @@ def copysign(x1: Value, x2: Value, /) -> Any:
 def heaviside(x1: Value, x2: Value, /) -> Any:
     """0 for negative x1, 1 for positive, x2 at 0.
 
+    Args:
+      x1: where the step is evaluated; real.
+      x2: its value at 0; the shapes broadcast.
+
+    Returns:
+      An array of the common shape; float32 for integers.
+
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.heaviside(fnp.array([-1, 0, 2]), 0.5)
+      Array([0. , 0.5, 1. ], dtype=float32, weak_type=True)
     """
     refuse_complex("heaviside", x1, x2)
     x1, x2 = promote_inexact(x1, x2)
@@ -587,6 +1381,6 @@ def heaviside(x1: Value, x2: Value, /) -> Any:
 
 # Rounding of floats only; `arithmetic` has NumPy's functions.
 
-floor_values = _unary("floor", p.floor, "Rounded down.")
-truncate_values = _unary("trunc", p.truncate, "Rounded toward 0.")
-round_values = _unary("rint", p.round_even, "Rounded to the nearest, ties to even.")
+floor_values = _unary("floor", p.floor)
+truncate_values = _unary("trunc", p.truncate)
+round_values = _unary("rint", p.round_even)

@@ -32,8 +32,20 @@ __all__ = [
 def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
     """Eight elements as the bits of one byte: whether each is not zero.
 
+    Args:
+      a: bools or integers.
+      axis: along which eight elements become one; None flattens first.
+      bitorder: "big": the first element is the highest bit; "little": the lowest.
+
+    Returns:
+      An array of uint8; what is missing in the last byte is 0.
+
     Raises:
       DtypeError: `a` is of floats.
+
+    Example:
+      >>> fnp.packbits(fnp.array([1, 0, 0, 0, 0, 0, 1, 1, 1]))
+      Array([131, 128], dtype=uint8)
     """
     x = ax.as_value(a)
     if dtypes.kind(x.dtype) not in "biu":
@@ -62,10 +74,17 @@ def unpackbits(
       a: an array of uint8.
       axis: along which the bits stand; None flattens first.
       count: how many bits are returned; a negative number leaves out the last.
-      bitorder: "big" or "little".
+      bitorder: "big": the highest bit is the first; "little": the lowest.
+
+    Returns:
+      An array of uint8, eight times as long along the axis, or `count` long.
 
     Raises:
       DtypeError: `a` is not uint8.
+
+    Example:
+      >>> fnp.unpackbits(fnp.array([131], dtype=fnp.uint8))
+      Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)
     """
     x = ax.as_value(a)
     if x.dtype != dtypes.uint8:
@@ -90,12 +109,34 @@ def unpackbits(
 
 
 def logaddexp(x1: Value, x2: Value, /) -> Any:
-    """log(exp(x1) + exp(x2)), without overflow."""
+    """log(exp(x1) + exp(x2)), without overflow.
+
+    Args:
+      x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape; float32 for integers.
+
+    Example:
+      >>> fnp.logaddexp(1000.0, fnp.array([1000.0, 0.0])).round(2)
+      Array([1000.69, 1000.  ], dtype=float32)
+    """
     return _log_add(x1, x2, ew.exp, 1.0)
 
 
 def logaddexp2(x1: Value, x2: Value, /) -> Any:
-    """log2(2**x1 + 2**x2), without overflow."""
+    """log2(2**x1 + 2**x2), without overflow.
+
+    Args:
+      x1, x2: arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape; float32 for integers.
+
+    Example:
+      >>> fnp.logaddexp2(fnp.array([3, 1000]), fnp.array([3, 1000]))
+      Array([   4., 1001.], dtype=float32)
+    """
     return _log_add(x1, x2, ew.exp2, 1 / math.log(2))
 
 
@@ -137,7 +178,22 @@ def nan_to_num(
     posinf: Value | None = None,
     neginf: Value | None = None,
 ) -> Any:
-    """NaN replaced by `nan`, infinities by the greatest finite numbers or as given."""
+    """NaN replaced by `nan`, infinities by the greatest finite numbers or as given.
+
+    Args:
+      x: an array of any shape; of complex numbers each part is replaced.
+      copy: accepted, without effect.
+      nan: what stands for NaN.
+      posinf, neginf: what stand for the infinities; by default the greatest and the
+        least number of the dtype.
+
+    Returns:
+      An array of the shape and dtype of `x`; integers stay.
+
+    Example:
+      >>> fnp.nan_to_num(fnp.array([1.0, fnp.nan, fnp.inf]), nan=-1.0, posinf=9.0)
+      Array([ 1., -1.,  9.], dtype=float32)
+    """
     x = ax.as_value(x)
     match dtypes.kind(x.dtype):
         case "c":
@@ -162,10 +218,20 @@ def nan_to_num(
 
 
 def hypot(x1: Value, x2: Value, /) -> Any:
-    """sqrt(x1² + x2²), without overflow; its slope at the origin is 0.
+    """√(x1² + x2²), without overflow; its slope at the origin is 0.
+
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of the common shape; float32 for integers.
 
     Raises:
       DtypeError: an operand is complex.
+
+    Example:
+      >>> fnp.hypot(fnp.array([3, 5]), fnp.array([4, 12]))
+      Array([ 5., 13.], dtype=float32)
     """
     ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
     x1, x2 = map(abs, ew.promote_inexact(x1, x2))
@@ -184,7 +250,18 @@ _SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
 
 
 def sinc(x: Value, /) -> Any:
-    """sin(πx)/(πx), and 1 at 0; derivatives of all low orders are right there."""
+    """sin(πx)/(πx), and 1 at 0; derivatives of all low orders are right there.
+
+    Args:
+      x: an array of any shape, or a number.
+
+    Returns:
+      An array of the shape of `x`; float32 for integers.
+
+    Example:
+      >>> fnp.sinc(fnp.array([0, 0.5, 1.5])).round(3)
+      Array([ 1.   ,  0.637, -0.212], dtype=float32)
+    """
     (x,) = ew.promote_inexact(x)
     z = x * math.pi
     # Below 1/2 eight terms of the series are exact to rounding in float64.
@@ -237,8 +314,19 @@ def _power_of_two(exponent: Any, dtype: np.dtype[Any]) -> Any:
 def ldexp(x1: Value, x2: Value, /) -> Any:
     """x1 · 2**x2 for whole x2.
 
+    Args:
+      x1: real numbers.
+      x2: integers; the shapes broadcast.
+
+    Returns:
+      An array of the common shape in the dtype of `x1`; float32 for integers.
+
     Raises:
       DtypeError: x1 is complex, or x2 is no integer.
+
+    Example:
+      >>> fnp.ldexp(fnp.array([1.0, 0.75]), fnp.array([3, 2]))
+      Array([8., 3.], dtype=float32)
     """
     if ew.kind_of(x1) == "c" or ew.kind_of(x2) not in "biu":
         raise DtypeError("ldexp takes a real number and an integer exponent")
@@ -258,8 +346,19 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
 def frexp(x: Value, /) -> tuple[Any, Any]:
     """(m, e) with x = m · 2**e and 1/2 <= |m| < 1.
 
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      (m, e) of the shape of `x`: floats, and int32. Of 0, infinity and NaN m is x
+      itself, and e is 0.
+
     Raises:
       DtypeError: x is complex.
+
+    Example:
+      >>> fnp.frexp(fnp.array([8.0, 3.0, 0.0]))
+      (Array([0.5 , 0.75, 0.  ], dtype=float32), Array([4, 2, 0], dtype=int32))
     """
     ew.refuse_complex("frexp", x)
     (x,) = ew.promote_inexact(x)
@@ -280,7 +379,18 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
 
 
 def nextafter(x1: Value, x2: Value, /) -> Any:
-    """The next number after x1 in the direction of x2."""
+    """The next number after x1 in the direction of x2.
+
+    Args:
+      x1, x2: real arrays or numbers; their shapes broadcast, and their dtypes promote.
+
+    Returns:
+      An array of floats of the common shape.
+
+    Example:
+      >>> fnp.nextafter(1.0, 2.0) - 1
+      Array(1.1920929e-07, dtype=float32, weak_type=True)
+    """
     return elementwise(p.nextafter, x1, x2, inexact=True)
 
 
@@ -288,6 +398,16 @@ def spacing(x: Value, /) -> Any:
     """The distance to the next number of greater size; of float16, to the next above.
 
     Its sign is that of x, but for float16: so NumPy and JAX have it.
+
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      An array of floats of the shape of `x`.
+
+    Example:
+      >>> fnp.spacing(fnp.array([1.0, 2.0]))
+      Array([1.1920929e-07, 2.3841858e-07], dtype=float32)
     """
     x = ax.strong(*ew.promote_inexact(x))
     below = x == -math.inf if x.dtype == dtypes.float16 else x < 0
@@ -357,7 +477,23 @@ _POLYNOMIALS = (
 
 
 def i0(x: Value, /) -> Any:
-    """The modified Bessel function of the first kind, of order 0."""
+    """The modified Bessel function of the first kind, of order 0.
+
+        I₀(x) = Σ (x²/4)ᵏ / (k!)²
+
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      An array of the shape of `x`; float32 for integers.
+
+    Raises:
+      DtypeError: x is complex.
+
+    Example:
+      >>> fnp.i0(fnp.array([0, 1])).round(3)
+      Array([1.   , 1.266], dtype=float32)
+    """
     return bessel("i0", x, 0, scaled=False)
 
 
@@ -422,9 +558,20 @@ def _asymptotic(polynomials: tuple[Sequence[float], ...], inverse: Any) -> Any:
 def view(x: Value, dtype: Any = None) -> Any:
     """The same bits as another dtype: a narrower one has more elements in a row.
 
+    Args:
+      x: an array.
+      dtype: of the result; None is that of `x`.
+
+    Returns:
+      An array of the shape of `x`, but for the last axis, which holds the same bytes.
+
     Raises:
       ShapeError: the bytes of a row are no whole elements, or a scalar has more or
         fewer of them.
+
+    Example:
+      >>> fnp.view(fnp.array([1.0]), fnp.uint16)
+      Array([    0, 16256], dtype=uint16)
     """
     x = ax.as_value(x)
     target = x.dtype if dtype is None else dtypes.as_dtype(dtype)

@@ -52,7 +52,27 @@ __all__ = [
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Value, *args: Any, **kwargs: Any
 ) -> Any:
-    """`func1d(vector, *args, **kwargs)` of every vector along an axis."""
+    """`func1d(vector, *args, **kwargs)` of every vector along an axis.
+
+    The function is traced once, for all vectors, by `vmap`.
+
+    Args:
+      func1d: of a vector.
+      axis: along which the vectors lie.
+      arr: the array.
+      *args, **kwargs: passed to the function.
+
+    Returns:
+      An array, or what the function returns: its axes stand where the axis was.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> x = fnp.array([[3, 1, 2], [4, 6, 5]])
+      >>> fnp.apply_along_axis(lambda v: v[-1] - v[0], 1, x)
+      Array([-1,  1], dtype=int32)
+    """
     tree.check_callable(func1d, "apply_along_axis")
     x, axis = ax.along(arr, axis, "apply_along_axis")
     lanes = ax.move_axis(x, axis, x.ndim - 1)
@@ -79,8 +99,17 @@ def apply_over_axes(
 ) -> Any:
     """`func(a, axis)` over one axis after the other; axes it drops stay with size 1.
 
+    Args:
+      func: of an array and an axis, as `sum`.
+      a: the array.
+      axes: an axis, or several.
+
     Raises:
       ShapeError: `func` changes the number of axes by more than one.
+
+    Example:
+      >>> fnp.apply_over_axes(fnp.sum, fnp.array([[1, 2], [3, 4]]), (0, 1))
+      Array([[10]], dtype=int32)
     """
     tree.check_callable(func, "apply_over_axes")
     x = ax.as_value(a)
@@ -104,8 +133,19 @@ def select(
 ) -> Any:
     """From `choicelist`, the value whose condition is the first that holds.
 
+    Args:
+      condlist: arrays of bools.
+      choicelist: as many values; all broadcast together, and the dtypes promote.
+      default: the value where no condition holds.
+
     Raises:
+      ArgumentError: an argument is no list.
       ValueRangeError: the lists differ in length, or are empty.
+
+    Example:
+      >>> x = fnp.array([-2, 0, 3])
+      >>> fnp.select([x < 0, x > 0], [-x, 10 * x], default=1)
+      Array([ 2,  1, 30], dtype=int32)
     """
     if not ax.is_sequence(condlist) or not ax.is_sequence(choicelist):
         raise ArgumentError(
@@ -132,8 +172,26 @@ def piecewise(
 ) -> Any:
     """The function of the last condition that holds, of x; one more is the default.
 
+    All functions are computed everywhere, and chosen from.
+
+    Args:
+      x: the array.
+      condlist: arrays of bools of its shape.
+      funclist: as many functions, or numbers; one more for where no condition holds,
+        0 by default.
+      *args, **kw: passed to the functions.
+
+    Returns:
+      An array of the shape and dtype of `x`.
+
     Raises:
+      ArgumentError: `funclist` is no list.
       ValueRangeError: the lists do not fit.
+
+    Example:
+      >>> x = fnp.array([-2, 0, 3])
+      >>> fnp.piecewise(x, [x < 0, x > 0], [lambda v: -v, lambda v: 10 * v, 1])
+      Array([ 2,  1, 30], dtype=int32)
     """
     x = ax.as_value(x)
     many = ax.is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
@@ -170,18 +228,30 @@ def vectorize(
 ) -> Callable[..., Any]:
     """`pyfunc` of scalars, or of arrays as the signature says, for arrays of them.
 
+    Unlike NumPy's it is no loop: the function is traced once, by `vmap`. Arguments that
+    are None are passed as they are.
+
     Args:
       pyfunc: the function.
       excluded: positions and names of arguments that are passed as they are.
       signature: core shapes such as "(m,n),(n)->(m)"; without one all are scalars.
 
-    Arguments that are None are passed as they are, too.
+    Returns:
+      A function of arrays, whose other axes broadcast.
 
     Raises:
       ValueRangeError: the signature cannot be read, or an excluded position is
         negative.
       ArgumentError: what is excluded is neither a position nor a name.
       ShapeError: the arguments do not fit the signature.
+
+    Example:
+      >>> f = fnp.vectorize(lambda x, y: fnp.where(x > y, x - y, x + y))
+      >>> f(fnp.array([1, 2, 3]), 2)
+      Array([3, 4, 1], dtype=int32)
+      >>> norm = fnp.vectorize(fnp.linalg.norm, signature="(n)->()")
+      >>> norm(fnp.array([[3, 4], [6, 8]]))
+      Array([ 5., 10.], dtype=float32)
     """
     tree.check_callable(pyfunc, "vectorize")
     left_out = set(excluded)
@@ -394,6 +464,15 @@ class ufunc:
       nin, nout: how many.
       name: by default that of the function.
       identity: what changes nothing as an operand.
+
+    Example:
+      >>> fnp.add.reduce(fnp.array([[1, 2], [3, 4]]))
+      Array([4, 6], dtype=int32)
+      >>> fnp.multiply.outer(fnp.array([1, 2]), fnp.array([1, 10]))
+      Array([[ 1, 10],
+             [ 2, 20]], dtype=int32)
+      >>> fnp.add.at(fnp.array([0, 0]), fnp.array([1, 1]), 5, inplace=False)
+      Array([ 0, 10], dtype=int32)
     """
 
     _methods: Methods
@@ -677,5 +756,15 @@ def frompyfunc(
       func: of `nin` scalars; it returns `nout` of them, in a tuple if they are several.
       nin, nout: how many.
       identity: what changes nothing as an operand, for reductions.
+
+    Returns:
+      A `ufunc`.
+
+    Example:
+      >>> f = fnp.frompyfunc(lambda x, y: x * y + 1, 2, 1)
+      >>> f(fnp.array([1, 2]), 3)
+      Array([4, 7], dtype=int32)
+      >>> f.reduce(fnp.array([2, 3, 4]))
+      Array(29, dtype=int32)
     """
     return ufunc(func, nin, nout, identity=identity)

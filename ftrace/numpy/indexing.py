@@ -403,6 +403,11 @@ def _array_place(order: Sequence[Any], batched: bool) -> int:
 def getitem(x: Value, index: Any) -> Any:
     """`x[index]`, as NumPy has it. Traced indices are clamped to the array.
 
+    Args:
+      x: the array.
+      index: an integer, a slice, None, Ellipsis, an array of integers or bools, or a
+        tuple of these.
+
     Raises:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.

@@ -190,8 +190,25 @@ def dot(
 ) -> Any:
     """The product over the last axis of a and the second to last (or only) one of b.
 
+        dot(a, b)[i, j, k, m] = Σₙ a[i, j, n]·b[k, n, m]
+
+    Args:
+      a, b: arrays or numbers; their dtypes promote. Beside a number it is `multiply`.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      out_sharding: where the result is, as `device_put` takes it.
+
+    Returns:
+      The other axes of a, then those of b. float16 and bfloat16 are added in float32.
+
     Raises:
       ShapeError: these axes differ in size.
+
+    Example:
+      >>> fnp.dot(fnp.array([1, 2]), fnp.array([3, 4]))
+      Array(11, dtype=int32)
+      >>> fnp.dot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
+      Array([21, 43], dtype=int32)
     """
     check_precision("dot", precision)
     return placed(_along_last("dot", a, b, preferred_element_type, 2), out_sharding)
@@ -215,6 +232,8 @@ def matmul(
 ) -> Any:
     """The matrix product over the last two axes; the axes before them broadcast.
 
+        matmul(a, b)[…, i, j] = Σₖ a[…, i, k]·b[…, k, j]
+
     Args:
       a: (…, m, k), or (k,).
       b: (…, k, n), or (k,).
@@ -228,6 +247,16 @@ def matmul(
     Raises:
       ShapeError: the sizes k differ, an operand is a scalar, or the other axes do not
         broadcast.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.matmul(x, x)
+      Array([[ 7, 10],
+             [15, 22]], dtype=int32)
+      >>> x @ fnp.array([1, 10])
+      Array([21, 43], dtype=int32)
+      >>> (fnp.ones((5, 2, 3)) @ fnp.ones((3, 4))).shape
+      (5, 2, 4)
     """
     check_precision("matmul", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
@@ -258,6 +287,15 @@ def _batch(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
 
 def _matrix_and_vector(name: str, x_core: str, y_core: str):
     def product(x1: Value, x2: Value, /) -> Any:
+        """A product of matrices and vectors.
+
+        Args:
+          x1, x2: arrays; the axes before those of the product broadcast, and the dtypes
+            promote.
+
+        Raises:
+          ShapeError: the shapes do not fit.
+        """
         (x, y), final = promoted(x1, x2)
         x = ew.conjugate(x) if x_core == "k" else x
         return finished(_batch(name, x, y, x_core, y_core), final)
@@ -269,8 +307,9 @@ def _matrix_and_vector(name: str, x_core: str, y_core: str):
 def matvec():
     """(…, m, k) times (…, k): matrices and vectors; the axes before broadcast.
 
-    Raises:
-      ShapeError: the shapes do not fit.
+    Example:
+      >>> fnp.matvec(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
+      Array([21, 43], dtype=int32)
     """
 
 
@@ -278,8 +317,9 @@ def matvec():
 def vecmat():
     """Conjugated (…, k) times (…, k, n): vectors and matrices; the rest broadcasts.
 
-    Raises:
-      ShapeError: the shapes do not fit.
+    Example:
+      >>> fnp.vecmat(fnp.array([1, 10]), fnp.array([[1, 2], [3, 4]]))
+      Array([31, 42], dtype=int32)
     """
 
 
@@ -294,8 +334,18 @@ def vecdot(
 ) -> Any:
     """The dot product along `axis` of conjugated x1 and x2; the other axes broadcast.
 
+    Args:
+      x1, x2: arrays; their dtypes promote.
+      axis: along which to add, counted in each array.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> fnp.vecdot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
+      Array([21, 43], dtype=int32)
     """
     check_precision("vecdot", precision)
     (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
@@ -310,8 +360,20 @@ def vdot(
 ) -> Any:
     """The dot product of conjugated a and b, both flattened.
 
+    Args:
+      a, b: arrays of as many elements; their dtypes promote.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+
+    Returns:
+      A scalar.
+
     Raises:
       ShapeError: they differ in their number of elements.
+
+    Example:
+      >>> fnp.vdot(fnp.array([1, 2j]), fnp.array([3, 4j]))
+      Array(11.+0.j, dtype=complex64)
     """
     check_precision("vdot", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
@@ -324,8 +386,22 @@ def inner(
 ) -> Any:
     """The product over the last axis of both.
 
+        inner(a, b)[i, j] = Σₖ a[i, k]·b[j, k]
+
+    Args:
+      a, b: arrays or numbers; their dtypes promote. Beside a number it is `multiply`.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+
+    Returns:
+      The other axes of a, then those of b.
+
     Raises:
       ShapeError: these axes differ in size.
+
+    Example:
+      >>> fnp.inner(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
+      Array([21, 43], dtype=int32)
     """
     check_precision("inner", precision)
     return _along_last("inner", a, b, preferred_element_type, 1)
@@ -343,7 +419,7 @@ def tensordot(
     """The product over pairs of axes; the other axes of a, then those of b, stay.
 
     Args:
-      a, b: the arrays.
+      a, b: the arrays; their dtypes promote.
       axes: how many axes, the last of a with the first of b; or the axes of a and
         the axes of b.
       precision: accepted, without effect.
@@ -353,6 +429,13 @@ def tensordot(
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
       ValueRangeError: there are not so many axes.
+
+    Example:
+      >>> a, b = fnp.ones((2, 3, 4)), fnp.ones((4, 3, 5))
+      >>> fnp.tensordot(a, b, axes=1).shape
+      (2, 3, 3, 5)
+      >>> fnp.tensordot(a, b, axes=((1, 2), (1, 0))).shape
+      (2, 5)
     """
     check_precision("tensordot", precision)
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
@@ -378,14 +461,39 @@ def tensordot(
 
 
 def outer(a: Value, b: Value, out: None = None) -> Any:
-    """Every element of a times every element of b: (a.size, b.size)."""
+    """Every element of a times every element of b.
+
+    Args:
+      a, b: arrays, which are flattened; their dtypes promote.
+      out: not supported.
+
+    Returns:
+      (a.size, b.size).
+
+    Example:
+      >>> fnp.outer(fnp.array([1, 2]), fnp.array([1, 10, 100]))
+      Array([[  1,  10, 100],
+             [  2,  20, 200]], dtype=int32)
+    """
     ax.no_out("outer", out)
     x, y = alike(a, b)
     return elementwise(p.mul, ax.reshape(x, (x.size, 1)), ax.reshape(y, (1, y.size)))
 
 
 def kron(a: Value, b: Value) -> Any:
-    """The Kronecker product: b scaled by each element of a, as blocks."""
+    """The Kronecker product: b scaled by each element of a, as blocks.
+
+    Args:
+      a, b: the arrays; their dtypes promote. New axes stand in front of the one that
+        has fewer.
+
+    Returns:
+      An array whose sizes are the products of theirs.
+
+    Example:
+      >>> fnp.kron(fnp.array([1, 10]), fnp.array([1, 2]))
+      Array([ 1,  2, 10, 20], dtype=int32)
+    """
     x, y = alike(a, b)
     ndim = max(x.ndim, y.ndim)
     x = ax.insert_axes(x, range(ndim - x.ndim))
@@ -417,6 +525,10 @@ def cross(
     Raises:
       ShapeError: there are neither 2 nor 3 components.
       DtypeError: the vectors hold bools.
+
+    Example:
+      >>> fnp.cross(fnp.array([1, 0, 0]), fnp.array([0, 1, 0]))
+      Array([0, 0, 1], dtype=int32)
     """
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -451,8 +563,19 @@ def _components(x: Any) -> list[Any]:
 def matrix_transpose(x: Value, /) -> Any:
     """The last two axes exchanged.
 
+    Args:
+      x: (…, m, n).
+
+    Returns:
+      (…, n, m).
+
     Raises:
       ShapeError: there are fewer than two.
+
+    Example:
+      >>> fnp.matrix_transpose(fnp.array([[1, 2], [3, 4]]))
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     x = ax.need_axes("matrix_transpose", x, 2)
     last = x.ndim - 1
@@ -504,8 +627,17 @@ def trace(
       dtype: in which to add.
       out: not supported.
 
+    Returns:
+      An array without the two axes.
+
     Raises:
       ShapeError: there are fewer than two axes, or axis1 is axis2.
+
+    Example:
+      >>> fnp.trace(fnp.array([[1, 2], [3, 4]]))
+      Array(5, dtype=int32)
+      >>> fnp.trace(fnp.array([[1, 2], [3, 4]]), offset=1)
+      Array(2, dtype=int32)
     """
     ax.no_out("trace", out)
     return add_up(checked_diagonal("trace", a, offset, axis1, axis2), -1, dtype)

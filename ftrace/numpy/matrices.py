@@ -38,7 +38,26 @@ def eye(
     *,
     device: Any = None,
 ) -> Any:
-    """N × M with ones on the diagonal k columns to the right, zeros elsewhere."""
+    """N × M with ones on the diagonal k columns to the right, zeros elsewhere.
+
+    Args:
+      N: how many rows.
+      M: how many columns; None is N.
+      k: which diagonal; negative ones are below.
+      dtype: of the elements; None is float32.
+      device: where the array is put.
+
+    Raises:
+      ValueRangeError: a size is negative.
+
+    Example:
+      >>> fnp.eye(2)
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
+      >>> fnp.eye(2, 3, k=1, dtype=int)
+      Array([[0, 1, 0],
+             [0, 0, 1]], dtype=int32)
+    """
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
@@ -47,12 +66,40 @@ def eye(
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:
-    """The n × n identity matrix."""
+    """The n × n identity matrix.
+
+    Args:
+      n: how many rows.
+      dtype: of the elements; None is float32.
+
+    Raises:
+      ValueRangeError: n is negative.
+
+    Example:
+      >>> fnp.identity(2)
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
-    """N × M with ones on and below the diagonal k columns to the right."""
+    """N × M with ones on and below the diagonal k columns to the right.
+
+    Args:
+      N: how many rows.
+      M: how many columns; None is N.
+      k: which diagonal; negative ones are below.
+      dtype: of the elements; None is float32.
+
+    Raises:
+      ValueRangeError: a size is negative.
+
+    Example:
+      >>> fnp.tri(2, 3, dtype=int)
+      Array([[1, 0, 0],
+             [1, 1, 0]], dtype=int32)
+    """
     rows, columns = _sizes("tri", N, M)
     target = dtype_or(dtype, dtypes.float32)
     return ax.cast(_below(rows, columns, k), target)
@@ -79,13 +126,42 @@ def _within(k: Value, rows: int, columns: int) -> Value:
 
 
 def tril(m: Value, k: int = 0) -> Any:
-    """Matrices with zeros above the diagonal k columns to the right."""
+    """Matrices with zeros above the diagonal k columns to the right.
+
+    Args:
+      m: (…, rows, columns).
+      k: which diagonal; negative ones are below.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> fnp.tril(fnp.array([[1, 2], [3, 4]]))
+      Array([[1, 0],
+             [3, 4]], dtype=int32)
+    """
     m = ax.need_axes("tril", m, 2)
     return ax.choose(_below(m.shape[-2], m.shape[-1], k), m, _zero(m))
 
 
 def triu(m: Value, k: int = 0) -> Any:
-    """Matrices with zeros below the diagonal k columns to the right."""
+    """Matrices with zeros below the diagonal k columns to the right.
+
+    Args:
+      m: (…, rows, columns).
+      k: which diagonal; negative ones are below.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> fnp.triu(fnp.array([[1, 2], [3, 4]]))
+      Array([[1, 2],
+             [0, 4]], dtype=int32)
+      >>> fnp.triu(fnp.array([[1, 2], [3, 4]]), k=1)
+      Array([[0, 2],
+             [0, 0]], dtype=int32)
+    """
     m = ax.need_axes("triu", m, 2)
     row, column = _grid(m.shape[-2], m.shape[-1])
     return ax.choose(ew.add(row, k) > column, _zero(m), m)
@@ -99,8 +175,22 @@ def _zero(x: Any) -> Any:
 def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns, N of them, descending by default.
 
+    Args:
+      x: a vector.
+      N: how many columns; None is the length of `x`.
+      increasing: from the power 0 on.
+
+    Returns:
+      (size of x, N).
+
     Raises:
       ShapeError: `x` is no vector.
+
+    Example:
+      >>> fnp.vander(fnp.array([1, 2, 3]), increasing=True)
+      Array([[1, 1, 1],
+             [1, 2, 4],
+             [1, 3, 9]], dtype=int32)
     """
     x = ax.vector(x, "vander: x")
     count = x.shape[0] if N is None else ax.static_int(N, "vander: N")
@@ -116,8 +206,19 @@ def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:
 def diag(v: Value, k: int = 0) -> Any:
     """The diagonal of a matrix; or the matrix with a vector as its diagonal.
 
+    Args:
+      v: a matrix or a vector.
+      k: which diagonal, so many columns to the right; negative ones are below.
+
     Raises:
       ShapeError: `v` is neither a vector nor a matrix.
+
+    Example:
+      >>> fnp.diag(fnp.array([1, 2]))
+      Array([[1, 0],
+             [0, 2]], dtype=int32)
+      >>> fnp.diag(fnp.array([[1, 2], [3, 4]]))
+      Array([1, 4], dtype=int32)
     """
     v = ax.as_value(v)
     if v.ndim == 2:
@@ -131,16 +232,37 @@ def diag(v: Value, k: int = 0) -> Any:
 
 
 def diagflat(v: Value, k: int = 0) -> Any:
-    """The matrix with all elements of `v` on its diagonal."""
+    """The matrix with all elements of `v` on its diagonal.
+
+    Args:
+      v: an array, which is flattened.
+      k: which diagonal, so many columns to the right; negative ones are below.
+
+    Example:
+      >>> fnp.diagflat(fnp.array([[1], [2]]), k=1)
+      Array([[0, 1, 0],
+             [0, 0, 2],
+             [0, 0, 0]], dtype=int32)
+    """
     return diag(ravel(v), k)
 
 
 def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of two axes, along a new last axis.
 
+    Args:
+      a: the array.
+      offset: above (positive) or below (negative) the main diagonal.
+      axis1, axis2: rows and columns.
+
     Raises:
-      ShapeError: there are fewer than two axes.
-      AxisError: the two axes are one.
+      ShapeError: there are fewer than two axes, or axis1 is axis2.
+
+    Example:
+      >>> fnp.diagonal(fnp.array([[1, 2], [3, 4]]))
+      Array([1, 4], dtype=int32)
+      >>> fnp.diagonal(fnp.zeros((2, 3, 3)), axis1=1, axis2=2).shape
+      (2, 3)
     """
     return checked_diagonal("diagonal", a, offset, axis1, axis2)
 
@@ -154,7 +276,19 @@ def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The indices of the main diagonal of an array of `ndim` axes of size n."""
+    """The indices of the main diagonal of an array of `ndim` axes of size n.
+
+    Args:
+      n: the size of each axis.
+      ndim: how many axes.
+
+    Returns:
+      A tuple of `ndim` vectors of int32, to index with.
+
+    Example:
+      >>> fnp.diag_indices(3)
+      (Array([0, 1, 2], dtype=int32), Array([0, 1, 2], dtype=int32))
+    """
     n = ax.check_count(n, "diag_indices: n")
     ndim = ax.check_count(ndim, "diag_indices: ndim")
     return _arrays([np.arange(n)] * ndim)
@@ -163,8 +297,18 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 def diag_indices_from(arr: Value) -> tuple[Any, ...]:
     """The indices of the main diagonal of an array.
 
+    Args:
+      arr: an array of two axes or more, all of one size.
+
+    Returns:
+      A tuple of vectors of int32, to index with.
+
     Raises:
       ShapeError: it has fewer than two axes, or they differ in size.
+
+    Example:
+      >>> fnp.diag_indices_from(fnp.zeros((2, 2)))
+      (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
     shape = shape_of(arr)
     if len(shape) < 2 or len(set(shape)) != 1:
@@ -178,6 +322,16 @@ def _triangle(name: str):
     find: Callable[..., Any] = getattr(np, name)
 
     def indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+        """The indices of a triangle.
+
+        Args:
+          n: how many rows.
+          k: which diagonal bounds it, so many columns to the right.
+          m: how many columns; None is n.
+
+        Returns:
+          (rows, columns): vectors of int32, to index with.
+        """
         rows, columns = _arrays(find(n, ax.static_int(k, f"{name}: k"), m))
         return rows, columns
 
@@ -186,16 +340,38 @@ def _triangle(name: str):
 
 @member(_triangle)
 def tril_indices():
-    """The indices of the lower triangle of an n × m matrix."""
+    """The indices of the lower triangle of an n × m matrix, row by row.
+
+    Example:
+      >>> fnp.tril_indices(2)
+      (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
 
 
 @member(_triangle)
 def triu_indices():
-    """The indices of the upper triangle of an n × m matrix."""
+    """The indices of the upper triangle of an n × m matrix, row by row.
+
+    Example:
+      >>> fnp.triu_indices(3, k=1)
+      (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))
+    """
 
 
 def _triangle_of(name: str, find: Callable[..., tuple[Any, Any]]):
     def indices(arr: Value, k: int = 0) -> tuple[Any, Any]:
+        """The indices of a triangle of a matrix.
+
+        Args:
+          arr: a matrix, of which the shape counts.
+          k: which diagonal bounds it, so many columns to the right.
+
+        Returns:
+          (rows, columns): vectors of int32, to index with.
+
+        Raises:
+          ShapeError: it is no matrix.
+        """
         shape = shape_of(arr)
         if len(shape) != 2:
             raise ShapeError(f"{name} takes a matrix, got shape {shape}")
@@ -206,12 +382,22 @@ def _triangle_of(name: str, find: Callable[..., tuple[Any, Any]]):
 
 @member(_triangle_of, tril_indices)
 def tril_indices_from():
-    """The indices of the lower triangle of a matrix."""
+    """The indices of the lower triangle of a matrix, row by row.
+
+    Example:
+      >>> fnp.tril_indices_from(fnp.zeros((2, 2)))
+      (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
 
 
 @member(_triangle_of, triu_indices)
 def triu_indices_from():
-    """The indices of the upper triangle of a matrix."""
+    """The indices of the upper triangle of a matrix, row by row.
+
+    Example:
+      >>> fnp.triu_indices_from(fnp.zeros((2, 2)), k=1)
+      (Array([0], dtype=int32), Array([1], dtype=int32))
+    """
 
 
 def mask_indices(
@@ -224,6 +410,13 @@ def mask_indices(
       mask_func: (matrix, k) -> matrix, as `triu` and `tril`.
       k: what it is given.
       size: how many indices are returned, as in `nonzero`.
+
+    Returns:
+      (rows, columns): vectors of int32, to index with.
+
+    Example:
+      >>> fnp.mask_indices(2, fnp.tril)
+      (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     shape = ax.check_sizes((n, n), "mask_indices")
     return nonzero(
@@ -234,8 +427,20 @@ def mask_indices(
 def ix_(*args: Value) -> tuple[Any, ...]:
     """Vectors as indices of a grid: each along its own axis.
 
+    Args:
+      *args: vectors of integers, or of bools: where they hold.
+
+    Returns:
+      A tuple of arrays, as many as there are, which broadcast together.
+
     Raises:
       ShapeError: an argument is no vector.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6]])
+      >>> x[fnp.ix_(fnp.array([0, 1]), fnp.array([2, 0]))]
+      Array([[3, 1],
+             [6, 4]], dtype=int32)
     """
     found: list[Any] = []
     for place, arg in enumerate(args):
@@ -251,8 +456,21 @@ def ix_(*args: Value) -> tuple[Any, ...]:
 def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
     """The index along each axis of elements numbered row by row.
 
-    Negative numbers count from the end; what is out of bounds is clipped. The sizes may
-    be traced.
+    Negative numbers count from the end; what is out of bounds is clipped.
+
+    Args:
+      indices: integers of any shape.
+      shape: the sizes of the axes, which may be traced.
+
+    Returns:
+      A tuple of arrays of the shape of `indices`, one per axis.
+
+    Raises:
+      ValueRangeError: the indices are no integers.
+
+    Example:
+      >>> fnp.unravel_index(fnp.array([1, 5]), (2, 3))
+      (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     rest = ax.as_value(indices)
     if ew.kind_of(rest) not in "iu":
@@ -296,6 +514,10 @@ def ravel_multi_index(
       ShapeError: there are not as many arrays as axes.
       ValueRangeError: with "raise", an index is out of bounds.
       ConcretizationTypeError: with "raise", an index is traced.
+
+    Example:
+      >>> fnp.ravel_multi_index((fnp.array([0, 1]), fnp.array([1, 2])), (2, 3))
+      Array([1, 5], dtype=int32)
     """
     sizes = ax.check_shape(dims, "ravel_multi_index")
     modes = [mode] * len(sizes) if isinstance(mode, str) else list(mode)

@@ -56,6 +56,16 @@ __all__ = [
 
 def _of_one_value(name: str, value: int):
     def filled(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+        """An array of one value.
+
+        Args:
+          shape: an int or several.
+          dtype: of the elements; None is float32.
+          device: where the array is put; None is the default device.
+
+        Raises:
+          ShapeError: a size is negative.
+        """
         target = dtype_or(dtype, dtypes.default_dtype("f"))
         return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
 
@@ -64,23 +74,60 @@ def _of_one_value(name: str, value: int):
 
 @member(_of_one_value, 0)
 def zeros():
-    """Zeros of a shape, float32 by default."""
+    """Zeros of a shape, float32 by default, where NumPy has float64.
+
+    Example:
+      >>> fnp.zeros((2, 3))
+      Array([[0., 0., 0.],
+             [0., 0., 0.]], dtype=float32)
+      >>> fnp.zeros(2, dtype=int)
+      Array([0, 0], dtype=int32)
+    """
 
 
 @member(_of_one_value, 1)
 def ones():
-    """Ones of a shape, float32 by default."""
+    """Ones of a shape, float32 by default, where NumPy has float64.
+
+    Example:
+      >>> fnp.ones((2, 3))
+      Array([[1., 1., 1.],
+             [1., 1., 1.]], dtype=float32)
+    """
 
 
 @member(_of_one_value, 0)
 def empty():
-    """Zeros of a shape, float32 by default: memory is never left as it was found."""
+    """Zeros of a shape, float32 by default: memory is never left as it was found.
+
+    Example:
+      >>> fnp.empty(2)
+      Array([0., 0.], dtype=float32)
+    """
 
 
 def full(
     shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
 ) -> Any:
-    """`fill_value`, a number or an array, broadcast to a shape."""
+    """`fill_value`, a number or an array, broadcast to a shape.
+
+    Args:
+      shape: an int or several.
+      fill_value: a number, or an array that broadcasts to the shape.
+      dtype: of the elements; None is that of `fill_value`.
+      device: where the array is put; None is the default device.
+
+    Raises:
+      ShapeError: it does not broadcast, or a size is negative.
+
+    Example:
+      >>> fnp.full((2, 2), 7)
+      Array([[7, 7],
+             [7, 7]], dtype=int32, weak_type=True)
+      >>> fnp.full((2, 2), fnp.array([1.0, 2.0]))
+      Array([[1., 2.],
+             [1., 2.]], dtype=float32)
+    """
     sizes = ax.check_sizes(shape, "full")
     return placed(filled("full", sizes, fill_value, dtype), device)
 
@@ -99,6 +146,17 @@ def _like(name: str, value: int):
     def like(
         a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
     ) -> Any:
+        """An array of one value, like another one.
+
+        Args:
+          a: an array, or anything that has a shape and a dtype.
+          dtype: of the elements; None is that of `a`.
+          shape: None is that of `a`.
+          device: where the array is put; None is where `a` is.
+
+        Raises:
+          ShapeError: a size is negative.
+        """
         return _fill_like(name, a, value, dtype, shape, device)
 
     return like
@@ -116,18 +174,42 @@ def _fill_like(
 
 @member(_like, 0)
 def zeros_like():
-    """Zeros of the shape and dtype of `a`, or as given."""
+    """Zeros of the shape and dtype of `a`, or as given.
+
+    Example:
+      >>> fnp.zeros_like(fnp.array([1, 2]))
+      Array([0, 0], dtype=int32)
+    """
 
 
 @member(_like, 1)
 def ones_like():
-    """Ones of the shape and dtype of `a`, or as given."""
+    """Ones of the shape and dtype of `a`, or as given.
+
+    Example:
+      >>> fnp.ones_like(fnp.array([1, 2]), dtype=float)
+      Array([1., 1.], dtype=float32)
+    """
 
 
 def empty_like(
     prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
-    """Zeros of the shape and dtype of `prototype`, or as given."""
+    """Zeros of the shape and dtype of `prototype`, or as given.
+
+    Args:
+      prototype: an array, or anything that has a shape and a dtype.
+      dtype: of the elements; None is that of `prototype`.
+      shape: None is that of `prototype`.
+      device: where the array is put; None is where `prototype` is.
+
+    Raises:
+      ShapeError: a size is negative.
+
+    Example:
+      >>> fnp.empty_like(fnp.array([1, 2]))
+      Array([0, 0], dtype=int32)
+    """
     return _fill_like("empty_like", prototype, 0, dtype, shape, device)
 
 
@@ -139,7 +221,22 @@ def full_like(
     *,
     device: Any = None,
 ) -> Any:
-    """`fill_value` in the shape and dtype of `a`, or as given."""
+    """`fill_value` in the shape and dtype of `a`, or as given.
+
+    Args:
+      a: an array, or anything that has a shape and a dtype.
+      fill_value: a number, or an array that broadcasts to the shape.
+      dtype: of the elements; None is that of `a`.
+      shape: None is that of `a`.
+      device: where the array is put; None is where `a` is.
+
+    Raises:
+      ShapeError: it does not broadcast, or a size is negative.
+
+    Example:
+      >>> fnp.full_like(fnp.array([1, 2]), 7)
+      Array([7, 7], dtype=int32)
+    """
     aval = type_like(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
@@ -171,11 +268,22 @@ def arange(
       dtype: of the result, by default what the arguments promote to.
       device: where they are put.
 
+    Returns:
+      ⌈(stop - start) / step⌉ numbers; int32, or float32 if one of them is a float.
+
     Raises:
       ArgumentError: an argument is no number.
       ConcretizationTypeError: an argument is traced.
       DtypeError: the dtype is bool.
       ValueRangeError: the step is 0, or an argument infinite, NaN or complex.
+
+    Example:
+      >>> fnp.arange(4)
+      Array([0, 1, 2, 3], dtype=int32)
+      >>> fnp.arange(1, 10, 3)
+      Array([1, 4, 7], dtype=int32)
+      >>> fnp.arange(0, 1, 0.25)
+      Array([0.  , 0.25, 0.5 , 0.75], dtype=float32)
     """
     return placed(_numbers(start, stop, step, dtype), device)
 
@@ -265,11 +373,30 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, along a new axis.
 
+    Args:
+      start, stop: numbers, or arrays, which broadcast.
+      num: how many.
+      endpoint: `stop` is the last one; if false, it would be the next.
+      retstep: return (numbers, distance between them).
+      dtype: of the result; None is float32, or what the ends are promoted to.
+      axis: where the result has the new axis.
+      device: where they are put.
+
     Returns:
       The numbers; with `retstep` a pair, with the distance between them.
 
     Raises:
       ValueRangeError: `num` is negative.
+
+    Example:
+      >>> fnp.linspace(0, 1, 5)
+      Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+      >>> fnp.linspace(0, 1, 4, endpoint=False)
+      Array([0.  , 0.25, 0.5 , 0.75], dtype=float32)
+      >>> fnp.linspace(fnp.array([0, 10]), 20, 3)
+      Array([[ 0., 10.],
+             [10., 15.],
+             [20., 20.]], dtype=float32)
     """
     num = ax.check_count(num, "linspace: num")
     start, stop = _end(start), _end(stop)
@@ -319,7 +446,23 @@ def logspace(
     dtype: Dtype = None,
     axis: int = 0,
 ) -> Any:
-    """`base` to powers that are evenly spaced from `start` to `stop`."""
+    """`base` to powers that are evenly spaced from `start` to `stop`.
+
+    Args:
+      start, stop: the exponents at the ends; numbers, or arrays, which broadcast.
+      num: how many.
+      endpoint: `stop` is the last exponent; if false, it would be the next.
+      base: what is raised to them.
+      dtype: of the result; None is float32, or what the ends are promoted to.
+      axis: where the result has the new axis.
+
+    Raises:
+      ValueRangeError: `num` is negative.
+
+    Example:
+      >>> fnp.logspace(0, 3, 4, base=2)
+      Array([1., 2., 4., 8.], dtype=float32)
+    """
     result = power(base, linspace(start, stop, num, endpoint, axis=axis))
     return result if dtype is None else astype(result, dtype)
 
@@ -332,7 +475,22 @@ def geomspace(
     dtype: Dtype = None,
     axis: int = 0,
 ) -> Any:
-    """`num` numbers from `start` to `stop`, each the same multiple of the last."""
+    """`num` numbers from `start` to `stop`, each the same multiple of the last.
+
+    Args:
+      start, stop: the ends; numbers, or arrays, which broadcast; not 0, of one sign.
+      num: how many.
+      endpoint: `stop` is the last one; if false, it would be the next.
+      dtype: of the result; None is float32, or what the ends are promoted to.
+      axis: where the result has the new axis.
+
+    Raises:
+      ValueRangeError: `num` is negative.
+
+    Example:
+      >>> fnp.geomspace(1, 1000, 4).round(2)
+      Array([   1.,   10.,  100., 1000.], dtype=float32)
+    """
     start, stop = ew.promote_inexact(_end(start), _end(stop))
     target = dtype_or(dtype, dtypes.settled(start.dtype, start.weak_type))
     # The sign is taken out, and given back to the result.
@@ -356,9 +514,28 @@ def meshgrid(
 ) -> list[Any]:
     """Coordinate arrays of a grid, one per vector; with `sparse` not yet repeated.
 
+    Args:
+      *xi: vectors, or numbers.
+      copy: accepted, without effect.
+      sparse: each array has size 1 along the axes of the others.
+      indexing: "xy": the first vector runs along the columns, the second along the
+        rows; "ij": each runs along its own axis.
+
+    Returns:
+      A list of arrays.
+
     Raises:
       ShapeError: a vector has more than one axis.
       ValueRangeError: `indexing` is neither "xy" nor "ij".
+
+    Example:
+      >>> x, y = fnp.meshgrid(fnp.array([1, 2, 3]), fnp.array([10, 20]))
+      >>> x
+      Array([[1, 2, 3],
+             [1, 2, 3]], dtype=int32)
+      >>> y
+      Array([[10, 10, 10],
+             [20, 20, 20]], dtype=int32)
     """
     one_of("meshgrid: indexing", indexing, ("xy", "ij"))
     vectors = [ax.as_value(x) for x in xi]
@@ -379,7 +556,25 @@ def meshgrid(
 def indices(
     dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False
 ) -> Any:
-    """The index of every element of a shape, one array per axis."""
+    """The index of every element of a shape, one array per axis.
+
+    Args:
+      dimensions: the shape.
+      dtype: of the indices; None is int32.
+      sparse: a tuple of arrays that broadcast to the shape, instead.
+
+    Returns:
+      An array (axes, *dimensions), or the tuple.
+
+    Example:
+      >>> rows, columns = fnp.indices((2, 3))
+      >>> rows
+      Array([[0, 0, 0],
+             [1, 1, 1]], dtype=int32)
+      >>> columns
+      Array([[0, 1, 2],
+             [0, 1, 2]], dtype=int32)
+    """
     shape = ax.check_sizes(dimensions, "indices")
     target = dtype_or(dtype, dtypes.default_dtype("i"))
     places = [ax.iota(target, (n,), 0) for n in shape]
@@ -394,7 +589,19 @@ def fromfunction(
 ) -> Any:
     """`function` of the index along each axis, mapped over all places of a shape.
 
-    What the function returns for one place stands behind the axes of the shape.
+    What the function returns for one place stands behind the axes of the shape. Unlike
+    NumPy's, it is given one place at a time, under `vmap`.
+
+    Args:
+      function: of as many scalars as there are axes.
+      shape: an int or several.
+      dtype: of the indices.
+      **kwargs: passed to the function.
+
+    Example:
+      >>> fnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+      Array([[ 0,  1,  2],
+             [10, 11, 12]], dtype=int32)
     """
     tree.check_callable(function, "fromfunction")
     sizes = ax.check_sizes(shape, "fromfunction")
@@ -516,6 +723,17 @@ def _window(name: str) -> Callable[[int], Any]:
     numbers = getattr(_host, name)
 
     def window(M: int) -> Any:
+        """A window.
+
+        Args:
+          M: how many points; a Python number, known while tracing.
+
+        Returns:
+          (M,) float32; ones for M = 1.
+
+        Raises:
+          ShapeError: M is negative.
+        """
         return _known_floats(numbers(_points(M, name)))
 
     return window
@@ -533,29 +751,62 @@ def _known_floats(numbers: Any) -> Any:
 
 @member(_window)
 def hanning():
-    """A raised cosine of M points from 0 to 0."""
+    """A raised cosine of M points from 0 to 0: (1 - cos(2πn/(M - 1))) / 2.
+
+    Example:
+      >>> fnp.hanning(5).round(3)
+      Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
 
 
 @member(_window)
 def hamming():
-    """A raised cosine of M points from 0.08 to 0.08."""
+    """A raised cosine of M points from 0.08 to 0.08: 0.54 - 0.46·cos(2πn/(M - 1)).
+
+    Example:
+      >>> fnp.hamming(5).round(3)
+      Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
 
 
 @member(_window)
 def blackman():
-    """Two cosines of M points from 0 to 0."""
+    """Two cosines of M points from 0 to 0.
+
+        0.42 - 0.5·cos(2πn/(M - 1)) + 0.08·cos(4πn/(M - 1))
+
+    Example:
+      >>> abs(fnp.blackman(5)).round(3)
+      Array([0.  , 0.34, 1.  , 0.34, 0.  ], dtype=float32)
+    """
 
 
 @member(_window)
 def bartlett():
-    """A triangle of M points from 0 to 0."""
+    """A triangle of M points from 0 to 0.
+
+    Example:
+      >>> fnp.bartlett(5)
+      Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
 
 
 def kaiser(M: int, beta: Value) -> Any:
-    """I0(beta·sqrt(1 - x²))/I0(beta) at M points x from -1 to 1.
+    """I₀(beta·√(1 - x²))/I₀(beta) at M points x from -1 to 1.
+
+    Args:
+      M: how many points; a Python number, known while tracing.
+      beta: how narrow it is; 0 is a rectangle.
+
+    Returns:
+      (M,) float32.
 
     Raises:
       ShapeError: M is negative.
+
+    Example:
+      >>> fnp.kaiser(5, 0.0)
+      Array([1., 1., 1., 1., 1.], dtype=float32)
     """
     size = _points(M, "kaiser")
     x = np.linspace(-1, 1, size) if size > 1 else np.zeros(size)

@@ -56,10 +56,23 @@ def pad(
       **kwargs: `constant_values`, `end_values`, `stat_length`, `reflect_type`, as the
         mode has them.
 
+    Returns:
+      An array of the dtype of `array`, longer by the widths.
+
     Raises:
       ShapeError: the widths do not fit the axes, or an empty axis is to be extended.
-      ValueRangeError: there is no such mode, or a width is negative.
+      UnsupportedError: there is no such mode.
+      ValueRangeError: a width is negative.
       ArgumentError: the mode has no such option.
+
+    Example:
+      >>> fnp.pad(fnp.array([1, 2, 3]), (1, 2))
+      Array([0, 1, 2, 3, 0, 0], dtype=int32)
+      >>> fnp.pad(fnp.array([1, 2, 3]), 2, mode="reflect")
+      Array([3, 2, 1, 2, 3, 2, 1], dtype=int32)
+      >>> fnp.pad(fnp.array([[1]]), ((0, 1), (2, 0)), constant_values=7)
+      Array([[7, 7, 1],
+             [7, 7, 7]], dtype=int32)
     """
     x = ax.as_value(array)
     widths = _widths(pad_width, x.ndim)
@@ -265,6 +278,13 @@ def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
 
     Raises:
       ShapeError: there are not as many shifts as axes.
+
+    Example:
+      >>> fnp.roll(fnp.array([1, 2, 3, 4]), 1)
+      Array([4, 1, 2, 3], dtype=int32)
+      >>> fnp.roll(fnp.array([[1, 2], [3, 4]]), 1, axis=0)
+      Array([[3, 4],
+             [1, 2]], dtype=int32)
     """
     x = ax.as_value(a)
     if axis is None:

@@ -206,6 +206,26 @@ def _total(name: str, primitive: Primitive):
         where: Value | None = None,
         promote_integers: bool = True,
     ) -> Any:
+        """A sum or a product.
+
+        Args:
+          a: the array.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          initial: a scalar to start from.
+          where: a mask of the elements that count; it broadcasts to `a`.
+          promote_integers: compute narrow integers and bools as int32 or uint32.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`; bools and narrower
+          integers become int32, or uint32. float16 and bfloat16 are added in float32.
+
+        Raises:
+          AxisError: there is no such axis.
+          ShapeError: the mask does not broadcast.
+        """
         ax.no_out(name, out)
         a = ax.as_value(a)
         final = dtype_of_sum(a, dtype, promote_integers)
@@ -220,21 +240,28 @@ def _total(name: str, primitive: Primitive):
 def sum():
     """The sum of the elements along `axis`, or of all.
 
-    Args:
-      a: the array.
-      axis: an axis, several, or None for all.
-      dtype: in which to add; by default int32 at least.
-      out: not supported.
-      keepdims: the reduced axes stay, with size 1.
-      initial: a scalar to start from.
-      where: a mask of the elements that count.
-      promote_integers: add narrow integers as int32 or uint32.
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.sum(x)
+      Array(10, dtype=int32)
+      >>> fnp.sum(x, axis=0)
+      Array([4, 6], dtype=int32)
+      >>> fnp.sum(x, axis=1, keepdims=True)
+      Array([[3],
+             [7]], dtype=int32)
+      >>> fnp.sum(x, where=x > 1)
+      Array(9, dtype=int32)
     """
 
 
 @member(_total, reduction.reduce_prod_p)
 def prod():
-    """The product of the elements along `axis`, or of all; arguments as in `sum`."""
+    """The product of the elements along `axis`, or of all.
+
+    Example:
+      >>> fnp.prod(fnp.array([[1, 2], [3, 4]]), axis=1)
+      Array([ 2, 12], dtype=int32)
+    """
 
 
 def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
@@ -247,6 +274,21 @@ def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
         initial: Value | None = None,
         where: Value | None = None,
     ) -> Any:
+        """A sum or a product of what is not NaN.
+
+        Args:
+          a: the array.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          initial: a scalar to start from.
+          where: a mask of the elements that count; it broadcasts to `a`.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`; bools and narrower
+          integers become int32, or uint32.
+        """
         ax.no_out(name, out)
         return total(
             without_nan(a, nothing), axis, dtype, None, keepdims, initial, where
@@ -257,12 +299,22 @@ def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
 
 @member(_total_without_nan, sum, 0)
 def nansum():
-    """The sum of the elements that are not NaN; arguments as in `sum`."""
+    """The sum of the elements that are not NaN; 0 where there are none.
+
+    Example:
+      >>> fnp.nansum(fnp.array([[1.0, fnp.nan], [fnp.nan, fnp.nan]]), axis=1)
+      Array([1., 0.], dtype=float32)
+    """
 
 
 @member(_total_without_nan, prod, 1)
 def nanprod():
-    """The product of the elements that are not NaN; arguments as in `sum`."""
+    """The product of the elements that are not NaN; 1 where there are none.
+
+    Example:
+      >>> fnp.nanprod(fnp.array([2.0, fnp.nan, 3.0]))
+      Array(6., dtype=float32)
+    """
 
 
 # Extrema.
@@ -325,6 +377,25 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         initial: Value | None = None,
         where: Value | None = None,
     ) -> Any:
+        """The greatest or the least element.
+
+        Args:
+          a: the array. Complex numbers are ordered by real, then by imaginary part.
+          axis: an axis, several, or None for all.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          initial: a scalar that takes part; required with `where`, and where there may
+            be no elements.
+          where: a mask of the elements that count; it broadcasts to `a`.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`. Elements that are
+          equally extreme share the derivative.
+
+        Raises:
+          AxisError: there is no such axis.
+          ValueRangeError: there are no elements, or there is a mask, and no `initial`.
+        """
         ax.no_out(name, out)
         a = ax.strong(a)
         filled = a if beyond is None else without_nan(a, beyond)
@@ -341,19 +412,29 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
 
 @member(_extreme, reduction.reduce_max_p)
 def max():
-    """The greatest element along `axis`, or of all; NaN wins. Arguments as in `sum`.
+    """The greatest element along `axis`, or of all; NaN wins.
 
-    Raises:
-      ValueRangeError: there are no elements, and no `initial`.
+    Example:
+      >>> x = fnp.array([[1, 5], [7, 2]])
+      >>> fnp.max(x)
+      Array(7, dtype=int32)
+      >>> fnp.max(x, axis=0)
+      Array([7, 5], dtype=int32)
+      >>> fnp.max(x, axis=1, initial=6)
+      Array([6, 7], dtype=int32)
     """
 
 
 @member(_extreme, reduction.reduce_min_p)
 def min():
-    """The least element along `axis`, or of all; NaN wins. Arguments as in `sum`.
+    """The least element along `axis`, or of all; NaN wins.
 
-    Raises:
-      ValueRangeError: there are no elements, and no `initial`.
+    Example:
+      >>> x = fnp.array([[1, 5], [7, 2]])
+      >>> fnp.min(x)
+      Array(1, dtype=int32)
+      >>> fnp.min(x, axis=1)
+      Array([1, 2], dtype=int32)
     """
 
 
@@ -361,7 +442,9 @@ def min():
 def nanmax():
     """The greatest element that is not NaN; NaN where there is none.
 
-    Arguments and errors are those of `max`.
+    Example:
+      >>> fnp.nanmax(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(3., dtype=float32)
     """
 
 
@@ -369,7 +452,9 @@ def nanmax():
 def nanmin():
     """The least element that is not NaN; NaN where there is none.
 
-    Arguments and errors are those of `min`.
+    Example:
+      >>> fnp.nanmin(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(1., dtype=float32)
     """
 
 
@@ -379,7 +464,21 @@ amin = min
 
 @ax.takes_names
 def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
-    """The greatest element less the least, along `axis` or of all."""
+    """The greatest element less the least, along `axis` or of all.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+
+    Raises:
+      ValueRangeError: there are no elements.
+
+    Example:
+      >>> fnp.ptp(fnp.array([[1, 5], [7, 2]]), axis=1)
+      Array([4, 5], dtype=int32)
+    """
     ax.no_out("ptp", out)
     a = ax.strong(a)
     along = over("ptp", a, axis, keepdims)
@@ -400,6 +499,21 @@ def _truth(name: str, primitive: Primitive):
         *,
         where: Value | None = None,
     ) -> Any:
+        """A question about all elements.
+
+        Args:
+          a: the array, of any dtype.
+          axis: an axis, several, or None for all.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          where: a mask of the elements that count; it broadcasts to `a`.
+
+        Returns:
+          An array of bools without the reduced axes.
+
+        Raises:
+          AxisError: there is no such axis.
+        """
         ax.no_out(name, out)
         a = ax.as_value(a)
         along = over(name, a, axis, keepdims, where)
@@ -410,17 +524,46 @@ def _truth(name: str, primitive: Primitive):
 
 @member(_truth, reduction.reduce_max_p)
 def any():
-    """Is an element along `axis`, or of all, not zero?"""
+    """Is an element along `axis`, or of all, not zero?
+
+    Example:
+      >>> x = fnp.array([[0, 0], [0, 2]])
+      >>> fnp.any(x)
+      Array(True, dtype=bool)
+      >>> fnp.any(x, axis=1)
+      Array([False,  True], dtype=bool)
+    """
 
 
 @member(_truth, reduction.reduce_min_p)
 def all():
-    """Are the elements along `axis`, or all of them, not zero?"""
+    """Are the elements along `axis`, or all of them, not zero?
+
+    Example:
+      >>> x = fnp.array([[1, 0], [3, 2]])
+      >>> fnp.all(x)
+      Array(False, dtype=bool)
+      >>> fnp.all(x, axis=1)
+      Array([False,  True], dtype=bool)
+    """
 
 
 @ax.takes_names
 def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
-    """How many elements along `axis`, or of all, are not zero."""
+    """How many elements along `axis`, or of all, are not zero.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      keepdims: the reduced axes stay, with size 1.
+
+    Returns:
+      An array of int32 without the reduced axes.
+
+    Example:
+      >>> fnp.count_nonzero(fnp.array([[0, 1], [2, 3]]), axis=0)
+      Array([1, 2], dtype=int32)
+    """
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
     axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
     return reduced(reduce_sum_p, hits, axes, keepdims)
@@ -432,7 +575,20 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
 def isclose(
     a: Value, b: Value, rtol: Value = 1e-5, atol: Value = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Where |a - b| <= atol + rtol·|b|; infinities and keys are close to themselves."""
+    """Where |a - b| <= atol + rtol·|b|; infinities and keys are close to themselves.
+
+    Args:
+      a, b: arrays or numbers; their shapes broadcast, and their dtypes promote.
+      rtol, atol: how far they may be apart.
+      equal_nan: NaN is close to NaN.
+
+    Returns:
+      An array of bools in the common shape.
+
+    Example:
+      >>> fnp.isclose(fnp.array([1.0, 1.1]), fnp.array([1.000001, 1.2]))
+      Array([ True, False], dtype=bool)
+    """
     common = ew.common_type(a, b)[0]
     if dtypes.is_key(common):
         return ew.equal(a, b)
@@ -446,12 +602,39 @@ def isclose(
 def allclose(
     a: Value, b: Value, rtol: Value = 1e-5, atol: Value = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Is |a - b| <= atol + rtol·|b| everywhere?"""
+    """Is |a - b| <= atol + rtol·|b| everywhere?
+
+    Args:
+      a, b: arrays or numbers; their shapes broadcast, and their dtypes promote.
+      rtol, atol: how far they may be apart.
+      equal_nan: NaN is close to NaN.
+
+    Returns:
+      One bool, as an array: `jit` may compute it.
+
+    Example:
+      >>> fnp.allclose(fnp.array([1.0, 2.0]), fnp.array([1.0, 2.000001]))
+      Array(True, dtype=bool)
+    """
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
-    """Are the shapes and all elements equal? False for what is no array."""
+    """Are the shapes and all elements equal? False for what is no array.
+
+    Args:
+      a1, a2: arrays, or nested lists of numbers.
+      equal_nan: NaN is equal to NaN.
+
+    Returns:
+      One bool, as an array.
+
+    Example:
+      >>> fnp.array_equal(fnp.array([1, 2]), [1, 2])
+      Array(True, dtype=bool)
+      >>> fnp.array_equal(fnp.array([1, 2]), 1)
+      Array(False, dtype=bool)
+    """
     pair = _fitting(a1, a2)
     if pair is None or ax.shape_of(pair[0]) != ax.shape_of(pair[1]):
         return ax.full((), False, dtypes.bool_)
@@ -470,7 +653,18 @@ def _fitting(a1: Any, a2: Any) -> list[Any] | None:
 
 
 def array_equiv(a1: Value, a2: Value) -> Any:
-    """Do the shapes broadcast, and are all elements equal then?"""
+    """Do the shapes broadcast, and are all elements equal then?
+
+    Args:
+      a1, a2: arrays, or nested lists of numbers.
+
+    Returns:
+      One bool, as an array.
+
+    Example:
+      >>> fnp.array_equiv(fnp.array([1, 1]), 1)
+      Array(True, dtype=bool)
+    """
     pair = _fitting(a1, a2)
     return ax.full((), False, dtypes.bool_) if pair is None else all(ew.equal(*pair))
 

@@ -167,6 +167,15 @@ def unique(
     Raises:
       ConcretizationTypeError: `ar` is traced, and `size` is not given.
       ValueRangeError: `ar` is empty, and there is nothing to fill up with.
+
+    Example:
+      >>> x = fnp.array([3, 1, 3, 2])
+      >>> fnp.unique(x)
+      Array([1, 2, 3], dtype=int32)
+      >>> fnp.unique(x, return_counts=True)
+      (Array([1, 2, 3], dtype=int32), Array([1, 1, 2], dtype=int32))
+      >>> ft.jit(lambda x: fnp.unique(x, size=4, fill_value=-1))(x)
+      Array([ 1,  2,  3, -1], dtype=int32)
     """
     x = ax.as_value(ar)
     wanted = (return_index, return_inverse, return_counts)
@@ -227,7 +236,20 @@ def _unique_of_none(x: Any, size: Any, fill_value: Any) -> UniqueAll:
 def unique_values(
     x: Value, /, *, size: int | None = None, fill_value: Value | None = None
 ) -> Any:
-    """The different elements in ascending order; arguments as in `unique`."""
+    """The different elements in ascending order; each NaN is one of its own.
+
+    Args:
+      x: the array.
+      size: how many are returned; required where `x` is traced.
+      fill_value: what fills the rest; by default the least element.
+
+    Raises:
+      ConcretizationTypeError: `x` is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.unique_values(fnp.array([3, 1, 3, 2]))
+      Array([1, 2, 3], dtype=int32)
+    """
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
@@ -235,6 +257,16 @@ def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
     def parts(
         x: Value, /, *, size: int | None = None, fill_value: Value | None = None
     ) -> T:
+        """Different elements, and more; each NaN is one of its own.
+
+        Args:
+          x: the array.
+          size: how many are returned; required where `x` is traced.
+          fill_value: what fills the rest; by default the least element.
+
+        Raises:
+          ConcretizationTypeError: `x` is traced, and `size` is not given.
+        """
         given: Any = {**asked, "size": size, "fill_value": fill_value}
         return made(*unique(x, equal_nan=False, **given))
 
@@ -244,19 +276,34 @@ def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
 
 @member(_unique_parts, UniqueCounts, return_counts=True)
 def unique_counts():
-    """The different elements, and how often each of them is there."""
+    """The different elements, and how often each of them is there.
+
+    Example:
+      >>> fnp.unique_counts(fnp.array([3, 1, 3, 2])).counts
+      Array([1, 1, 2], dtype=int32)
+    """
 
 
 @member(_unique_parts, UniqueInverse, return_inverse=True)
 def unique_inverse():
-    """The different elements, and for each element which of them it is."""
+    """The different elements, and for each element which of them it is.
+
+    Example:
+      >>> fnp.unique_inverse(fnp.array([3, 1, 3, 2])).inverse_indices
+      Array([2, 0, 2, 1], dtype=int32)
+    """
 
 
 @member(
     _unique_parts, UniqueAll, return_index=True, return_inverse=True, return_counts=True
 )
 def unique_all():
-    """All that `unique` can return."""
+    """All that `unique` can return: values, indices, inverse_indices, counts.
+
+    Example:
+      >>> fnp.unique_all(fnp.array([3, 1, 3, 2])).indices
+      Array([1, 3, 0], dtype=int32)
+    """
 
 
 # Two sets.
@@ -304,6 +351,10 @@ def union1d(
 
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.union1d(fnp.array([3, 1]), fnp.array([1, 2]))
+      Array([1, 2, 3], dtype=int32)
     """
     joined = concatenate([ravel(x) for x in ew.promote_together(ar1, ar2)])
     return unique(joined, size=size, fill_value=fill_value)
@@ -329,6 +380,10 @@ def intersect1d(
 
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.intersect1d(fnp.array([3, 1, 1]), fnp.array([1, 2, 3]))
+      Array([1, 3], dtype=int32)
     """
     x, y = ew.promote_together(ar1, ar2)
     integer = dtypes.default_dtype("i")
@@ -373,6 +428,10 @@ def setdiff1d(
 
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.setdiff1d(fnp.array([3, 1, 4]), fnp.array([1, 2]))
+      Array([3, 4], dtype=int32)
     """
     own = ew.values_together([ar1, ar2])[0]
     fill = 0 if fill_value is None else fill_value
@@ -406,6 +465,10 @@ def setxor1d(
 
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.setxor1d(fnp.array([3, 1]), fnp.array([1, 2]))
+      Array([2, 3], dtype=int32)
     """
     x, y = ew.promote_together(ar1, ar2)
     if x.size + y.size == 0:
@@ -437,8 +500,15 @@ def isin(
       invert: whether it is none of them.
       method: "auto", "compare_all", "binary_search" or "sort": how to look.
 
+    Returns:
+      An array of bools of the shape of `element`.
+
     Raises:
       ValueRangeError: there is no such method.
+
+    Example:
+      >>> fnp.isin(fnp.array([1, 2, 3]), fnp.array([3, 1]))
+      Array([ True, False,  True], dtype=bool)
     """
     one_of("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
     x, tests = ew.promote_together(element, test_elements)

@@ -39,19 +39,58 @@ __all__ = [
 
 
 def shape(a: Value) -> tuple[int, ...]:
-    """The sizes of the axes."""
+    """The sizes of the axes.
+
+    Args:
+      a: an array, a number, or nested lists of numbers.
+
+    Returns:
+      A tuple of Python integers, known while tracing too.
+
+    Example:
+      >>> fnp.shape(fnp.zeros((2, 3)))
+      (2, 3)
+    """
     if is_value(a):
         return aval_of(a).shape
     return tuple(a.shape) if hasattr(a, "shape") else np.asarray(a).shape
 
 
 def ndim(a: Value) -> int:
-    """The number of axes."""
+    """The number of axes.
+
+    Args:
+      a: an array, a number, or nested lists of numbers.
+
+    Returns:
+      A Python integer, known while tracing too.
+
+    Example:
+      >>> fnp.ndim(fnp.zeros((2, 3)))
+      2
+    """
     return len(shape(a))
 
 
 def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
-    """The number of elements, or the size of an axis or the product of several."""
+    """The number of elements, or the size of an axis or the product of several.
+
+    Args:
+      a: an array, a number, or nested lists of numbers.
+      axis: an axis, several, or None for all.
+
+    Returns:
+      A Python integer, known while tracing too.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.size(fnp.zeros((2, 3)))
+      6
+      >>> fnp.size(fnp.zeros((2, 3)), axis=1)
+      3
+    """
     sizes = shape(a)
     return prod(sizes[i] for i in ax.canonical_axes(axis, len(sizes), "size"))
 
@@ -68,6 +107,19 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
     Raises:
       ShapeError: the number of elements differs.
       ValueRangeError: the order is neither "C" nor "F".
+
+    Example:
+      >>> x = fnp.arange(6)
+      >>> fnp.reshape(x, (2, 3))
+      Array([[0, 1, 2],
+             [3, 4, 5]], dtype=int32)
+      >>> fnp.reshape(x, (-1, 2))
+      Array([[0, 1],
+             [2, 3],
+             [4, 5]], dtype=int32)
+      >>> fnp.reshape(x, (2, 3), order="F")
+      Array([[0, 2, 4],
+             [1, 3, 5]], dtype=int32)
     """
     a = ax.as_value(a)
     target = _resolve(a.shape, ax.check_shape(shape, "reshape"), a.size)
@@ -114,15 +166,42 @@ def _resolve_dynamic(
 
 
 def ravel(a: Value, order: str = "C") -> Any:
-    """All elements along one axis."""
+    """All elements along one axis.
+
+    Args:
+      a: the array.
+      order: "C": row by row; "F": column by column.
+
+    Raises:
+      ValueRangeError: there is no such order.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.ravel(x)
+      Array([1, 2, 3, 4], dtype=int32)
+      >>> fnp.ravel(x, order="F")
+      Array([1, 3, 2, 4], dtype=int32)
+    """
     return reshape(a, (prod(ax.shape_of(a)),), order)
 
 
 def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
     """The axes in another order, by default reversed.
 
+    Args:
+      a: the array.
+      axes: a permutation: axis i of the result is axis `axes[i]` of `a`.
+
     Raises:
       AxisError: `axes` is not a permutation.
+
+    Example:
+      >>> fnp.transpose(fnp.array([[1, 2, 3], [4, 5, 6]]))
+      Array([[1, 4],
+             [2, 5],
+             [3, 6]], dtype=int32)
+      >>> fnp.transpose(fnp.zeros((2, 3, 4)), (1, 2, 0)).shape
+      (3, 4, 2)
     """
     a = ax.as_value(a)
     if axes is None:
@@ -137,12 +216,36 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
 
 
 def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
-    """The axes in another order."""
+    """The axes in another order.
+
+    Args:
+      a: the array.
+      axes: a permutation: axis i of the result is axis `axes[i]` of `a`.
+
+    Raises:
+      AxisError: `axes` is not a permutation.
+
+    Example:
+      >>> fnp.permute_dims(fnp.zeros((2, 3, 4)), (1, 2, 0)).shape
+      (3, 4, 2)
+    """
     return transpose(a, axes)
 
 
 def swapaxes(a: Value, axis1: int, axis2: int) -> Any:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Args:
+      a: the array.
+      axis1, axis2: the axes.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.swapaxes(fnp.zeros((2, 3, 4)), 0, 2).shape
+      (4, 3, 2)
+    """
     ndim = len(ax.shape_of(a))
     i, j = (ax.canonical_axis(axis, ndim, "swapaxes") for axis in (axis1, axis2))
     order = list(range(ndim))
@@ -155,8 +258,19 @@ def moveaxis(
 ) -> Any:
     """Axes moved to other places; the rest keep their order.
 
+    Args:
+      a: the array.
+      source: an axis, or several.
+      destination: where they are in the result; as many.
+
     Raises:
       AxisError: there are not as many sources as destinations.
+
+    Example:
+      >>> fnp.moveaxis(fnp.zeros((2, 3, 4)), 0, -1).shape
+      (3, 4, 2)
+      >>> fnp.moveaxis(fnp.zeros((2, 3, 4)), (0, 1), (1, 2)).shape
+      (4, 2, 3)
     """
     ndim = len(ax.shape_of(a))
     sources = ax.canonical_axes(source, ndim, "moveaxis")
@@ -172,7 +286,20 @@ def moveaxis(
 
 
 def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
-    """One axis moved to stand before the axis `start`."""
+    """One axis moved to stand before the axis `start`.
+
+    Args:
+      a: the array.
+      axis: the axis that moves.
+      start: before which one; the number of axes for the last place.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.rollaxis(fnp.zeros((2, 3, 4)), 2).shape
+      (4, 2, 3)
+    """
     ndim = len(ax.shape_of(a))
     source = ax.canonical_axis(axis, ndim, "rollaxis")
     if not -ndim <= start <= ndim:
@@ -182,7 +309,21 @@ def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
 
 
 def expand_dims(a: Value, axis: int | Sequence[int]) -> Any:
-    """New axes of size 1, where the result has them."""
+    """New axes of size 1, where the result has them.
+
+    Args:
+      a: the array.
+      axis: the place of the new axis in the result, or several places.
+
+    Raises:
+      AxisError: the result has no such axis.
+
+    Example:
+      >>> fnp.expand_dims(fnp.array([1, 2]), 0)
+      Array([[1, 2]], dtype=int32)
+      >>> fnp.expand_dims(fnp.zeros((2, 3)), (0, -1)).shape
+      (1, 2, 3, 1)
+    """
     ndim = len(ax.shape_of(a))
     count = len(axis) if isinstance(axis, Sequence) else 1
     return ax.insert_axes(a, ax.canonical_axes(axis, ndim + count, "expand_dims"))
@@ -191,8 +332,18 @@ def expand_dims(a: Value, axis: int | Sequence[int]) -> Any:
 def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
     """Without axes of size 1: all of them, or those named.
 
+    Args:
+      a: the array.
+      axis: an axis, or several, of size 1; None drops all there are.
+
     Raises:
       ShapeError: an axis that is named has another size.
+
+    Example:
+      >>> fnp.squeeze(fnp.zeros((1, 3, 1))).shape
+      (3,)
+      >>> fnp.squeeze(fnp.zeros((1, 3, 1)), axis=0).shape
+      (3, 1)
     """
     a = ax.as_value(a)
     if axis is None:
@@ -207,17 +358,41 @@ def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
 
 
 def atleast_1d(*arys: Value) -> Any:
-    """The arrays with at least one axis; a list of them where several are given."""
+    """The arrays with at least one axis; a list of them where several are given.
+
+    Args:
+      *arys: arrays or numbers.
+
+    Example:
+      >>> fnp.atleast_1d(3)
+      Array([3], dtype=int32, weak_type=True)
+    """
     return _each(arys, {0: (0,)})
 
 
 def atleast_2d(*arys: Value) -> Any:
-    """The arrays with at least two axes, new ones in front."""
+    """The arrays with at least two axes, new ones in front.
+
+    Args:
+      *arys: arrays or numbers; of several the result is a list.
+
+    Example:
+      >>> fnp.atleast_2d(fnp.array([1, 2]))
+      Array([[1, 2]], dtype=int32)
+    """
     return _each(arys, {0: (0, 1), 1: (0,)})
 
 
 def atleast_3d(*arys: Value) -> Any:
-    """The arrays with at least three axes: (N,) becomes (1, N, 1)."""
+    """The arrays with at least three axes: (N,) becomes (1, N, 1).
+
+    Args:
+      *arys: arrays or numbers; of several the result is a list.
+
+    Example:
+      >>> fnp.atleast_3d(fnp.zeros((2, 3))).shape
+      (2, 3, 1)
+    """
     return _each(arys, {0: (0, 1, 2), 1: (0, 2), 2: (2,)})
 
 
@@ -233,8 +408,20 @@ def _each(arys: Sequence[Value], added: dict[int, tuple[int, ...]]) -> Any:
 def broadcast_to(array: Value, shape: Any) -> Any:
     """`array` repeated to a shape by NumPy's rules.
 
+    Axes are matched from the last; one of size 1, or one that is missing in front,
+    repeats. Nothing is copied in a compiled program.
+
+    Args:
+      array: the array.
+      shape: an int or several.
+
     Raises:
       ShapeError: it does not broadcast to the shape.
+
+    Example:
+      >>> fnp.broadcast_to(fnp.array([1, 2, 3]), (2, 3))
+      Array([[1, 2, 3],
+             [1, 2, 3]], dtype=int32)
     """
     return ax.broadcast_to(array, ax.check_shape(shape, "broadcast_to"))
 
@@ -242,8 +429,15 @@ def broadcast_to(array: Value, shape: Any) -> Any:
 def broadcast_shapes(*shapes: Any) -> Shape:
     """The shape to which all the shapes broadcast.
 
+    Args:
+      *shapes: ints, or tuples of them.
+
     Raises:
       ShapeError: they do not, or a size is negative.
+
+    Example:
+      >>> fnp.broadcast_shapes((2, 1), (3,), (4, 1, 1))
+      (4, 2, 3)
     """
     checked = [ax.check_sizes(s, "broadcast_shapes") for s in shapes]
     what = "broadcast_shapes: Incompatible shapes for broadcasting"
@@ -253,8 +447,20 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 def broadcast_arrays(*args: Value) -> list[Any]:
     """The arrays broadcast to one shape.
 
+    Args:
+      *args: arrays or numbers.
+
+    Returns:
+      A list of arrays; their dtypes stay.
+
     Raises:
       ShapeError: their shapes do not broadcast together.
+
+    Example:
+      >>> fnp.broadcast_arrays(fnp.array([1, 2]), fnp.array([[3], [4]]))
+      [Array([[1, 2],
+             [1, 2]], dtype=int32), Array([[3, 3],
+             [4, 4]], dtype=int32)]
     """
     arrays = [ax.as_value(x) for x in args]
     if not arrays:
@@ -267,22 +473,77 @@ def broadcast_arrays(*args: Value) -> list[Any]:
 
 
 def flip(m: Value, axis: int | Sequence[int] | None = None) -> Any:
-    """The elements in reverse order along the axes, by default all."""
+    """The elements in reverse order along the axes, by default all.
+
+    Args:
+      m: the array.
+      axis: an axis, several, or None for all.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.flip(x)
+      Array([[4, 3],
+             [2, 1]], dtype=int32)
+      >>> fnp.flip(x, axis=1)
+      Array([[2, 1],
+             [4, 3]], dtype=int32)
+    """
     return ax.flip(m, ax.canonical_axes(axis, len(ax.shape_of(m)), "flip"))
 
 
 def fliplr(m: Value) -> Any:
-    """The columns in reverse order."""
+    """The columns in reverse order.
+
+    Args:
+      m: an array of two axes or more; the second one is reversed.
+
+    Raises:
+      ShapeError: there are fewer axes.
+
+    Example:
+      >>> fnp.fliplr(fnp.array([[1, 2], [3, 4]]))
+      Array([[2, 1],
+             [4, 3]], dtype=int32)
+    """
     return flip(ax.need_axes("fliplr", m, 2), 1)
 
 
 def flipud(m: Value) -> Any:
-    """The rows in reverse order."""
+    """The rows in reverse order.
+
+    Args:
+      m: an array of one axis or more; the first one is reversed.
+
+    Raises:
+      ShapeError: there is no axis.
+
+    Example:
+      >>> fnp.flipud(fnp.array([[1, 2], [3, 4]]))
+      Array([[3, 4],
+             [1, 2]], dtype=int32)
+    """
     return flip(ax.need_axes("flipud", m, 1), 0)
 
 
 def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """Turned by 90° k times, from the first axis toward the second."""
+    """Turned by 90° k times, from the first axis toward the second.
+
+    Args:
+      m: an array of two axes or more.
+      k: how often; negative the other way round.
+      axes: the two axes of the plane.
+
+    Raises:
+      AxisError: there are no such axes.
+
+    Example:
+      >>> fnp.rot90(fnp.array([[1, 2], [3, 4]]))
+      Array([[2, 4],
+             [1, 3]], dtype=int32)
+    """
     first, second = ax.canonical_axes(axes, len(ax.shape_of(m)), "rot90")
     for _ in range(ax.static_int(k, "rot90: k") % 4):
         m = swapaxes(flip(m, second), first, second)
@@ -295,8 +556,19 @@ def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The parts along an axis, without it.
 
+    Args:
+      x: the array.
+      axis: along which it is taken apart.
+
+    Returns:
+      A tuple of arrays, as many as the axis is long.
+
     Raises:
       ShapeError: the array has no axes.
+
+    Example:
+      >>> fnp.unstack(fnp.array([[1, 2], [3, 4]]), axis=1)
+      (Array([1, 3], dtype=int32), Array([2, 4], dtype=int32))
     """
     x = ax.need_axes("unstack", x, 1)
     axis = ax.canonical_axis(axis, x.ndim, "unstack")
@@ -307,7 +579,21 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
 def array_split(
     ary: Value, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[Any]:
-    """Parts along an axis: at indices, or a number of nearly equal ones."""
+    """Parts along an axis: at indices, or a number of nearly equal ones.
+
+    Args:
+      ary: the array.
+      indices_or_sections: how many parts, the first of which may be longer by one; or
+        where each part but the first begins.
+      axis: along which.
+
+    Returns:
+      A list of arrays.
+
+    Example:
+      >>> fnp.array_split(fnp.arange(5), 2)
+      [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    """
     ary, axis = ax.along(ary, axis, "array_split")
     size = ary.shape[axis]
     if not _is_count(indices_or_sections):
@@ -323,8 +609,22 @@ def split(
 ) -> list[Any]:
     """Parts along an axis: at indices, or a number of equal ones.
 
+    Args:
+      ary: the array.
+      indices_or_sections: how many parts; or where each part but the first begins.
+      axis: along which.
+
+    Returns:
+      A list of arrays.
+
     Raises:
       ShapeError: the size is no multiple of the number of sections.
+
+    Example:
+      >>> fnp.split(fnp.arange(4), 2)
+      [Array([0, 1], dtype=int32), Array([2, 3], dtype=int32)]
+      >>> fnp.split(fnp.arange(4), [1])
+      [Array([0], dtype=int32), Array([1, 2, 3], dtype=int32)]
     """
     value, place = ax.along(ary, axis, "split")
     if _is_count(indices_or_sections):
@@ -338,17 +638,64 @@ def split(
 
 
 def hsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
-    """Parts along the second axis, or the only one."""
+    """Parts along the second axis, or the only one.
+
+    Args:
+      ary: the array.
+      indices_or_sections: how many parts; or where each part but the first begins.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ShapeError: the size is no multiple of the number of sections.
+
+    Example:
+      >>> fnp.hsplit(fnp.array([[1, 2], [3, 4]]), 2)
+      [Array([[1],
+             [3]], dtype=int32), Array([[2],
+             [4]], dtype=int32)]
+    """
     return split(ary, indices_or_sections, 1 if len(ax.shape_of(ary)) > 1 else 0)
 
 
 def vsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
-    """Parts along the first axis."""
+    """Parts along the first axis.
+
+    Args:
+      ary: the array.
+      indices_or_sections: how many parts; or where each part but the first begins.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ShapeError: the size is no multiple of the number of sections.
+
+    Example:
+      >>> fnp.vsplit(fnp.array([[1, 2], [3, 4]]), 2)
+      [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
+    """
     return split(ary, indices_or_sections, 0)
 
 
 def dsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
-    """Parts along the third axis."""
+    """Parts along the third axis.
+
+    Args:
+      ary: the array.
+      indices_or_sections: how many parts; or where each part but the first begins.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ShapeError: the size is no multiple of the number of sections.
+
+    Example:
+      >>> [part.shape for part in fnp.dsplit(fnp.zeros((2, 3, 4)), 2)]
+      [(2, 3, 2), (2, 3, 2)]
+    """
     return split(ary, indices_or_sections, 2)
 
 
@@ -390,6 +737,16 @@ def concatenate(
     Raises:
       ShapeError: they differ in another size or in rank, or have no axes.
       ValueRangeError: there are none.
+
+    Example:
+      >>> x, y = fnp.array([[1, 2]]), fnp.array([[3, 4]])
+      >>> fnp.concatenate([x, y])
+      Array([[1, 2],
+             [3, 4]], dtype=int32)
+      >>> fnp.concatenate([x, y], axis=1)
+      Array([[1, 2, 3, 4]], dtype=int32)
+      >>> fnp.concatenate([x, y], axis=None, dtype=float)
+      Array([1., 2., 3., 4.], dtype=float32)
     """
     parts = sequence_of("concatenate", arrays)
     if axis is None:
@@ -468,7 +825,20 @@ def _join_two(x: Any, y: Any, axis: int) -> Any:
 
 
 def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Any:
-    """As `concatenate`."""
+    """As `concatenate`, by the array API's name.
+
+    Args:
+      arrays: of one rank, and of one shape but for the axis.
+      axis: along which; None flattens them first.
+
+    Raises:
+      ShapeError: they differ in another size or in rank, or have no axes.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> fnp.concat([fnp.array([1, 2]), fnp.array([3])])
+      Array([1, 2, 3], dtype=int32)
+    """
     return concatenate(arrays, axis)
 
 
@@ -485,6 +855,16 @@ def stack(
 
     Raises:
       ShapeError: their shapes differ.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> x, y = fnp.array([1, 2]), fnp.array([3, 4])
+      >>> fnp.stack([x, y])
+      Array([[1, 2],
+             [3, 4]], dtype=int32)
+      >>> fnp.stack([x, y], axis=1)
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     ax.no_out("stack", out)
     parts = sequence_of("stack", arrays)
@@ -493,23 +873,80 @@ def stack(
 
 
 def vstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
-    """The arrays below each other; vectors are rows."""
+    """The arrays below each other; vectors are rows.
+
+    Args:
+      tup: arrays of one shape but for the first axis.
+      dtype: of the result, by default what theirs promote to.
+
+    Raises:
+      ShapeError: they differ in another size.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> fnp.vstack([fnp.array([1, 2]), fnp.array([[3, 4], [5, 6]])])
+      Array([[1, 2],
+             [3, 4],
+             [5, 6]], dtype=int32)
+    """
     return concatenate([atleast_2d(x) for x in sequence_of("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
-    """The arrays beside each other: along the second axis, vectors along the first."""
+    """The arrays beside each other: along the second axis, vectors along the first.
+
+    Args:
+      tup: arrays of one shape but for that axis.
+      dtype: of the result, by default what theirs promote to.
+
+    Raises:
+      ShapeError: they differ in another size.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> fnp.hstack([fnp.array([1, 2]), fnp.array([3])])
+      Array([1, 2, 3], dtype=int32)
+      >>> fnp.hstack([fnp.array([[1], [2]]), fnp.array([[3], [4]])])
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
+    """
     parts = [atleast_1d(x) for x in sequence_of("hstack", tup)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
 def dstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
-    """The arrays behind each other, along the third axis."""
+    """The arrays behind each other, along the third axis.
+
+    Args:
+      tup: arrays of one shape but for that axis.
+      dtype: of the result, by default what theirs promote to.
+
+    Raises:
+      ShapeError: they differ in another size.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> fnp.dstack([fnp.zeros((2, 3)), fnp.zeros((2, 3))]).shape
+      (2, 3, 2)
+    """
     return concatenate([atleast_3d(x) for x in sequence_of("dstack", tup)], 2, dtype)
 
 
 def column_stack(tup: Sequence[Value] | Value) -> Any:
-    """Vectors as columns, matrices beside each other."""
+    """Vectors as columns, matrices beside each other.
+
+    Args:
+      tup: arrays of one or two axes, with as many rows.
+
+    Raises:
+      ShapeError: they differ in their rows.
+      ValueRangeError: there are none.
+
+    Example:
+      >>> fnp.column_stack([fnp.array([1, 2]), fnp.array([3, 4])])
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
+    """
     return concatenate(list(map(as_columns, sequence_of("column_stack", tup))), 1)
 
 
@@ -521,8 +958,18 @@ def as_columns(x: Any) -> Any:
 def block(arrays: Any) -> Any:
     """Nested lists of blocks: the innermost along the last axis, and so on outward.
 
+    Args:
+      arrays: an array, or nested lists of arrays.
+
     Raises:
       ShapeError: the lists differ in depth, or the blocks do not fit.
+
+    Example:
+      >>> one, two = fnp.ones((2, 2), int), fnp.full((2, 1), 2)
+      >>> fnp.block([[one, two], [3, 4, 5]])
+      Array([[1, 1, 2],
+             [1, 1, 2],
+             [3, 4, 5]], dtype=int32)
     """
     depth = _block_depth(arrays)
     leaves, treedef = tree.flatten(arrays, lambda x: not isinstance(x, list))
@@ -558,7 +1005,19 @@ def _block(arrays: Any, axis: int) -> Any:
 
 
 def tile(A: Value, reps: int | Sequence[int]) -> Any:
-    """`A` laid out side by side, as often along each axis as `reps` says."""
+    """`A` laid out side by side, as often along each axis as `reps` says.
+
+    Args:
+      A: the array.
+      reps: an int or several; where there are more than axes, new axes stand in front.
+
+    Example:
+      >>> fnp.tile(fnp.array([1, 2]), 3)
+      Array([1, 2, 1, 2, 1, 2], dtype=int32)
+      >>> fnp.tile(fnp.array([1, 2]), (2, 1))
+      Array([[1, 2],
+             [1, 2]], dtype=int32)
+    """
     value = ax.as_value(A)
     counts = ax.check_sizes(reps, "tile")
     ndim = max(value.ndim, len(counts))

@@ -98,8 +98,10 @@ def sort(
 ) -> Any:
     """The elements in order along an axis, by default the last.
 
+    NaN stands last, and -0.0 equals 0.0. Every sort is stable.
+
     Args:
-      a: the array.
+      a: the array. Complex numbers are ordered by real, then by imaginary part.
       axis: None flattens it first.
       kind, stable: accepted; every sort is stable.
       order: not supported.
@@ -107,6 +109,17 @@ def sort(
 
     Raises:
       AxisError: there is no such axis.
+
+    Example:
+      >>> x = fnp.array([[3, 1, 2], [0, 5, 4]])
+      >>> fnp.sort(x)
+      Array([[1, 2, 3],
+             [0, 4, 5]], dtype=int32)
+      >>> fnp.sort(x, axis=0)
+      Array([[0, 1, 2],
+             [3, 5, 4]], dtype=int32)
+      >>> fnp.sort(x, axis=None, descending=True)
+      Array([5, 4, 3, 2, 1, 0], dtype=int32)
     """
     _check_options("sort", kind, order)
     x, axis = ax.flattened(a, axis, "sort")
@@ -126,8 +139,25 @@ def argsort(
 ) -> Any:
     """The positions along an axis that bring the elements into order.
 
-    Arguments and errors are those of `sort`; of equal elements the first comes first,
-    also where the order is descending. `dtype` is an integer type, int32 by default.
+    Of equal elements the first comes first, also where the order is descending.
+
+    Args:
+      a: the array.
+      axis: None flattens it first.
+      kind, stable: accepted; every sort is stable.
+      order: not supported.
+      descending: from the greatest to the least.
+      dtype: an integer dtype; None is int32.
+
+    Returns:
+      An array of integers of the shape of `a`: `take_along_axis` with it sorts.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.argsort(fnp.array([30, 10, 20]))
+      Array([1, 2, 0], dtype=int32)
     """
     _check_options("argsort", kind, order)
     x, axis = ax.flattened(a, axis, "argsort")
@@ -145,9 +175,17 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
       keys: a sequence of arrays of one shape, or one array with a key per row.
       axis: along which to sort each key.
 
+    Returns:
+      An array of int32 of the shape of one key.
+
     Raises:
       ShapeError: the keys differ in shape.
       ValueRangeError: there is no key.
+
+    Example:
+      >>> last, first = fnp.array([2, 1, 2]), fnp.array([7, 8, 6])
+      >>> fnp.lexsort([first, last])
+      Array([1, 2, 0], dtype=int32)
     """
     if ax.is_sequence(keys):
         parts = [ax.as_value(key) for key in keys]
@@ -177,8 +215,17 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
 
     These stand in an order that is not told.
 
+    Args:
+      a: the array.
+      kth: a place along the axis; a Python integer.
+      axis: along which; None flattens first.
+
     Raises:
       ValueRangeError: there is no such place.
+
+    Example:
+      >>> fnp.partition(fnp.array([5, 1, 4, 2]), 1)[:2]
+      Array([1, 2], dtype=int32)
     """
     x, arg = _partitioned("partition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
@@ -193,8 +240,20 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
     Which elements stand where on one side, or of equal ones before the place, is not
     told: it may be another partition than that of `partition`.
 
+    Args:
+      a: the array.
+      kth: a place along the axis; a Python integer.
+      axis: along which; None flattens first.
+
+    Returns:
+      An array of int32 of the shape of `a`.
+
     Raises:
       ValueRangeError: there is no such place.
+
+    Example:
+      >>> fnp.argpartition(fnp.array([5, 1, 4, 2]), 1)[:2]
+      Array([1, 3], dtype=int32)
     """
     x, arg = _partitioned("argpartition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
@@ -214,8 +273,17 @@ def _is_long(x: Any, size: Any) -> bool:
 def sort_complex(a: Value) -> Any:
     """The elements as complex numbers, in order along the last axis.
 
+    They are ordered by real part, then by imaginary part.
+
+    Args:
+      a: an array of one axis or more.
+
     Raises:
       AxisError: it is a scalar.
+
+    Example:
+      >>> fnp.sort_complex(fnp.array([2, 1 + 1j, 1]))
+      Array([1.+0.j, 1.+1.j, 2.+0.j], dtype=complex64)
     """
     x, axis = ax.flattened(a, -1, "sort_complex")
     dtype = dtypes.to_inexact(x.dtype)
@@ -239,9 +307,18 @@ def nonzero(
         Required where `a` is traced.
       fill_value: an integer, or one per axis; 0 by default.
 
+    Returns:
+      A tuple of vectors of int32: `a[nonzero(a)]` is what is not zero, row by row.
+
     Raises:
       ConcretizationTypeError: `a` is traced, and `size` is not given.
       ShapeError: there are no axes.
+
+    Example:
+      >>> fnp.nonzero(fnp.array([[0, 5], [6, 0]]))
+      (Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
+      >>> ft.jit(lambda x: fnp.nonzero(x, size=3, fill_value=-1))(fnp.array([0, 5, 6]))
+      (Array([ 1,  2, -1], dtype=int32),)
     """
     a = ax.need_axes("nonzero", a, 1, instead="use atleast_1d")
     if size is not None:
@@ -324,6 +401,13 @@ def where(
     Raises:
       ArgumentError: only one of x and y is given.
       ConcretizationTypeError: the condition alone, traced, and without `size`.
+
+    Example:
+      >>> x = fnp.array([-1, 0, 2])
+      >>> fnp.where(x > 0, x, 10)
+      Array([10, 10,  2], dtype=int32)
+      >>> fnp.where(x > -1)
+      (Array([1, 2], dtype=int32),)
     """
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -333,13 +417,46 @@ def where(
 
 
 def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the elements that are not zero, in the flattened array."""
+    """The indices of the elements that are not zero, in the flattened array.
+
+    Args:
+      a: the array.
+      size: how many are returned; required where `a` is traced.
+      fill_value: what fills the rest; 0 by default.
+
+    Returns:
+      A vector of int32.
+
+    Raises:
+      ConcretizationTypeError: `a` is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.flatnonzero(fnp.array([[0, 5], [6, 0]]))
+      Array([1, 2], dtype=int32)
+    """
     a = ax.as_value(a)
     return nonzero(ax.reshape(a, (a.size,)), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the elements that are not zero, a row per element."""
+    """The indices of the elements that are not zero, a row per element.
+
+    Args:
+      a: the array.
+      size: how many rows are returned; required where `a` is traced.
+      fill_value: an integer, or one per axis, for the rows beyond; 0 by default.
+
+    Returns:
+      (elements, axes) int32.
+
+    Raises:
+      ConcretizationTypeError: `a` is traced, and `size` is not given.
+
+    Example:
+      >>> fnp.argwhere(fnp.array([[0, 5], [6, 0]]))
+      Array([[0, 1],
+             [1, 0]], dtype=int32)
+    """
     a = ax.as_value(a)
     if a.ndim == 0:
         return ax.full(
@@ -370,10 +487,19 @@ def searchsorted(
       method: "scan", "scan_unrolled", "sort" or "compare_all"; accepted, the search is
         always binary.
 
+    Returns:
+      An array of int32 of the shape of `v`, from 0 to the length of `a`.
+
     Raises:
       ShapeError: `a` is no vector.
       ValueRangeError: the side is neither "left" nor "right", or there is no such
         method.
+
+    Example:
+      >>> fnp.searchsorted(fnp.array([1, 3, 3, 5]), fnp.array([0, 3, 9]))
+      Array([0, 1, 4], dtype=int32)
+      >>> fnp.searchsorted(fnp.array([1, 3, 3, 5]), 3, side="right")
+      Array(3, dtype=int32)
     """
     errors.one_of("searchsorted: method", method, _METHODS)
     errors.one_of("searchsorted: side", side, ("left", "right"))
@@ -419,8 +545,22 @@ def digitize(
 ) -> Any:
     """In which bin each value is; the bins ascend or descend.
 
+    Args:
+      x: the values.
+      bins: a vector of edges; bin i is from `bins[i - 1]` up to, without, `bins[i]`.
+      right: the upper edge belongs to a bin, and not the lower one.
+      method: as of `searchsorted`; without effect.
+
+    Returns:
+      An array of int32 of the shape of `x`: 0 before the first edge, the number of
+      edges behind the last.
+
     Raises:
       ShapeError: `bins` is no vector.
+
+    Example:
+      >>> fnp.digitize(fnp.array([0.5, 1.0, 7.0]), fnp.array([1.0, 2.0, 4.0]))
+      Array([0, 1, 3], dtype=int32)
     """
     x, bins = ax.as_value(x), ax.vector(bins, "digitize: bins")
     if bins.shape[0] == 0:
@@ -488,6 +628,21 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
         out: None = None,
         keepdims: bool | None = None,
     ) -> Any:
+        """The index of an extremum.
+
+        Args:
+          a: the array; real.
+          axis: along which to look; None counts in the flattened array.
+          out: not supported.
+          keepdims: the axis stays, with size 1.
+
+        Returns:
+          An array of int32 without the axis.
+
+        Raises:
+          DtypeError: `a` is complex.
+          ValueRangeError: the axis has no elements.
+        """
         ax.no_out(name, out)
         ew.refuse_complex(name, a, instead="; compare abs(x)")
         whole, (x, place) = axis is None, ax.flattened(a, axis, name)
@@ -514,14 +669,11 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
 def argmax():
     """The index of the first greatest element; the first NaN where there is one.
 
-    Args:
-      a: the array.
-      axis: along which to look; None counts in the flattened array.
-      out: not supported.
-      keepdims: the axis stays, with size 1.
-
-    Raises:
-      ValueRangeError: the axis has no elements.
+    Example:
+      >>> fnp.argmax(fnp.array([1, 7, 7]))
+      Array(1, dtype=int32)
+      >>> fnp.argmax(fnp.array([[1, 5], [7, 2]]), axis=1)
+      Array([1, 0], dtype=int32)
     """
 
 
@@ -529,7 +681,9 @@ def argmax():
 def argmin():
     """The index of the first least element; the first NaN where there is one.
 
-    Arguments and errors are those of `argmax`.
+    Example:
+      >>> fnp.argmin(fnp.array([[1, 5], [7, 2]]), axis=0)
+      Array([0, 1], dtype=int32)
     """
 
 
@@ -537,7 +691,9 @@ def argmin():
 def nanargmax():
     """The index of the first greatest element, NaN left out; -1 where all are NaN.
 
-    Arguments and errors are those of `argmax`.
+    Example:
+      >>> fnp.nanargmax(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(2, dtype=int32)
     """
 
 
@@ -545,5 +701,7 @@ def nanargmax():
 def nanargmin():
     """The index of the first least element, NaN left out; -1 where all are NaN.
 
-    Arguments and errors are those of `argmax`.
+    Example:
+      >>> fnp.nanargmin(fnp.array([2.0, fnp.nan, 1.0]))
+      Array(2, dtype=int32)
     """

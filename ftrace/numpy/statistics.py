@@ -43,7 +43,30 @@ def mean(
     *,
     where: Value | None = None,
 ) -> Any:
-    """The mean of the elements along `axis`, or of all; arguments as in `sum`."""
+    """The mean of the elements along `axis`, or of all.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      dtype: in which to compute, and of the result.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+      where: a mask of the elements that count; it broadcasts to `a`.
+
+    Returns:
+      An array without the reduced axes, in the dtype of `a`; float32 for integers and
+      bools, where NumPy has float64. NaN where there are no elements.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])
+      >>> fnp.mean(x)
+      Array(2.5, dtype=float32)
+      >>> fnp.mean(x, axis=0)
+      Array([2., 3.], dtype=float32)
+    """
     ax.no_out("mean", out)
     a = ax.as_value(a)
     natural = dtypes.settled(a.dtype, a.weak_type)
@@ -78,7 +101,23 @@ def nanmean(
     keepdims: bool = False,
     where: Value | None = None,
 ) -> Any:
-    """The mean of the elements that are not NaN; arguments as in `mean`."""
+    """The mean of the elements that are not NaN; NaN where there are none.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      dtype: in which to compute, and of the result.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+      where: a mask of the elements that count; it broadcasts to `a`.
+
+    Returns:
+      An array without the reduced axes; float32 for integers.
+
+    Example:
+      >>> fnp.nanmean(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(2., dtype=float32)
+    """
     ax.no_out("nanmean", out)
     a = ax.as_value(a)
     mask = reductions.present("nanmean", a, where)
@@ -99,6 +138,27 @@ def _spread(name: str, root: bool):
         mean: Value | None = None,
         correction: Value | None = None,
     ) -> Any:
+        """A measure of how far elements are from their mean.
+
+        Args:
+          a: the array; of complex numbers the distances count.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          ddof: what is taken off the count n that divides: n - ddof.
+          keepdims: the reduced axes stay, with size 1.
+          where: a mask of the elements that count; it broadcasts to `a`.
+          mean: the mean, if it is known, with the reduced axes kept.
+          correction: the array API's name of `ddof`.
+
+        Returns:
+          A real array without the reduced axes; float32 for integers, where NumPy has
+          float64. NaN where n - ddof is not positive.
+
+        Raises:
+          AxisError: there is no such axis.
+          ValueRangeError: both `ddof` and `correction` are given.
+        """
         ax.no_out(name, out)
         if correction is not None and not (isinstance(ddof, int) and ddof == 0):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
@@ -132,22 +192,23 @@ def _spread(name: str, root: bool):
 def var():
     """The variance along `axis`, or of all: the mean square distance from the mean.
 
-    Args:
-      a: the array.
-      axis: an axis, several, or None for all.
-      dtype: in which to compute.
-      out: not supported.
-      ddof: what is taken off the count that divides.
-      keepdims: the reduced axes stay, with size 1.
-      where: a mask of the elements that count.
-      mean: the mean, if it is known, with the reduced axes kept.
-      correction: the array API's name of `ddof`.
+    Example:
+      >>> x = fnp.array([[1, 3], [2, 6]])
+      >>> fnp.var(x, axis=1)
+      Array([1., 4.], dtype=float32)
+      >>> fnp.var(x, axis=1, ddof=1)
+      Array([2., 8.], dtype=float32)
     """
 
 
 @member(_spread, root=True)
 def std():
-    """The standard deviation: the square root of `var`, with its arguments."""
+    """The standard deviation along `axis`, or of all: the square root of the variance.
+
+    Example:
+      >>> fnp.std(fnp.array([[1, 3], [2, 6]]), axis=1)
+      Array([1., 2.], dtype=float32)
+    """
 
 
 def _spread_without_nan(name: str, root: bool):
@@ -163,6 +224,21 @@ def _spread_without_nan(name: str, root: bool):
         where: Value | None = None,
         mean: Value | None = None,
     ) -> Any:
+        """A measure of how far elements that are not NaN are from their mean.
+
+        Args:
+          a: the array.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          ddof: what is taken off the count that divides.
+          keepdims: the reduced axes stay, with size 1.
+          where: a mask of the elements that count; it broadcasts to `a`.
+          mean: the mean, if it is known, with the reduced axes kept.
+
+        Returns:
+          A real array without the reduced axes; NaN where no element counts.
+        """
         a = ax.as_value(a)
         mask = reductions.present(name, a, where)
         a = reductions.without_nan(a, 0)
@@ -173,12 +249,22 @@ def _spread_without_nan(name: str, root: bool):
 
 @member(_spread_without_nan, root=False)
 def nanvar():
-    """The variance of the elements that are not NaN; arguments as in `var`."""
+    """The variance of the elements that are not NaN.
+
+    Example:
+      >>> fnp.nanvar(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(1., dtype=float32)
+    """
 
 
 @member(_spread_without_nan, root=True)
 def nanstd():
-    """The square root of `nanvar`, with its arguments."""
+    """The standard deviation of the elements that are not NaN.
+
+    Example:
+      >>> fnp.nanstd(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(1., dtype=float32)
+    """
 
 
 def _mean_square(
@@ -230,7 +316,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The weighted mean along `axis`, or of all.
+    """The weighted mean along `axis`, or of all: Σ w·a / Σ w.
 
     Args:
       a: the array.
@@ -239,8 +325,15 @@ def average(
       returned: return (average, sum of the weights) instead.
       keepdims: the reduced axes stay, with size 1.
 
+    Returns:
+      An array without the reduced axes; float32 for integers.
+
     Raises:
       ShapeError: the weights do not fit.
+
+    Example:
+      >>> fnp.average(fnp.array([1, 2, 4]), weights=fnp.array([3, 1, 0]))
+      Array(1.25, dtype=float32)
     """
     a = ax.as_value(a)
     axes = ax.canonical_axes(axis, a.ndim, "average")
@@ -283,8 +376,16 @@ def cov(
       aweights: how much each sample counts.
       dtype: of the result; float or complex.
 
+    Returns:
+      (variables, variables), or a scalar of one variable; float32 for integers.
+
     Raises:
       ShapeError: an array has more than two axes, or the weights do not fit.
+
+    Example:
+      >>> fnp.cov(fnp.array([[1, 2, 3], [3, 2, 1]]))
+      Array([[ 1., -1.],
+             [-1.,  1.]], dtype=float32)
     """
     variables = [_variables(m, rowvar)]
     if y is not None:
@@ -358,10 +459,26 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
 def corrcoef(
     x: Value, y: Value | None = None, rowvar: bool = True, dtype: Dtype = None
 ) -> Any:
-    """The matrix of correlation coefficients of variables; arguments as in `cov`.
+    """The matrix of correlation coefficients of variables.
+
+        r[i, j] = cov[i, j] / √(cov[i, i]·cov[j, j])
+
+    Args:
+      x: observations, (variables, samples), or (samples,) of one variable.
+      y: more variables in the same form.
+      rowvar: a row is a variable; if false, a column is.
+      dtype: of the result; float or complex.
+
+    Returns:
+      (variables, variables), from -1 to 1; a scalar of one variable.
 
     Raises:
       ShapeError: an array has more than two axes.
+
+    Example:
+      >>> fnp.corrcoef(fnp.array([[1, 2, 3], [3, 2, 1]])).round(3)
+      Array([[ 1., -1.],
+             [-1.,  1.]], dtype=float32)
     """
     c = cov(x, y, rowvar, dtype=dtype)
     return c / c if c.ndim == 0 else run_fused(_normalize, [c])

@@ -467,6 +467,17 @@ def named(function: F, name: str, doc: str | None) -> F:
     return function
 
 
+def _with_sections(own: str, shared: str) -> str:
+    """A docstring with the sections of another one, behind its first paragraph."""
+    sections = shared.partition("\n\n")[2].rstrip()
+    if not sections:
+        return own
+    if sections[0] == " ":  # Python keeps the indentation of the source until 3.13
+        sections = sections.replace("\n    ", "\n")[4:]
+    first, gap, rest = own.partition("\n\n")
+    return f"{first}\n\n{sections}{gap}{rest}"
+
+
 def member(
     construct: Callable[Concatenate[str, P], F], *args: P.args, **kwargs: P.kwargs
 ) -> Callable[[Callable[[], None]], F]:
@@ -475,6 +486,9 @@ def member(
         @member(_segments, "add")
         def segment_sum():
             """The sums of the rows of each segment."""
+
+    What stands behind the first paragraph in the docstring of the function that
+    `construct` makes, as the arguments, is of all members.
 
     Args:
       construct: is given the name, then `args` and `kwargs`; makes a function with the
@@ -485,7 +499,8 @@ def member(
 
     def made(said: Callable[[], None]) -> F:
         function = construct(said.__name__, *args, **kwargs)
-        return named(function, said.__name__, said.__doc__)
+        doc = _with_sections(said.__doc__ or "", function.__doc__ or "")
+        return named(function, said.__name__, doc)
 
     return made
 
@@ -563,6 +578,9 @@ class Eager(RecordedCallable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.behind(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Eager:
+        return self  # no method; but `help` shows the signature of what has this
 
     def __repr__(self) -> str:
         return f"<function {self._place}.{self.behind.__name__}>"

@@ -1,0 +1,117 @@
+"""Docstrings as people read them: examples that are executed, arguments that are told.
+
+Examples assume the names of `GLOBALS`, fresh for each docstring; `...` in what they
+print stands for anything, and blanks count as one.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import io
+import pydoc
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from docs.site import DOCS, MODULE, home_of, public_names
+from ftrace import lax, nn
+from ftrace.trace.eager.dispatch import Eager
+from tests.docs.most_used import MOST_USED
+from tests.docs.pages import ROOT
+
+MODULES = MODULE.findall((DOCS / "api.md").read_text("utf-8"))
+GLOBALS = {"ft": ft, "np": np, "fnp": fnp, "lax": lax, "nn": nn}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PARSER = doctest.DocTestParser()
+FUNCTIONS = (FunctionType, Eager)
+MEMBERS = (*FUNCTIONS, property, classmethod, staticmethod)
+
+#: Modules of which each function tells of each of its arguments; more are to follow.
+COMPLETE = ["ftrace.numpy"]
+
+
+def values_of(module: str) -> dict[str, Any]:
+    """What is of ours in a module, by public names."""
+    found = import_module(module)
+    values = {name: getattr(found, name) for name in public_names(found, MODULES)}
+    return {
+        name: value
+        for name, value in values.items()
+        if callable(value) and home_of(value).startswith("ftrace")
+    }
+
+
+def docstrings(module: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of the module, of what it has, and of the methods of its classes."""
+    yield module, import_module(module).__doc__ or ""
+    for name, value in values_of(module).items():
+        yield f"{module}.{name}", value.__doc__ or ""
+        for member, x in vars(value).items() if isinstance(value, type) else ():
+            if member[0] != "_" and isinstance(x, MEMBERS):
+                yield f"{module}.{name}.{member}", x.__doc__ or ""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_print_what_they_show(module: str) -> None:
+    runner, told = (
+        doctest.DocTestRunner(verbose=False, optionflags=FLAGS),
+        io.StringIO(),
+    )
+    for name, text in docstrings(module):
+        test = PARSER.get_doctest(inspect.cleandoc(text), GLOBALS, name, None, 0)
+        runner.run(test, out=told.write)
+    assert not told.getvalue(), told.getvalue()
+
+
+def test_every_example_is_executed() -> None:
+    """None stands in a docstring that is not public."""
+    texts = [text for module in MODULES for _, text in docstrings(module)]
+    run = {x.source.split("\n")[0] for t in texts for x in PARSER.get_examples(t)}
+    for path in (ROOT / "ftrace").rglob("*.py"):
+        shown = re.findall(r"^ *>>> (.*)$", path.read_text("utf-8"), re.MULTILINE)
+        assert {*shown} <= run, path
+
+
+@pytest.mark.parametrize("module", MOST_USED)
+def test_most_used_names_have_an_example(module: str) -> None:
+    known = dict(docstrings(module))
+    names = MOST_USED[module].split()
+    assert [n for n in names if ">>> " not in known[f"{module}.{n}"]] == []
+
+
+def untold(function: Any) -> list[str]:
+    """The parameters of which the docstring of a function says nothing.
+
+    A single one may stand in the text, as in "e to the power x".
+    """
+    text = inspect.getdoc(function) or ""
+    names = [*inspect.signature(inspect.unwrap(function)).parameters]
+    section = re.search(r"^Args:\n((?: .*\n|\n)*)", f"{text}\n", re.MULTILINE)
+    if section is None and len(names) == 1:
+        return [name for name in names if not re.search(rf"\b{name}\b", text)]
+    told = re.findall(r"^  ([\w*, ]+):", section[1] if section else "", re.MULTILINE)
+    known = {name.strip("* ") for names in told for name in names.split(",")}
+    return [name for name in names if name not in known]
+
+
+@pytest.mark.parametrize("module", COMPLETE)
+def test_every_argument_is_told_of(module: str) -> None:
+    functions = {n: f for n, f in values_of(module).items() if isinstance(f, FUNCTIONS)}
+    lacking = {name: untold(function) for name, function in functions.items()}
+    assert {name: names for name, names in lacking.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [(fnp.einsum, "einsum(subscripts"), (fnp.exp, "exp(x:"), (fnp.add, "add(x1:")],
+)
+def test_help_shows_the_signature(function: Any, shown: str) -> None:
+    assert f"\n{shown}" in pydoc.render_doc(function, renderer=pydoc.plaintext)
