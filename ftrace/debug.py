@@ -76,6 +76,14 @@ def print():
       FormatError: an argument that the format asks for was not given.
       ArgumentError: one is not used by the format, or cannot be printed with the
         specification that it has there.
+
+    Example:
+      >>> @ft.jit
+      ... def f(x):
+      ...     ft.debug.print("x = {x}, twice that {}", 2 * x, x=x)
+      ...     return fnp.sqrt(x)
+      >>> y = f(4.0)
+      x = 4.0, twice that 8.0
     """
 
 
@@ -141,6 +149,14 @@ def callback(
 
     Raises:
       ArgumentError: `callback` is not callable.
+
+    Example:
+      >>> @ft.jit
+      ... def f(x):
+      ...     ft.debug.callback(lambda v: print("seen", v.shape), x)
+      ...     return x.sum()
+      >>> y = f(fnp.ones((2, 3)))
+      seen (2, 3)
     """
     name = "debug.callback"
     if callback is None and not args and not kwargs:
@@ -192,6 +208,11 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
       The first operation that made a NaN of numbers, or of infinities; or else an
       infinity of numbers: its line, and those of its operands. Where an argument holds
       it already, the first operation that met it. None where all results are finite.
+
+    Example:
+      >>> where = ft.nan_origin(lambda x: fnp.sum(fnp.log(x)))
+      >>> print(where(fnp.array([1.0, -2.0])))
+      log made nan of -2.0 at element (1,) ...
     """
     tree.check_callable(fun, "nan_origin")
 

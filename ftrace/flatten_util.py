@@ -59,6 +59,15 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
       `unravel(vector)`: a tree of the same structure, shapes and dtypes; where the
       leaves have one dtype, in that of the vector. `unravel` raises a ShapeError or
       DtypeError for a vector of another size or dtype.
+
+    Example:
+      >>> from ftrace.flatten_util import ravel_pytree
+      >>> tree = {"a": fnp.array([1.0, 2.0]), "b": fnp.array(3.0)}
+      >>> vector, unravel = ravel_pytree(tree)
+      >>> vector
+      Array([1., 2., 3.], dtype=float32)
+      >>> unravel(2 * vector)
+      {'a': Array([2., 4.], dtype=float32), 'b': Array(6., dtype=float32)}
     """
     leaves, treedef = tree.flatten(pytree)
     if not leaves:

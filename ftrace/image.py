@@ -178,6 +178,11 @@ def scale_and_translate(
     Raises:
       ShapeError: the shapes do not fit.
       ValueRangeError: the method is unknown, or nearest.
+
+    Example:
+      >>> ft.image.scale_and_translate(fnp.array([0.0, 1.0, 2.0, 3.0]), (4,), (0,),
+      ...                              fnp.array([1.0]), fnp.array([1.0]), "linear")
+      Array([0., 0., 1., 2.], dtype=float32)
     """
     name = "scale_and_translate"
     (x,) = promote_inexact(image)
@@ -235,9 +240,20 @@ def resize(
       antialias: smooth where the image gets smaller.
       precision: accepted, without effect.
 
+    Returns:
+      An array of that shape; of the dtype of the image, if that is of floats.
+
     Raises:
       ShapeError: the shape has not as many sizes as the image has axes.
       ValueRangeError: there is no such method.
+
+    Example:
+      >>> ft.image.resize(fnp.array([1.0, 3.0]), (4,), "nearest")
+      Array([1., 1., 3., 3.], dtype=float32)
+      >>> ft.image.resize(fnp.array([1.0, 3.0]), (4,), "linear")
+      Array([1. , 1.5, 2.5, 3. ], dtype=float32)
+      >>> ft.image.resize(fnp.ones((8, 32, 32, 3)), (8, 16, 16, 3), "bicubic").shape
+      (8, 16, 16, 3)
     """
     x, kind = ax.as_value(image), _method("resize", method)
     target = _shape("resize", shape, x)

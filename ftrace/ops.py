@@ -76,22 +76,41 @@ def segment_sum():
       ShapeError: the ids do not fit the data.
       ConcretizationTypeError: num_segments is not given and the ids are traced.
       ValueRangeError: num_segments is negative, or there is no such mode.
+
+    Example:
+      >>> ft.ops.segment_sum(fnp.array([1, 2, 3, 4]), fnp.array([0, 0, 2, 1]), 4)
+      Array([3, 4, 3, 0], dtype=int32)
     """
 
 
 @member(_segments, "mul")
 def segment_prod():
-    """The products of the rows of each segment; arguments as in `segment_sum`."""
+    """The products of the rows of each segment; arguments as in `segment_sum`.
+
+    Example:
+      >>> ft.ops.segment_prod(fnp.array([1, 2, 3, 4]), fnp.array([0, 0, 2, 2]), 3)
+      Array([ 2,  1, 12], dtype=int32)
+    """
 
 
 @member(_segments, "max")
 def segment_max():
-    """The greatest of the rows of each segment; arguments as in `segment_sum`."""
+    """The greatest of the rows of each segment; arguments as in `segment_sum`.
+
+    Example:
+      >>> ft.ops.segment_max(fnp.array([1.0, 5.0, 3.0]), fnp.array([0, 0, 2]), 3)
+      Array([  5., -inf,   3.], dtype=float32)
+    """
 
 
 @member(_segments, "min")
 def segment_min():
-    """The least of the rows of each segment; arguments as in `segment_sum`."""
+    """The least of the rows of each segment; arguments as in `segment_sum`.
+
+    Example:
+      >>> ft.ops.segment_min(fnp.array([4, 5, 3]), fnp.array([0, 0, 1]), 2)
+      Array([4, 3], dtype=int32)
+    """
 
 
 def _count(name: str, ids: Any, num_segments: int | None) -> int:

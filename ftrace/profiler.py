@@ -98,21 +98,27 @@ class Row(NamedTuple):
 class profile(Tables):
     """A block of which it is recorded where time goes; see the module.
 
+    Attributes:
+      seconds: that the block took.
+      spans: all that was recorded, each with the user's lines.
+      rows: what was done for each line, the longest first.
+
     Args:
       file: the name of the file that is written at the end of the block, also where
         that ends by an exception; ".gz" at its end compresses it. Of several processes
         each writes its own: of "out.json" "out.rank0.json" and so on. Without a file
         the summary is printed.
 
-    Attributes:
-      seconds: that the block took.
-      spans: all that was recorded, each with the user's lines.
-      rows: what was done for each line, the longest first.
-
     Raises:
       ArgumentError: `file` is no name of a file.
       FileFormatError: it cannot be written; at the beginning of the block.
       DeviceError: the same profile is being recorded.
+
+    Example:
+      >>> f = ft.jit(lambda x: fnp.sum(x * x))
+      >>> with ft.profile() as profile:  # prints a table: a row for each line
+      ...     y = f(fnp.ones(1000))
+      profile of ...
     """
 
     def __init__(self, file: _PathLike | None = None) -> None:

@@ -49,20 +49,55 @@ def tree_flatten(
 ) -> tuple[list[Any], PyTreeDef]:
     """The leaves of a tree, and its structure.
 
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
+    Returns:
+      (leaves, treedef); `tree.unflatten(treedef, leaves)` is the tree again.
+
     Raises:
       TreeError: the keys of a dictionary cannot be sorted.
+
+    Example:
+      >>> leaves, treedef = ft.tree.flatten({"b": [1, 2], "a": 3})
+      >>> leaves, treedef
+      ([3, 1, 2], PyTreeDef({'a': *, 'b': [*, *]}))
     """
     found, spec = _tree.flatten(tree, is_leaf)
     return found, PyTreeDef(spec)
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
-    """The structure of a tree: compares, hashes, and unflattens leaves."""
+    """The structure of a tree: compares, hashes, and unflattens leaves.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
+    Raises:
+      TreeError: the keys of a dictionary cannot be sorted.
+
+    Example:
+      >>> ft.tree.structure((1, [2, None]))
+      PyTreeDef((*, [*, None]))
+      >>> ft.tree.structure([1, 2]) == ft.tree.structure((1, 2))
+      False
+    """
     return PyTreeDef(_tree.structure(tree, is_leaf))
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Are all leaves true?"""
+    """Are all leaves true?
+
+    Args:
+      tree: any tree of bools, or of what has a truth value.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
+    Example:
+      >>> ft.tree.all({"a": True, "b": [1, 0]})
+      False
+    """
     return all(tree_leaves(tree, is_leaf))
 
 
@@ -72,6 +107,11 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     Raises:
       ArgumentError: the first is no structure, the second nothing to iterate over.
       TreeError: the number of leaves is not that of the structure.
+
+    Example:
+      >>> treedef = ft.tree.structure({"a": 0, "b": (0, 0)})
+      >>> ft.tree.unflatten(treedef, [1, 2, 3])
+      {'a': 1, 'b': (2, 3)}
     """
     spec_of("tree.unflatten", treedef)
     return treedef.unflatten(leaves)
@@ -85,8 +125,19 @@ def tree_reduce(
 ) -> T:
     """The leaves combined from left to right, as by `functools.reduce`.
 
+    Args:
+      function: of what has been combined, and the next leaf.
+      tree: any tree.
+      initializer: with what to begin; by default with the first leaf.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
     Raises:
       ArgumentError: there are no leaves and no initializer.
+
+    Example:
+      >>> params = {"w": np.ones((2, 3)), "b": np.ones(3)}
+      >>> ft.tree.reduce(lambda total, x: total + x.size, params, 0)
+      9
     """
     found = tree_leaves(tree, is_leaf)
     if initializer is not NOT_GIVEN:
@@ -105,8 +156,18 @@ def tree_reduce_associative(
 ) -> T:
     """The leaves combined in pairs, the pairs in pairs, and so on.
 
+    Args:
+      operation: an associative function of two leaves.
+      tree: any tree.
+      identity: what is returned where there are no leaves.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
     Raises:
       ArgumentError: there are no leaves and no identity.
+
+    Example:
+      >>> ft.tree.reduce_associative(lambda x, y: f"({x} {y})", ["a", "b", "c", "d"])
+      '((a b) (c d))'
     """
     found = tree_leaves(tree, is_leaf)
     if not found:
@@ -132,6 +193,11 @@ def tree_transpose(
 
     Raises:
       TreeError: the tree is not of the outer structure composed with the inner.
+
+    Example:
+      >>> outer, inner = ft.tree.structure({"a": 0, "b": 0}), ft.tree.structure((0, 0))
+      >>> ft.tree.transpose(outer, inner, {"a": (1, 2), "b": (3, 4)})
+      ({'a': 1, 'b': 3}, {'a': 2, 'b': 4})
     """
     outer = spec_of("tree.transpose", outer_treedef)
     inner = None if inner_treedef is None else spec_of("tree.transpose", inner_treedef)
@@ -160,6 +226,10 @@ def tree_broadcast(
 
     Raises:
       TreeError: `prefix_tree` is not the beginning of the structure of `full_tree`.
+
+    Example:
+      >>> ft.tree.broadcast([1, 2], [{"x": "a", "y": "b"}, "c"])
+      [{'x': 1, 'y': 1}, 2]
     """
     found, prefix = _tree.flatten(prefix_tree, is_leaf)
     subtrees = _tree.flatten_up_to(prefix, full_tree, "tree.broadcast")
@@ -208,6 +278,11 @@ def tree_flatten_with_path(
       tree: any tree.
       is_leaf: stops at what it holds for.
       is_leaf_takes_path: `is_leaf` is called with the path and the subtree.
+
+    Example:
+      >>> leaves, treedef = ft.tree.flatten_with_path({"w": [5]})
+      >>> leaves
+      [((DictKey(key='w'), SequenceKey(idx=0)), 5)]
     """
     pairs, spec = _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     return pairs, PyTreeDef(spec)
@@ -218,7 +293,22 @@ def tree_leaves_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> list[tuple[KeyPath, Any]]:
-    """(path, leaf) for every leaf."""
+    """(path, leaf) for every leaf.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for.
+      is_leaf_takes_path: `is_leaf` is called with the path and the subtree.
+
+    Returns:
+      A list of pairs; `tree_util.keystr(path)` is the path as text.
+
+    Example:
+      >>> from ftrace.tree_util import keystr
+      >>> leaves = ft.tree.leaves_with_path({"w": [1, 2]})
+      >>> [(keystr(path), leaf) for path, leaf in leaves]
+      [("['w'][0]", 1), ("['w'][1]", 2)]
+    """
     return _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -231,8 +321,21 @@ def tree_map_with_path(
 ) -> Any:
     """`f(path, leaf, *others)` of each leaf and what stands there in `rest`.
 
+    Args:
+      f: a function of the path, the leaf, and a subtree of each tree of `rest`.
+      tree: any tree.
+      rest: trees that begin with its structure.
+      is_leaf: stops at what it holds for.
+      is_leaf_takes_path: `is_leaf` is called with the path and the subtree.
+
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.
+
+    Example:
+      >>> from ftrace.tree_util import keystr
+      >>> tree = {"a": 1, "b": [2]}
+      >>> ft.tree.map_with_path(lambda path, x: f"{keystr(path)} = {x}", tree)
+      {'a': "['a'] = 1", 'b': ["['b'][0] = 2"]}
     """
     pairs, treedef = _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [_tree.flatten_up_to(treedef, x, "tree.map_with_path") for x in rest]
@@ -284,7 +387,31 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: type[T]) -> type[T]:
-    """Makes a class with `tree_flatten` and `tree_unflatten` a container."""
+    """Makes a class with `tree_flatten` and `tree_unflatten` a container.
+
+    Args:
+      cls: a class with a method tree_flatten() -> (children, aux), and a class method
+        tree_unflatten(aux, children). `aux` is part of the structure: hashable.
+
+    Returns:
+      The class.
+
+    Raises:
+      TreeError: the class is a container already.
+
+    Example:
+      >>> @ft.tree_util.register_pytree_node_class
+      ... class Line:
+      ...     def __init__(self, slope, offset):
+      ...         self.slope, self.offset = slope, offset
+      ...     def tree_flatten(self):
+      ...         return (self.slope, self.offset), None
+      ...     @classmethod
+      ...     def tree_unflatten(cls, aux, children):
+      ...         return cls(*children)
+      >>> ft.tree.leaves(Line(2.0, 1.0))
+      [2.0, 1.0]
+    """
     made: Any = cls
     _tree.register_pytree_node(cls, made.tree_flatten, made.tree_unflatten)
     return cls
@@ -321,7 +448,13 @@ class _Whole:
 
 
 class Partial(functools.partial[Any]):
-    """`functools.partial` as a container: the arguments are leaves, `func` static."""
+    """`functools.partial` as a container: the arguments are leaves, `func` static.
+
+    Example:
+      >>> f = ft.tree_util.Partial(fnp.power, 2.0)
+      >>> ft.jit(lambda f, x: f(x))(f, 3.0)  # f is an argument of a jitted function
+      Array(8., dtype=float32, weak_type=True)
+    """
 
     def __new__(cls, func: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
         if issubclass(type(func), functools.partial):

@@ -134,6 +134,13 @@ def make_jaxpr(
     Returns:
       f(*args, **kwargs) -> a `ClosedJaxpr`, or with `return_shape` a pair; arguments
       may be `ShapeDtypeStruct`s.
+
+    Example:
+      >>> ft.make_jaxpr(lambda x, y: fnp.sin(x) * y)(1.0, 2.0)
+      { lambda ; a:f32[] b:f32[]. let
+          c:f32[] = sin a
+          d:f32[] = mul c b
+        in (d,) }
     """
     tree.check_callable(fun, "make_jaxpr")
     numbers = read_argnums("make_jaxpr", "static_argnums", static_argnums)

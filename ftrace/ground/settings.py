@@ -498,7 +498,25 @@ def _changes(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class ConfigHandle:
-    """`ft.config`: call it for a `with` block, or `update` the default for good."""
+    """`ft.config`: call it for a `with` block, or `update` the default for good.
+
+        with ft.config(threads=1, debug=2): ...
+        ft.config.update("enable_x64", True)
+
+    Names are the fields of `Config`; those of JAX's (`jax_enable_x64`) are understood
+    as well. `ft.config.threads` reads the setting in force. A block counts for its own
+    thread.
+
+    Raises:
+      ArgumentError, ValueRangeError: there is no such setting, or no such value of it.
+
+    Example:
+      >>> with ft.config(enable_x64=True):
+      ...     print(fnp.zeros(2).dtype)
+      float64
+      >>> fnp.zeros(2).dtype
+      dtype('float32')
+    """
 
     def __repr__(self) -> str:
         return f"<the settings: {current()!r}>"
@@ -566,6 +584,10 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
     Raises:
       ArgumentError: it is no whole number.
       ValueRangeError: it is below 1, or more than the machine has.
+
+    Example:
+      >>> with ft.set_threads(1):
+      ...     y = ft.jit(fnp.sum)(fnp.ones(1000))
     """
 
     def __init__(self, count: int | None) -> None:

@@ -73,9 +73,19 @@ def cond(
       operand: one operand, by name; it may be None, and is not given by default.
       linear: accepted for JAX's sake.
 
+    Returns:
+      What the chosen branch returns.
+
     Raises:
       ArgumentError: `pred` is no scalar, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
+
+    Example:
+      >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 10.0)
+      Array(11., dtype=float32, weak_type=True)
+      >>> ft.vmap(lambda p, x: lax.cond(p, fnp.sin, fnp.negative, x))(
+      ...     fnp.array([True, False]), fnp.array([0.0, 3.0]))
+      Array([ 0., -3.], dtype=float32)
     """
     if operand is not NOT_GIVEN:
         operands = (operand,)
@@ -110,9 +120,17 @@ def switch(
       operands: arrays, or pytrees of them.
       operand: one operand, by name; it may be None, and is not given by default.
 
+    Returns:
+      What that branch returns.
+
     Raises:
       ArgumentError: no scalar integer, no branches, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
+
+    Example:
+      >>> branches = [lambda x: x, lambda x: x**2, lambda x: x**3]
+      >>> lax.switch(1, branches, 3), lax.switch(7, branches, 3)
+      (Array(9, dtype=int32, weak_type=True), Array(27, dtype=int32, weak_type=True))
     """
     branches = list(branches)
     if operand is not NOT_GIVEN:
@@ -244,9 +262,22 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
       body_fun: carry -> carry, of the same structure, shapes and dtypes.
       init_val: the first carry: a pytree of arrays.
 
+    Returns:
+      The first carry for which `cond_fun` does not hold.
+
     Raises:
       TreeError, ShapeError, DtypeError: the carry changes its structure or type, or
         the predicate is no scalar bool.
+
+    Example:
+      >>> lax.while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
+      Array(192, dtype=int32, weak_type=True)
+      >>> def root(a):  # Newton's steps, until they no longer change much
+      ...     def improves(x):
+      ...         return abs(x * x - a) > 1e-5 * a
+      ...     return lax.while_loop(improves, lambda x: (x + a / x) / 2, a)
+      >>> float(root(9.0)), float(ft.grad(root)(9.0))
+      (3.0, 0.1666666567325592)
     """
     tree.check_callable(cond_fun, "while_loop")
     tree.check_callable(body_fun, "while_loop")
@@ -417,9 +448,18 @@ def fori_loop(
       init_val: the first carry: a pytree of arrays.
       unroll: accepted for JAX's sake, where the bounds are known.
 
+    Returns:
+      The last carry; `init_val` where upper <= lower.
+
     Raises:
       DtypeError: the bounds are of other kinds. Others as of `scan`.
       ArgumentError: a bound is infinite, or NaN; `unroll` beside a traced one.
+
+    Example:
+      >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
+      Array(10, dtype=int32, weak_type=True)
+      >>> lax.fori_loop(1, 4, lambda i, x: x.at[i].set(2 * x[i - 1]), fnp.ones(4))
+      Array([1., 2., 4., 8.], dtype=float32)
     """
     tree.check_callable(body_fun, "fori_loop")
     bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
@@ -504,6 +544,15 @@ def scan(
     Raises:
       ArgumentError: `xs` and `length` do not tell one length.
       TreeError, ShapeError, DtypeError: the carry changes its structure or type.
+
+    Example:
+      >>> def step(total, x):
+      ...     total = total + x
+      ...     return total, total * total
+      >>> lax.scan(step, 0.0, fnp.array([1.0, 2.0, 3.0]))
+      (Array(6., dtype=float32), Array([ 1.,  9., 36.], dtype=float32))
+      >>> lax.scan(lambda pair, _: ((pair[1], sum(pair)), pair[0]), (0, 1), length=8)[1]
+      Array([ 0,  1,  1,  2,  3,  5,  8, 13], dtype=int32, weak_type=True)
     """
     tree.check_callable(f, "scan")
     if unroll < 0:
@@ -658,6 +707,13 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
 
     Returns:
       The results along a leading axis.
+
+    Raises:
+      ArgumentError: the leaves have no common leading axis.
+
+    Example:
+      >>> lax.map(lambda row: fnp.sort(row)[0], fnp.array([[3, 1, 2], [6, 5, 4]]))
+      Array([1, 4], dtype=int32)
     """
     tree.check_callable(f, "map")
 

@@ -165,9 +165,25 @@ def conv_general_dilated(
       preferred_element_type: dtype of the result, and of the sum if it holds more.
       out_sharding: where the result is, as `device_put` takes it.
 
+    Returns:
+      By default (batch, output feature, places…). As in all of deep learning the kernel
+        is
+      not flipped: out[n, o, p] = Σ lhs[n, i, p·stride + t·dilation - before]·rhs[o, i,
+        t].
+
     Raises:
       ShapeError: the shapes do not fit each other.
       ValueRangeError: the padding is malformed, or a string for a spread input.
+
+    Example:
+      >>> x = fnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 4)
+      >>> kernel = fnp.array([1.0, 10.0]).reshape(1, 1, 2)
+      >>> lax.conv_general_dilated(x, kernel, (1,), "VALID")
+      Array([[[21., 32., 43.]]], dtype=float32)
+      >>> image, filters = fnp.ones((8, 32, 32, 3)), fnp.ones((5, 5, 3, 16))
+      >>> lax.conv_general_dilated(image, filters, (2, 2), "SAME",
+      ...                          dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
+      (8, 16, 16, 16)
     """
     name = "lax.conv_general_dilated"
     check_precision(name, precision)
@@ -248,7 +264,24 @@ def conv(
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` of (batch, feature, space…) and (out, in, space…)."""
+    """`conv_general_dilated` with the default axes, without groups and dilation.
+
+    Args:
+      lhs: (batch, feature, space…).
+      rhs: (output feature, input feature, space…).
+      window_strides: how far each output moves the window, per spatial axis.
+      padding: "SAME", "SAME_LOWER" or "VALID".
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed.
+
+    Example:
+      >>> lax.conv(fnp.ones((1, 2, 5)), fnp.ones((1, 2, 3)), (1,), "SAME")
+      Array([[[4., 6., 6., 6., 4.]]], dtype=float32)
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, precision=precision,
         preferred_element_type=preferred_element_type,
@@ -265,7 +298,22 @@ def conv_with_general_padding(
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` with the default axes and without groups."""
+    """`conv_general_dilated` with the default axes and without groups.
+
+    Args:
+      lhs: (batch, feature, space…).
+      rhs: (output feature, input feature, space…).
+      window_strides: how far each output moves the window, per spatial axis.
+      padding: "SAME", "SAME_LOWER", "VALID", or (before, after) per spatial axis.
+      lhs_dilation: how far the elements of the input are spread, or None.
+      rhs_dilation: how far the elements of the kernel are apart, or None.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed.
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation,
         precision=precision, preferred_element_type=preferred_element_type,
@@ -312,6 +360,12 @@ def conv_transpose(
     Raises:
       ShapeError: the shapes do not fit each other.
       ValueRangeError: the padding is malformed.
+
+    Example:
+      >>> x = fnp.array([1.0, 2.0]).reshape(1, 2, 1)
+      >>> kernel = fnp.array([1.0, 10.0]).reshape(2, 1, 1)
+      >>> lax.conv_transpose(x, kernel, (2,), "VALID")[0, :, 0]
+      Array([10.,  1., 20.,  2.], dtype=float32)
     """
     x, w = ax.as_value(lhs), ax.as_value(rhs)
     numbers = dimension_numbers or _TRANSPOSED_DEFAULTS.get(x.ndim)
@@ -366,6 +420,20 @@ def conv_general_dilated_patches(
     """The patches that a convolution sees, as features: input feature, then space.
 
     Arguments are those of `conv_general_dilated`; `filter_shape` is the kernel's space.
+
+    Returns:
+      By default (batch, input feature · window, places…).
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed.
+
+    Example:
+      >>> x = fnp.arange(5.0).reshape(1, 1, 5)
+      >>> lax.conv_general_dilated_patches(x, (3,), (1,), "VALID")
+      Array([[[0., 1., 2.],
+              [1., 2., 3.],
+              [2., 3., 4.]]], dtype=float32)
     """
     x = ax.as_value(lhs)
     shape = tuple(filter_shape)

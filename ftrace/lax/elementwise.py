@@ -110,11 +110,32 @@ def check_ranks(name: str, *operands: Value) -> None:
         )
 
 
+_KINDS = {"b": "bools", "i": "integers", "f": "floats", "c": "complex numbers"}
+
+
+def _named(function: Any, name: str, op: Primitive, kinds: str = "") -> Any:
+    """The function of a primitive, whose docstring says what and of which numbers."""
+    of = " or ".join(_KINDS[k] for k in "bifc" if k in (kinds or op.dtypes))
+    return named(function, name, (function.__doc__ or "").format(op.doc, of))
+
+
 def _unary(name: str, op: Primitive) -> Callable[..., Any]:
     def function(x: Value, *, accuracy: Any = None) -> Any:
+        """Elementwise {0}.
+
+        Args:
+          x: an array of {1}; nothing is promoted.
+          accuracy: accepted, without effect.
+
+        Returns:
+          Of the shape of x.
+
+        Raises:
+          DtypeError: x is of another dtype.
+        """
         return apply_elementwise(op, x)
 
-    return named(function, name, f"Elementwise {op.doc}.")
+    return _named(function, name, op)
 
 
 def _binary(
@@ -126,6 +147,19 @@ def _binary(
     """`kinds` restricts the dtypes that the primitive takes."""
 
     def function(x: Value, y: Value) -> Any:
+        """Elementwise {0}.
+
+        Args:
+          x, y: arrays of {1}, both of one dtype: nothing is promoted. They have one
+            number of axes, or are scalars; an axis of size 1 repeats.
+
+        Returns:
+          Of the dtype of both; of comparisons bools.
+
+        Raises:
+          DtypeError: the dtypes differ, or are others.
+          ShapeError: the shapes do not fit.
+        """
         dtype = check_dtypes(name, x, y)
         if kinds and dtypes.kind(dtype) not in kinds:
             raise DtypeError(
@@ -136,7 +170,7 @@ def _binary(
             return of_complex(x, y)
         return (compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
-    return named(function, name, f"Elementwise {op.doc}.")
+    return _named(function, name, op, kinds)
 
 
 # One primitive each, which has that name, or another one.
@@ -173,7 +207,24 @@ _mul = _binary("mul", p.mul, "iufc")
 
 
 def mul(x: Value, y: Value, *, out_dtype: Any = None) -> Any:
-    """Elementwise product; with `out_dtype` it is computed in that dtype."""
+    """Elementwise x·y, of numbers of one dtype.
+
+    Args:
+      x, y: arrays of numbers of one dtype, and of one number of axes, or scalars; an
+        axis of size 1 repeats.
+      out_dtype: in which it is computed.
+
+    Raises:
+      DtypeError: the dtypes differ: nothing is promoted, unlike in `fnp.multiply`.
+      ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.mul(fnp.array([1, 2]), 3)
+      Array([3, 6], dtype=int32)
+      >>> few = fnp.array([200], np.uint8)
+      >>> lax.mul(few, few), lax.mul(few, few, out_dtype=np.int32)
+      (Array([64], dtype=uint8), Array([40000], dtype=int32))
+    """
     if out_dtype is not None:
         x, y = (convert_element_type(v, out_dtype) for v in (x, y))
     return _mul(x, y)
@@ -183,13 +234,35 @@ def mul(x: Value, y: Value, *, out_dtype: Any = None) -> Any:
 
 
 def abs(x: Value) -> Any:
-    """Elementwise |x|; an unsigned value is its own."""
+    """Elementwise |x|; an unsigned value is its own.
+
+    Args:
+      x: an array of numbers.
+
+    Returns:
+      Of the shape and dtype of x; of complex numbers floats of half their width.
+
+    Raises:
+      DtypeError: x is of bools.
+
+    Example:
+      >>> lax.abs(fnp.array([-3, 2])), lax.abs(3 - 4j)
+      (Array([3, 2], dtype=int32), Array(5., dtype=float32, weak_type=True))
+    """
     unsigned = dtypes.kind(aval_of(x).dtype) == "u"
     return ax.as_value(x) if unsigned else apply_elementwise(p.absolute, x)
 
 
 def conj(x: Value) -> Any:
-    """Elementwise complex conjugate, of a complex dtype also for real x."""
+    """Elementwise complex conjugate, of a complex dtype also for real x.
+
+    Args:
+      x: an array of floats or complex numbers.
+
+    Example:
+      >>> lax.conj(fnp.array([1 + 2j]))
+      Array([1.-2.j], dtype=complex64)
+    """
     x = ax.as_value(x)
     if not dtypes.is_complex(x.dtype):
         return ax.cast(x, dtypes.complex_dtype(x.dtype), x.weak_type)
@@ -197,27 +270,73 @@ def conj(x: Value) -> Any:
 
 
 def square(x: Value) -> Any:
-    """Elementwise x·x."""
+    """Elementwise x·x, in the dtype of x.
+
+    Args:
+      x: an array of numbers.
+
+    Example:
+      >>> lax.square(fnp.array([-3.0, 2.0]))
+      Array([9., 4.], dtype=float32)
+    """
     return apply_elementwise(p.mul, x, x)
 
 
 def atan2(x: Value, y: Value) -> Any:
-    """The angle of the point (y, x), in radians; of complex numbers its formula."""
+    """Elementwise the angle of the point (y, x), in radians, in (-π, π].
+
+    Args:
+      x: the first argument, the ordinate: it is `atan2(y, x)` in the usual letters.
+      y: the abscissa; of the dtype of the first.
+
+    Returns:
+      Of the dtype of the arguments; of complex numbers what its formula gives.
+
+    Raises:
+      DtypeError: the dtypes differ.
+      ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.atan2(fnp.array([1.0, 0.0]), fnp.array([0.0, -1.0]))
+      Array([1.5707964, 3.1415927], dtype=float32)
+    """
     check_dtypes("atan2", x, y)
     check_ranks("atan2", x, y)
     return arctan2(x, y)
 
 
 def reciprocal(x: Value) -> Any:
-    """Elementwise 1/x, of floats."""
+    """Elementwise 1/x.
+
+    Args:
+      x: an array of floats or complex numbers.
+
+    Raises:
+      DtypeError: x is of integers.
+
+    Example:
+      >>> lax.reciprocal(fnp.array([2.0, 0.0]))
+      Array([0.5, inf], dtype=float32)
+    """
     return integer_pow(x, -1)
 
 
 def integer_pow(x: Value, y: int) -> Any:
     """Elementwise x to the power of a Python integer, by repeated squaring.
 
+    Args:
+      x: an array of numbers.
+      y: an int of Python's; of integers not negative.
+
+    Returns:
+      Of the shape and dtype of x.
+
     Raises:
       DtypeError: y is negative and x an integer.
+
+    Example:
+      >>> lax.integer_pow(fnp.array([2, 3]), 5)
+      Array([ 32, 243], dtype=int32)
     """
     x = ax.as_value(x)
     power = ax.static_int(y, "lax.integer_pow: y")
@@ -230,10 +349,21 @@ def integer_pow(x: Value, y: int) -> Any:
 
 
 def pow(x: Value, y: Value) -> Any:
-    """Elementwise x to the power y; x float or complex, y of its dtype or an integer.
+    """Elementwise x to the power y.
+
+    Args:
+      x: an array of floats or complex numbers.
+      y: of its dtype, or of integers; of one shape with x, or a scalar.
+
+    Returns:
+      Of the dtype of x; NaN for a negative x and a y that is not whole.
 
     Raises:
       DtypeError: the dtypes do not fit.
+
+    Example:
+      >>> lax.pow(fnp.array([4.0, -8.0]), fnp.array([0.5, 2.0]))
+      Array([ 2., 64.], dtype=float32)
     """
     base, exponent = aval_of(x), aval_of(y)
     if not dtypes.is_inexact(base.dtype):
@@ -251,10 +381,22 @@ def pow(x: Value, y: Value) -> Any:
 def round(
     x: Value, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO
 ) -> Any:
-    """Elementwise the nearest integer; the method decides at one half.
+    """Elementwise the nearest integer, as a float; the method decides at one half.
+
+    Args:
+      x: an array of floats.
+      rounding_method: `AWAY_FROM_ZERO`, the default as in JAX, or `TO_NEAREST_EVEN`,
+        which is what `fnp.round` does.
 
     Raises:
       ValueRangeError: there is no such method.
+
+    Example:
+      >>> x = fnp.array([0.5, 1.5, -2.5])
+      >>> lax.round(x)
+      Array([ 1.,  2., -3.], dtype=float32)
+      >>> lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+      Array([ 0.,  2., -2.], dtype=float32)
     """
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
         return apply_elementwise(p.round_even, x)
@@ -290,7 +432,18 @@ def mulhi(x: Value, y: Value, /) -> Any:
 
 
 def clz(x: Value) -> Any:
-    """Elementwise the number of leading bits that are zero."""
+    """Elementwise the number of leading bits that are zero.
+
+    Args:
+      x: an array of integers.
+
+    Raises:
+      DtypeError: x is of another kind.
+
+    Example:
+      >>> lax.clz(fnp.array([0, 1, 8, -1]))
+      Array([32, 31, 28,  0], dtype=int32)
+    """
     x = ax.integers(x, "lax.clz: the operand")
     width = 8 * x.dtype.itemsize
     filled, shift = x, 1
@@ -303,12 +456,19 @@ def clz(x: Value) -> Any:
 def clamp(min: Value, x: Value, max: Value) -> Any:
     """Elementwise x, not less than `min` and not more than `max`.
 
-    The bounds are scalars or have the shape of x; `max` wins where they cross. At a
-    bound the derivative is 0.
+    `max` wins where the bounds cross; NaN stays. At a bound the derivative is 0.
+
+    Args:
+      min, max: of the dtype of x; scalars, or of its shape.
+      x: the array. Note the order, which is not that of `fnp.clip`.
 
     Raises:
       ShapeError: a bound has another shape.
       DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.clamp(0.0, fnp.array([-1.0, 0.5, 3.0]), 1.0)
+      Array([0. , 0.5, 1. ], dtype=float32)
     """
     check_dtypes("clamp", min, x, max)
     x = ax.as_value(x)
@@ -334,9 +494,20 @@ def _beyond(compare: Any, x: Any, bound: Any) -> Any:
 def select(pred: Value, on_true: Value, on_false: Value) -> Any:
     """Elementwise `on_true` where the predicate holds, `on_false` elsewhere.
 
+    Both cases are computed; `lax.cond` runs one alone.
+
+    Args:
+      pred: bools, of the shape of the cases or a scalar.
+      on_true, on_false: arrays of one shape and dtype: nothing broadcasts, unlike in
+        `fnp.where`.
+
     Raises:
       ShapeError: the shapes differ; the predicate may be a scalar.
       DtypeError: the dtypes of the cases differ, or the predicate is not bool.
+
+    Example:
+      >>> lax.select(fnp.array([True, False]), fnp.array([1, 2]), fnp.array([10, 20]))
+      Array([ 1, 20], dtype=int32)
     """
     return select_n(pred, on_false, on_true)
 
@@ -344,9 +515,22 @@ def select(pred: Value, on_true: Value, on_false: Value) -> Any:
 def select_n(which: Value, *cases: Value) -> Any:
     """Elementwise the case whose number `which` holds; of two cases, also by bool.
 
+    Args:
+      which: int32 or, of two cases, bool (False is the first); a scalar, or of their
+        shape.
+      cases: arrays of one shape and dtype.
+
+    Returns:
+      Of the shape and dtype of the cases. A number that no case has takes the first.
+
     Raises:
       ShapeError: the shapes of the cases differ, or that of `which` from them.
       DtypeError: the dtypes of the cases differ, or `which` is neither bool nor int32.
+
+    Example:
+      >>> cases = [fnp.array([1, 2, 3]) * factor for factor in (1, 10, 100)]
+      >>> lax.select_n(fnp.array([2, 0, 1]), *cases)
+      Array([100,   2,  30], dtype=int32)
     """
     if not cases:
         raise ValueRangeError("lax.select_n requires at least one case")
@@ -375,7 +559,18 @@ def select_n(which: Value, *cases: Value) -> Any:
 
 
 def stop_gradient(x: Any) -> Any:
-    """The same values, constant to derivatives; x is an array or a tree of arrays."""
+    """The same values, constant to derivatives.
+
+    Args:
+      x: an array, or a pytree of them.
+
+    Returns:
+      What it was given; derivatives with respect to it are 0.
+
+    Example:
+      >>> ft.grad(lambda x: x * lax.stop_gradient(x))(3.0)  # and not 6
+      Array(3., dtype=float32, weak_type=True)
+    """
 
     def stop(leaf: Any) -> Any:
         if type(leaf) is Array and recording.tape is None:
@@ -392,7 +587,16 @@ def stop_gradient(x: Any) -> Any:
 def convert_element_type(operand: Value, new_dtype: Any) -> Any:
     """The operand in another dtype; float to integer truncates toward zero.
 
-    Integers are taken modulo the width, Python's too.
+    Args:
+      operand: an array, or a number. Integers are taken modulo the width, Python's too.
+      new_dtype: the dtype, or its name. Without `enable_x64` it is as it was asked for.
+
+    Returns:
+      Of the shape of the operand; never of weak type.
+
+    Example:
+      >>> lax.convert_element_type(fnp.array([1.9, -1.9]), np.int32)
+      Array([ 1, -1], dtype=int32)
     """
     dtype = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
     if isinstance(operand, int) and dtypes.is_inexact(dtype):
@@ -411,6 +615,12 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
     Raises:
       ShapeError: the last axis does not hold the parts of a wider dtype.
       DtypeError: a dtype is bool or complex, and they differ.
+
+    Example:
+      >>> lax.bitcast_convert_type(fnp.array(1.0), np.int32)
+      Array(1065353216, dtype=int32)
+      >>> lax.bitcast_convert_type(fnp.array(0x01020304), np.uint8)
+      Array([4, 3, 2, 1], dtype=uint8)
     """
     x = ax.as_value(operand)
     target = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
@@ -453,6 +663,11 @@ def reduce_precision(operand: Value, exponent_bits: int, mantissa_bits: int) -> 
     Raises:
       DtypeError: the operand is not of floats.
       ValueRangeError: a number of bits is too small.
+
+    Example:
+      >>> x = fnp.array([1.0, 3.1415927])
+      >>> lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+      Array([1.      , 3.140625], dtype=float32)
     """
     x = ax.as_value(operand)
     exponent = ax.static_int(exponent_bits, "lax.reduce_precision: exponent_bits", 1)

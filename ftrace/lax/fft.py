@@ -34,10 +34,17 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
       fft_lengths: the sizes of the axes: on its real side, of a transform that has one,
         whose other side holds n//2 + 1 elements.
 
+    Returns:
+      A complex array; of "irfft" a real one.
+
     Raises:
       ValueRangeError: the kind is unknown.
       ShapeError: the axes do not have these lengths.
       DtypeError: RFFT of complex numbers, or a dtype of 16 bits.
+
+    Example:
+      >>> lax.fft(fnp.array([1.0, 0.0, 0.0, 0.0]), "fft", (4,))
+      Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
     name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
     kind = name.lower()

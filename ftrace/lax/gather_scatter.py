@@ -382,6 +382,15 @@ def gather(
       ShapeError: the dimension numbers do not fit the shapes or each other.
       DtypeError: the starts are no integers.
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6]])
+      >>> rows = lax.GatherDimensionNumbers(
+      ...     offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+      >>> lax.gather(x, fnp.array([[1], [0], [1]]), rows, slice_sizes=(1, 3))
+      Array([[4, 5, 6],
+             [1, 2, 3],
+             [4, 5, 6]], dtype=int32)
     """
     x, starts = ax.as_value(operand), check_starts("gather", start_indices)
     sizes = ax.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
@@ -444,6 +453,11 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
 
     Raises:
       ShapeError: the vectors differ in size, or are not as many as axes.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6]])
+      >>> lax.index_take(x, (fnp.array([0, 1]), fnp.array([2, 0])), (0, 1))
+      Array([3, 4], dtype=int32)
     """
     x = ax.as_value(src)
     vectors = [ax.integers(i, "lax.index_take: indices") for i in idxs]
@@ -511,12 +525,32 @@ def scatter():
     Raises:
       ShapeError: the dimension numbers do not fit the shapes or each other.
       DtypeError: the starts are no integers, or the updates of another dtype.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> at, updates = fnp.array([[3], [0]]), fnp.array([7.0, 8.0])
+      >>> lax.scatter(fnp.zeros(4), at, updates, one_axis)
+      Array([8., 0., 0., 7.], dtype=float32)
     """
 
 
 @member(_scatter, "add")
 def scatter_add():
-    """`operand` with windows added; arguments and errors as in `scatter`."""
+    """`operand` with windows of `updates` added at computed starts.
+
+    What several windows hit gets all of them. Arguments and errors are those of
+    `scatter`.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> at = fnp.array([[1], [1], [2]])
+      >>> lax.scatter_add(fnp.zeros(3), at, fnp.array([1.0, 10.0, 5.0]), one_axis)
+      Array([ 0., 11.,  5.], dtype=float32)
+    """
 
 
 @member(_scatter, "add", negated=True)
@@ -529,6 +563,14 @@ def scatter_mul():
     """`operand` multiplied by windows; arguments and errors as in `scatter`.
 
     It has a derivative also where windows overlap.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> at = fnp.array([[1], [1]])
+      >>> lax.scatter_mul(fnp.ones(3), at, fnp.array([2.0, 3.0]), one_axis)
+      Array([1., 6., 1.], dtype=float32)
     """
 
 
@@ -537,6 +579,13 @@ def scatter_min():
     """The lesser of `operand` and windows; arguments and errors as in `scatter`.
 
     Where several hold the least, each has the same share in the derivative.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> lax.scatter_min(fnp.zeros(3), fnp.array([[1]]), fnp.array([-3.0]), one_axis)
+      Array([ 0., -3.,  0.], dtype=float32)
     """
 
 
@@ -545,6 +594,14 @@ def scatter_max():
     """The greater of `operand` and windows; arguments and errors as in `scatter`.
 
     Where several hold the greatest, each has the same share in the derivative.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> at = fnp.array([[1], [1]])
+      >>> lax.scatter_max(fnp.zeros(3), at, fnp.array([2.0, -3.0]), one_axis)
+      Array([0., 2., 0.], dtype=float32)
     """
 
 

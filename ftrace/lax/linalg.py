@@ -67,9 +67,17 @@ def cholesky(x: Value, *, symmetrize_input: bool = True) -> Any:
       x: (…, n, n), of which the lower triangle is read.
       symmetrize_input: take (x + xᴴ)/2 first.
 
+    Returns:
+      (…, n, n), lower triangular.
+
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> lax.linalg.cholesky(fnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      Array([[2., 0.],
+             [1., 2.]], dtype=float32)
     """
     return factorizations.cholesky(x, symmetrize_input=symmetrize_input)
 
@@ -147,10 +155,20 @@ def eigh(
       subset_by_index: (start, end): these values and vectors only.
       implementation: accepted, without effect.
 
+    Returns:
+      (vectors (…, n, n) as columns, ascending real values (…, n)): the other way round
+        than
+      `fnp.linalg.eigh`.
+
     Raises:
       ShapeError: the matrices are not square.
       ValueRangeError: the subset is empty or out of range.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> vectors, values = lax.linalg.eigh(fnp.array([[2.0, 1.0], [1.0, 2.0]]))
+      >>> values
+      Array([1., 3.], dtype=float32)
     """
     triangle = "L" if lower else "U"
     vectors, values = factorizations.hermitian("eigh", x, triangle, symmetrize_input)
@@ -175,6 +193,14 @@ def lu(x: Value) -> list[Any]:
     Raises:
       ShapeError: there are fewer than two axes.
       DtypeError: integers, float16 or bfloat16.
+
+    Example:
+      >>> factors, pivots, order = lax.linalg.lu(fnp.array([[1.0, 2.0], [4.0, 4.0]]))
+      >>> factors
+      Array([[4.  , 4.  ],
+             [0.25, 1.  ]], dtype=float32)
+      >>> pivots, order
+      (Array([1, 1], dtype=int32), Array([1, 0], dtype=int32))
     """
     return bind_compound(systems.lu_p, ax.as_value(x))
 
@@ -200,9 +226,18 @@ def qr(
       full_matrices: Q is (…, m, m).
       use_magma: accepted, without effect.
 
+    Returns:
+      (Q, R), or (Q, R, order) with `pivoting`.
+
     Raises:
       ShapeError: there are fewer than two axes.
       MissingExtraError: pivoting, without SciPy.
+
+    Example:
+      >>> q, r = lax.linalg.qr(fnp.array([[3.0, 1.0], [4.0, 2.0]]), full_matrices=False)
+      >>> abs(r)
+      Array([[5. , 2.2],
+             [0. , 0.4]], dtype=float32)
     """
     a = matrices("qr", x)
     op = factors.qr_pivoted_p if pivoting else factors.qr_p
@@ -217,7 +252,28 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
     algorithm: SvdAlgorithm | None = None,
 ) -> Any:
-    """(U, S, Vh), or S: see `numpy.linalg.svd`."""
+    """The singular value decomposition x = U·diag(S)·Vh.
+
+    Args:
+      x: (…, m, n).
+      full_matrices: U is (…, m, m) and Vh is (…, n, n), instead of k = min(m, n)
+        columns and rows.
+      compute_uv: return the vectors, too.
+      subset_by_index: (start, end): these singular values and vectors only.
+      algorithm: accepted, without effect.
+
+    Returns:
+      (U, S, Vh), or S: descending, (…, k).
+
+    Raises:
+      ValueRangeError: `full_matrices` with `subset_by_index`, or an empty subset.
+      ShapeError: there are fewer than two axes.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> lax.linalg.svd(fnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
+      Array([4., 3.], dtype=float32)
+    """
     found = fnp.linalg.svd(
         x, full_matrices, compute_uv, subset_by_index=subset_by_index
     )
@@ -331,6 +387,9 @@ def householder_product(a: Value, taus: Value) -> Any:
       a: (…, m, n), m >= n: below the diagonal of column i, the vector v of reflection i
         after its first element, which is 1.
       taus: (…, k), k <= n.
+
+    Returns:
+      (…, m, n).
 
     Raises:
       ShapeError: the shapes do not fit.
@@ -454,9 +513,18 @@ def triangular_solve(
       transpose_a, conjugate_a: what op is.
       unit_diagonal: the diagonal is not read and is 1.
 
+    Returns:
+      X, of the shape of b.
+
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or LAPACK does not have them.
+
+    Example:
+      >>> a, b = fnp.array([[2.0, 0.0], [1.0, 4.0]]), fnp.array([[2.0], [5.0]])
+      >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
+      Array([[1.],
+             [1.]], dtype=float32)
     """
     x, y = ax.as_value(a), ax.as_value(b)
     arg = systems.Triangular(
@@ -486,9 +554,19 @@ def tridiagonal_solve(
       perturb_singular: what belongs to a singular T is NaN or infinite without it, and
         large with it: its diagonal is shifted by an eps of its greatest element.
 
+    Returns:
+      (…, n, k).
+
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or LAPACK does not have them.
+
+    Example:
+      >>> d, off = fnp.full(3, 2.0), fnp.ones(3)
+      >>> lax.linalg.tridiagonal_solve(off, d, off, fnp.array([[3.0], [4.0], [3.0]]))
+      Array([[1.],
+             [1.],
+             [1.]], dtype=float32)
     """
     diagonals = [ax.as_value(x) for x in (dl, d, du)]
     solution = bind_compound(systems.tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]

@@ -55,7 +55,22 @@ def dtype(x: Any) -> np.dtype[Any]:
 
 
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """The operand repeated along new leading axes of these sizes."""
+    """The operand repeated along new leading axes of these sizes.
+
+    Args:
+      operand: the array.
+      sizes: of the new axes.
+      out_sharding: where the result is, as `device_put` takes it.
+
+    Returns:
+      Of shape (*sizes, *operand.shape).
+
+    Example:
+      >>> lax.broadcast(fnp.array([1, 2]), (3,))
+      Array([[1, 2],
+             [1, 2],
+             [1, 2]], dtype=int32)
+    """
     shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
     result = ax.broadcast_to(operand, shape, "lax.broadcast")
     return placed(result, out_sharding)
@@ -94,6 +109,11 @@ def broadcast_in_dim(
 
     Raises:
       ShapeError: a size is neither 1 nor that of its axis in `shape`.
+
+    Example:
+      >>> lax.broadcast_in_dim(fnp.array([1, 2]), (2, 3), (0,))
+      Array([[1, 1, 1],
+             [2, 2, 2]], dtype=int32)
     """
     x = ax.as_value(operand)
     target = ax.check_shape(shape, "lax.broadcast_in_dim")
@@ -124,10 +144,25 @@ def reshape(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """The same elements in another shape; `dimensions` are permuted first.
+    """The same elements, row by row, in another shape.
+
+    Args:
+      operand: the array.
+      new_sizes: the shape of the result; unlike in `fnp.reshape` no size is -1.
+      dimensions: an order in which the axes of the operand are taken before.
+      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the shape has another number of elements, or a negative size.
+      AxisError: `dimensions` is no permutation of the axes.
+
+    Example:
+      >>> lax.reshape(fnp.array([[1, 2, 3], [4, 5, 6]]), (3, 2))
+      Array([[1, 2],
+             [3, 4],
+             [5, 6]], dtype=int32)
+      >>> lax.reshape(fnp.array([[1, 2, 3], [4, 5, 6]]), (6,), dimensions=(1, 0))
+      Array([1, 4, 2, 5, 3, 6], dtype=int32)
     """
     x = ax.as_value(operand)
     shape = ax.check_shape(new_sizes, "lax.reshape")
@@ -144,7 +179,20 @@ def reshape(
 def collapse(
     operand: Value, start_dimension: int, stop_dimension: int | None = None
 ) -> Any:
-    """The axes from `start_dimension` up to `stop_dimension` as one."""
+    """The axes from `start_dimension` up to `stop_dimension` as one.
+
+    Args:
+      operand: the array.
+      start_dimension: the first of them; negative ones count from the end.
+      stop_dimension: the one behind the last; by default all up to the end.
+
+    Raises:
+      AxisError, ValueRangeError: there are no such axes.
+
+    Example:
+      >>> lax.collapse(fnp.zeros((2, 3, 4, 5)), 1, 3).shape
+      (2, 12, 5)
+    """
     x = ax.as_value(operand)
     low, high, _ = builtins.slice(start_dimension, stop_dimension).indices(x.ndim)
     if low >= high:
@@ -159,37 +207,88 @@ def collapse(
 def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
     """The array without these axes, which have size 1.
 
+    Args:
+      array: the array.
+      dimensions: the axes; negative ones count from the end.
+
     Raises:
+      AxisError: there is no such axis.
       ShapeError: one has another size.
+
+    Example:
+      >>> lax.squeeze(fnp.zeros((1, 3, 1)), (0, 2)).shape
+      (3,)
     """
     return fnp.squeeze(array, tuple(dimensions))
 
 
 def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
-    """The array with axes of size 1 where the result has the axes `dimensions`."""
+    """The array with axes of size 1 where the result has the axes `dimensions`.
+
+    Args:
+      array: the array.
+      dimensions: axes of the result; negative ones count from its end.
+
+    Raises:
+      AxisError: the result has no such axis, or one is named twice.
+
+    Example:
+      >>> lax.expand_dims(fnp.zeros((3, 4)), (0, 2)).shape
+      (1, 3, 1, 4)
+    """
     return fnp.expand_dims(array, tuple(dimensions))
 
 
 def transpose(operand: Value, permutation: Sequence[int]) -> Any:
     """The axes in another order.
 
+    Args:
+      operand: the array.
+      permutation: for each axis of the result, the axis of the operand.
+
     Raises:
       AxisError: it is no permutation of them.
+
+    Example:
+      >>> lax.transpose(fnp.zeros((2, 3, 4)), (2, 0, 1)).shape
+      (4, 2, 3)
     """
     x = ax.as_value(operand)
     return ax.permute(x, ax.check_shape(permutation, "lax.transpose: permutation"))
 
 
 def rev(operand: Value, dimensions: Sequence[int]) -> Any:
-    """The elements in reverse order along these axes."""
+    """The elements in reverse order along these axes.
+
+    Args:
+      operand: the array.
+      dimensions: the axes.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+
+    Example:
+      >>> lax.rev(fnp.array([[1, 2, 3], [4, 5, 6]]), (1,))
+      Array([[3, 2, 1],
+             [6, 5, 4]], dtype=int32)
+    """
     return fnp.flip(operand, tuple(dimensions))
 
 
 def tile(operand: Value, reps: Sequence[int]) -> Any:
     """The operand repeated as a whole, as often along each axis as `reps` says.
 
+    Args:
+      operand: the array.
+      reps: a count for each axis.
+
     Raises:
       ShapeError: there is not one count per axis.
+
+    Example:
+      >>> lax.tile(fnp.array([[1, 2]]), (2, 2))
+      Array([[1, 2, 1, 2],
+             [1, 2, 1, 2]], dtype=int32)
     """
     x = ax.as_value(operand)
     counts = ax.check_shape(reps, "lax.tile")
@@ -206,9 +305,20 @@ def tile(operand: Value, reps: Sequence[int]) -> Any:
 def concatenate(operands: Sequence[Value], dimension: int) -> Any:
     """The operands after each other along one axis.
 
+    Args:
+      operands: arrays of one dtype (nothing is promoted), and of one shape but for this
+        axis.
+      dimension: the axis.
+
     Raises:
       DtypeError: their dtypes differ.
       ShapeError: they differ in size along another axis.
+
+    Example:
+      >>> lax.concatenate([fnp.array([[1, 2]]), fnp.array([[3, 4], [5, 6]])], 0)
+      Array([[1, 2],
+             [3, 4],
+             [5, 6]], dtype=int32)
     """
     check_dtypes("concatenate", *operands)
     return fnp.concatenate(list(operands), dimension)
@@ -232,8 +342,17 @@ def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
 def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """Consecutive parts of these sizes along one axis.
 
+    Args:
+      operand: the array.
+      sizes: of the parts; unlike in `fnp.split` no positions.
+      axis: the axis.
+
     Raises:
       ShapeError: the sizes do not add up to the size of the axis.
+
+    Example:
+      >>> lax.split(fnp.arange(5), (2, 3))
+      [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
     x, place = ax.along(operand, axis, "lax.split")
     parts = ax.check_shape(sizes, "lax.split")
@@ -257,8 +376,20 @@ def slice(
 ) -> Any:
     """The elements from start to limit, per axis, every n-th of them.
 
+    Args:
+      operand: the array.
+      start_indices: for each axis the first element.
+      limit_indices: for each axis the end, which is not included. Both count from the
+        front: a negative one is refused.
+      strides: for each axis how far elements are apart; by default 1.
+
     Raises:
       ShapeError: the bounds or strides do not fit the shape.
+
+    Example:
+      >>> lax.slice(fnp.array([[1, 2, 3], [4, 5, 6]]), (0, 0), (2, 3), (1, 2))
+      Array([[1, 3],
+             [4, 6]], dtype=int32)
     """
     x = ax.as_value(operand)
     every = (1,) * x.ndim if strides is None else strides
@@ -280,7 +411,22 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Any:
-    """A slice along one axis; negative bounds count from the end."""
+    """A slice along one axis; negative bounds count from the end.
+
+    Args:
+      operand: the array.
+      start_index, limit_index: the bounds, as in x[start:limit]; None is the end there.
+      stride: how far elements are apart.
+      axis: the axis.
+
+    Raises:
+      AxisError: there is no such axis.
+      ShapeError: the bounds or the stride do not fit its size.
+
+    Example:
+      >>> lax.slice_in_dim(fnp.array([0, 10, 20, 30, 40]), 1, -1, stride=2)
+      Array([10, 30], dtype=int32)
+    """
     name = "lax.slice_in_dim"
     x, place = ax.along(operand, axis, name)
     size = x.shape[place]
@@ -300,8 +446,19 @@ def index_in_dim(
 ) -> Any:
     """One position along one axis.
 
+    Args:
+      operand: the array.
+      index: an integer; a negative one counts from the end.
+      axis: the axis.
+      keepdims: the axis stays, with size 1.
+
     Raises:
+      AxisError: there is no such axis.
       IndexBoundsError: there is no such position.
+
+    Example:
+      >>> lax.index_in_dim(fnp.array([[1, 2], [3, 4]]), -1, axis=1, keepdims=False)
+      Array([2, 4], dtype=int32)
     """
     x, place = ax.along(operand, axis, "lax.index_in_dim")
     size = x.shape[place]
@@ -393,15 +550,31 @@ def dynamic_slice(
 ) -> Any:
     """A slice of known sizes at a computed position.
 
+    A start that is too large is moved, so that the slice is within the array; so is a
+    negative one that is too small.
+
     Args:
       operand: the array.
       start_indices: integer scalars, one per axis, or a vector of them.
       slice_sizes: the shape of the result.
       allow_negative_indices: a negative start counts from the end.
 
+    Returns:
+      An array of shape `slice_sizes`.
+
     Raises:
       ShapeError: the sizes exceed the shape, or a start is missing.
       DtypeError: the starts have several dtypes.
+
+    Example:
+      >>> x = fnp.array([[0, 1, 2, 3], [10, 11, 12, 13]])
+      >>> f = ft.jit(lambda i: lax.dynamic_slice(x, (0, i), (2, 2)))
+      >>> f(1)
+      Array([[ 1,  2],
+             [11, 12]], dtype=int32)
+      >>> f(100)
+      Array([[ 2,  3],
+             [12, 13]], dtype=int32)
     """
     x = ax.as_value(operand)
     sizes = _check_sizes("lax.dynamic_slice", x, slice_sizes)
@@ -444,7 +617,22 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """A slice of known size at a computed position of one axis; else whole."""
+    """A slice of known size at a computed position of one axis; the others are whole.
+
+    Args:
+      operand: the array.
+      start_index: an integer scalar; one that is too large is moved inside.
+      slice_size: how many elements.
+      axis: the axis.
+      allow_negative_indices: a negative start counts from the end.
+
+    Raises:
+      ShapeError: the axis is shorter than the slice.
+
+    Example:
+      >>> lax.dynamic_slice_in_dim(fnp.array([0, 10, 20, 30]), fnp.array(1), 2)
+      Array([10, 20], dtype=int32)
+    """
     x, place = ax.along(operand, axis, "lax.dynamic_slice_in_dim")
     starts = ax.with_size((0,) * x.ndim, place, start_index)
     sizes, wrap = ax.with_size(x.shape, place, slice_size), allow_negative_indices
@@ -459,7 +647,23 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """One computed position along one axis."""
+    """One computed position along one axis.
+
+    Args:
+      operand: the array.
+      index: an integer scalar; one that is too large is the last.
+      axis: the axis.
+      keepdims: the axis stays, with size 1.
+      allow_negative_indices: a negative index counts from the end.
+
+    Raises:
+      ShapeError: the axis has no elements.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4], [5, 6]])
+      >>> lax.dynamic_index_in_dim(x, fnp.array(1), keepdims=False)
+      Array([3, 4], dtype=int32)
+    """
     x, place = ax.along(operand, axis, "lax.dynamic_index_in_dim")
     wrap = allow_negative_indices
     part = dynamic_slice_in_dim(x, index, 1, place, allow_negative_indices=wrap)
@@ -475,9 +679,22 @@ def dynamic_update_slice(
 ) -> Any:
     """The operand with `update` in the place of its elements at a computed position.
 
+    Args:
+      operand: the array.
+      update: an array of its dtype and number of axes, not larger along any.
+      start_indices: integer scalars, one per axis, or a vector of them. One that is too
+        large is moved, so that all of the update is within the operand.
+      allow_negative_indices: a negative start counts from the end.
+
     Raises:
       ShapeError: the update has another number of axes, or is larger.
       DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.dynamic_update_slice(fnp.zeros(5), fnp.array([1.0, 2.0]), (fnp.array(1),))
+      Array([0., 1., 2., 0., 0.], dtype=float32)
+      >>> lax.dynamic_update_slice(fnp.zeros(5), fnp.array([1.0, 2.0]), (9,))
+      Array([0., 0., 0., 1., 2.], dtype=float32)
     """
     x, part = ax.as_value(operand), ax.as_value(update)
     part = ax.cast(part, check_dtypes("dynamic_update_slice", x, part))
@@ -509,7 +726,25 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """`dynamic_update_slice` at a computed position of one axis."""
+    """`dynamic_update_slice` at a computed position of one axis.
+
+    Args:
+      operand: the array.
+      update: an array of its dtype and number of axes.
+      start_index: an integer scalar; of the other axes it is 0.
+      axis: the axis.
+      allow_negative_indices: a negative start counts from the end.
+
+    Raises:
+      ShapeError: the update has another number of axes, or is larger.
+      DtypeError: the dtypes differ.
+
+    Example:
+      >>> column = fnp.ones((2, 1))
+      >>> lax.dynamic_update_slice_in_dim(fnp.zeros((2, 3)), column, 1, axis=1)
+      Array([[0., 1., 0.],
+             [0., 1., 0.]], dtype=float32)
+    """
     x, place = ax.along(operand, axis, "lax.dynamic_update_slice_in_dim")
     starts = ax.with_size((0,) * x.ndim, place, start_index)
     wrap = allow_negative_indices
@@ -524,7 +759,24 @@ def dynamic_update_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """One computed position along one axis replaced; the update may lack the axis."""
+    """One computed position along one axis replaced; the update may lack the axis.
+
+    Args:
+      operand: the array.
+      update: an array of its dtype, with or without the axis.
+      index: an integer scalar; one that is too large is the last.
+      axis: the axis.
+      allow_negative_indices: a negative index counts from the end.
+
+    Raises:
+      ShapeError: the update has another number of axes, or is larger.
+      DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.dynamic_update_index_in_dim(fnp.zeros((2, 3)), fnp.ones(3), 1, axis=0)
+      Array([[0., 0., 0.],
+             [1., 1., 1.]], dtype=float32)
+    """
     x, place = ax.along(operand, axis, "lax.dynamic_update_index_in_dim")
     part = ax.as_value(update)
     if part.ndim == x.ndim - 1:
@@ -552,6 +804,12 @@ def pad(
     Raises:
       ShapeError: there is not one such triple per axis.
       DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.pad(fnp.array([1, 2, 3]), 0, [(2, 1, 0)])
+      Array([0, 0, 1, 2, 3, 0], dtype=int32)
+      >>> lax.pad(fnp.array([1, 2, 3]), 0, [(-1, 0, 1)])
+      Array([0, 2, 0, 3], dtype=int32)
     """
     x = ax.as_value(operand)
     check_dtypes("pad", x, padding_value)
@@ -579,8 +837,19 @@ def full(
 ) -> Any:
     """A scalar at every position.
 
+    Args:
+      shape: of the result.
+      fill_value: a number, or an array without axes.
+      dtype: of the result, by default that of the value.
+      sharding: where the result is, as `device_put` takes it.
+
     Raises:
       ShapeError: the value is not a scalar.
+
+    Example:
+      >>> lax.full((2, 3), 7)
+      Array([[7, 7, 7],
+             [7, 7, 7]], dtype=int32, weak_type=True)
     """
     of_any_size = dtype is not None and type(fill_value) is int
     ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
@@ -595,7 +864,21 @@ def full_like(
     shape: Sequence[int] | None = None,
     sharding: Any = None,
 ) -> Any:
-    """A scalar at every position of the shape of `x`, in its dtype."""
+    """A scalar at every position of the shape of `x`, in its dtype.
+
+    Args:
+      x: an array, or anything with a shape and a dtype.
+      fill_value: a number, or an array without axes.
+      dtype, shape: in the place of those of `x`.
+      sharding: where the result is, as `device_put` takes it.
+
+    Raises:
+      ShapeError: the value is not a scalar.
+
+    Example:
+      >>> lax.full_like(fnp.array([1, 2, 3]), 7.9)
+      Array([7, 7, 7], dtype=int32)
+    """
     aval = type_like(dtypes.as_number(x))
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     target = aval.shape if shape is None else shape
@@ -615,7 +898,20 @@ def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> An
 
 
 def iota(dtype: Dtype, size: int) -> Any:
-    """0, 1, 2, … in a dtype."""
+    """0, 1, 2, … in a dtype.
+
+    Args:
+      dtype: of numbers.
+      size: how many.
+
+    Raises:
+      DtypeError: the dtype is bool.
+      ShapeError: the size is negative.
+
+    Example:
+      >>> lax.iota(np.float32, 4)
+      Array([0., 1., 2., 3.], dtype=float32)
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
@@ -624,9 +920,20 @@ def broadcasted_iota(
 ) -> Any:
     """The position along one axis, at every position of a shape.
 
+    Args:
+      dtype: of numbers.
+      shape: of the result.
+      dimension: the axis along which it counts.
+      out_sharding: where the result is, as `device_put` takes it.
+
     Raises:
       DtypeError: the dtype is bool.
       ShapeError: a size is negative.
+
+    Example:
+      >>> lax.broadcasted_iota(np.int32, (2, 3), 1)
+      Array([[0, 1, 2],
+             [0, 1, 2]], dtype=int32)
     """
     wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
     if wanted == dtypes.bool_:
@@ -640,6 +947,12 @@ def optimization_barrier(operand: Any) -> Any:
     """The arrays of a tree, none of which can be used before all have been computed.
 
     What is computed of the results is not merged with what is computed of `operand`.
+
+    Args:
+      operand: a pytree of arrays.
+
+    Returns:
+      The same tree with the same values.
 
     Raises:
       ArgumentError: a leaf is no array.

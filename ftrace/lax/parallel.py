@@ -107,8 +107,17 @@ def psum():
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
       axis_index_groups: lists of instances, each of which is by itself.
 
+    Returns:
+      Of the shape and dtype of `x` (int32 of bools): the same for all instances.
+
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> ft.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(fnp.array([1.0, 3.0]))
+      Array([0.25, 0.75], dtype=float32)
+      >>> ft.vmap(lambda x: lax.psum(1, "i"), axis_name="i")(fnp.zeros(5))
+      Array([5, 5, 5, 5, 5], dtype=int32, weak_type=True)
     """
 
 
@@ -121,8 +130,16 @@ def pmax():
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
       axis_index_groups: lists of instances, each of which is by itself.
 
+    Returns:
+      Of the shape and dtype of `x`: the same for all instances.
+
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> f = ft.vmap(lambda x: x - lax.pmax(x, "i"), axis_name="i")
+      >>> f(fnp.array([1.0, 5.0, 3.0]))
+      Array([-4.,  0., -2.], dtype=float32)
     """
 
 
@@ -135,8 +152,15 @@ def pmin():
       axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
       axis_index_groups: lists of instances, each of which is by itself.
 
+    Returns:
+      Of the shape and dtype of `x`: the same for all instances.
+
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.pmin(x, "i"), axis_name="i")(fnp.array([4, 2, 3]))
+      Array([2, 2, 2], dtype=int32)
     """
 
 
@@ -146,8 +170,16 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     Args:
       x, axis_name, axis_index_groups: as those of `psum`.
 
+    Returns:
+      Of the shape of `x`, and of a float dtype: the same for all instances.
+
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> f = ft.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")
+      >>> f(fnp.array([1.0, 3.0, 8.0]))
+      Array([-3., -1.,  4.], dtype=float32)
     """
     _axes("pmean", tuple([n for n in _names(axis_name) if not is_int(n)]))
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
@@ -156,12 +188,34 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
 
 def pargmin(x: Any, axis_name: Any) -> Any:
-    """The first instance along one axis whose value is the least."""
+    """The first instance along one axis whose value is the least.
+
+    Args:
+      x: an array.
+      axis_name: the name of an axis.
+
+    Returns:
+      Its number: int32, of the shape of `x`.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
     return _place_of(x, pmin(x, axis_name), axis_name)
 
 
 def pargmax(x: Any, axis_name: Any) -> Any:
-    """The first instance along one axis whose value is the greatest."""
+    """The first instance along one axis whose value is the greatest.
+
+    Args:
+      x: an array.
+      axis_name: the name of an axis.
+
+    Returns:
+      Its number: int32, of the shape of `x`.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
     return _place_of(x, pmax(x, axis_name), axis_name)
 
 
@@ -181,6 +235,10 @@ def axis_index(axis_name: Any) -> Any:
 
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> ft.vmap(lambda x: x + 100 * lax.axis_index("i"), axis_name="i")(fnp.arange(3))
+      Array([  0, 101, 202], dtype=int32)
     """
     first, *others = _axes("axis_index", axis_name)
     index: Any = first.index
@@ -192,8 +250,20 @@ def axis_index(axis_name: Any) -> Any:
 def axis_size(axis_name: Any) -> int:
     """How many instances there are along an axis; along a tuple of them, in all.
 
+    Args:
+      axis_name: the name of an axis, or a tuple of names.
+
+    Returns:
+      An int of Python's, so that shapes may depend on it.
+
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> f = ft.vmap(lambda x: x * fnp.ones(lax.axis_size("i")), axis_name="i")
+      >>> f(fnp.arange(2.0))
+      Array([[0., 0.],
+             [1., 1.]], dtype=float32)
     """
     return prod(axis.size for axis in _axes("axis_size", axis_name))
 
@@ -318,9 +388,20 @@ def all_gather(
       to: "invarying" makes of them one value that all instances share, within
         `shard_map` with check_vma.
 
+    Returns:
+      (instances, …) with the new axis at `axis`; with `tiled` that axis of `x` is so
+        many
+      times as long.
+
     Raises:
       AxisNameError: no axis has that name.
       ArgumentError: "invarying" of groups.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(fnp.array([1, 2, 3]))
+      Array([[1, 2, 3],
+             [1, 2, 3],
+             [1, 2, 3]], dtype=int32)
     """
     what = "all_gather"
     one_of(f"{what}: to", to, ("varying", "invarying", "reduced"))
@@ -355,6 +436,11 @@ def psum_scatter(
     Raises:
       AxisNameError: no axis has that name.
       ShapeError: the size of the axis does not fit.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [30, 40]])
+      >>> ft.vmap(lambda row: lax.psum_scatter(row, "i"), axis_name="i")(x)
+      Array([31, 42], dtype=int32)
     """
     what = "psum_scatter"
     axes = _axes(what, axis_name)
@@ -390,6 +476,12 @@ def all_to_all(
     Raises:
       AxisNameError: no axis has that name.
       ShapeError: the size of the axis does not fit.
+
+    Example:
+      >>> x = fnp.array([[1, 2], [3, 4]])  # a row per instance
+      >>> ft.vmap(lambda row: lax.all_to_all(row, "i", 0, 0), axis_name="i")(x)
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     what = "all_to_all"
     axes = _axes(what, axis_name)
@@ -485,6 +577,12 @@ def pswapaxes(
 ) -> Any:
     """The named axis and an axis of `x` of the same size change places.
 
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis.
+      axis: the axis of `x`.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
     Raises:
       AxisNameError: no axis has that name.
       ShapeError: the sizes differ.
@@ -507,6 +605,11 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     Raises:
       AxisNameError: no axis has that name.
       ValueRangeError: an instance is named twice, or does not exist.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(
+      ...     fnp.array([10, 20, 30]))
+      Array([ 0, 10, 20], dtype=int32)
     """
     what = "ppermute"
     axes = _axes(what, axis_name)
@@ -539,9 +642,19 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Instance i gets the value of instance `perm[i]`.
 
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+      perm: a permutation of the numbers of the instances.
+
     Raises:
       AxisNameError: no axis has that name.
       ValueRangeError: `perm` is no permutation of the instances.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(
+      ...     fnp.array([10, 20, 30]))
+      Array([30, 10, 20], dtype=int32)
     """
     sources = [operator.index(i) for i in perm]
     if sorted(sources) != list(range(axis_size(axis_name))):
@@ -554,6 +667,11 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """Every instance gets the value of one of them.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis.
+      source: the number of that instance.
 
     Raises:
       AxisNameError: no axis has that name.

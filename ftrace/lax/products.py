@@ -94,6 +94,15 @@ def dot_general(
 
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
+
+    Example:
+      >>> x, y = fnp.ones((8, 2, 3)), fnp.ones((8, 3, 4))  # eight products of matrices
+      >>> lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))).shape
+      (8, 2, 4)
+      >>> few = fnp.array([100, 100], np.int8)
+      >>> axes = ((0,), (0,)), ((), ())
+      >>> lax.dot_general(few, few, axes, preferred_element_type=np.int32)
+      Array(20000, dtype=int32)
     """
     x, y = ax.as_value(lhs), ax.as_value(rhs)
     check_precision("lax.dot_general", precision)
@@ -151,8 +160,24 @@ def dot(
 ) -> Any:
     """The product of vectors and matrices; `dot_general` where axes are given.
 
+    Args:
+      lhs: (m, k) or (k,).
+      rhs: (k, n) or (k,), of the same dtype: nothing is promoted.
+      dimension_numbers: as in `dot_general`; then operands may have any axes.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      out_sharding: where the result is, as `device_put` takes it.
+
+    Returns:
+      (m, n), without the axis that an operand of one axis lacks.
+
     Raises:
       ShapeError: an operand has not one axis or two, or the sizes differ.
+      DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.dot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
+      Array([21, 43], dtype=int32)
     """
     x, y = aval_of(lhs), aval_of(rhs)
     if dimension_numbers is None:
@@ -171,9 +196,21 @@ def dot(
 def batch_matmul(lhs: Value, rhs: Value, precision: PrecisionLike = None) -> Any:
     """Stacks of matrices multiplied pair by pair.
 
+    Args:
+      lhs: (…, m, k).
+      rhs: (…, k, n), with the same leading axes and dtype: nothing broadcasts.
+      precision: accepted, without effect.
+
+    Returns:
+      (…, m, n).
+
     Raises:
       ShapeError: they have not the same leading axes, or fewer than two axes.
       DtypeError: the dtypes differ.
+
+    Example:
+      >>> lax.batch_matmul(fnp.ones((5, 2, 3)), fnp.ones((5, 3, 4))).shape
+      (5, 2, 4)
     """
     x, y = aval_of(lhs), aval_of(rhs)
     check_dtypes("batch_matmul", lhs, rhs)
@@ -218,6 +255,14 @@ def ragged_dot(
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the sizes are not integers.
+
+    Example:
+      >>> rows = fnp.array([[1.0], [2.0], [3.0]])
+      >>> experts = fnp.array([[[1.0]], [[10.0]]])  # the first has one row
+      >>> lax.ragged_dot(rows, experts, fnp.array([1, 2]))
+      Array([[ 1.],
+             [20.],
+             [30.]], dtype=float32)
     """
     return ragged_dot_general(
         lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset,

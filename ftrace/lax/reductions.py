@@ -97,8 +97,22 @@ def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The sum along these axes, in the dtype of the operand.
 
+    Unlike `fnp.sum` it promotes no bools or small integers: these wrap around.
+
+    Args:
+      operand: the array.
+      axes: the axes, none twice; they vanish.
+      out_sharding: where the result is, as `device_put` takes it.
+
     Raises:
+      AxisError: there is no such axis, or it is named twice.
       DtypeError: of several numbers of two bytes, with `allow_f16_reductions` off.
+
+    Example:
+      >>> lax.reduce_sum(fnp.array([[1, 2, 3], [4, 5, 6]]), (1,))
+      Array([ 6, 15], dtype=int32)
+      >>> lax.reduce_sum(fnp.array([200, 100], np.uint8), (0,))
+      Array(44, dtype=uint8)
     """
     aval = aval_of(operand)
     if aval.dtype in _FEW_BITS and _is_forbidden(aval, axes):
@@ -120,17 +134,53 @@ def _is_forbidden(aval: ShapedArray, axes: Sequence[int]) -> bool:
 
 @member(_reduction, reducers.reduce_prod_p)
 def reduce_prod():
-    """The product along these axes, in the dtype of the operand."""
+    """The product along these axes, in the dtype of the operand; 1 of nothing.
+
+    Args:
+      operand: the array.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+
+    Example:
+      >>> lax.reduce_prod(fnp.array([[1, 2], [3, 4]]), (0,))
+      Array([3, 8], dtype=int32)
+    """
 
 
 @member(_reduction, reducers.reduce_max_p)
 def reduce_max():
-    """The greatest along these axes; NaN wins."""
+    """The greatest along these axes; NaN wins.
+
+    Args:
+      operand: the array. Of no elements the greatest is -inf, or the least integer.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+
+    Example:
+      >>> lax.reduce_max(fnp.array([[1, 7], [5, 2]]), (0, 1))
+      Array(7, dtype=int32)
+    """
 
 
 @member(_reduction, reducers.reduce_min_p)
 def reduce_min():
-    """The least along these axes; NaN wins."""
+    """The least along these axes; NaN wins.
+
+    Args:
+      operand: the array. Of no elements the least is inf, or the greatest integer.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+
+    Example:
+      >>> lax.reduce_min(fnp.array([[1.0, np.nan], [5.0, 2.0]]), (1,))
+      Array([nan,  2.], dtype=float32)
+    """
 
 
 def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | None):
@@ -149,17 +199,53 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | N
 
 @member(_bit_reduction, p.bit_and, -1, reducers.reduce_min_p)
 def reduce_and():
-    """All of bools, or the bits that all integers have, along these axes."""
+    """All of bools, or the bits that all integers have, along these axes.
+
+    Args:
+      operand: an array of bools or integers.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      DtypeError: the elements are neither bools nor integers.
+
+    Example:
+      >>> lax.reduce_and(fnp.array([[True, True], [True, False]]), (1,))
+      Array([ True, False], dtype=bool)
+    """
 
 
 @member(_bit_reduction, p.bit_or, 0, reducers.reduce_max_p)
 def reduce_or():
-    """Any of bools, or the bits that some integer has, along these axes."""
+    """Any of bools, or the bits that some integer has, along these axes.
+
+    Args:
+      operand: an array of bools or integers.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      DtypeError: the elements are neither bools nor integers.
+
+    Example:
+      >>> lax.reduce_or(fnp.array([0b0101, 0b0011]), (0,))
+      Array(7, dtype=int32)
+    """
 
 
 @member(_bit_reduction, p.bit_xor, 0, None)
 def reduce_xor():
-    """The bits that an odd number of integers has, along these axes."""
+    """The bits that an odd number of integers has, along these axes.
+
+    Args:
+      operand: an array of bools or integers.
+      axes: the axes, none twice; they vanish.
+
+    Raises:
+      DtypeError: the elements are neither bools nor integers.
+
+    Example:
+      >>> lax.reduce_xor(fnp.array([0b0101, 0b0011]), (0,))
+      Array(6, dtype=int32)
+    """
 
 
 # Of any function.
@@ -184,6 +270,23 @@ def reduce(
       computation: of two values, or of two trees of them, as `operands` is one.
       dimensions: the axes.
       out_sharding: accepted, without effect.
+
+    Returns:
+      An array, or a tree like `operands`, without these axes.
+
+    Raises:
+      TreeError, ShapeError, DtypeError: `computation` does not return what it is given,
+        or operands and initial values do not fit.
+
+    Example:
+      >>> lax.reduce(fnp.array([[1, 2], [3, 4]]), 0, lax.add, (1,))
+      Array([3, 7], dtype=int32)
+      >>> def largest(a, b):  # a pair (value, position)
+      ...     better = (b[0] > a[0])
+      ...     return tuple(lax.select(better, y, x) for x, y in zip(a, b))
+      >>> values = fnp.array([3.0, 8.0, 5.0])
+      >>> lax.reduce((values, fnp.arange(3)), (-np.inf, 0), largest, (0,))
+      (Array(8., dtype=float32), Array(1, dtype=int32))
     """
     tree.check_callable(computation, "lax.reduce")
     leaves, treedef = tree.flatten(operands)
@@ -273,8 +376,18 @@ def _position(name: str, function: Callable[..., Any]):
 def argmax():
     """The index of the first greatest element along `axis`; the first NaN if any.
 
+    Args:
+      operand: an array of real numbers.
+      axis: the axis; it vanishes.
+      index_dtype: an integer dtype, that of the result.
+
     Raises:
       ValueRangeError: the axis has no elements.
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.argmax(fnp.array([[1, 9, 9], [5, 4, 3]]), 1, np.int32)
+      Array([1, 0], dtype=int32)
     """
 
 
@@ -282,8 +395,18 @@ def argmax():
 def argmin():
     """The index of the first least element along `axis`; the first NaN if any.
 
+    Args:
+      operand: an array of real numbers.
+      axis: the axis; it vanishes.
+      index_dtype: an integer dtype, that of the result.
+
     Raises:
       ValueRangeError: the axis has no elements.
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.argmin(fnp.array([4.0, np.nan, 1.0]), 0, np.int32)
+      Array(1, dtype=int32)
     """
 
 
@@ -300,27 +423,112 @@ def _cumulative(name: str):
 
 @member(_cumulative)
 def cumsum():
-    """The running sum along `axis`, from the end if `reverse`."""
+    """The running sum along `axis`, from the end if `reverse`.
+
+    Args:
+      operand: an array of numbers.
+      axis: the axis.
+      reverse: begin at its end.
+
+    Returns:
+      Of the shape and dtype of the operand: y[i] = x[0] + … + x[i].
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.cumsum(fnp.array([1, 2, 3, 4]))
+      Array([ 1,  3,  6, 10], dtype=int32)
+      >>> lax.cumsum(fnp.array([1, 2, 3, 4]), reverse=True)
+      Array([10,  9,  7,  4], dtype=int32)
+    """
 
 
 @member(_cumulative)
 def cumprod():
-    """The running product along `axis`, from the end if `reverse`."""
+    """The running product along `axis`, from the end if `reverse`.
+
+    Args:
+      operand: an array of numbers.
+      axis: the axis.
+      reverse: begin at its end.
+
+    Returns:
+      Of the shape and dtype of the operand: y[i] = x[0]·…·x[i].
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.cumprod(fnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+      Array([[  1,   2,   6],
+             [  4,  20, 120]], dtype=int32)
+    """
 
 
 @member(_cumulative)
 def cummax():
-    """The running maximum along `axis`, from the end if `reverse`."""
+    """The running maximum along `axis`, from the end if `reverse`.
+
+    Args:
+      operand: an array of real numbers; NaN stays from where it is met.
+      axis: the axis.
+      reverse: begin at its end.
+
+    Returns:
+      Of the shape and dtype of the operand: y[i] = max(x[0], …, x[i]).
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.cummax(fnp.array([3, 1, 4, 1, 5]))
+      Array([3, 3, 4, 4, 5], dtype=int32)
+    """
 
 
 @member(_cumulative)
 def cummin():
-    """The running minimum along `axis`, from the end if `reverse`."""
+    """The running minimum along `axis`, from the end if `reverse`.
+
+    Args:
+      operand: an array of real numbers; NaN stays from where it is met.
+      axis: the axis.
+      reverse: begin at its end.
+
+    Returns:
+      Of the shape and dtype of the operand: y[i] = min(x[0], …, x[i]).
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.cummin(fnp.array([3, 1, 4, 1, 5]), reverse=True)
+      Array([1, 1, 1, 1, 5], dtype=int32)
+    """
 
 
 @member(_cumulative)
 def cumlogsumexp():
-    """The running log(sum(exp(x))) along `axis`, from the end if `reverse`."""
+    """The running log(sum(exp(x))) along `axis`, from the end if `reverse`.
+
+    Args:
+      operand: an array of floats.
+      axis: the axis.
+      reverse: begin at its end.
+
+    Returns:
+      Of the shape and dtype of the operand: y[i] = log(exp(x[0]) + … + exp(x[i])),
+        without
+      overflow.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> lax.cumlogsumexp(fnp.array([1000.0, 1000.0]))
+      Array([1000.    , 1000.6932], dtype=float32)
+    """
 
 
 def associative_scan(
@@ -343,6 +551,14 @@ def associative_scan(
       ArgumentError: `fn` is no function.
       ShapeError: the sizes along the axis differ.
       TreeError: `fn` returns a tree of another structure.
+
+    Example:
+      >>> lax.associative_scan(fnp.maximum, fnp.array([1, 3, 2, 5]))
+      Array([1, 3, 3, 5], dtype=int32)
+      >>> def compose(f, g):  # x -> a·x + b, each a pair (a, b)
+      ...     return f[0] * g[0], f[1] * g[0] + g[1]
+      >>> lax.associative_scan(compose, (fnp.full(3, 2.0), fnp.ones(3)))
+      (Array([2., 4., 8.], dtype=float32), Array([1., 3., 7.], dtype=float32))
     """
     tree.check_callable(fn, "lax.associative_scan")
     leaves, treedef = tree.flatten(elems)
@@ -499,8 +715,21 @@ def reduce_window(
       base_dilation: how far the elements of the operand are spread.
       window_dilation: how far the elements of the window are apart.
 
+    Returns:
+      An array, or a tree like the operand: along each axis one element per place of the
+      window.
+
     Raises:
       ShapeError: there is not one number per axis.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+      >>> lax.reduce_window(x, 0, lax.add, (2, 2))
+      Array([[12, 16],
+             [24, 28]], dtype=int32)
+      >>> lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2), "SAME")
+      Array([[5, 6],
+             [8, 9]], dtype=int32)
     """
     name = "lax.reduce_window"
     leaves, treedef = tree.flatten(operand)

@@ -65,8 +65,20 @@ def custom_root(
         `y`. For a scalar `lambda g, y: y / g(1.0)`.
       has_aux: `solve` returns (x, aux); so does this function. aux is constant.
 
+    Returns:
+      A tree like the guess; and aux with `has_aux`.
+
     Raises:
       TreeError, ShapeError: what a function returned is not built like the guess.
+
+    Example:
+      >>> def cube_root(a):
+      ...     f = lambda x: x**3 - a
+      ...     newton = lambda f, x: lax.fori_loop(
+      ...         0, 20, lambda i, x: x - f(x) / ft.grad(f)(x), x)
+      ...     return lax.custom_root(f, 1.0, newton, lambda g, y: y / g(1.0))
+      >>> float(cube_root(8.0)), float(ft.grad(cube_root)(8.0))  # 1/(3·2²)
+      (2.0, 0.0833333358168602)
     """
     what = "custom_root"
     problem = _Problem(what, initial_guess, "initial_guess")
@@ -126,9 +138,22 @@ def custom_linear_solve(
         `transpose_solve`.
       has_aux: the solvers return (x, aux); so does this function. aux is constant.
 
+    Returns:
+      A tree like `b`; and aux with `has_aux`.
+
     Raises:
       TreeError, ShapeError: what a function returned is not built like `b`.
       DerivativeError: in reverse mode, without a transposed solver.
+
+    Example:
+      >>> A = fnp.array([[2.0, 0.0], [0.0, 4.0]])
+      >>> def solve(b):
+      ...     jacobi = lambda matvec, b: b / fnp.diag(A)
+      ...     return lax.custom_linear_solve(lambda x: A @ x, b, jacobi, symmetric=True)
+      >>> solve(fnp.array([2.0, 2.0]))
+      Array([1. , 0.5], dtype=float32)
+      >>> ft.grad(lambda b: solve(b).sum())(fnp.ones(2))
+      Array([0.5 , 0.25], dtype=float32)
     """
     what = "custom_linear_solve"
     problem = _Problem(what, b, "b")
@@ -342,6 +367,16 @@ def composite(
 
     Compilers that know an operation of that name may do it by themselves; this one
     does what the function does. It has no derivative: `custom_jvp` gives it one.
+
+    Args:
+      decomposition: a function of arrays, and of attributes by keyword.
+      name: of the operation.
+      version: of its meaning.
+
+    Example:
+      >>> f = lax.composite(lambda x, *, scale: x * scale, "my.scale")
+      >>> f(fnp.array([1.0, 2.0]), scale=3.0)
+      Array([3., 6.], dtype=float32)
     """
     tree.check_callable(decomposition, "lax.composite")
 
@@ -388,9 +423,16 @@ def platform_dependent(
       default: the branch of all other platforms.
       per_platform: branches by platform: "cpu", "opencl"; others are never taken.
 
+    Returns:
+      What the branch returns.
+
     Raises:
       ArgumentError: a branch is no function.
       DeviceError: there is no branch for this platform.
+
+    Example:
+      >>> lax.platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x - 1)
+      3.0
     """
     for name, branch in {**per_platform, "default": default}.items():
         if branch is not None or name != "default":

@@ -37,6 +37,12 @@ def sort(
     Raises:
       ShapeError: the shapes differ.
       ValueRangeError: there are no operands, or not so many keys.
+
+    Example:
+      >>> lax.sort(fnp.array([3, 1, 2]))
+      Array([1, 2, 3], dtype=int32)
+      >>> lax.sort((fnp.array([2, 1, 2]), fnp.array([30, 20, 10])), num_keys=2)
+      (Array([1, 2, 2], dtype=int32), Array([20, 10, 30], dtype=int32))
     """
     given: Any = operand
     if not ax.is_sequence(given):
@@ -54,7 +60,24 @@ def sort(
 def sort_key_val(
     keys: Value, values: Value, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
-    """The keys in ascending order, and the values in the order of the keys."""
+    """The keys in ascending order, and the values in the order of the keys.
+
+    Args:
+      keys: an array.
+      values: an array of its shape.
+      dimension: the axis.
+      is_stable: accepted; every sort is stable.
+
+    Returns:
+      (keys, values), of the shapes and dtypes given.
+
+    Raises:
+      ShapeError: the shapes differ.
+
+    Example:
+      >>> lax.sort_key_val(fnp.array([3, 1, 2]), fnp.array([30.0, 10.0, 20.0]))
+      (Array([1, 2, 3], dtype=int32), Array([10., 20., 30.], dtype=float32))
+    """
     found = sort((keys, values), dimension, is_stable, 1)
     return found[0], found[1]
 
@@ -75,6 +98,10 @@ def top_k(operand: Value, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     Raises:
       DtypeError: the numbers are complex.
       ValueRangeError: k is negative, or more than there are.
+
+    Example:
+      >>> lax.top_k(fnp.array([2.0, 9.0, 4.0, 9.0]), 3)
+      (Array([9., 9., 4.], dtype=float32), Array([1, 3, 2], dtype=int32))
     """
     return _top("top_k", operand, k, axis, True)
 

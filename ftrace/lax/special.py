@@ -523,27 +523,67 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
 
 @_strict(lower_gamma)
 def igamma(a: Any, x: Any) -> Any:
-    """P(a, x), the regularized lower incomplete gamma function."""
+    """P(a, x), the regularized lower incomplete gamma function.
+
+    Args:
+      a, x: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 @_strict(upper_gamma)
 def igammac(a: Any, x: Any) -> Any:
-    """1 - igamma(a, x), exact also where that is near 0."""
+    """1 - igamma(a, x), exact also where that is near 0.
+
+    Args:
+      a, x: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 @_strict(gamma_slope)
 def igamma_grad_a(a: Any, x: Any) -> Any:
-    """The derivative of igamma in a."""
+    """The derivative of igamma in a.
+
+    Args:
+      a, x: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 @_strict(gamma_sample_slope)
 def random_gamma_grad(a: Any, sample: Any) -> Any:
-    """How a sample of the gamma distribution of shape a moves with a."""
+    """How a gamma sample of shape a moves with a: -(∂P/∂a)/(∂P/∂x).
+
+    Args:
+      a, sample: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 @_strict(beta_ratio)
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularized incomplete beta function of x in [0, 1]."""
+    """The regularized incomplete beta function of x in [0, 1].
+
+    Args:
+      a, b, x: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 regularized_incomplete_beta = betainc
@@ -551,19 +591,50 @@ regularized_incomplete_beta = betainc
 
 @_strict(partial(bessel, "bessel_i0e", order=0, scaled=True))
 def bessel_i0e(x: Any) -> Any:
-    """exp(-|x|)·I₀(x), I₀ the modified Bessel function of the first kind."""
+    """exp(-|x|)·I₀(x), I₀ the modified Bessel function of the first kind.
+
+    Args:
+      x: an array of floats.
+
+    Raises:
+      DtypeError: x is not of floats.
+    """
 
 
 @_strict(partial(bessel, "bessel_i1e", order=1, scaled=True))
 def bessel_i1e(x: Any) -> Any:
-    """exp(-|x|)·I₁(x), I₁ the modified Bessel function of the first kind."""
+    """exp(-|x|)·I₁(x), I₁ the modified Bessel function of the first kind.
+
+    Args:
+      x: an array of floats.
+
+    Raises:
+      DtypeError: x is not of floats.
+    """
 
 
 @_strict(gammas.poly_gamma)
 def polygamma(m: Any, x: Any) -> Any:
-    """The m-th derivative of digamma; m a whole number as a float."""
+    """The m-th derivative of digamma.
+
+    Args:
+      m: whole numbers, as floats.
+      x: floats of the same dtype, and of one shape with m, or a scalar.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """
 
 
 @_strict(gammas.hurwitz_zeta)
 def zeta(x: Any, q: Any) -> Any:
-    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1."""
+    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1, over k = 0, 1, 2, ….
+
+    Args:
+      x, q: floats of one dtype, and of one shape or scalars.
+
+    Raises:
+      DtypeError: the dtypes differ, or are no floats.
+      ShapeError: the shapes do not fit.
+    """

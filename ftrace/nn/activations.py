@@ -66,7 +66,20 @@ _beside_floats = partial(_activation, weak=True)
 
 
 def relu(x: Value) -> Any:
-    """max(x, 0). Its derivative at 0 is 0."""
+    """max(x, 0). Its derivative at 0 is 0.
+
+    Args:
+      x: an array of numbers; integers and bools stay what they are.
+
+    Returns:
+      Of the shape and dtype of x.
+
+    Example:
+      >>> nn.relu(fnp.array([-2.0, 0.0, 3.0]))
+      Array([0., 0., 3.], dtype=float32)
+      >>> ft.vmap(ft.grad(nn.relu))(fnp.array([-2.0, 0.0, 3.0]))
+      Array([0., 0., 1.], dtype=float32)
+    """
     x = ax.as_value(x)
     if dtypes.is_complex(x.dtype):
         return fnp.maximum(x, 0)
@@ -76,31 +89,87 @@ def relu(x: Value) -> Any:
 
 @_beside_floats
 def relu6(x: Any) -> Any:
-    """min(max(x, 0), 6), with a derivative of 0 at both ends."""
+    """min(max(x, 0), 6), with a derivative of 0 at both ends.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.relu6(fnp.array([-1.0, 3.0, 9.0]))
+      Array([0., 3., 6.], dtype=float32)
+    """
     return fnp.where(x >= 6, 6, relu(x))
 
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
-    """x where it is not negative, `negative_slope`·x elsewhere."""
+    """x where it is not negative, `negative_slope`·x elsewhere.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+      negative_slope: a number, or an array that broadcasts with x.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.leaky_relu(fnp.array([-2.0, 3.0]), 0.1)
+      Array([-0.2,  3. ], dtype=float32)
+    """
     x, slope = values_together([x, negative_slope])
     return fnp.where(x >= 0, x, x * slope)
 
 
 @_activation
 def hard_tanh(x: Any) -> Any:
-    """x between -1 and 1, and these bounds beyond."""
+    """x between -1 and 1, and these bounds beyond.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise. The derivative is 0 at the bounds.
+
+    Example:
+      >>> nn.hard_tanh(fnp.array([-3.0, 0.5, 2.0]))
+      Array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     return fnp.where(x > 1, 1, fnp.where(x < -1, -1, x))
 
 
 @_beside_floats
 def hard_sigmoid(x: Any) -> Any:
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6: a straight line from 0 at -3 to 1 at 3.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.hard_sigmoid(fnp.array([-4.0, 0.0, 1.5]))
+      Array([0.  , 0.5 , 0.75], dtype=float32)
+    """
     return relu6(x + 3) / 6
 
 
 @_beside_floats
 def hard_silu(x: Any) -> Any:
-    """x·hard_sigmoid(x)."""
+    """x·hard_sigmoid(x); another name is `hard_swish`.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.hard_silu(fnp.array([-4.0, 1.5, 4.0]))
+      Array([-0.   ,  1.125,  4.   ], dtype=float32)
+    """
     return x * hard_sigmoid(x)
 
 
@@ -109,14 +178,36 @@ hard_swish = hard_silu
 
 @_beside_floats
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between."""
+    """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise; its derivative is `sparse_sigmoid`.
+
+    Example:
+      >>> nn.sparse_plus(fnp.array([-2.0, 0.0, 2.0]))
+      Array([0.  , 0.25, 2.  ], dtype=float32)
+    """
     middle = fnp.square(x + 1) / 4
     return fnp.where(x <= -1, 0, fnp.where(x >= 1, x, middle))
 
 
 @_beside_floats
 def sparse_sigmoid(x: Any) -> Any:
-    """(x + 1)/2, between 0 and 1."""
+    """(x + 1)/2, between 0 and 1.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.sparse_sigmoid(fnp.array([-2.0, 0.0, 2.0]))
+      Array([0. , 0.5, 1. ], dtype=float32)
+    """
     return fnp.clip((x + 1) / 2, 0, 1)
 
 
@@ -125,32 +216,93 @@ def sparse_sigmoid(x: Any) -> Any:
 
 @_beside_floats
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """x where it is positive, alpha·(exp(x) - 1) elsewhere."""
+    """x where it is positive, alpha·(exp(x) - 1) elsewhere.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+      alpha: a number, or an array that broadcasts with x.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.elu(fnp.array([-50.0, 2.0]))
+      Array([-1.,  2.], dtype=float32)
+    """
     below = fnp.where(x > 0, 0, x)
     return fnp.where(x > 0, x, alpha * fnp.expm1(below))
 
 
 @_beside_floats
 def selu(x: Any) -> Any:
-    """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+        1.0507·x where it is positive, 1.0507·1.6733·(exp(x) - 1) elsewhere
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.selu(fnp.array([-50.0, 0.0, 2.0]))
+      Array([-1.7580993,  0.       ,  2.101402 ], dtype=float32)
+    """
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 @_beside_floats
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere."""
+    """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere.
+
+    Unlike `elu` it has the slope 1 at 0 for every alpha.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+      alpha: a number, or an array that broadcasts with x.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.celu(fnp.array([-50.0, 2.0]), 0.5)
+      Array([-0.5,  2. ], dtype=float32)
+    """
     return fnp.maximum(x, 0) + alpha * fnp.expm1(fnp.minimum(x, 0) / alpha)
 
 
 @_activation
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), exact to the last places on both sides.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.sigmoid(fnp.array([-200.0, 0.0, 2.0]))
+      Array([0.      , 0.5     , 0.880797], dtype=float32)
+    """
     return bind(p.logistic, x)
 
 
 @_activation
 def silu(x: Any) -> Any:
-    """x·sigmoid(x)."""
+    """x·sigmoid(x); another name is `swish`.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.silu(fnp.array([-1.0, 0.0, 1.0]))
+      Array([-0.2689414,  0.       ,  0.7310586], dtype=float32)
+    """
     return x * bind(p.logistic, x)
 
 
@@ -159,7 +311,18 @@ swish = silu
 
 @_activation
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)), without overflow.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise; its derivative is `sigmoid`.
+
+    Example:
+      >>> nn.softplus(fnp.array([-1.0, 0.0, 1000.0]))
+      Array([3.1326163e-01, 6.9314718e-01, 1.0000000e+03], dtype=float32)
+    """
     # By log1p of the power that cannot overflow; smooth at 0.
     if x.dtype.kind == "c":
         return fnp.logaddexp(x, 0)
@@ -170,19 +333,52 @@ def softplus(x: Any) -> Any:
 
 @_activation
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)) = -softplus(-x)."""
+    """log(sigmoid(x)) = -softplus(-x), exact where sigmoid underflows.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.log_sigmoid(fnp.array([-1000.0, 0.0]))
+      Array([-1.000000e+03, -6.931472e-01], dtype=float32)
+    """
     return -softplus(-x)
 
 
 @_activation
 def mish(x: Any) -> Any:
-    """x·tanh(softplus(x))."""
+    """x·tanh(softplus(x)) (Misra, 2019).
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.mish(fnp.array([-1.0, 0.0, 1.0]))
+      Array([-0.3034014,  0.       ,  0.8650984], dtype=float32)
+    """
     return x * fnp.tanh(softplus(x))
 
 
 @_activation
 def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) of positive x, exact near 0 and far away (Mächler, 2012)."""
+    """log(1 - exp(-x)), exact near 0 and far away (Mächler, 2012).
+
+    Args:
+      x: an array of real numbers; integers become floats. -inf at 0, NaN below.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.log1mexp(fnp.array([1e-6, 1.0, 50.0]))
+      Array([-1.3815511e+01, -4.5867509e-01, -1.9287499e-22], dtype=float32)
+    """
     near = x < math.log(2)
     small, large = fnp.where(near, x, 1), fnp.where(near, 1, x)
     return fnp.where(near, fnp.log(-fnp.expm1(-small)), fnp.log1p(-fnp.exp(-large)))
@@ -192,10 +388,23 @@ def log1mexp(x: Any) -> Any:
 def gelu(x: Any, approximate: bool = True) -> Any:
     """x·Φ(x), with the distribution Φ of the standard normal (Hendrycks, 2016).
 
+        approximate   x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2
+        else          x·erfc(-x/√2)/2
+
     Args:
-      x: the array.
-      approximate: through tanh; else through erf. The former is written by a sigmoid:
-        (1 + tanh(u))/2 = sigmoid(2u), which is exact also where tanh is near -1.
+      x: an array of real numbers; integers become floats.
+      approximate: which of the two, the former by default as in JAX (PyTorch's default
+        is the other one). It is written by a sigmoid: (1 + tanh(u))/2 = sigmoid(2u),
+        which is exact also where tanh is near -1.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.gelu(fnp.array([-1.0, 0.0, 1.0]))
+      Array([-0.158808,  0.      ,  0.841192], dtype=float32)
+      >>> nn.gelu(fnp.array([-1.0, 0.0, 1.0]), approximate=False)
+      Array([-0.15865526,  0.        ,  0.8413447 ], dtype=float32)
     """
     if approximate:
         cubic = x * (1 + 0.044715 * (x * x))
@@ -208,13 +417,36 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @_activation
 def soft_sign(x: Any) -> Any:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Args:
+      x: an array of real numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.soft_sign(fnp.array([-3.0, 0.0, 1.0]))
+      Array([-0.75,  0.  ,  0.5 ], dtype=float32)
+    """
     return x / (1 + fnp.abs(x))
 
 
 @_activation
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + √(x² + b)) / 2."""
+    """(x + √(x² + b)) / 2: like softplus, without exponentials.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+      b: how smooth it is at 0: a number, or an array that broadcasts with x.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.squareplus(fnp.array([0.0, 1.5]))
+      Array([1., 2.], dtype=float32)
+    """
     root = fnp.sqrt(fnp.square(x) + b)
     # The sum of both is b/4 times the reciprocal of their difference.
     below = x < 0
@@ -224,20 +456,50 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 @_activation
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+
+    Returns:
+      Of the shape of x, elementwise.
+
+    Example:
+      >>> nn.tanh(fnp.array([-0.5, 0.0, 100.0]))
+      Array([-0.4621172,  0.       ,  1.       ], dtype=float32)
+    """
     return bind(p.tanh, x)
 
 
 def identity(x: Value) -> Any:
-    """x itself."""
+    """x itself, as an array.
+
+    Args:
+      x: an array or a number.
+
+    Example:
+      >>> nn.identity(2)
+      Array(2, dtype=int32, weak_type=True)
+    """
     return ax.as_value(x)
 
 
 def glu(x: Value, axis: int = -1) -> Any:
-    """The first half along `axis`, times the sigmoid of the second.
+    """The first half along `axis`, times the sigmoid of the second (Dauphin, 2017).
+
+    Args:
+      x: an array of real numbers, of even size along the axis.
+      axis: the axis.
+
+    Returns:
+      Of half the size along the axis.
 
     Raises:
       ShapeError: the axis has an odd size.
+
+    Example:
+      >>> nn.glu(fnp.array([1.0, 2.0, 0.0, 100.0]))
+      Array([0.5, 2. ], dtype=float32)
     """
     x, place = ax.along(x, axis, "glu")
     size = x.shape[place]
@@ -254,7 +516,18 @@ def glu(x: Value, axis: int = -1) -> Any:
 def logmeanexp(
     x: Value, axis: Axis = None, where: Value | None = None, keepdims: bool = False
 ) -> Any:
-    """log(mean(exp(x))) along `axis`; arguments as in `logsumexp`."""
+    """log(mean(exp(x))) along `axis`, without overflow.
+
+    Args:
+      x: an array of floats.
+      axis: an axis, several, or None for all.
+      where: a mask of the elements that count, in the mean as well.
+      keepdims: the reduced axes stay, with size 1.
+
+    Example:
+      >>> nn.logmeanexp(fnp.array([1000.0, 1000.0]))
+      Array(1000., dtype=float32)
+    """
     x = ax.as_value(x)
     total = logsumexp(x, axis, keepdims=keepdims, where=where)
     axes = ax.canonical_axes(axis, x.ndim, "logmeanexp")
@@ -285,8 +558,16 @@ def standardize(
       algorithm: JAX's "fast" or "stable"; both take two passes here, which the
         compiler joins.
 
+    Returns:
+      (x - mean)/√(variance + epsilon), of the shape of x.
+
     Raises:
       ValueRangeError: the algorithm is unknown.
+
+    Example:
+      >>> nn.standardize(fnp.array([[1.0, 3.0], [10.0, 30.0]]), epsilon=0.0)
+      Array([[-1.,  1.],
+             [-1.,  1.]], dtype=float32)
     """
     one_of("standardize: algorithm", algorithm, ("fast", "stable"))
     x = ax.as_value(x)
@@ -307,6 +588,15 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
       num_classes: the size of the new axis.
       dtype: of the result, by default float32.
       axis: where the result has the new axis.
+
+    Returns:
+      The shape of x with one more axis.
+
+    Example:
+      >>> nn.one_hot(fnp.array([2, 0, 7]), 3)
+      Array([[0., 0., 1.],
+             [1., 0., 0.],
+             [0., 0., 0.]], dtype=float32)
     """
     x = fnp.asarray(x)
     count = ax.check_count(num_classes, "one_hot: num_classes")
@@ -360,6 +650,14 @@ def dot_product_attention(
     Raises:
       ShapeError: the shapes do not fit each other.
       DtypeError: the dtypes differ, or the mask is not of bools.
+
+    Example:
+      >>> q = k = v = fnp.ones((2, 5, 4, 8))  # 2 sequences of 5, 4 heads of 8
+      >>> nn.dot_product_attention(q, k, v, is_causal=True).shape
+      (2, 5, 4, 8)
+      >>> equal, v = fnp.zeros((2, 1, 1)), fnp.array([[[1.0]], [[3.0]]])
+      >>> nn.dot_product_attention(equal, equal, v, is_causal=True)[:, 0, 0]
+      Array([1., 2.], dtype=float32)
     """
     one_of("dot_product_attention: implementation", implementation, _LIBRARIES)
     shape = ax.as_value(query).shape

@@ -40,12 +40,39 @@ def _float_dtype(dtype: Any) -> Any:
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Zeros; the key is not used."""
+    """Zeros; the key is not used.
+
+    It is an initializer itself: no call makes it.
+
+    Args:
+      key: a key, or None.
+      shape: of the result.
+      dtype: of the result, by default float32.
+      out_sharding: where the result is, as `device_put` takes it.
+
+    Example:
+      >>> nn.initializers.zeros(None, (3,))
+      Array([0., 0., 0.], dtype=float32)
+    """
     return fnp.zeros(shape, _float_dtype(dtype))
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Ones; the key is not used."""
+    """Ones; the key is not used.
+
+    It is an initializer itself: no call makes it.
+
+    Args:
+      key: a key, or None.
+      shape: of the result.
+      dtype: of the result, by default float32.
+      out_sharding: where the result is, as `device_put` takes it.
+
+    Example:
+      >>> nn.initializers.ones(None, (2, 2))
+      Array([[1., 1.],
+             [1., 1.]], dtype=float32)
+    """
     return fnp.ones(shape, _float_dtype(dtype))
 
 
@@ -61,7 +88,20 @@ def _initializer(
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """One value everywhere."""
+    """One value everywhere.
+
+    Args:
+      value: a number, or an array that broadcasts to the shapes asked for.
+      dtype: of the result, unless `init` is given one; by default float32.
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array; the key is not used.
+
+    Example:
+      >>> nn.initializers.constant(0.5)(None, (2, 2))
+      Array([[0.5, 0.5],
+             [0.5, 0.5]], dtype=float32)
+    """
     return _initializer(dtype, lambda key, shape, kind: fnp.full(shape, value, kind))
 
 
@@ -73,19 +113,61 @@ def _scale(dtype: Any, scale: Any, draw: Callable[..., Any]) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform in [0, scale)."""
+    """Uniform in [0, scale).
+
+    Args:
+      scale: the bound.
+      dtype: of the result, unless `init` is given one; by default float32.
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.uniform(0.1)
+      >>> init(ft.random.key(0), (2, 3))
+      Array([[0.0947667 , 0.09785799, 0.03322915],
+             [0.04686685, 0.05698887, 0.0165503 ]], dtype=float32)
+    """
     return _scale(dtype, scale, random.uniform)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal, of mean 0 and this standard deviation."""
+    """Normal, of mean 0 and this standard deviation.
+
+    Args:
+      stddev: the standard deviation.
+      dtype: of the result, unless `init` is given one; by default float32.
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.normal(0.02)
+      >>> init(ft.random.key(0), (2, 3))
+      Array([[ 0.03245284,  0.04050529, -0.00867189],
+             [-0.00157235,  0.00352182, -0.01944179]], dtype=float32)
+    """
     return _scale(dtype, stddev, random.normal)
 
 
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """Normal between two bounds, then scaled; the bounds are in units of `stddev`."""
+    """Normal between two bounds, then scaled.
+
+    Args:
+      stddev: the factor: of what is drawn before the cut it is the standard deviation.
+      dtype: of the result, unless `init` is given one; by default float32.
+      lower, upper: the bounds, in units of `stddev`.
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.truncated_normal(1.0, lower=0.0)
+      >>> init(ft.random.key(0), (3,))
+      Array([1.6673133 , 1.8387917 , 0.40860733], dtype=float32)
+    """
     draw = partial(random.truncated_normal, lower=lower, upper=upper)
     return _scale(dtype, stddev, draw)
 
@@ -134,8 +216,18 @@ def variance_scaling(
       batch_axis: axes that belong to neither.
       dtype: of the result, unless `init` is given one.
 
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array. Of a weight (window…, in, out)
+      fan_in is window·in, fan_out window·out, and the averages are of these two.
+
     Raises:
       ValueRangeError: the mode or the distribution is unknown.
+
+    Example:
+      >>> init = nn.initializers.variance_scaling(1.0, "fan_in", "normal")
+      >>> w = init(ft.random.key(0), (400, 100))
+      >>> fnp.round(fnp.var(w) * 400, 1)
+      Array(1., dtype=float32)
     """
     kinds = ("truncated_normal", "normal", "uniform")
     given = in_axis, out_axis, batch_axis
@@ -190,32 +282,127 @@ def _scaling(name: str, scale: float, mode: str, distribution: str):
 
 @member(_scaling, 1.0, "fan_avg", "uniform")
 def glorot_uniform():
-    """Glorot's, uniform; arguments as in `variance_scaling`."""
+    """Uniform, of variance 2/(fan_in + fan_out) (Glorot, Bengio, 2010).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 1, "fan_avg" and "uniform".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array, between ±√(6/(fan_in +
+        fan_out)).
+
+    Example:
+      >>> init = nn.initializers.glorot_uniform()
+      >>> init(ft.random.key(0), (2, 4))
+      Array([[ 0.895334  ,  0.95715976, -0.33541703, -0.06266308],
+             [ 0.13977742, -0.66899395, -0.37961078,  0.3789611 ]], dtype=float32)
+    """
 
 
 @member(_scaling, 1.0, "fan_avg", "truncated_normal")
 def glorot_normal():
-    """Glorot's, normal; arguments as in `variance_scaling`."""
+    """Normal, cut off, of variance 2/(fan_in + fan_out) (Glorot, Bengio, 2010).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 1, "fan_avg" and "truncated_normal".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.glorot_normal()
+      >>> init(ft.random.key(0), (2, 4))
+      Array([[ 0.955632  ,  1.1254909 , -0.27086315, -0.04924887],
+             [ 0.11026898, -0.5990026 , -0.3091259 ,  0.30855602]], dtype=float32)
+    """
 
 
 @member(_scaling, 1.0, "fan_in", "uniform")
 def lecun_uniform():
-    """LeCun's, uniform; arguments as in `variance_scaling`."""
+    """Uniform, of variance 1/fan_in (LeCun et al., 1998).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 1, "fan_in" and "uniform".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array, between ±√(3/fan_in).
+
+    Example:
+      >>> init = nn.initializers.lecun_uniform()
+      >>> init(ft.random.key(0), (3, 2))
+      Array([[ 0.895334  ,  0.95715976],
+             [-0.33541703, -0.06266308],
+             [ 0.13977742, -0.66899395]], dtype=float32)
+    """
 
 
 @member(_scaling, 1.0, "fan_in", "truncated_normal")
 def lecun_normal():
-    """LeCun's, normal; arguments as in `variance_scaling`."""
+    """Normal, cut off, of variance 1/fan_in (LeCun et al., 1998).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 1, "fan_in" and "truncated_normal".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.lecun_normal()
+      >>> init(ft.random.key(0), (3, 2))
+      Array([[ 0.955632  ,  1.1254909 ],
+             [-0.27086315, -0.04924887],
+             [ 0.11026898, -0.5990026 ]], dtype=float32)
+    """
 
 
 @member(_scaling, 2.0, "fan_in", "uniform")
 def he_uniform():
-    """He's, uniform; arguments as in `variance_scaling`."""
+    """Uniform, of variance 2/fan_in: for layers before a relu (He, 2015).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 2, "fan_in" and "uniform".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array, between ±√(6/fan_in).
+
+    Example:
+      >>> init = nn.initializers.he_uniform()
+      >>> init(ft.random.key(0), (6, 2))
+      Array([[ 0.895334  ,  0.95715976],
+             [-0.33541703, -0.06266308],
+             [ 0.13977742, -0.66899395],
+             [-0.37961078,  0.3789611 ],
+             [ 0.49353313, -0.6579709 ],
+             [ 0.97070765, -0.94943476]], dtype=float32)
+    """
 
 
 @member(_scaling, 2.0, "fan_in", "truncated_normal")
 def he_normal():
-    """He's, normal; arguments as in `variance_scaling`."""
+    """Normal, cut off, of variance 2/fan_in: for layers before a relu (He, 2015).
+
+    Args:
+      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
+        a scale of 2, "fan_in" and "truncated_normal".
+
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
+    Example:
+      >>> init = nn.initializers.he_normal()
+      >>> init(ft.random.key(0), (6, 2))
+      Array([[ 0.955632  ,  1.1254909 ],
+             [-0.27086315, -0.04924887],
+             [ 0.11026898, -0.5990026 ],
+             [-0.3091259 ,  0.30855602],
+             [ 0.41327727, -0.585994  ],
+             [ 1.1748586 , -1.0999686 ]], dtype=float32)
+    """
 
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
@@ -232,8 +419,17 @@ def orthogonal(
       column_axis: the axis of the columns; all others together are the rows.
       dtype: of the result, unless `init` is given one.
 
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
     Raises:
       ShapeError: when called, for a shape of less than two axes.
+
+    Example:
+      >>> w = nn.initializers.orthogonal()(ft.random.key(0), (3, 2))
+      >>> fnp.round(abs(w.T @ w), 3)
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
     """
 
     def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
@@ -259,9 +455,17 @@ def delta_orthogonal(
     Source: L. Xiao and others, "Dynamical isometry and a mean field theory of CNNs"
     (2018). Arguments are those of `orthogonal`; the last two axes are the matrix.
 
+    Returns:
+      init(key, shape, dtype, out_sharding) -> an array.
+
     Raises:
       ShapeError: when called, for a shape that has not 3 to 5 axes, or fewer outputs
         than inputs.
+
+    Example:
+      >>> init = nn.initializers.delta_orthogonal()
+      >>> abs(init(ft.random.key(0), (3, 1, 1))[:, 0, 0])
+      Array([0., 1., 0.], dtype=float32)
     """
 
     def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:

@@ -52,7 +52,11 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.trace.arrays.array import Array as _Array, surface as _surface
+from ftrace.trace.arrays.array import (
+    Array as _Array,
+    surface as _surface,
+    tell_of_methods as _tell_of_methods,
+)
 from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
 
 #: What arrays and tracers are instances of.
@@ -149,3 +153,4 @@ _surface.update(
 _surface["byteswap"] = _byteswap
 _surface["at"] = _At  # it computes nothing, and holds any array
 _surface["getitem_at"] = getitem
+_tell_of_methods()

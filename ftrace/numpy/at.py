@@ -70,6 +70,17 @@ class Place:
     `indices_are_sorted` and `unique_indices` are accepted, and change nothing, as is
     `out_sharding` of updates; that of `get` says where the result is. With
     `wrap_negative_indices=False` a negative index is out of bounds.
+
+    Example:
+      >>> x = fnp.array([1, 2, 3])
+      >>> x.at[0].set(10), x
+      (Array([10,  2,  3], dtype=int32), Array([1, 2, 3], dtype=int32))
+      >>> x.at[fnp.array([1, 1])].add(10)
+      Array([ 1, 22,  3], dtype=int32)
+      >>> x.at[x > 1].multiply(-1)
+      Array([ 1, -2, -3], dtype=int32)
+      >>> x.at[7].set(0, mode="drop")
+      Array([1, 2, 3], dtype=int32)
     """
 
     __slots__ = ("array", "index")
@@ -91,7 +102,21 @@ class Place:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        """The elements at the place, as `x[index]`, with a mode."""
+        """The elements at the place, as `x[index]`, with a mode.
+
+        Args:
+          mode: for indices out of bounds: "clip" (the default), "fill", or
+            "promise_in_bounds".
+          fill_value: for "fill"; by default NaN, the least integer, the greatest (if
+            unsigned), True.
+          indices_are_sorted, unique_indices: accepted, without effect.
+          out_sharding: where the result is, as `device_put` takes it.
+          wrap_negative_indices: negative indices count from the end.
+
+        Raises:
+          IndexBoundsError: without a mode, for an index that is known to be out of
+            bounds.
+        """
         mode = indexing.check_mode("at.get", mode)
         found = indexing.read_at(
             self.array, self.index, mode, fill_value, wrap_negative_indices
@@ -99,11 +124,33 @@ class Place:
         return placed(found, out_sharding)
 
     def set(self, values: tracer.Value, **options: Any) -> Array:
-        """`values` at the place."""
+        """A copy of the array with `values` at the place.
+
+        Args:
+          values: a number or an array that broadcasts to the place; it takes the dtype
+            of the array.
+          options: `mode`, `indices_are_sorted`, `unique_indices`,
+            `wrap_negative_indices`, `out_sharding`: see the class.
+
+        Returns:
+          An array of the same shape and dtype. Under `jit` nothing is copied where the
+            old array
+          is not used any more.
+
+        Raises:
+          ShapeError: the values do not fit the place.
+          IndexBoundsError: without a mode, for an index that is known to be out of
+            bounds.
+        """
         return self._update("set", values, **options)
 
     def add(self, values: tracer.Value, **options: Any) -> Array:
-        """`values` added at the place, as often as an index is repeated."""
+        """A copy with `values` added at the place, as often as an index is repeated.
+
+        Args:
+          values: a number or an array that broadcasts to the place.
+          options: as of `set`.
+        """
         return self._update("add", values, **options)
 
     def subtract(self, values: tracer.Value, **options: Any) -> Array:

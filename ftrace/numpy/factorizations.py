@@ -110,9 +110,17 @@ def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) ->
       upper: return the upper triangle.
       symmetrize_input: take (a + aᴴ)/2; otherwise the upper triangle is not read.
 
+    Returns:
+      (…, n, n), of which the other triangle is 0.
+
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.linalg.cholesky(fnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      Array([[2., 0.],
+             [1., 2.]], dtype=float32)
     """
     x = square("cholesky", a)
     if symmetrize_input:
@@ -136,6 +144,12 @@ def qr(a: Value, mode: str = "reduced") -> Any:
       ValueRangeError: the mode is unknown.
       ShapeError: there are fewer than two axes.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> q, r = fnp.linalg.qr(fnp.array([[3.0, 0.0], [4.0, 5.0]]))
+      >>> fnp.round(q @ r, 5)
+      Array([[3., 0.],
+             [4., 5.]], dtype=float32)
     """
     x = matrices("qr", a)
     if mode == "raw":
@@ -170,6 +184,12 @@ def svd(
       ValueRangeError: `full_matrices` with `subset_by_index`, or an empty subset.
       ShapeError: there are fewer than two axes; not square, but `hermitian`.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> u, s, vh = fnp.linalg.svd(fnp.array([[3.0, 0.0], [0.0, -4.0], [0.0, 0.0]]),
+      ...                           full_matrices=False)
+      >>> u.shape, s, vh.shape
+      ((3, 2), Array([4., 3.], dtype=float32), (2, 2))
     """
     x = matrices("svd", a)
     if subset_by_index is not None and full_matrices and compute_uv:
@@ -217,8 +237,15 @@ def subset_of(name: str, subset: tuple[int, int], size: int, kind: str) -> slice
 def svdvals(x: Value, /) -> Any:
     """The singular values (…, min(m, n)) of matrices, descending.
 
+    Args:
+      x: (…, m, n).
+
     Raises:
       ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> fnp.linalg.svdvals(fnp.array([[3.0, 0.0], [0.0, -4.0]]))
+      Array([4., 3.], dtype=float32)
     """
     return svd(x, compute_uv=False)
 
@@ -248,12 +275,35 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
       ValueRangeError: UPLO is neither "L" nor "U".
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> values, vectors = fnp.linalg.eigh(fnp.array([[2.0, 1.0], [1.0, 2.0]]))
+      >>> values
+      Array([1., 3.], dtype=float32)
     """
     return EighResult(*hermitian("eigh", a, UPLO, symmetrize_input)[::-1])
 
 
 def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """The ascending eigenvalues of hermitian matrices: see `eigh`."""
+    """The ascending eigenvalues of hermitian matrices.
+
+    Args:
+      a: (…, n, n).
+      UPLO: which triangle is read, where the input is not symmetrized.
+      symmetrize_input: take (a + aᴴ)/2.
+
+    Returns:
+      (…, n), real.
+
+    Raises:
+      ValueRangeError: UPLO is neither "L" nor "U".
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.linalg.eigvalsh(fnp.array([[2.0, 1.0], [1.0, 2.0]]))
+      Array([1., 3.], dtype=float32)
+    """
     return hermitian("eigvalsh", a, UPLO, symmetrize_input)[1]
 
 
@@ -262,9 +312,20 @@ def eig(a: Value) -> EigResult:
 
     Eigenvectors have length 1, and a derivative that keeps it.
 
+    Args:
+      a: (…, n, n), float or complex.
+
+    Returns:
+      `EigResult`: eigenvalues (…, n), and eigenvectors (…, n, n) as columns.
+
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> values, vectors = fnp.linalg.eig(fnp.array([[0.0, -1.0], [1.0, 0.0]]))
+      >>> values
+      Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
     x = square("eig", a)
 
@@ -273,7 +334,22 @@ def eig(a: Value) -> EigResult:
 
 
 def eigvals(a: Value) -> Any:
-    """The eigenvalues of matrices, complex, in no order: see `eig`."""
+    """The eigenvalues of matrices, complex, in no order.
+
+    Args:
+      a: (…, n, n), float or complex.
+
+    Returns:
+      (…, n).
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.linalg.eigvals(fnp.array([[2.0, 1.0], [0.0, 3.0]]))
+      Array([2.+0.j, 3.+0.j], dtype=complex64)
+    """
     return bind_compound(factors.eigvals_p, square("eigvals", a))[0]
 
 
@@ -299,6 +375,14 @@ def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False)
     Raises:
       ShapeError: neither one axis nor two.
       ValueRangeError: there is no such norm.
+
+    Example:
+      >>> fnp.linalg.norm(fnp.array([3.0, 4.0]))
+      Array(5., dtype=float32)
+      >>> fnp.linalg.norm(fnp.array([[3.0, 4.0], [6.0, 8.0]]), axis=1)
+      Array([ 5., 10.], dtype=float32)
+      >>> ft.grad(fnp.linalg.norm)(fnp.zeros(2))  # not NaN
+      Array([0., 0.], dtype=float32)
     """
     x = ew.inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "norm")
@@ -319,8 +403,20 @@ def vector_norm(
 ) -> Any:
     """The norm of vectors along `axis`, or of all elements as one vector.
 
+    Args:
+      x: an array of numbers.
+      axis: an axis, several, or None for all.
+      keepdims: the reduced axes stay, with size 1.
+      ord: (Σ |x|^ord)^(1/ord); inf the greatest, -inf the least |x|, 0 how many are not
+        0.
+
     Raises:
       ValueRangeError: `ord` is not a number.
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.linalg.vector_norm(fnp.array([[3.0, 4.0], [6.0, 8.0]]), axis=1, ord=1)
+      Array([ 7., 14.], dtype=float32)
     """
     x = ew.inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "vector_norm")
@@ -360,9 +456,18 @@ def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> Any:
     """The norm of matrices in the last two axes.
 
+    Args:
+      x: (…, m, n).
+      keepdims: the reduced axes stay, with size 1.
+      ord: "fro", "nuc", 2, -2, 1, -1, inf or -inf, as of `norm`.
+
     Raises:
       ShapeError: there are fewer than two axes.
       ValueRangeError: there is no such norm.
+
+    Example:
+      >>> fnp.linalg.matrix_norm(fnp.array([[3.0, 0.0], [0.0, -4.0]]), ord=2)
+      Array(4., dtype=float32)
     """
     x = matrices("matrix_norm", x)
     return norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)

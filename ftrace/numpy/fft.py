@@ -65,44 +65,140 @@ def fft():
 
     Returns:
       A complex array.
+      A complex array, of n elements along the axis; complex64 of float32.
 
     Raises:
       AxisError: there is no such axis.
       ValueRangeError: the length is not positive, or the norm unknown.
+
+    Example:
+      >>> fnp.fft.fft(fnp.array([1.0, 2.0, 3.0, 4.0]))
+      Array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
+      >>> fnp.fft.fft(fnp.array([1.0, 1.0]), n=4).real
+      Array([2., 1., 0., 1.], dtype=float32)
     """
 
 
 @member(_along_one)
 def ifft():
-    """The inverse of `fft`."""
+    """The inverse of `fft`: x[j] = Σ a[k]·exp(2πi·jk/n) / n.
+
+    Args:
+      a: float or complex.
+      n: the length; the axis is cut or padded to it.
+      axis: along which.
+      norm: "backward" (the default, divides by n), "forward" or "ortho"; see the
+        module.
+
+    Returns:
+      A complex array, of n elements along the axis.
+
+    Raises:
+      AxisError: there is no such axis.
+      ValueRangeError: the length is not positive, or the norm unknown.
+
+    Example:
+      >>> fnp.fft.ifft(fnp.fft.fft(fnp.array([1.0, 2.0, 4.0]))).real
+      Array([1., 2., 4.], dtype=float32)
+    """
 
 
 @member(_along_one)
 def rfft():
     """The first n//2 + 1 elements of `fft` of a real array: the others mirror them.
 
+    Args:
+      a: float32 or float64; integers become floats.
+      n: the length of the signal; the axis is cut or padded to it.
+      axis: along which.
+      norm: "backward" (the default), "forward" (divides by n) or "ortho"; see the
+        module.
+
+    Returns:
+      A complex array, of n//2 + 1 elements along the axis.
+
     Raises:
       DtypeError: the array is complex, float16 or bfloat16.
       AxisError, ValueRangeError: see `fft`.
+
+    Example:
+      >>> fnp.fft.rfft(fnp.array([1.0, 0.0, -1.0, 0.0]))
+      Array([0.+0.j, 2.+0.j, 0.+0.j], dtype=complex64)
     """
 
 
 @member(_along_one)
 def irfft():
-    """The inverse of `rfft`, of length n: by default twice (the axis's size - 1)."""
+    """The inverse of `rfft`, of length n.
+
+    Args:
+      a: the first half of a spectrum, float or complex.
+      n: the length of the signal, by default twice (the axis's size - 1): give it where
+        that is odd.
+      axis: along which.
+      norm: "backward" (the default, divides by n), "forward" or "ortho"; see the
+        module.
+
+    Returns:
+      A real array, of n elements along the axis.
+
+    Raises:
+      AxisError, ValueRangeError: see `fft`.
+
+    Example:
+      >>> fnp.fft.irfft(fnp.fft.rfft(fnp.array([1.0, 2.0, 3.0])), n=3)
+      Array([1., 2., 3.], dtype=float32)
+    """
 
 
 def hfft(
     a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
-    """`fft` of a signal that mirrors itself, given its first half: a real spectrum."""
+    """`fft` of a signal that mirrors itself, given its first half: a real spectrum.
+
+    Args:
+      a: the first half of the signal, float or complex.
+      n: the length of the result, by default twice (the axis's size - 1).
+      axis: along which.
+      norm: "backward" (the default), "forward" (divides by n) or "ortho"; see the
+        module.
+
+    Returns:
+      A real array, of n elements along the axis.
+
+    Raises:
+      AxisError, ValueRangeError: see `fft`.
+
+    Example:
+      >>> fnp.fft.hfft(fnp.array([1.0, 1.0, 1.0]))
+      Array([4., 0., 0., 0.], dtype=float32)
+    """
     return irfft(conjugate(a), n, axis, _opposite(norm))
 
 
 def ihfft(
     a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
-    """The inverse of `hfft`: half of a signal, from its real spectrum."""
+    """The inverse of `hfft`: half of a signal, from its real spectrum.
+
+    Args:
+      a: a real spectrum; integers become floats.
+      n: its length; the axis is cut or padded to it.
+      axis: along which.
+      norm: "backward" (the default, divides by n), "forward" or "ortho"; see the
+        module.
+
+    Returns:
+      A complex array, of n//2 + 1 elements along the axis.
+
+    Raises:
+      DtypeError: the spectrum is complex, float16 or bfloat16.
+      AxisError, ValueRangeError: see `fft`.
+
+    Example:
+      >>> fnp.fft.ihfft(fnp.array([4.0, 0.0, 0.0, 0.0]))
+      Array([1.-0.j, 1.-0.j, 1.-0.j], dtype=complex64)
+    """
     return conjugate(rfft(asarray(a), n, axis, _opposite(norm)))
 
 
@@ -123,22 +219,94 @@ def _along_several(name: str, default: tuple[int, int] | None = None):
 
 @member(_along_several, _LAST_TWO)
 def fft2():
-    """`fftn` along two axes."""
+    """`fftn` along two axes.
+
+    Args:
+      a: float or complex.
+      s: two lengths; the axes are cut or padded to them.
+      axes: two axes.
+      norm: see the module.
+
+    Returns:
+      A complex array.
+
+    Raises:
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.fft2(fnp.array([[1.0, 2.0], [3.0, 4.0]]))
+      Array([[10.+0.j, -2.+0.j],
+             [-4.+0.j,  0.+0.j]], dtype=complex64)
+    """
 
 
 @member(_along_several, _LAST_TWO)
 def ifft2():
-    """`ifftn` along two axes."""
+    """`ifftn` along two axes: the inverse of `fft2`.
+
+    Args:
+      a: float or complex.
+      s: two lengths; the axes are cut or padded to them.
+      axes: two axes.
+      norm: see the module.
+
+    Returns:
+      A complex array.
+
+    Raises:
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.ifft2(fnp.array([[4.0, 0.0], [0.0, 0.0]])).real
+      Array([[1., 1.],
+             [1., 1.]], dtype=float32)
+    """
 
 
 @member(_along_several, _LAST_TWO)
 def rfft2():
-    """`rfftn` along two axes."""
+    """`rfftn` along two axes: half of the spectrum of a real image.
+
+    Args:
+      a: float32 or float64; integers become floats.
+      s: two lengths; the axes are cut or padded to them.
+      axes: two axes; the last is the one that is halved.
+      norm: see the module.
+
+    Returns:
+      A complex array, of n//2 + 1 elements along the last of the axes.
+
+    Raises:
+      DtypeError: the array is complex, float16 or bfloat16.
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.rfft2(fnp.ones((4, 6))).shape
+      (4, 4)
+    """
 
 
 @member(_along_several, _LAST_TWO)
 def irfft2():
-    """`irfftn` along two axes."""
+    """`irfftn` along two axes: the inverse of `rfft2`.
+
+    Args:
+      a: half of a spectrum, float or complex.
+      s: the two lengths of the result; the last is by default twice (the size - 1).
+      axes: two axes.
+      norm: see the module.
+
+    Returns:
+      A real array.
+
+    Raises:
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.irfft2(fnp.fft.rfft2(fnp.array([[1.0, 2.0], [3.0, 4.0]])))
+      Array([[1., 2.],
+             [3., 4.]], dtype=float32)
+    """
 
 
 @member(_along_several)
@@ -151,31 +319,90 @@ def fftn():
       axes: along which; by default the last ones that `s` has lengths for, or all.
       norm: see the module.
 
+    Returns:
+      A complex array.
+
     Raises:
       AxisError: there is no such axis, or it is named twice.
       ShapeError: `s` and `axes` differ in number.
       ValueRangeError: a length is not positive, or the norm unknown.
+
+    Example:
+      >>> fnp.fft.fftn(fnp.ones((2, 3))).real
+      Array([[6., 0., 0.],
+             [0., 0., 0.]], dtype=float32)
     """
 
 
 @member(_along_several)
 def ifftn():
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    Args:
+      a: float or complex.
+      s: the length of each axis; it is cut or padded to it.
+      axes: along which; by default the last ones that `s` has lengths for, or all.
+      norm: see the module.
+
+    Returns:
+      A complex array.
+
+    Raises:
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.ifftn(fnp.fft.fftn(fnp.array([[1.0, 2.0], [3.0, 4.0]]))).real
+      Array([[1., 2.],
+             [3., 4.]], dtype=float32)
+    """
 
 
 @member(_along_several)
 def rfftn():
     """`rfft` along the last of several axes, then `fft` along the others.
 
+    Args:
+      a: float32 or float64; integers become floats.
+      s: the length of each axis; it is cut or padded to it.
+      axes: along which; by default the last ones that `s` has lengths for, or all.
+      norm: see the module.
+
+    Returns:
+      A complex array, of n//2 + 1 elements along the last of the axes.
+
     Raises:
       DtypeError: the array is complex, float16 or bfloat16.
       AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.rfftn(fnp.ones((2, 4)))
+      Array([[8.+0.j, 0.+0.j, 0.+0.j],
+             [0.+0.j, 0.+0.j, 0.+0.j]], dtype=complex64)
     """
 
 
 @member(_along_several)
 def irfftn():
-    """The inverse of `rfftn`: the last length is by default twice (the size - 1)."""
+    """The inverse of `rfftn`.
+
+    Args:
+      a: half of a spectrum, float or complex.
+      s: the length of each axis of the result; the last is by default twice (the size -
+        1).
+      axes: along which; by default the last ones that `s` has lengths for, or all.
+      norm: see the module.
+
+    Returns:
+      A real array.
+
+    Raises:
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+
+    Example:
+      >>> fnp.fft.irfftn(fnp.fft.rfftn(fnp.array([[1.0, 2.0], [3.0, 4.0]])))
+      Array([[1., 2.],
+             [3., 4.]], dtype=float32)
+    """
 
 
 def _opposite(norm: str | None) -> str | None:
@@ -283,12 +510,46 @@ def _frequencies(
 
 
 def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
-    """The frequencies of a transform of n samples that are d apart."""
+    """The frequencies of a transform of n samples d apart: [0, 1, …, -2, -1]/(n·d).
+
+    Args:
+      n: how many samples.
+      d: the time between two of them.
+      dtype: a float dtype, by default float32.
+      device: where the result is, as `device_put` takes it.
+
+    Returns:
+      (n,), in cycles per unit of d, in the order of `fft`: negative ones come last.
+
+    Raises:
+      ValueRangeError: n is not positive.
+
+    Example:
+      >>> fnp.fft.fftfreq(5, 0.1)
+      Array([ 0.,  2.,  4., -4., -2.], dtype=float32)
+    """
     return _frequencies("fftfreq", n, d, dtype, device, real=False)
 
 
 def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
-    """The frequencies of a transform of n real samples that are d apart."""
+    """The frequencies of a transform of n real samples d apart: [0, 1, …]/(n·d).
+
+    Args:
+      n: how many samples.
+      d: the time between two of them.
+      dtype: a float dtype, by default float32.
+      device: where the result is, as `device_put` takes it.
+
+    Returns:
+      (n//2 + 1,), in cycles per unit of d, in the order of `rfft`.
+
+    Raises:
+      ValueRangeError: n is not positive.
+
+    Example:
+      >>> fnp.fft.rfftfreq(4, 0.5)
+      Array([0. , 0.5, 1. ], dtype=float32)
+    """
     return _frequencies("rfftfreq", n, d, dtype, device, real=True)
 
 
@@ -300,10 +561,40 @@ def _shift(name: str, x: Value, axes: Any, sign: int) -> Any:
 
 
 def fftshift(x: Value, axes: int | Sequence[int] | None = None) -> Any:
-    """The zero frequency moved to the middle."""
+    """The zero frequency moved to the middle.
+
+    Args:
+      x: an array in the order of `fft`.
+      axes: an axis or several; None is all.
+
+    Returns:
+      Of the shape and dtype of x: element 0 stands at n//2.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.fft.fftshift(fnp.array([0, 1, 2, -2, -1]))
+      Array([-2, -1,  0,  1,  2], dtype=int32)
+    """
     return _shift("fftshift", x, axes, 1)
 
 
 def ifftshift(x: Value, axes: int | Sequence[int] | None = None) -> Any:
-    """The zero frequency moved back from the middle to the front."""
+    """The zero frequency moved back from the middle to the front.
+
+    Args:
+      x: an array in the order of `fftshift`.
+      axes: an axis or several; None is all.
+
+    Returns:
+      Of the shape and dtype of x.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    Example:
+      >>> fnp.fft.ifftshift(fnp.array([-2, -1, 0, 1, 2]))
+      Array([ 0,  1,  2, -2, -1], dtype=int32)
+    """
     return _shift("ifftshift", x, axes, -1)

@@ -71,6 +71,11 @@ def solve(a: Value, b: Value) -> Any:
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> a = fnp.array([[2.0, 1.0], [1.0, 3.0]])
+      >>> fnp.linalg.solve(a, fnp.array([3.0, 5.0]))
+      Array([0.8, 1.4], dtype=float32)
     """
     x, y = promote_inexact(square("solve", a), ax.as_value(b))
     n = x.shape[-1]
@@ -112,11 +117,24 @@ def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
 
 
 def inv(a: Value) -> Any:
-    """The inverses of matrices (…, n, n); infinities or NaN where there are none.
+    """The inverses of matrices; infinities or NaN where there are none.
+
+    To solve equations write `solve`, which is quicker and loses less to rounding.
+
+    Args:
+      a: (…, n, n).
+
+    Returns:
+      (…, n, n).
 
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.linalg.inv(fnp.array([[2.0, 0.0], [1.0, 4.0]]))
+      Array([[ 0.5  ,  0.   ],
+             [-0.125,  0.25 ]], dtype=float32)
     """
     x = square("inv", a)
     return solve_matrices(x, ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape))
@@ -126,11 +144,24 @@ def inv(a: Value) -> Any:
 
 
 def det(a: Value) -> Any:
-    """The determinants of matrices (…, n, n). Singular ones have a derivative, too.
+    """The determinants of matrices. Singular ones have a derivative, too.
+
+    Args:
+      a: (…, n, n).
+
+    Returns:
+      (…).
 
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: float16 or bfloat16, and more than 3 rows.
+
+    Example:
+      >>> fnp.linalg.det(fnp.array([[1.0, 2.0], [3.0, 4.0]]))
+      Array(-2., dtype=float32)
+      >>> ft.grad(fnp.linalg.det)(fnp.array([[1.0, 2.0], [2.0, 4.0]]))  # the adjugate
+      Array([[ 4., -2.],
+             [-2.,  1.]], dtype=float32)
     """
     x = square("det", a)
     if 1 <= x.shape[-1] <= 3:
@@ -162,10 +193,20 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
       a: (…, n, n).
       method: "lu" or "qr" are accepted; both give the same.
 
+    Returns:
+      (sign, logabsdet), each (…): det = sign·exp(logabsdet). Of a singular matrix they
+        are
+      0 and -inf. It overflows for no size, as `det` does.
+
     Raises:
       ValueRangeError: the method is unknown.
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> sign, log = fnp.linalg.slogdet(-100.0 * fnp.eye(41))
+      >>> sign, log  # 41·log 100
+      (Array(-1., dtype=float32), Array(188.81198, dtype=float32))
     """
     one_of("slogdet: method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind_compound(systems.slogdet_p, square("slogdet", a)))
@@ -202,6 +243,11 @@ def pinv(
       ArgumentError: both `rtol` and `rcond` are given.
       ShapeError: there are fewer than two axes; not square, but `hermitian`.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.linalg.pinv(fnp.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]]))
+      Array([[1. , 0. , 0. ],
+             [0. , 0. , 0.5]], dtype=float32)
     """
     if rtol is not None and rcond is not None:
         raise ValueRangeError("pinv: rtol and rcond are one argument; give one of them")
@@ -235,6 +281,13 @@ def lstsq(
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> x = fnp.array([0.0, 1.0, 2.0])
+      >>> a = fnp.stack([x, fnp.ones(3)], axis=1)  # a straight line
+      >>> solution, residuals, rank, s = fnp.linalg.lstsq(a, fnp.array([1.0, 3.0, 5.0]))
+      >>> fnp.round(solution, 4), rank
+      (Array([2., 1.], dtype=float32), Array(2, dtype=int32))
     """
     x, y = promote_inexact(ax.as_value(a), ax.as_value(b))
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
@@ -267,8 +320,16 @@ def matrix_power(a: Value, n: int) -> Any:
       a: (…, k, k).
       n: the power; a negative one is that of the inverse.
 
+    Returns:
+      (…, k, k).
+
     Raises:
       ShapeError: the last two axes differ in size.
+
+    Example:
+      >>> fnp.linalg.matrix_power(fnp.array([[1, 1], [1, 0]]), 10)
+      Array([[89, 55],
+             [55, 34]], dtype=int32)
     """
     x = ax.as_value(a)
     square("matrix_power", x)
@@ -293,6 +354,11 @@ def tensorinv(a: Value, ind: int = 2) -> Any:
     Raises:
       ValueRangeError: `ind` is not positive.
       ShapeError: the products of the sizes differ.
+
+    Example:
+      >>> a = fnp.eye(6).reshape(2, 3, 6)
+      >>> fnp.linalg.tensorinv(a).shape
+      (6, 2, 3)
     """
     x = inexact(a)
     count = ax.static_int(ind, "tensorinv: ind", 1)
@@ -315,8 +381,16 @@ def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
       b: an array.
       axes: axes of `a` that are moved to the end first.
 
+    Returns:
+      An array of the sizes of x.
+
     Raises:
       ShapeError: the product of the sizes of x is not that of the sizes of b.
+
+    Example:
+      >>> a = 2 * fnp.eye(6).reshape(2, 3, 6)
+      >>> fnp.linalg.tensorsolve(a, fnp.ones((2, 3)))
+      Array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], dtype=float32)
     """
     x, y = inexact(a), ax.as_value(b)
     if axes is not None:
@@ -348,6 +422,10 @@ def cond(x: Value, p: Any = None) -> Any:
 
     Raises:
       ShapeError: the matrices are empty, or not square for this norm.
+
+    Example:
+      >>> fnp.linalg.cond(fnp.array([[100.0, 0.0], [0.0, 2.0]]))
+      Array(50., dtype=float32)
     """
     matrix = matrices("cond", x)
     if 0 in matrix.shape[-2:]:
@@ -377,8 +455,15 @@ def matrix_rank(
       hermitian: M is.
       tol: another name of `rtol`.
 
+    Returns:
+      (…), int32.
+
     Raises:
       ArgumentError: both are given.
+
+    Example:
+      >>> fnp.linalg.matrix_rank(fnp.array([[1.0, 2.0], [2.0, 4.0]]))
+      Array(1, dtype=int32)
     """
     if rtol is not None and tol is not None:
         raise ArgumentError("matrix_rank: only one of tol or rtol may be specified.")
@@ -403,11 +488,21 @@ def matrix_rank(
 def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
     """The product of two or more matrices, multiplied in the cheapest order.
 
-    The first and the last may have one axis.
+    Args:
+      arrays: matrices (m, k), (k, …), …, (…, n). The first and the last may be vectors.
+      precision: accepted, without effect.
+
+    Returns:
+      (m, n), without the axis of a vector.
 
     Raises:
       ValueRangeError: there are fewer than two arrays.
       ShapeError: one has the wrong number of axes, or two neighbours do not fit.
+
+    Example:
+      >>> a, b, c = fnp.ones((10, 100)), fnp.ones((100, 5)), fnp.ones((5, 50))
+      >>> fnp.linalg.multi_dot([a, b, c]).shape  # by (a·b)·c
+      (10, 50)
     """
     check_precision("multi_dot", precision)
     values = sequence_of("multi_dot", arrays)
@@ -458,8 +553,16 @@ def _chain_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
 def cross(x1: Value, x2: Value, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of 3 components along `axis`.
 
+    Args:
+      x1, x2: arrays whose other axes broadcast.
+      axis: of the components.
+
     Raises:
       ShapeError: there are not 3 components.
+
+    Example:
+      >>> fnp.linalg.cross(fnp.array([1, 0, 0]), fnp.array([0, 1, 0]))
+      Array([0, 0, 1], dtype=int32)
     """
     for x in (aval_of(x1), aval_of(x2)):
         if not x.shape or x.shape[axis] != 3:
@@ -473,8 +576,20 @@ def cross(x1: Value, x2: Value, /, *, axis: int = -1) -> Any:
 def outer(x1: Value, x2: Value, /) -> Any:
     """Every element of one vector times every element of another.
 
+    Args:
+      x1: (m,).
+      x2: (n,).
+
+    Returns:
+      (m, n). Unlike `fnp.outer` it flattens nothing.
+
     Raises:
       ShapeError: an operand has another number of axes than one.
+
+    Example:
+      >>> fnp.linalg.outer(fnp.array([1, 2]), fnp.array([3, 4, 5]))
+      Array([[ 3,  4,  5],
+             [ 6,  8, 10]], dtype=int32)
     """
     for x in (x1, x2):
         ax.vector(x, "linalg.outer: each operand")
@@ -482,10 +597,41 @@ def outer(x1: Value, x2: Value, /) -> Any:
 
 
 def diagonal(x: Value, /, *, offset: int = 0) -> Any:
-    """The diagonals of matrices in the last two axes."""
+    """The diagonals of matrices in the last two axes.
+
+    Args:
+      x: (…, m, n).
+      offset: above (positive) or below (negative) the main diagonal.
+
+    Returns:
+      (…, k), with the size k of the diagonal.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> fnp.linalg.diagonal(fnp.array([[1, 2], [3, 4]]), offset=1)
+      Array([2], dtype=int32)
+    """
     return linear.checked_diagonal("linalg.diagonal", x, offset, -2, -1)
 
 
 def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sums of the diagonals of matrices in the last two axes."""
+    """The sums of the diagonals of matrices in the last two axes.
+
+    Args:
+      x: (…, m, n).
+      offset: above (positive) or below (negative) the main diagonal.
+      dtype: in which to add, by default that of x.
+
+    Returns:
+      (…). `fnp.trace` takes the first two axes instead.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> fnp.linalg.trace(fnp.array([[1, 2], [3, 4]]))
+      Array(5, dtype=int32)
+    """
     return linear.trace(x, offset, -2, -1, dtype)

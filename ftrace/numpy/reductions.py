@@ -694,18 +694,51 @@ def _exponentials(name: str, logarithm: bool):
 
 @member(_exponentials, logarithm=False)
 def softmax():
-    """Exponentials along `axis`, divided by their sum.
+    """Exponentials along `axis`, divided by their sum: exp(x)/Σ exp(x).
+
+    The greatest element is subtracted first, so that nothing overflows.
 
     Args:
-      x: the array.
+      x: an array of floats or complex numbers; integers become floats.
       axis: an axis, several, or None for all.
       where: a mask of the elements that count; the others give 0.
+
+    Returns:
+      Of the shape of x; along the axes it adds up to 1.
+
+    Raises:
+      AxisError: there is no such axis.
+      ShapeError: the mask does not broadcast to x.
+
+    Example:
+      >>> ft.nn.softmax(fnp.array([0.0, np.log(3.0)]))
+      Array([0.25, 0.75], dtype=float32)
+      >>> ft.nn.softmax(fnp.array([[1000.0, 1000.0], [0.0, 50.0]]), axis=-1)
+      Array([[5.0000000e-01, 5.0000000e-01],
+             [1.9287499e-22, 1.0000000e+00]], dtype=float32)
     """
 
 
 @member(_exponentials, logarithm=True)
 def log_softmax():
-    """The logarithm of `softmax`; arguments as there. Masked elements give -inf."""
+    """The logarithm of `softmax`: x - log(Σ exp(x)), exact where softmax underflows.
+
+    Args:
+      x: an array of floats or complex numbers; integers become floats.
+      axis: an axis, several, or None for all.
+      where: a mask of the elements that count; the others give -inf.
+
+    Returns:
+      Of the shape of x.
+
+    Raises:
+      AxisError: there is no such axis.
+      ShapeError: the mask does not broadcast to x.
+
+    Example:
+      >>> ft.nn.log_softmax(fnp.array([0.0, 1000.0]))
+      Array([-1000.,     0.], dtype=float32)
+    """
 
 
 def _normalize(x: Any, *mask: Any, axes: tuple[int, ...], logarithm: bool) -> Any:
@@ -749,6 +782,13 @@ def logsumexp(
 
     Returns:
       The logarithm; NaN where the sum is negative and its sign is not asked for.
+
+    Example:
+      >>> ft.nn.logsumexp(fnp.array([1000.0, 1000.0]))
+      Array(1000.6932, dtype=float32)
+      >>> factors = fnp.array([1.0, -3.0])
+      >>> ft.nn.logsumexp(fnp.zeros(2), b=factors, return_sign=True)  # of 1 - 3
+      (Array(0.6931472, dtype=float32), Array(-1., dtype=float32))
     """
     factors = None
     if b is None:

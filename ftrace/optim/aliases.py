@@ -41,7 +41,13 @@ def adadelta(
     eps: Scalar = 1e-6, weight_decay: ScalarOrSchedule = 0.0,
     weight_decay_mask: Any = None,
 ) -> Optimizer:  # fmt: skip
-    """AdaDelta (Zeiler, 2012)."""
+    """AdaDelta (Zeiler, 2012).
+
+    Args:
+      learning_rate: a number or a schedule; None is 1.
+      rho, eps: see `scale_by_adadelta`.
+      weight_decay, weight_decay_mask: see `add_decayed_weights`.
+    """
     return base.chain(
         basic.add_decayed_weights(weight_decay, weight_decay_mask),
         scaling.scale_by_adadelta(rho, eps),
@@ -107,7 +113,12 @@ def amsgrad():
 
 
 def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimizer:
-    """Frobenius matched gradient descent (Bernstein et al., 2020)."""
+    """Frobenius matched gradient descent (Bernstein et al., 2020).
+
+    Args:
+      learning_rate: a number or a schedule.
+      min_norm: see `scale_by_trust_ratio`.
+    """
 
     def shrunk(rate: Any) -> Any:
         return 1 / (1 + rate**2) ** 0.5
@@ -132,7 +143,16 @@ def lars(
     eps: Scalar = 0.0, trust_ratio_mask: Any = True, momentum: Scalar = 0.9,
     nesterov: bool = False,
 ) -> Optimizer:  # fmt: skip
-    """Layer-wise rates (You, Gitman, Ginsburg, 2017)."""
+    """Layer-wise rates (You, Gitman, Ginsburg, 2017).
+
+    Args:
+      learning_rate: a number or a schedule.
+      weight_decay, weight_decay_mask: see `add_decayed_weights`.
+      trust_coefficient, eps: see `scale_by_trust_ratio`.
+      trust_ratio_mask: where that is applied.
+      momentum: the decay of past updates per step.
+      nesterov: look one step ahead.
+    """
     ratio = scaling.scale_by_trust_ratio(0.0, trust_coefficient, eps)
     return base.chain(
         basic.add_decayed_weights(weight_decay, weight_decay_mask),
@@ -163,7 +183,13 @@ def sign_sgd():
 def signum(
     learning_rate: ScalarOrSchedule, beta: Scalar = 0.9, accumulator_dtype: Any = None
 ) -> Optimizer:
-    """Steps of one size in the direction of the mean (Bernstein et al., 2018)."""
+    """Steps of one size in the direction of the mean (Bernstein et al., 2018).
+
+    Args:
+      learning_rate: a number or a schedule.
+      beta: the decay of the mean.
+      accumulator_dtype: of the mean, by default that of the parameters.
+    """
     mean = scaling.ema(beta, False, accumulator_dtype)
     return base.chain(mean, sign_sgd(learning_rate))
 
@@ -183,7 +209,13 @@ def optimistic_adam_v2(
     b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
     mu_dtype: Any = None, nesterov: bool = True,
 ) -> Optimizer:  # fmt: skip
-    """Adam that expects the last change again (Daskalakis et al., 2017)."""
+    """Adam that expects the last change again (Daskalakis et al., 2017).
+
+    Args:
+      learning_rate: a number or a schedule.
+      alpha, beta: see `scale_by_optimistic_gradient`.
+      b1, b2, eps, eps_root, mu_dtype, nesterov: see `scale_by_adam`.
+    """
     return base.chain(
         basic.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         scaling.scale_by_optimistic_gradient(alpha, beta),
@@ -201,7 +233,13 @@ def optimistic_adam(
     b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
     mu_dtype: Any = None, *, nesterov: bool = True,
 ) -> Optimizer:  # fmt: skip
-    """`optimistic_adam_v2` with the rates of its two parts."""
+    """`optimistic_adam_v2` with the rates of its two parts.
+
+    Args:
+      learning_rate: of the last update.
+      optimism: of the change before it, by default the learning rate.
+      b1, b2, eps, eps_root, mu_dtype, nesterov: see `scale_by_adam`.
+    """
     beta = learning_rate if optimism is None else optimism
     return optimistic_adam_v2(
         1.0, alpha=learning_rate, beta=beta, b1=b1, b2=b2, eps=eps, eps_root=eps_root,
@@ -210,7 +248,12 @@ def optimistic_adam(
 
 
 def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
-    """SM3 (Anil et al., 2019)."""
+    """SM3 (Anil et al., 2019).
+
+    Args:
+      learning_rate: a number.
+      momentum: the decay of past updates per step.
+    """
     return base.chain(scaling.scale_by_sm3(momentum), basic.scale(-learning_rate))
 
 
@@ -223,7 +266,12 @@ def rprop(
     learning_rate: Scalar, eta_minus: Scalar = 0.5, eta_plus: Scalar = 1.2,
     min_step_size: Scalar = 1e-6, max_step_size: Scalar = 50.0,
 ) -> Optimizer:  # fmt: skip
-    """Resilient propagation (Riedmiller, Braun, 1993)."""
+    """Resilient propagation (Riedmiller, Braun, 1993).
+
+    Args:
+      learning_rate, eta_minus, eta_plus, min_step_size, max_step_size: see
+        `scale_by_rprop`.
+    """
     steps = scaling.scale_by_rprop(
         learning_rate, eta_minus, eta_plus, min_step_size, max_step_size
     )
@@ -234,7 +282,12 @@ def polyak_sgd(
     max_learning_rate: Scalar = 1.0, scaling: ScalarOrSchedule = 1.0,
     f_min: Scalar = 0.0, eps: Scalar = 0.0, variant: str = "sps",
 ) -> Optimizer:  # fmt: skip
-    """Gradient descent with Polyak's step; `update` takes the loss as `value=`."""
+    """Gradient descent with Polyak's step; `update` takes the loss as `value=`.
+
+    Args:
+      max_learning_rate, f_min, eps, variant: see `scale_by_polyak`.
+      scaling: a factor of the steps, a number or a schedule.
+    """
     step = _scale_by_polyak(f_min, max_learning_rate, eps, variant)
     return base.chain(basic.sgd(scaling), step)
 

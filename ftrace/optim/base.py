@@ -225,17 +225,21 @@ def running(
 
 
 def identity() -> GradientTransformation:
-    """Leaves the updates as they are."""
+    """Leaves the updates as they are; it has no state."""
     return of_each(lambda update: update)
 
 
 def set_to_zero() -> GradientTransformation:
-    """Updates of zeros."""
+    """Updates of zeros: what is transformed so stays as it is."""
     return of_each(fnp.zeros_like)
 
 
 def stateless(f: Callable[[Tree, Tree | None], Tree]) -> GradientTransformation:
-    """The transformation `f(updates, params)` of trees, without a state."""
+    """The transformation `f(updates, params)` of trees, without a state.
+
+    Args:
+      f: (updates, params) -> updates, of trees; the parameters may be None.
+    """
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         return f(updates, params), state
@@ -244,7 +248,11 @@ def stateless(f: Callable[[Tree, Tree | None], Tree]) -> GradientTransformation:
 
 
 def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """The transformation `f(update, param)` of each array, without a state."""
+    """The transformation `f(update, param)` of each array, without a state.
+
+    Args:
+      f: (update, param) -> update, of arrays; the parameter may be None.
+    """
 
     def apply(updates: Tree, params: Tree | None) -> Tree:
         if params is None:
@@ -257,11 +265,24 @@ def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformat
 def chain(*transformations: GradientTransformation) -> GradientTransformationExtraArgs:
     """Applies transformations one after the other; the state is a tuple of theirs.
 
-    What else `update` is given goes to those that take more.
+    Args:
+      transformations: pairs (init, update), such as optimizers and the functions
+        `scale_by_…`, `clip_…`. What else `update` is given goes to those that take
+        more.
+
+    Returns:
+      A pair (init, update).
 
     Raises:
       ArgumentError: an argument is no pair of functions.
       TreeError: `update` is called with the state of another optimizer.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.chain(optim.clip(1.0), optim.sgd(0.1))
+      >>> params = fnp.zeros(2)
+      >>> tx.update(fnp.array([5.0, -0.5]), tx.init(params), params)[0]
+      Array([-0.1 ,  0.05], dtype=float32)
     """
     for transformation in transformations:
         if not (isinstance(transformation, tuple) and len(transformation) == 2):
@@ -294,6 +315,9 @@ def chain(*transformations: GradientTransformation) -> GradientTransformationExt
 def named_chain(*transforms: tuple[str, Any]) -> GradientTransformationExtraArgs:
     """A chain of pairs (name, transformation); the state is a dict of theirs.
 
+    Args:
+      transforms: pairs (name, transformation).
+
     Raises:
       ArgumentError: two have the same name.
     """
@@ -314,7 +338,20 @@ def named_chain(*transforms: tuple[str, Any]) -> GradientTransformationExtraArgs
 
 
 def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Scalar) -> Tree:
-    """A part of the way from old to new: a running mean of parameters."""
+    """A part of the way from old to new: step_size·new + (1 - step_size)·old.
+
+    Args:
+      new_tensors, old_tensors: trees of one structure.
+      step_size: the part.
+
+    Returns:
+      A tree: a running mean of parameters, if the old ones are what was returned last.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.incremental_update(fnp.array([10.0]), fnp.array([0.0]), 0.25)
+      Array([2.5], dtype=float32)
+    """
     return each(
         lambda new, old: step_size * new + (1.0 - step_size) * old,
         new_tensors, old_tensors,
@@ -324,7 +361,19 @@ def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Scalar) 
 def periodic_update(
     new_tensors: Tree, old_tensors: Tree, steps: Any, update_period: int
 ) -> Tree:
-    """The new ones at each multiple of a number of steps, else the old ones."""
+    """The new ones at each multiple of a number of steps, else the old ones.
+
+    Args:
+      new_tensors, old_tensors: trees of one structure.
+      steps: how many have been done: an integer scalar.
+      update_period: the number.
+
+    Example:
+      >>> from ftrace import optim
+      >>> new, old = fnp.array([1.0]), fnp.array([0.0])
+      >>> optim.periodic_update(new, old, 6, 3), optim.periodic_update(new, old, 7, 3)
+      (Array([1.], dtype=float32), Array([0.], dtype=float32))
+    """
     due = fnp.mod(steps, update_period) == 0
     return each(lambda x, y: fnp.where(due, x, y), new_tensors, old_tensors)
 
@@ -332,8 +381,21 @@ def periodic_update(
 def apply_updates(params: Tree, updates: Tree) -> Tree:
     """The parameters plus the updates, each in its own dtype.
 
+    Args:
+      params: a tree of arrays; None stays None.
+      updates: a tree of the same structure; None leaves a parameter as it is.
+
+    Returns:
+      A tree of the structure and dtypes of `params`.
+
     Raises:
       TreeError: the two differ in structure.
+
+    Example:
+      >>> from ftrace import optim
+      >>> params, updates = {"w": fnp.array([1.0, 2.0])}, {"w": fnp.array([-0.5, 0.5])}
+      >>> optim.apply_updates(params, updates)
+      {'w': Array([0.5, 2.5], dtype=float32)}
     """
 
     def add(param: Any, update: Any) -> Any:
@@ -383,6 +445,13 @@ def masked(
         makes one from the parameters.
       mask_compatible_extra_args: what else `update` is given is masked where it has
         the structure of the updates.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.masked(optim.scale(10.0), {"w": True, "b": False})
+      >>> params = {"w": fnp.array([1.0]), "b": fnp.array([1.0])}
+      >>> tx.update(params, tx.init(params))[0]
+      {'w': Array([10.], dtype=float32), 'b': Array([1.], dtype=float32)}
     """
 
     def mask_of(params: Tree) -> Tree:

@@ -66,17 +66,60 @@ def _errors(name: str, predictions: Any, targets: Any) -> Any:
 
 
 def squared_error(predictions: Any, targets: Any = None) -> Any:
-    """(predictions - targets)²."""
+    """(predictions - targets)², elementwise.
+
+    Args:
+      predictions: an array of floats.
+      targets: an array of the same shape; None is 0.
+
+    Raises:
+      ShapeError: the shapes differ.
+      DtypeError: the predictions are not of floats.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.squared_error(fnp.array([1.0, 4.0]), fnp.array([1.0, 1.0]))
+      Array([0., 9.], dtype=float32)
+    """
     return _errors("squared_error", predictions, targets) ** 2
 
 
 def l2_loss(predictions: Any, targets: Any = None) -> Any:
-    """Half the squared error."""
+    """Half the squared error: (predictions - targets)²/2, elementwise.
+
+    Args:
+      predictions: an array of floats.
+      targets: an array of the same shape; None is 0.
+
+    Raises:
+      ShapeError: the shapes differ.
+      DtypeError: the predictions are not of floats.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.l2_loss(fnp.array([1.0, 4.0]), fnp.array([1.0, 1.0]))
+      Array([0. , 4.5], dtype=float32)
+    """
     return 0.5 * _errors("l2_loss", predictions, targets) ** 2
 
 
 def huber_loss(predictions: Any, targets: Any = None, *, delta: Any = 1.0) -> Any:
-    """Half the squared error up to an error of `delta`, linear beyond (Huber, 1964)."""
+    """Half the squared error up to an error of `delta`, linear beyond (Huber, 1964).
+
+    Args:
+      predictions: an array of floats.
+      targets: an array that broadcasts with it; None is 0.
+      delta: the error where the one becomes the other.
+
+    Returns:
+      Elementwise e²/2 where e = |predictions - targets| ≤ delta, else delta·(e -
+        delta/2).
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.huber_loss(fnp.array([0.5, 10.0]), fnp.zeros(2))
+      Array([0.125, 9.5  ], dtype=float32)
+    """
     (predictions,) = _of_kind("huber_loss", "f", predictions)
     size = fnp.abs(predictions if targets is None else predictions - targets)
     near = fnp.minimum(size, delta)
@@ -84,7 +127,17 @@ def huber_loss(predictions: Any, targets: Any = None, *, delta: Any = 1.0) -> An
 
 
 def log_cosh(predictions: Any, targets: Any = None) -> Any:
-    """log(cosh(predictions - targets)), without overflow."""
+    """log(cosh(predictions - targets)), without overflow, elementwise.
+
+    Args:
+      predictions: an array of floats.
+      targets: an array that broadcasts with it; None is 0.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.log_cosh(fnp.array([0.0, 1000.0]))
+      Array([  0.    , 999.3068], dtype=float32)
+    """
     (predictions,) = _of_kind("log_cosh", "f", predictions)
     error = predictions if targets is None else predictions - targets
     return fnp.logaddexp(error, -error) - math.log(2)
@@ -94,7 +147,22 @@ def cosine_similarity(
     predictions: Any, targets: Any, *, epsilon: Any = 0.0, axis: Any = -1,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """The cosine of the angle between vectors; squared norms are at least `epsilon`."""
+    """The cosine of the angle between vectors: ⟨p, t⟩ / (|p|·|t|).
+
+    Args:
+      predictions, targets: floats, of one shape.
+      epsilon: the least that a squared norm is taken for.
+      axis: of the components.
+      where: a mask of the components that count.
+
+    Returns:
+      Without that axis.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.cosine_similarity(fnp.array([1.0, 0.0]), fnp.array([1.0, 1.0]))
+      Array(0.70710677, dtype=float32)
+    """
     units: list[Any] = []
     for x in _of_kind("cosine_similarity", "f", predictions, targets):
         square = fnp.sum(fnp.square(x), axis=axis, where=where, keepdims=True)
@@ -106,7 +174,11 @@ def cosine_distance(
     predictions: Any, targets: Any, *, epsilon: Any = 0.0, axis: Any = -1,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """1 - `cosine_similarity`."""
+    """1 - `cosine_similarity`.
+
+    Args:
+      predictions, targets, epsilon, axis, where: as those of `cosine_similarity`.
+    """
     return 1.0 - cosine_similarity(
         predictions, targets, epsilon=epsilon, axis=axis, where=where
     )
@@ -116,7 +188,21 @@ def cosine_distance(
 
 
 def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
-    """The cross entropy of independent classes, whose labels are in [0, 1]."""
+    """The cross entropy of independent classes: -y·log σ(x) - (1 - y)·log(1 - σ(x)).
+
+    Args:
+      logits: an array of floats x, before the sigmoid.
+      labels: y in [0, 1], of a shape that broadcasts with it.
+
+    Returns:
+      Elementwise; sum or average it.
+
+    Example:
+      >>> from ftrace import optim
+      >>> logits, labels = fnp.array([0.0, 100.0]), fnp.array([1.0, 0.0])
+      >>> optim.sigmoid_binary_cross_entropy(logits, labels)
+      Array([  0.6931472, 100.       ], dtype=float32)
+    """
     (logits,) = _of_kind("sigmoid_binary_cross_entropy", "f", logits)
     labels = fnp.asarray(labels).astype(logits.dtype)
     return -labels * nn.log_sigmoid(logits) - (1 - labels) * nn.log_sigmoid(-logits)
@@ -132,6 +218,9 @@ def sigmoid_focal_loss(
       labels: in [0, 1].
       alpha: the weight of positive labels, against 1 - alpha; None is none.
       gamma: the power of the probability of error that it is weighed with.
+
+    Returns:
+      Elementwise.
     """
     loss = sigmoid_binary_cross_entropy(logits, labels)
     labels = fnp.asarray(labels).astype(loss.dtype)
@@ -147,17 +236,43 @@ def sigmoid_focal_loss(
 
 
 def hinge_loss(predictor_outputs: Any, targets: Any) -> Any:
-    """max(0, 1 - output · target), for targets -1 and 1."""
+    """max(0, 1 - output·target), elementwise.
+
+    Args:
+      predictor_outputs: an array of floats.
+      targets: -1 or 1, of a shape that broadcasts with it.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.hinge_loss(fnp.array([2.0, 0.25]), fnp.array([1.0, 1.0]))
+      Array([0.  , 0.75], dtype=float32)
+    """
     return fnp.maximum(0, 1 - predictor_outputs * targets)
 
 
 def perceptron_loss(predictor_outputs: Any, targets: Any) -> Any:
-    """max(0, -output · target), for targets -1 and 1."""
+    """max(0, -output · target), for targets -1 and 1.
+
+    Args:
+      predictor_outputs: an array of floats.
+      targets: -1 or 1, of a shape that broadcasts with it.
+
+    Returns:
+      Elementwise.
+    """
     return fnp.maximum(0, -fnp.asarray(predictor_outputs) * targets)
 
 
 def sparsemax_loss(logits: Any, labels: Any) -> Any:
-    """Sparsemax's loss of two classes (Martins, Astudillo, 2016)."""
+    """Sparsemax's loss of two classes (Martins, Astudillo, 2016).
+
+    Args:
+      logits: an array of floats.
+      labels: 0 or 1, of the same shape.
+
+    Returns:
+      Elementwise.
+    """
     return nn.sparse_plus(fnp.where(labels, -fnp.asarray(logits), logits))
 
 
@@ -173,7 +288,22 @@ def _masked(where: Any, ndim: int, axis: Any) -> Any:
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, where: Any = None
 ) -> Any:
-    """The cross entropy of one choice; labels are probabilities."""
+    """The cross entropy of one choice: -Σ labels·log_softmax(logits).
+
+    Args:
+      logits: an array of floats, with an axis of classes.
+      labels: probabilities of the classes, of the same shape.
+      axis: that of the classes, or several.
+      where: a mask of the classes that count.
+
+    Returns:
+      Without that axis; average it.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.softmax_cross_entropy(fnp.array([[0.0, 0.0]]), fnp.array([[1.0, 0.0]]))
+      Array([0.6931472], dtype=float32)
+    """
     (logits,) = _of_kind("softmax_cross_entropy", "f", logits)
     where = _masked(where, logits.ndim, axis)
     chances = nn.log_softmax(logits, axis, where)
@@ -181,7 +311,15 @@ def softmax_cross_entropy(
 
 
 def safe_softmax_cross_entropy(logits: Any, labels: Any) -> Any:
-    """As `softmax_cross_entropy`; logits of -inf are right where labels are 0."""
+    """As `softmax_cross_entropy`; logits of -inf are right where labels are 0.
+
+    Args:
+      logits: floats, with the classes along the last axis.
+      labels: probabilities of the classes, of the same shape.
+
+    Returns:
+      Without the last axis.
+    """
     (logits,) = _of_kind("safe_softmax_cross_entropy", "f", logits)
     chances = nn.log_softmax(logits, -1)
     return -fnp.sum(fnp.where(labels != 0, labels * chances, 0), axis=-1)
@@ -197,6 +335,15 @@ def softmax_cross_entropy_with_integer_labels(
       labels: integers, without it.
       axis: that of the classes, or several, which count as one in row-major order.
       where: which classes count.
+
+    Returns:
+      logsumexp(logits) - logits[label], of the shape of the labels; average it.
+
+    Example:
+      >>> from ftrace import optim
+      >>> logits = fnp.array([[2.0, 0.0], [0.0, 0.0]])
+      >>> optim.softmax_cross_entropy_with_integer_labels(logits, fnp.array([0, 1]))
+      Array([0.12692809, 0.6931472 ], dtype=float32)
     """
     name = "softmax_cross_entropy_with_integer_labels"
     (logits,), (labels,) = _of_kind(name, "f", logits), _of_kind(name, "iu", labels)
@@ -220,7 +367,18 @@ def softmax_cross_entropy_with_integer_labels(
 def poly_loss_cross_entropy(
     logits: Any, labels: Any, *, epsilon: Any = 2.0, axis: Any = -1, where: Any = None
 ) -> Any:
-    """Cross entropy plus `epsilon` times the chance of error (Leng et al., 2022)."""
+    """Cross entropy plus `epsilon` times the chance of error (Leng et al., 2022).
+
+    Args:
+      logits: an array of floats, with an axis of classes.
+      labels: probabilities of the classes, of the same shape.
+      epsilon: the factor; 0 is plain cross entropy.
+      axis: that of the classes.
+      where: a mask of the classes that count.
+
+    Returns:
+      Without that axis.
+    """
     logits, labels = _of_kind("poly_loss_cross_entropy", "f", logits, labels)
     miss = labels * (1 - nn.softmax(logits, axis=axis, where=where))
     loss = softmax_cross_entropy(logits, labels, axis, where)
@@ -228,19 +386,43 @@ def poly_loss_cross_entropy(
 
 
 def multiclass_hinge_loss(scores: Any, labels: Any) -> Any:
-    """How much another class's score, plus 1, exceeds that of the label."""
+    """How much another class's score, plus 1, exceeds that of the label.
+
+    Args:
+      scores: (…, classes).
+      labels: (…), the numbers of classes.
+
+    Returns:
+      (…).
+    """
     chosen = nn.one_hot(labels, scores.shape[-1])
     return fnp.max(scores + 1 - chosen, axis=-1) - fnp.sum(scores * chosen, axis=-1)
 
 
 def multiclass_perceptron_loss(scores: Any, labels: Any) -> Any:
-    """How much the greatest score exceeds that of the label."""
+    """How much the greatest score exceeds that of the label.
+
+    Args:
+      scores: (…, classes).
+      labels: (…), the numbers of classes.
+
+    Returns:
+      (…).
+    """
     chosen = nn.one_hot(labels, scores.shape[-1])
     return fnp.max(scores, axis=-1) - fnp.sum(scores * chosen, axis=-1)
 
 
 def multiclass_sparsemax_loss(scores: Any, labels: Any) -> Any:
-    """Sparsemax's loss (Martins, Astudillo, 2016); labels are numbers of classes."""
+    """Sparsemax's loss (Martins, Astudillo, 2016); labels are numbers of classes.
+
+    Args:
+      scores: (…, classes).
+      labels: (…).
+
+    Returns:
+      (…).
+    """
 
     def loss(scores: Any, label: Any) -> Any:
         chances = projection_simplex(scores)
@@ -254,6 +436,12 @@ def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Any]:
     """`loss(scores, targets) = max_fun(scores) - ⟨targets, scores⟩`, for each row.
 
     Source: M. Blondel et al., "Learning with Fenchel-Young losses", 2020.
+
+    Args:
+      max_fun: a function of one row of scores, such as `nn.logsumexp`.
+
+    Returns:
+      A function of (…, classes) scores and targets to (…).
     """
     most = fnp.vectorize(max_fun, signature="(n)->()")
 
@@ -295,7 +483,19 @@ def ranking_softmax_loss(
 
 
 def smooth_labels(labels: Any, alpha: Any, *, axis: Any = -1, where: Any = None) -> Any:
-    """Labels mixed with the uniform distribution, by a part `alpha` of it."""
+    """Labels mixed with the uniform distribution: (1 - alpha)·labels + alpha/classes.
+
+    Args:
+      labels: probabilities, with an axis of classes.
+      alpha: the part of the uniform distribution.
+      axis: that of the classes.
+      where: a mask of the classes that count.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.smooth_labels(fnp.array([0.0, 1.0]), 0.1)
+      Array([0.05, 0.95], dtype=float32)
+    """
     (labels,) = _of_kind("smooth_labels", "f", labels)
     count = (
         fnp.size(labels, axis) if where is None else fnp.sum(where, axis, keepdims=True)
@@ -309,7 +509,22 @@ def smooth_labels(labels: Any, alpha: Any, *, axis: Any = -1, where: Any = None)
 def kl_divergence(
     log_predictions: Any, targets: Any, axis: Any = -1, where: Any = None
 ) -> Any:
-    """Σ t·(log t - log p), of targets that are probabilities."""
+    """Σ t·(log t - log p), of targets t that are probabilities.
+
+    Args:
+      log_predictions: log p, with an axis of classes.
+      targets: t, of the same shape; where it is 0 the term is 0.
+      axis: that of the classes.
+      where: a mask of the classes that count.
+
+    Returns:
+      Without that axis.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.kl_divergence(fnp.log(fnp.array([0.5, 0.5])), fnp.array([1.0, 0.0]))
+      Array(0.6931472, dtype=float32)
+    """
     log_predictions, targets = _of_kind("kl_divergence", "f", log_predictions, targets)
     some = targets != 0
     logs = fnp.where(some, fnp.log(fnp.where(some, targets, 1)), 0)
@@ -319,7 +534,17 @@ def kl_divergence(
 def kl_divergence_with_log_targets(
     log_predictions: Any, log_targets: Any, axis: Any = -1, where: Any = None
 ) -> Any:
-    """As `kl_divergence`, of logarithms of targets."""
+    """As `kl_divergence`, of logarithms of targets.
+
+    Args:
+      log_predictions: log p, with an axis of classes.
+      log_targets: log t, of the same shape.
+      axis: that of the classes.
+      where: a mask of the classes that count.
+
+    Returns:
+      Without that axis.
+    """
     name = "kl_divergence_with_log_targets"
     predicted, wanted = _of_kind(name, "f", log_predictions, log_targets)
     return fnp.sum(fnp.exp(wanted) * (wanted - predicted), axis=axis, where=where)
@@ -328,7 +553,17 @@ def kl_divergence_with_log_targets(
 def generalized_kl_divergence(
     log_predictions: Any, targets: Any, axis: Any = -1, where: Any = None
 ) -> Any:
-    """As `kl_divergence` of measures: convex in both, 0 where they are the same."""
+    """As `kl_divergence` of measures: convex in both, 0 where they are the same.
+
+    Args:
+      log_predictions: log p, with an axis of classes.
+      targets: t, of the same shape.
+      axis: that of the classes.
+      where: a mask of the classes that count.
+
+    Returns:
+      Σ t·(log t - log p) - t + p, without that axis.
+    """
     rest = fnp.sum(fnp.exp(log_predictions) - targets, axis=axis, where=where)
     return kl_divergence(log_predictions, targets, axis, where) + rest
 
@@ -409,7 +644,14 @@ def ctc_loss(
     logits: Any, logit_paddings: Any, labels: Any, label_paddings: Any, *,
     blank_id: int = 0, log_epsilon: float = -1e5,
 ) -> Any:  # fmt: skip
-    """The losses of `ctc_loss_with_forward_probs`."""
+    """The losses of `ctc_loss_with_forward_probs`.
+
+    Args:
+      logits, logit_paddings, labels, label_paddings, blank_id, log_epsilon: as there.
+
+    Returns:
+      (batch,).
+    """
     return ctc_loss_with_forward_probs(
         logits, logit_paddings, labels, label_paddings,
         blank_id=blank_id, log_epsilon=log_epsilon,
@@ -453,7 +695,18 @@ def triplet_margin_loss(
     anchors: Any, positives: Any, negatives: Any, axis: Any = -1, norm_degree: Any = 2,
     margin: Any = 1.0, eps: Any = 1e-6,
 ) -> Any:  # fmt: skip
-    """How much farther negatives are than positives, less a margin (Schroff, 2015)."""
+    """How much farther negatives are than positives, less a margin (Schroff, 2015).
+
+    Args:
+      anchors, positives, negatives: (…, features, …), of one shape.
+      axis: of the features.
+      norm_degree: of the norm that is the distance.
+      margin: how much farther negatives are to be.
+      eps: added to the sum before the root.
+
+    Returns:
+      max(|a - p| - |a - n| + margin, 0), without that axis.
+    """
     a, p, n = _of_kind("triplet_margin_loss", "f", anchors, positives, negatives)
 
     def distance(x: Any) -> Any:
@@ -504,7 +757,14 @@ def dice_loss(
 def binary_dice_loss(
     predictions: Any, targets: Any, *, smooth: Any = 1.0, apply_sigmoid: bool = True
 ) -> Any:
-    """`dice_loss` of one class, with or without an axis for it."""
+    """`dice_loss` of one class, with or without an axis for it.
+
+    Args:
+      predictions: logits, or probabilities.
+      targets: of the same shape.
+      smooth: added above and below.
+      apply_sigmoid: predictions are logits.
+    """
     if predictions.ndim == targets.ndim and predictions.shape[-1] != 1:
         predictions, targets = predictions[..., None], targets[..., None]
     return dice_loss(predictions, targets, smooth=smooth, apply_softmax=apply_sigmoid)
@@ -514,7 +774,15 @@ def multiclass_generalized_dice_loss(
     predictions: Any, targets: Any, *, smooth: Any = 1.0, apply_softmax: bool = True,
     ignore_background: bool = False,
 ) -> Any:  # fmt: skip
-    """`dice_loss` with weights by the inverse square of how frequent a class is."""
+    """`dice_loss` with weights by the inverse square of how frequent a class is.
+
+    Args:
+      predictions: logits (batch, ..., classes), or probabilities.
+      targets: of the same shape.
+      smooth: added above and below.
+      apply_softmax: predictions are logits.
+      ignore_background: leave out class 0.
+    """
     targets = fnp.asarray(targets)
     weights = 1 / (fnp.sum(targets, axis=tuple(range(targets.ndim - 1))) ** 2 + 1e-7)
     weights = weights / fnp.sum(weights) * weights.shape[0]

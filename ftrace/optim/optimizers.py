@@ -71,12 +71,33 @@ LionState = namedtuple("LionState", "count mu")
 
 
 def scale(step_size: Scalar) -> GradientTransformation:
-    """Updates times a number."""
+    """Updates times a number.
+
+    Args:
+      step_size: the number; negative for descent.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.scale(-0.5)
+      >>> tx.update(fnp.array([2.0, 4.0]), tx.init(None))[0]
+      Array([-1., -2.], dtype=float32)
+    """
     return base.of_each(lambda update: step_size * update)
 
 
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
-    """Updates times `step_size_fn(number of steps done)`."""
+    """Updates times `step_size_fn(number of steps done)`.
+
+    Args:
+      step_size_fn: a function of a count of steps, which is 0 at first.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.scale_by_schedule(lambda count: 1.0 / (1 + count))
+      >>> first, state = tx.update(fnp.ones(1), tx.init(None))
+      >>> first, tx.update(fnp.ones(1), state)[0]
+      (Array([1.], dtype=float32), Array([0.5], dtype=float32))
+    """
 
     def rule(count: Any) -> Any:
         size = fnp.asarray(step_size_fn(count - 1))
@@ -88,7 +109,12 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
-    """Updates times minus the learning rate: a number or a schedule; None is 1."""
+    """Updates times minus the learning rate.
+
+    Args:
+      learning_rate: a number or a schedule; None is 1.
+      flip_sign: False leaves out the minus.
+    """
     if learning_rate is None:
         return base.identity()
     sign = -1 if flip_sign else 1
@@ -109,6 +135,13 @@ def add_decayed_weights(
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.add_decayed_weights(0.1, mask={"w": True, "b": False})
+      >>> params = {"w": fnp.array([5.0]), "b": fnp.array([5.0])}
+      >>> tx.update(params, tx.init(params), params)[0]
+      {'w': Array([5.5], dtype=float32), 'b': Array([5.], dtype=float32)}
     """
     name = "add_decayed_weights"
     if callable(weight_decay):
@@ -212,6 +245,13 @@ def trace(
       decay: the factor per step.
       nesterov: look one step ahead (Nesterov, 1983; Sutskever et al., 2013).
       accumulator_dtype: of the sum, by default that of the parameters.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.trace(0.5)
+      >>> first, state = tx.update(fnp.ones(1), tx.init(fnp.zeros(1)))
+      >>> first, tx.update(fnp.ones(1), state)[0]
+      (Array([1.], dtype=float32), Array([1.5], dtype=float32))
     """
 
     def add(update: Any, before: Any) -> tuple[Any, Any]:
@@ -238,6 +278,13 @@ def scale_by_adam(
       eps, eps_root: added outside and inside the root.
       mu_dtype: of the mean of updates, by default that of the parameters.
       nesterov: look one step ahead (Dozat, 2016).
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.chain(optim.scale_by_adam(), optim.scale(-0.1))  # is adam(0.1)
+      >>> params = fnp.zeros(2)
+      >>> tx.update(fnp.array([1e-3, -50.0]), tx.init(params), params)[0]
+      Array([-0.09999833,  0.09999934], dtype=float32)
     """
     return of_moments("scale_by_adam", b1, b2, eps, eps_root, mu_dtype, nesterov)
 
@@ -288,7 +335,12 @@ def scale_by_stddev():
 def scale_by_rss(
     initial_accumulator_value: Scalar = 0.1, eps: Scalar = 1e-7
 ) -> GradientTransformation:
-    """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
+    """Updates over the root of the sum of all their squares (Duchi et al., 2011).
+
+    Args:
+      initial_accumulator_value: with what the sum begins.
+      eps: added to the sum before the root.
+    """
 
     def divide(update: Any, before: Any) -> tuple[Any, Any]:
         total = square_of(update) + before
@@ -338,12 +390,34 @@ def scale_by_lion(
 
 
 def clip(max_delta: Scalar) -> GradientTransformation:
-    """Every element of the updates, moved into [-max_delta, max_delta]."""
+    """Every element of the updates, moved into [-max_delta, max_delta].
+
+    Args:
+      max_delta: the bound.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.clip(1.0)
+      >>> tx.update(fnp.array([-3.0, 0.5, 2.0]), tx.init(None))[0]
+      Array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     return base.of_each(lambda update: fnp.clip(update, -max_delta, max_delta))
 
 
 def global_norm(updates: Tree) -> Any:
-    """The root of the sum of the squares of all elements of all arrays."""
+    """The root of the sum of the squares of all elements of all arrays.
+
+    Args:
+      updates: a tree of arrays.
+
+    Returns:
+      A scalar.
+
+    Example:
+      >>> from ftrace import optim
+      >>> optim.global_norm({"w": fnp.array([3.0]), "b": fnp.array([4.0])})
+      Array(5., dtype=float32)
+    """
     total: Any = 0.0
     for x in tree.leaves(updates):
         total = total + fnp.sum(fnp.square(fnp.abs(x)))
@@ -353,8 +427,17 @@ def global_norm(updates: Tree) -> Any:
 def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     """All updates scaled down together where their global norm exceeds `max_norm`.
 
+    Args:
+      max_norm: the bound of the norm, which is that of all arrays together.
+
     Source: R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training
     recurrent neural networks", 2013.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.clip_by_global_norm(1.0)
+      >>> tx.update({"w": fnp.array([3.0]), "b": fnp.array([4.0])}, tx.init(None))[0]
+      {'w': Array([0.6], dtype=float32), 'b': Array([0.8], dtype=float32)}
     """
 
     def shorten(updates: Tree, _: Tree | None) -> Tree:
@@ -437,6 +520,23 @@ def sgd(
       momentum: the decay of past updates per step.
       nesterov: look one step ahead.
       accumulator_dtype: of the momentum, by default that of the parameters.
+
+    Returns:
+      A pair (init, update), as all optimizers: update(gradients, state, params) ->
+        (updates,
+      state), to be added by `apply_updates`.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.sgd(0.1, momentum=0.9)
+      >>> params = {"w": fnp.array([1.0, 2.0])}
+      >>> state = tx.init(params)
+      >>> for step in range(2):
+      ...     grads = ft.grad(lambda p: fnp.sum(p["w"] ** 2))(params)
+      ...     updates, state = tx.update(grads, state, params)
+      ...     params = optim.apply_updates(params, updates)
+      >>> params
+      {'w': Array([0.46, 0.92], dtype=float32)}
     """
     rate = scale_by_learning_rate(learning_rate)
     if momentum is None:
@@ -447,7 +547,13 @@ def sgd(
 def momentum(
     learning_rate: ScalarOrSchedule, decay: Scalar = 0.9, nesterov: bool = False
 ) -> GradientTransformation:
-    """Gradient descent with momentum: `sgd(learning_rate, decay, nesterov)`."""
+    """Gradient descent with momentum: `sgd(learning_rate, decay, nesterov)`.
+
+    Args:
+      learning_rate: a number or a schedule.
+      decay: of past updates per step.
+      nesterov: look one step ahead.
+    """
     return sgd(learning_rate, decay, nesterov)
 
 
@@ -455,12 +561,26 @@ def momentum(
 def adam():
     """Adam (Kingma, Ba, 2015).
 
+    With the gradient g of step t, from m = v = 0:
+
+        m ← b1·m + (1 - b1)·g        m̂ = m / (1 - b1^t)
+        v ← b2·v + (1 - b2)·g²       v̂ = v / (1 - b2^t)
+        update = -learning_rate·m̂ / (√(v̂ + eps_root) + eps)
+
     Args:
       learning_rate: a number or a schedule.
       b1, b2: decays of the means of gradients and of their squares.
       eps, eps_root: added outside and inside the root.
       mu_dtype: of the mean of gradients, by default that of the parameters.
       nesterov: look one step ahead (Dozat, 2016).
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.adam(0.1)
+      >>> params = fnp.array([1.0, -200.0])
+      >>> updates, state = tx.update(fnp.array([1e-3, 500.0]), tx.init(params), params)
+      >>> updates  # the first step is as long as the learning rate
+      Array([-0.09999833, -0.09999933], dtype=float32)
     """
 
 
@@ -477,6 +597,16 @@ def adamw():
         rate; a number or a schedule.
       mask: which parameters decay: a tree of bools, or a function that makes one.
       nesterov: look one step ahead.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters, which decay needs.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.adamw(0.1, weight_decay=0.5)
+      >>> params = fnp.array([2.0])
+      >>> tx.update(fnp.zeros(1), tx.init(params), params)[0]  # -0.1·0.5·2
+      Array([-0.1], dtype=float32)
     """
 
 
@@ -503,6 +633,13 @@ def rmsprop(
       momentum: the decay of past updates per step, or None.
       nesterov: look one step ahead with the momentum.
       bias_correction: of the means, as Adam does.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.rmsprop(0.1, decay=0.75)
+      >>> params = fnp.zeros(2)
+      >>> tx.update(fnp.array([4.0, -1.0]), tx.init(params), params)[0]  # g / √(g²/4)
+      Array([-0.2,  0.2], dtype=float32)
     """
     make = scale_by_stddev if centered else scale_by_rms
     return base.chain(
@@ -514,7 +651,22 @@ def rmsprop(
 
 @member(optimizer_of, scale_by_rss)
 def adagrad():
-    """AdaGrad (Duchi, Hazan, Singer, 2011)."""
+    """AdaGrad (Duchi, Hazan, Singer, 2011): see `scale_by_rss`.
+
+    Args:
+      learning_rate: a number or a schedule.
+      initial_accumulator_value: with what that sum begins.
+      eps: keeps the divisor from zero.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.adagrad(0.1, initial_accumulator_value=0.0)
+      >>> params = fnp.zeros(1)
+      >>> first, state = tx.update(fnp.array([3.0]), tx.init(params), params)
+      >>> second, state = tx.update(fnp.array([4.0]), state, params)
+      >>> first, fnp.round(second, 5)  # 3/3, then 4/√(3² + 4²)
+      (Array([-0.1], dtype=float32), Array([-0.08], dtype=float32))
+    """
 
 
 @member(optimizer_of, scale_by_lion, "mode smooth_beta", decay=1e-3)
@@ -527,6 +679,13 @@ def lion():
       mu_dtype: of the mean of gradients, by default that of the parameters.
       weight_decay: a number or a schedule.
       mask: which parameters decay: a tree of bools, or a function that makes one.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.lion(0.1, weight_decay=0.0)
+      >>> params = fnp.zeros(3)
+      >>> tx.update(fnp.array([1e-3, -50.0, 0.0]), tx.init(params), params)[0]
+      Array([-0.1,  0.1, -0. ], dtype=float32)
     """
 
 

@@ -17,12 +17,26 @@ Tree = Any
 
 
 def projection_non_negative(tree: Tree) -> Tree:
-    """Onto x >= 0."""
+    """Onto x >= 0.
+
+    Args:
+      tree: of arrays.
+
+    Example:
+      >>> from ftrace.optim import projections
+      >>> projections.projection_non_negative(fnp.array([-1.0, 2.0]))
+      Array([0., 2.], dtype=float32)
+    """
     return trees.map(nn.relu, tree)
 
 
 def projection_box(tree: Tree, lower: Any, upper: Any) -> Tree:
-    """Onto lower <= x <= upper: numbers, or trees of the same structure."""
+    """Onto lower <= x <= upper: numbers, or trees of the same structure.
+
+    Args:
+      tree: of arrays.
+      lower, upper: numbers, or trees like it.
+    """
 
     def whole(bound: Any) -> Tree:
         one = trees.structure(bound) != trees.structure(tree)
@@ -32,12 +46,22 @@ def projection_box(tree: Tree, lower: Any, upper: Any) -> Tree:
 
 
 def projection_hypercube(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto 0 <= x <= scale."""
+    """Onto 0 <= x <= scale.
+
+    Args:
+      tree: of arrays.
+      scale: the upper bound.
+    """
     return projection_box(tree, 0, scale)
 
 
 def projection_linf_ball(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto |x| <= scale, element by element."""
+    """Onto |x| <= scale, element by element.
+
+    Args:
+      tree: of arrays.
+      scale: the bound.
+    """
     return projection_box(tree, -scale, scale)
 
 
@@ -46,6 +70,15 @@ def projection_simplex(tree: Tree, scale: Any = 1) -> Tree:
 
     Source: J. Duchi et al., "Efficient projections onto the l1-ball", 2008. Which
     elements are positive is a constant of the derivative.
+
+    Args:
+      tree: of arrays, whose elements count together.
+      scale: their sum.
+
+    Example:
+      >>> from ftrace.optim import projections
+      >>> projections.projection_simplex(fnp.array([1.0, 1.0, -5.0]))
+      Array([0.5, 0.5, 0. ], dtype=float32)
     """
     values, unravel = ravel_pytree(tree)
     sizes = fnp.arange(1, values.size + 1)
@@ -57,39 +90,78 @@ def projection_simplex(tree: Tree, scale: Any = 1) -> Tree:
 
 
 def projection_l1_sphere(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto Σ|x| = scale."""
+    """Onto Σ|x| = scale.
+
+    Args:
+      tree: of arrays, whose elements count together.
+      scale: the radius.
+    """
     near = projection_simplex(trees.map(fnp.abs, tree), scale)
     return trees.mul(trees.map(fnp.sign, tree), near)
 
 
 def projection_l1_ball(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto Σ|x| <= scale."""
+    """Onto Σ|x| <= scale.
+
+    Args:
+      tree: of arrays, whose elements count together.
+      scale: the radius.
+    """
     inside = trees.norm(tree, 1) <= scale
     return lax.cond(inside, lambda x: x, lambda x: projection_l1_sphere(x, scale), tree)
 
 
 def projection_l2_sphere(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto the sphere of radius `scale`."""
+    """Onto the sphere of radius `scale`.
+
+    Args:
+      tree: of arrays, whose elements count together.
+      scale: the radius.
+    """
     return trees.scale(scale / trees.norm(tree), tree)
 
 
 def projection_l2_ball(tree: Tree, scale: Any = 1) -> Tree:
-    """Onto the ball of radius `scale`."""
+    """Onto the ball of radius `scale`.
+
+    Args:
+      tree: of arrays, whose elements count together.
+      scale: the radius.
+
+    Example:
+      >>> from ftrace.optim import projections
+      >>> projections.projection_l2_ball(fnp.array([3.0, 4.0]))
+      Array([0.6, 0.8], dtype=float32)
+    """
     size = fnp.maximum(trees.norm(tree, squared=True), scale**2)
     return trees.scale(scale / fnp.sqrt(size), tree)
 
 
 def projection_vector(x: Tree, a: Tree) -> Tree:
-    """Onto the line of the vector a."""
+    """Onto the line of the vector a.
+
+    Args:
+      x, a: trees of arrays of one structure.
+    """
     return trees.scale(trees.vdot(x, a) / trees.vdot(a, a), a)
 
 
 def projection_hyperplane(x: Tree, a: Tree, b: Any) -> Tree:
-    """Onto ⟨x, a⟩ = b."""
+    """Onto ⟨x, a⟩ = b.
+
+    Args:
+      x, a: trees of arrays of one structure.
+      b: a number.
+    """
     return trees.add_scale(x, (b - trees.vdot(x, a)) / trees.vdot(a, a), a)
 
 
 def projection_halfspace(x: Tree, a: Tree, b: Any) -> Tree:
-    """Onto ⟨x, a⟩ <= b."""
+    """Onto ⟨x, a⟩ <= b.
+
+    Args:
+      x, a: trees of arrays of one structure.
+      b: a number.
+    """
     step = fnp.minimum((b - trees.vdot(x, a)) / trees.vdot(a, a), 0)
     return trees.add_scale(x, step, a)

@@ -82,7 +82,14 @@ def scale_by_amsgrad(
     bias_correction_mu: bool = True,
     bias_correction_nu: bool = True,
 ) -> GradientTransformation:
-    """Adam with the greatest mean of squares so far (Reddi, Kale, Kumar, 2018)."""
+    """Adam with the greatest mean of squares so far (Reddi, Kale, Kumar, 2018).
+
+    Args:
+      b1, b2: decays of the means of updates and of their squares.
+      eps, eps_root: added outside and inside the root.
+      mu_dtype: of the mean of updates, by default that of the parameters.
+      bias_correction_mu, bias_correction_nu: correct the two means as Adam does.
+    """
 
     def rule(count: Any) -> Any:
         of_mean = bias_weight(b1, count) if bias_correction_mu else None
@@ -102,7 +109,13 @@ def scale_by_amsgrad(
 def scale_by_adamax(
     b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8
 ) -> GradientTransformation:
-    """Mean over decayed maximum of past updates (Kingma, Ba, 2015, section 7)."""
+    """Mean over decayed maximum of past updates (Kingma, Ba, 2015, section 7).
+
+    Args:
+      b1: the decay of the mean of updates.
+      b2: the decay of the maximum of their absolute values.
+      eps: keeps the divisor from zero.
+    """
 
     def rule(count: Any) -> Any:
         weight = bias_weight(b1, count)
@@ -124,7 +137,14 @@ def scale_by_belief(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam with squares of what the mean did not foresee (Zhuang et al., 2020)."""
+    """Adam with squares of what the mean did not foresee (Zhuang et al., 2020).
+
+    Args:
+      b1, b2: decays of the means of updates, and of the squares of what these did not
+        foresee.
+      eps, eps_root: added outside and inside the root.
+      nesterov: look one step ahead (Dozat, 2016).
+    """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
         return mix(square_of(update - mean), nu, b2) + eps_root
@@ -139,7 +159,13 @@ def scale_by_yogi(
     eps_root: Scalar = 0.0,
     initial_accumulator_value: Scalar = 1e-6,
 ) -> GradientTransformation:
-    """Adam whose squares move by steps of their sign (Zaheer et al., 2018)."""
+    """Adam whose squares move by steps of their sign (Zaheer et al., 2018).
+
+    Args:
+      b1, b2: decays of the means of updates and of their squares.
+      eps, eps_root: added outside and inside the root.
+      initial_accumulator_value: what both means are at first.
+    """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
         now = square_of(update)
@@ -160,7 +186,15 @@ def scale_by_radam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam that rectifies the variance of its first steps (Liu et al., 2020)."""
+    """Adam that rectifies the variance of its first steps (Liu et al., 2020).
+
+    Args:
+      b1, b2: decays of the means of updates and of their squares.
+      eps, eps_root: added outside and inside the root.
+      threshold: of the length of the approximated average, below which the mean alone
+        is taken.
+      nesterov: look one step ahead (Dozat, 2016).
+    """
     most = 2.0 / (1.0 - b2) - 1.0
 
     def rectify(count: Any, mean: Any, made: Any) -> Any:
@@ -178,7 +212,12 @@ def scale_by_radam(
 
 
 def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransformation:
-    """Updates in the scale of past steps (Zeiler, 2012)."""
+    """Updates in the scale of past steps (Zeiler, 2012).
+
+    Args:
+      rho: the decay of the means of squares, of updates and of steps.
+      eps: added to both before the root.
+    """
 
     def divide(update: Any, e_g: Any, e_x: Any) -> tuple[Any, ...]:
         square = mix(update**2, e_g, rho)
@@ -195,7 +234,12 @@ def scale_by_adan(
     eps: Scalar = 1e-8,
     eps_root: Scalar = 0.0,
 ) -> GradientTransformation:
-    """Adaptive Nesterov momentum (Xie et al., 2022)."""
+    """Adaptive Nesterov momentum (Xie et al., 2022).
+
+    Args:
+      b1, b2, b3: decays of the means of updates, of their differences, and of squares.
+      eps, eps_root: added outside and inside the root.
+    """
 
     def rule(count: Any) -> Any:
         weights = [bias_weight(b, count) for b in (b1, b2, b3)]
@@ -223,6 +267,13 @@ def ema(
       decay: the weight of the past per step.
       debias: divide by the sum of the weights.
       accumulator_dtype: of the mean, by default that of the parameters.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.ema(0.5)
+      >>> first, state = tx.update(fnp.array([2.0]), tx.init(fnp.zeros(1)))
+      >>> first, tx.update(fnp.array([8.0]), state)[0]
+      (Array([2.], dtype=float32), Array([6.], dtype=float32))
     """
 
     def rule(count: Any) -> Any:
@@ -247,6 +298,11 @@ def scale_by_rprop(
     """Steps that grow while signs stay, and shrink where they turn (Riedmiller, 1993).
 
     As in optax each is taken one update later than it is made.
+
+    Args:
+      learning_rate: the first step of each element.
+      eta_minus, eta_plus: factors of steps where signs turn, and where they stay.
+      min_step_size, max_step_size: bounds of steps.
     """
 
     def step(update: Any, size: Any, before: Any) -> tuple[Any, ...]:
@@ -262,7 +318,18 @@ def scale_by_rprop(
 
 
 def apply_every(k: Scalar = 1) -> GradientTransformation:
-    """Every k-th update is the sum of the last k, the others are 0."""
+    """Every k-th update is the sum of the last k, the others are 0.
+
+    Args:
+      k: the number of steps.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.apply_every(2)
+      >>> first, state = tx.update(fnp.array([1.0]), tx.init(fnp.zeros(1)))
+      >>> first, tx.update(fnp.array([3.0]), state)[0]
+      (Array([0.], dtype=float32), Array([4.], dtype=float32))
+    """
 
     def init(params: Tree) -> Any:
         return ApplyEveryState(fnp.zeros((), "int32"), tree.zeros_like(params))
@@ -298,7 +365,12 @@ def centralize() -> GradientTransformation:
 def normalize_by_update_norm(
     scale_factor: Scalar = 1.0, eps: Scalar = 1e-6
 ) -> GradientTransformation:
-    """All updates over their global norm, times `scale_factor`."""
+    """All updates over their global norm, times `scale_factor`.
+
+    Args:
+      scale_factor: the norm afterwards.
+      eps: added to the norm.
+    """
 
     def divide(updates: Tree, _: Tree | None) -> Tree:
         norm = (tree.norm(updates) + eps) / scale_factor
@@ -310,7 +382,13 @@ def normalize_by_update_norm(
 def safe_norm(
     x: Any, min_norm: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
 ) -> Any:
-    """The norm, at least `min_norm`, where its slope is 0; see `linalg.norm`."""
+    """The norm, at least `min_norm`, where its slope is 0; see `linalg.norm`.
+
+    Args:
+      x: an array.
+      min_norm: the bound.
+      ord, axis, keepdims: as those of `linalg.norm`.
+    """
     norm = partial(fnp.linalg.norm, ord=ord, axis=axis)
     small = norm(x, keepdims=True) <= min_norm
     made = norm(fnp.where(small, 1, x), keepdims=keepdims)
@@ -318,13 +396,31 @@ def safe_norm(
 
 
 def safe_root_mean_squares(x: Any, min_rms: Any) -> Any:
-    """The root mean square, at least `min_rms`, where its slope is 0."""
+    """The root mean square, at least `min_rms`, where its slope is 0.
+
+    Args:
+      x: an array.
+      min_rms: the bound.
+
+    Returns:
+      A scalar.
+    """
     root = math.sqrt(max(fnp.size(x), 1))
     return safe_norm(fnp.ravel(x), min_rms * root) / root
 
 
 def scale_gradient(inputs: Tree, scale: Any) -> Tree:
-    """The same values; gradients are scaled."""
+    """The same values; gradients are scaled.
+
+    Args:
+      inputs: a tree of arrays.
+      scale: a number: 0 stops the gradient, -1 reverses it.
+
+    Example:
+      >>> from ftrace import optim
+      >>> ft.grad(lambda x: optim.scale_gradient(x, -1.0) ** 2)(3.0)
+      Array(-6., dtype=float32, weak_type=True)
+    """
     if isinstance(scale, (int, float)) and scale == 1:
         return inputs
     return _scale_gradient(inputs, scale)
@@ -344,7 +440,16 @@ _scale_gradient.defvjp(
 def scale_by_trust_ratio(
     min_norm: Scalar = 0.0, trust_coefficient: Scalar = 1.0, eps: Scalar = 0.0
 ) -> GradientTransformation:
-    """Each array times its parameter's norm over its own (You et al., 2017)."""
+    """Each array times its parameter's norm over its own (You et al., 2017).
+
+    Args:
+      min_norm: the least that both norms are taken for.
+      trust_coefficient: a factor of the ratio.
+      eps: added to the norm of the update.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
 
     def scale(update: Any, param: Any) -> Any:
         of_param, of_update = safe_norm(param, min_norm), safe_norm(update, min_norm)
@@ -356,14 +461,28 @@ def scale_by_trust_ratio(
 
 
 def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformation:
-    """Each array times the norm of its parameter, or `min_scale`."""
+    """Each array times the norm of its parameter, or `min_scale`.
+
+    Args:
+      min_scale: the least factor.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
     return base.beside_params(
         "scale_by_param_block_norm", lambda u, p: u * safe_norm(p, min_scale)
     )
 
 
 def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
-    """Each array times the root mean square of its parameter, or `min_scale`."""
+    """Each array times the root mean square of its parameter, or `min_scale`.
+
+    Args:
+      min_scale: the least factor.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
     return base.beside_params(
         "scale_by_param_block_rms",
         lambda u, p: u * safe_root_mean_squares(p, min_scale),
@@ -381,7 +500,14 @@ def scale_by_novograd(
     weight_decay: Scalar = 0.0,
     mu_dtype: Any = None,
 ) -> GradientTransformation:
-    """Updates over the norm of their whole array, with momentum (Ginsburg, 2019)."""
+    """Updates over the norm of their whole array, with momentum (Ginsburg, 2019).
+
+    Args:
+      b1, b2: decays of the momentum and of the means of squared norms.
+      eps, eps_root: added outside and inside the root.
+      weight_decay: the part of the parameters that is added.
+      mu_dtype: of the momentum, by default that of the parameters.
+    """
 
     def rule(count: Any) -> Any:
         first = count == 1
@@ -405,7 +531,11 @@ def scale_by_novograd(
 def scale_by_optimistic_gradient(
     alpha: Scalar = 1.0, beta: Scalar = 1.0
 ) -> GradientTransformation:
-    """(alpha + beta) times an update less beta times the last (Mokhtari, 2019)."""
+    """(alpha + beta) times an update less beta times the last (Mokhtari, 2019).
+
+    Args:
+      alpha, beta: the two factors.
+    """
 
     def init(params: Tree) -> Any:
         return OptimisticState(fnp.asarray(True), tree.zeros_like(params))
@@ -426,7 +556,13 @@ def scale_by_optimistic_gradient(
 def scale_by_sm3(
     b1: Scalar = 0.9, b2: Scalar = 1.0, eps: Scalar = 1e-8
 ) -> GradientTransformation:
-    """AdaGrad with bounds of squares along axes (Anil et al., 2019)."""
+    """AdaGrad with bounds of squares along axes (Anil et al., 2019).
+
+    Args:
+      b1: the decay of the mean of updates.
+      b2: the decay of the sums of squares.
+      eps: where a sum is 0.
+    """
 
     def divide(g: Any, bounds: Any, before: Any) -> tuple[Any, ...]:
         axes = range(g.ndim)
@@ -451,7 +587,17 @@ def scale_by_distance_over_gradients(
     param_dtype: Any = "float32",
     global_scale: Scalar = 1.0,
 ) -> GradientTransformation:
-    """The way that was gone over the root of the sum of squares (Ivgi et al., 2023)."""
+    """The way that was gone over the root of the sum of squares (Ivgi et al., 2023).
+
+    Args:
+      reps_rel: the first distance, relative to the norm of the parameters.
+      eps: keeps the divisor from zero.
+      param_dtype: of the state.
+      global_scale: a factor of the steps.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
 
     def length(x: Any, y: Any = 0.0) -> Any:
         return fnp.sqrt(fnp.sum(fnp.square(x - y)))
@@ -479,6 +625,12 @@ def scale_by_polyak(
 
     `update` takes the value of the function as `value=`. With `variant="sps+"` a gap
     below zero is zero (Loizou et al., 2021).
+
+    Args:
+      f_min: the least value.
+      max_learning_rate: the greatest factor.
+      eps: added to the squared norm.
+      variant: "sps" or "sps+".
     """
     one_of("scale_by_polyak: variant", variant, ("sps", "sps+"))
 

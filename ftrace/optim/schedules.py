@@ -42,7 +42,14 @@ __all__ = [
 
 
 def constant_schedule(value: Scalar) -> Schedule:
-    """Always the same value."""
+    """Always the same value.
+
+    Args:
+      value: a number.
+
+    Returns:
+      A function of a count of steps.
+    """
     return lambda count: value
 
 
@@ -60,6 +67,16 @@ def polynomial_schedule(
       power: 1 is a straight line.
       transition_steps: how many steps it takes; without any it stays `init_value`.
       transition_begin: how many steps to wait.
+
+    Returns:
+      A function of a count of steps:
+      (init_value - end_value)·(1 - step/transition_steps)^power + end_value.
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.polynomial_schedule(1.0, 0.0, power=2, transition_steps=4)
+      >>> [float(rate(step)) for step in (0, 2, 4)]
+      [1.0, 0.25, 0.0]
     """
     if transition_steps <= 0:
         return constant_schedule(init_value)
@@ -78,7 +95,22 @@ def linear_schedule(
     transition_steps: Scalar,
     transition_begin: Scalar = 0,
 ) -> Schedule:
-    """From one value to another in a straight line."""
+    """From one value to another in a straight line.
+
+    Args:
+      init_value, end_value: the values before and after.
+      transition_steps: how many steps it takes.
+      transition_begin: how many steps to wait.
+
+    Returns:
+      A function of a count of steps.
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.linear_schedule(1.0, 0.0, transition_steps=4)
+      >>> [float(rate(step)) for step in (0, 1, 4, 9)]
+      [1.0, 0.75, 0.0, 0.0]
+    """
     return polynomial_schedule(
         init_value, end_value, 1, transition_steps, transition_begin
     )
@@ -93,8 +125,17 @@ def piecewise_constant_schedule(
       init_value: before the first of them.
       boundaries_and_scales: number of steps -> factor.
 
+    Returns:
+      A function of a count of steps.
+
     Raises:
       ValueRangeError: a factor is negative.
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.piecewise_constant_schedule(1.0, {10: 0.5, 20: 0.5})
+      >>> [float(rate(step)) for step in (0, 15, 25)]
+      [1.0, 0.5, 0.25]
     """
     name = "piecewise_constant_schedule"
     for boundary, factor in (boundaries_and_scales or {}).items():
@@ -128,6 +169,15 @@ def exponential_decay(
       transition_begin: how many steps to wait.
       staircase: change only at whole multiples of `transition_steps`.
       end_value: where to stop; for a rate below 1 the least, else the greatest value.
+
+    Returns:
+      A function of a count of steps: init_value·decay_rate^(step/transition_steps).
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.exponential_decay(1.0, transition_steps=10, decay_rate=0.5)
+      >>> [float(rate(step)) for step in (0, 10, 20)]
+      [1.0, 0.5, 0.25]
     """
     if transition_steps <= 0 or decay_rate == 0:
         return constant_schedule(init_value)
@@ -153,8 +203,23 @@ def cosine_decay_schedule(
 
     Source: I. Loshchilov, F. Hutter, "SGDR", 2017.
 
+    Args:
+      init_value: at the begin.
+      decay_steps: how many steps it takes.
+      alpha: the part of it that is left at the end.
+      exponent: of the wave, which goes from 1 to 0.
+
+    Returns:
+      A function of a count of steps.
+
     Raises:
       ValueRangeError: `decay_steps` is not positive.
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.cosine_decay_schedule(1.0, decay_steps=100)
+      >>> [round(float(rate(step)), 4) for step in (0, 50, 100)]
+      [1.0, 0.5, 0.0]
     """
     _positive("cosine_decay_schedule: decay_steps", decay_steps)
 
@@ -175,8 +240,18 @@ def join_schedules(
       schedules: one more than there are boundaries.
       boundaries: the numbers of steps at which the next one begins.
 
+    Returns:
+      A function of a count of steps.
+
     Raises:
       ValueRangeError: the numbers of schedules and boundaries do not fit.
+
+    Example:
+      >>> from ftrace import optim
+      >>> warmup = optim.linear_schedule(0.0, 1.0, 2)
+      >>> rate = optim.join_schedules([warmup, optim.constant_schedule(0.5)], [2])
+      >>> [float(rate(step)) for step in (0, 1, 2, 9)]
+      [0.0, 0.5, 0.5, 0.5]
     """
     if len(schedules) != len(boundaries) + 1:
         raise ValueRangeError(
@@ -213,6 +288,18 @@ def warmup_cosine_decay_schedule(
       warmup_steps: of the line.
       decay_steps: of both together.
       exponent: of the wave.
+
+    Returns:
+      A function of a count of steps.
+
+    Raises:
+      ValueRangeError: `decay_steps` is not more than `warmup_steps`.
+
+    Example:
+      >>> from ftrace import optim
+      >>> rate = optim.warmup_cosine_decay_schedule(0.0, 1.0, 10, 110)
+      >>> [round(float(rate(step)), 4) for step in (0, 5, 10, 60, 110)]
+      [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     alpha = 0.0 if peak_value == 0.0 else end_value / peak_value
     warmup = linear_schedule(init_value, peak_value, warmup_steps)
@@ -225,7 +312,15 @@ def warmup_cosine_decay_schedule(
 def warmup_constant_schedule(
     init_value: Scalar, peak_value: Scalar, warmup_steps: Scalar
 ) -> Schedule:
-    """A straight line up to `peak_value`, which stays."""
+    """A straight line up to `peak_value`, which stays.
+
+    Args:
+      init_value, peak_value: at the begin, and after the warmup.
+      warmup_steps: of the line.
+
+    Returns:
+      A function of a count of steps.
+    """
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -239,7 +334,17 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
     end_value: Scalar | None = None,
 ) -> Schedule:
-    """A straight line up to `peak_value`, then `exponential_decay`."""
+    """A straight line up to `peak_value`, then `exponential_decay`.
+
+    Args:
+      init_value, peak_value: at the begin, and after the warmup.
+      warmup_steps: of the line.
+      transition_steps, decay_rate, transition_begin, staircase, end_value: as of
+        `exponential_decay`, which counts from the end of the line.
+
+    Returns:
+      A function of a count of steps.
+    """
     warmup = linear_schedule(init_value, peak_value, warmup_steps)
     decay = exponential_decay(
         peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value
@@ -413,6 +518,14 @@ def inject_hyperparams(
 
     Raises:
       ArgumentError: the factory has no argument of a name in `static_args`.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.inject_hyperparams(optim.sgd)(learning_rate=0.1)
+      >>> state = tx.init(fnp.zeros(1))
+      >>> state.hyperparams["learning_rate"] = fnp.array(10.0)
+      >>> tx.update(fnp.ones(1), state)[0]
+      Array([-10.], dtype=float32)
     """
     static = {static_args} if isinstance(static_args, str) else set(static_args)
     signature = inspect.signature(inner_factory)

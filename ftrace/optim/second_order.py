@@ -17,7 +17,17 @@ Loss = Callable[[Any, Any, Any], Any]
 
 
 def hvp(loss: Loss, v: Any, params: Any, inputs: Any, targets: Any) -> Any:
-    """The Hessian times a vector, which is raveled parameters."""
+    """The Hessian times a vector, which is raveled parameters.
+
+    Args:
+      loss: a function of (params, inputs, targets).
+      v: a vector, as long as all parameters together.
+      params: a tree of arrays.
+      inputs, targets: what `loss` is given beside.
+
+    Returns:
+      H·v, a vector.
+    """
     direction = ravel_pytree(params)[1](v)
 
     def of_params(p: Any) -> Any:
@@ -27,7 +37,16 @@ def hvp(loss: Loss, v: Any, params: Any, inputs: Any, targets: Any) -> Any:
 
 
 def hessian_diag(loss: Loss, params: Any, inputs: Any, targets: Any) -> Any:
-    """The diagonal of the Hessian."""
+    """The diagonal of the Hessian.
+
+    Args:
+      loss: a function of (params, inputs, targets).
+      params: a tree of arrays.
+      inputs, targets: what `loss` is given beside.
+
+    Returns:
+      A vector, as long as all parameters together.
+    """
 
     def entry(v: Any) -> Any:
         return fnp.vdot(v, ravel_pytree(hvp(loss, v, params, inputs, targets))[0])
@@ -38,6 +57,15 @@ def hessian_diag(loss: Loss, params: Any, inputs: Any, targets: Any) -> Any:
 def fisher_diag(
     negative_log_likelihood: Loss, params: Any, inputs: Any, targets: Any
 ) -> Any:
-    """The squares of the slopes: the diagonal of the observed Fisher matrix."""
+    """The squares of the slopes: the diagonal of the observed Fisher matrix.
+
+    Args:
+      negative_log_likelihood: a function of (params, inputs, targets).
+      params: a tree of arrays.
+      inputs, targets: what it is given beside.
+
+    Returns:
+      A vector, as long as all parameters together.
+    """
     slopes = grad(negative_log_likelihood)(params, inputs, targets)
     return fnp.square(ravel_pytree(slopes)[0])

@@ -48,7 +48,11 @@ __all__ = [
 
 
 def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
-    """Each array scaled down where its root mean square exceeds `threshold`."""
+    """Each array scaled down where its root mean square exceeds `threshold`.
+
+    Args:
+      threshold: the bound of each array's √(mean of squares).
+    """
 
     def shorten(u: Any) -> Any:
         return u / fnp.maximum(1.0, fnp.sqrt(fnp.mean(square_of(u))) / threshold)
@@ -81,7 +85,14 @@ def unitwise_norm(x: Any, axis: Any = None) -> Any:
 
 
 def unitwise_clip(g_norm: Any, max_norm: Any, grad: Any, div_eps: Any = 1e-6) -> Any:
-    """Gradients scaled down where their norm exceeds a bound, element by element."""
+    """Gradients scaled down where their norm exceeds a bound, element by element.
+
+    Args:
+      g_norm, max_norm: norms of gradients and their bounds, which broadcast with
+        `grad`.
+      grad: an array.
+      div_eps: the least norm that is divided by.
+    """
     clipped = grad * (max_norm / fnp.maximum(g_norm, div_eps))
     return fnp.where(g_norm < max_norm, grad, clipped)
 
@@ -89,7 +100,16 @@ def unitwise_clip(g_norm: Any, max_norm: Any, grad: Any, div_eps: Any = 1e-6) ->
 def adaptive_grad_clip(
     clipping: Scalar, eps: Scalar = 1e-3, axis: Any = None
 ) -> GradientTransformation:
-    """Updates of a unit no longer than a part of its weights (Brock et al., 2021)."""
+    """Updates of a unit no longer than a part of its weights (Brock et al., 2021).
+
+    Args:
+      clipping: that part.
+      eps: the least norm that weights are taken for.
+      axis: which axes belong to one unit: see `unitwise_norm`.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
 
     def shorten(g: Any, param: Any) -> Any:
         bound = clipping * fnp.maximum(unitwise_norm(param, axis), eps)
@@ -109,6 +129,10 @@ def _batch(name: str, grads: Tree) -> None:
 
 def per_example_global_norm_clip(grads: Tree, l2_norm_clip: Any) -> tuple[Tree, Any]:
     """(the sum of the gradients of all examples, each clipped; how many were).
+
+    Args:
+      grads: a tree of arrays, with a first axis of examples.
+      l2_norm_clip: the bound of the norm of an example's gradient.
 
     Raises:
       ShapeError: the first axes are not of one size.
@@ -157,7 +181,14 @@ ZeroNansState = namedtuple("ZeroNansState", "found_nan")
 
 
 def zero_nans() -> GradientTransformation:
-    """NaN in updates becomes 0; the state says where there was any."""
+    """NaN in updates becomes 0; the state says where there was any.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.zero_nans()
+      >>> tx.update(fnp.array([np.nan, 2.0]), tx.init(fnp.zeros(2)))[0]
+      Array([0., 2.], dtype=float32)
+    """
 
     def clean(g: Any, _: Any) -> tuple[Any, Any]:
         lost = fnp.isnan(g)
@@ -225,7 +256,22 @@ ApplyIfFiniteState = namedtuple(
 def apply_if_finite(
     inner: GradientTransformation, max_consecutive_errors: int
 ) -> GradientTransformationExtraArgs:
-    """Leaves out updates with NaN or infinities, unless too many follow each other."""
+    """Leaves out updates with NaN or infinities, unless too many follow each other.
+
+    Args:
+      inner: the optimizer.
+      max_consecutive_errors: after so many in a row they are applied all the same.
+
+    Returns:
+      A pair (init, update); the state counts what was left out.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.apply_if_finite(optim.sgd(0.1), max_consecutive_errors=5)
+      >>> updates, state = tx.update(fnp.array([np.nan]), tx.init(fnp.zeros(1)))
+      >>> updates, state.total_notfinite
+      (Array([0.], dtype=float32), Array(1, dtype=int32))
+    """
     way = with_extra_args_support(inner)
 
     def init(params: Tree) -> Any:
@@ -335,6 +381,15 @@ class MultiSteps:
       should_skip_update_fn: of gradients, step and parameters; says whether to leave
         them out, and what to note of it.
       accumulator_dtype: of the mean.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.MultiSteps(optim.sgd(1.0), every_k_schedule=2)
+      >>> state = tx.init(fnp.zeros(1))
+      >>> first, state = tx.update(fnp.array([1.0]), state)
+      >>> second, state = tx.update(fnp.array([3.0]), state)
+      >>> first, second
+      (Array([0.], dtype=float32), Array([-2.], dtype=float32))
     """
 
     def __init__(
@@ -438,12 +493,20 @@ def lookahead(
       slow_step_size: the part of the way that the slow ones follow.
       reset_state: begin anew then.
 
-    `update` takes `LookaheadParams`, and gives updates of both.
-
     Raises:
       ArgumentError: the period is not positive.
 
+    `update` takes `LookaheadParams`, and gives updates of both.
+
     Source: M. Zhang et al., "Lookahead optimizer: k steps forward, 1 step back", 2019.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.lookahead(optim.sgd(0.1), sync_period=5, slow_step_size=0.5)
+      >>> params = optim.LookaheadParams.init_synced({"w": fnp.zeros(2)})
+      >>> updates, state = tx.update({"w": fnp.ones(2)}, tx.init(params), params)
+      >>> updates.fast
+      {'w': Array([-0.1, -0.1], dtype=float32)}
     """
     if sync_period < 1:
         raise ArgumentError(
@@ -490,6 +553,14 @@ def partition(
 
     Raises:
       TreeError: a label has no transformation.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.partition({"slow": optim.sgd(0.1), "fast": optim.sgd(1.0)},
+      ...                      {"w": "slow", "b": "fast"})
+      >>> params = {"w": fnp.array([1.0]), "b": fnp.array([1.0])}
+      >>> tx.update(params, tx.init(params), params)[0]
+      {'w': Array([-0.1], dtype=float32), 'b': Array([-1.], dtype=float32)}
     """
 
     def labels_of(params: Tree) -> Tree:
@@ -529,21 +600,42 @@ multi_transform = partition
 
 
 def freeze(mask: Any) -> GradientTransformationExtraArgs:
-    """Updates are 0 where the mask is true."""
+    """Updates are 0 where the mask is true.
+
+    Args:
+      mask: a tree of bools, a prefix of the parameters' structure, or a function that
+        makes one from the parameters.
+
+    Example:
+      >>> from ftrace import optim
+      >>> tx = optim.chain(optim.sgd(1.0), optim.freeze({"w": False, "b": True}))
+      >>> params = {"w": fnp.ones(1), "b": fnp.ones(1)}
+      >>> tx.update(params, tx.init(params), params)[0]
+      {'w': Array([-1.], dtype=float32), 'b': Array([0.], dtype=float32)}
+    """
     return base.masked(base.set_to_zero(), mask)
 
 
 def selective_transform(
     optimizer: GradientTransformation, *, freeze_mask: Any
 ) -> GradientTransformationExtraArgs:
-    """Optimizes where the mask is false; elsewhere updates are 0."""
+    """Optimizes where the mask is false; elsewhere updates are 0.
+
+    Args:
+      optimizer: of the parameters that vary.
+      freeze_mask: a tree of bools, or a function that makes one from the parameters.
+    """
     labels = tree.map(lambda m: "freeze" if m else "train", freeze_mask)
     parts = {"train": optimizer, "freeze": base.set_to_zero()}
     return partition(parts, lambda _: labels)
 
 
 def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
-    """Transforms all updates as one vector."""
+    """Transforms all updates as one vector.
+
+    Args:
+      inner: the transformation of a vector.
+    """
     way = with_extra_args_support(inner)
 
     def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
@@ -567,7 +659,12 @@ SnapshotState = namedtuple("SnapshotState", "measurement")
 def snapshot(
     measure_name: str, measure: Callable[[Tree], Tree]
 ) -> GradientTransformation:
-    """Leaves the updates; the state has `measure(updates)`, under a name."""
+    """Leaves the updates; the state has `measure(updates)`, under a name.
+
+    Args:
+      measure_name: the name in the state.
+      measure: a function of the updates.
+    """
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         return updates, SnapshotState({measure_name: measure(updates)})
@@ -612,7 +709,12 @@ def measure_with_ema(
     debias: bool = True,
     accumulator_dtype: Any = None,
 ) -> GradientTransformationExtraArgs:
-    """The running mean of what is measured, for `monitor`; see `ema`."""
+    """The running mean of what is measured, for `monitor`; see `ema`.
+
+    Args:
+      measure: a function of the updates.
+      decay, debias, accumulator_dtype: see `ema`.
+    """
     init, update = scaling.ema(decay, debias, accumulator_dtype)
     mean = GradientTransformation(lambda params: init(measure(params)), update)
     return base.chain(base.stateless(lambda updates, _: measure(updates)), mean)

@@ -48,6 +48,14 @@ def permutation(
       AxisError: there is no such axis.
       DtypeError: a number is no integer.
       ValueRangeError: a number is negative.
+
+    Example:
+      >>> ft.random.permutation(ft.random.key(1), 5)
+      Array([3, 2, 0, 1, 4], dtype=int32)
+      >>> ft.random.permutation(ft.random.key(1), fnp.array([[1, 2], [3, 4], [5, 6]]))
+      Array([[5, 6],
+             [1, 2],
+             [3, 4]], dtype=int32)
     """
     check_key("permutation", key)
     aval = aval_of(x)
@@ -104,9 +112,17 @@ def categorical(
       mode: "high" for probabilities below 1e-7, or "highest"; by default "low".
       out_sharding: of the result, as `device_put` takes it.
 
+    Returns:
+      Indices, int32.
+
     Raises:
       ShapeError: `shape` does not end in that of `logits` without `axis`.
       ValueRangeError: without replacement, more draws than categories.
+
+    Example:
+      >>> logits = fnp.log(fnp.array([0.1, 0.2, 0.7]))
+      >>> ft.random.categorical(ft.random.key(0), logits, shape=(8,))
+      Array([1, 2, 2, 1, 2, 2, 2, 2], dtype=int32)
     """
     aval = aval_of(logits)
     if not dtypes.is_float(aval.dtype):
@@ -184,10 +200,20 @@ def choice(
       axis: of the elements.
       mode: "high" or "low", the precision of draws without replacement by `p`.
 
+    Returns:
+      An array of the dtype of `a`, or of int32.
+
     Raises:
       ShapeError: `p` does not hold one probability per element.
       ValueRangeError: there are no elements to draw from, or not enough without
         replacement.
+
+    Example:
+      >>> ft.random.choice(ft.random.key(0), 10, (4,), replace=False)
+      Array([0, 1, 8, 5], dtype=int32)
+      >>> values, p = fnp.array([5, 7]), fnp.array([0.9, 0.1])
+      >>> ft.random.choice(ft.random.key(1), values, (6,), p=p)
+      Array([5, 5, 5, 5, 5, 5], dtype=int32)
     """
     check_key("choice", key)
     shape = as_shape("choice", shape)

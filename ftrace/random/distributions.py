@@ -50,10 +50,19 @@ _NUMBERS: Any = (int, float, np.integer)
 
 @sampler("u")
 def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Random bits as unsigned integers, by default of 32 bits.
+    """Random bits as unsigned integers.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: an unsigned integer dtype of 8 to 64 bits, by default uint32.
 
     Raises:
       DtypeError: the dtype is no unsigned integer.
+
+    Example:
+      >>> ft.random.bits(ft.random.key(0), (3,), np.uint8)
+      Array([167, 146,  40], dtype=uint8)
     """
     return keys.random_bits(key, 8 * dtype.itemsize, shape)
 
@@ -132,6 +141,13 @@ def uniform(
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: the bounds do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.uniform(ft.random.key(0), (3,))
+      Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
+      >>> low = fnp.array([0.0, 10.0])
+      >>> ft.random.uniform(ft.random.key(0), (2,), minval=low, maxval=20.0)
+      Array([18.95334 , 19.785799], dtype=float32)
     """
     dtype = how.check_dtype("uniform", dtype)
     shape = how.common_shape("uniform", how.as_shape("uniform", shape), minval, maxval)
@@ -175,6 +191,10 @@ def randint(
       DtypeError: the dtype is no integer.
       DtypeOverflowError: a number that is a bound does not fit the dtype.
       ShapeError: the bounds do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.randint(ft.random.key(0), (6,), 1, 7)
+      Array([2, 1, 3, 2, 6, 4], dtype=int32)
     """
     wanted = how.check_dtype("randint", dtype, "iu")
     shape = how.common_shape("randint", how.as_shape("randint", shape), minval, maxval)
@@ -271,9 +291,16 @@ def bernoulli(
       mode: "high" draws twice the bits, for probabilities below 1e-7.
       out_sharding: of the result, as `device_put` takes it.
 
+    Returns:
+      Bools.
+
     Raises:
       DtypeError: `p` is no float.
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> ft.random.bernoulli(ft.random.key(1), 0.3, (5,))
+      Array([False, False, False, False, False], dtype=bool)
     """
     one_of("random.bernoulli: mode", mode, ("low", "high"))
     if not dtypes.is_float(aval_of(p).dtype):
@@ -294,7 +321,17 @@ def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
 
 @sampler("ifucb")
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """-1 or 1 with equal probability, by default as int32."""
+    """-1 or 1 with equal probability.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of numbers, by default int32.
+
+    Example:
+      >>> ft.random.rademacher(ft.random.key(0), (5,))
+      Array([-1, -1,  1,  1, -1], dtype=int32)
+    """
     up = unit(key, shape, dtypes.default_dtype("f")) < 0.5
     one = cast(full((), 1, dtypes.default_dtype("f")), dtype)
     return choose(up, one, full((), -1, dtype))
@@ -314,6 +351,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
     Raises:
       DtypeError: the dtype is neither float nor complex.
+
+    Example:
+      >>> ft.random.normal(ft.random.key(0), (2, 2))
+      Array([[ 1.622642  ,  2.0252647 ],
+             [-0.43359435, -0.07861736]], dtype=float32)
+      >>> 3.0 + 0.5 * ft.random.normal(ft.random.key(0), (2,))  # mean 3, deviation 0.5
+      Array([3.811321 , 4.0126324], dtype=float32)
     """
     if dtypes.is_complex(dtype):
         real, pair = dtypes.real_dtype(dtype), keys.split_key(key)
@@ -336,6 +380,14 @@ def truncated_normal(
       lower, upper: the bounds; they broadcast to `shape`.
       shape: of the result, by default that of the bounds.
       dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: the bounds do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.truncated_normal(ft.random.key(0), -1.0, 1.0, (3,))
+      Array([ 0.86185944,  0.9412884 , -0.29104838], dtype=float32)
     """
     low, high = (bind(ops.erf, x / math.sqrt(2)) for x in (lower, upper))
     u = between(key, low, high, shape, dtype)
@@ -350,13 +402,37 @@ def truncated_normal(
 
 @sampler()
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
-    """The exponential of a normal sample with standard deviation `sigma`."""
+    """exp(sigma·z) of a standard normal z.
+
+    Args:
+      key: a key.
+      sigma: the standard deviation of the logarithm; broadcasts to `shape`.
+      shape: of the result, by default that of `sigma`.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `sigma` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.lognormal(ft.random.key(0), 0.5, (3,))
+      Array([2.2508795, 2.7528381, 0.8050932], dtype=float32)
+    """
     return fnp.exp(unwrap(normal)(key, shape, dtype) * sigma)
 
 
 @sampler()
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The length of a vector of three normal samples."""
+    """The length of a vector of three normal samples: density √(2/π)·x²·exp(-x²/2).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+    """
     x = unwrap(normal)(key, (*shape, 3), dtype)
     return fnp.sqrt(fnp.sum(x * x, -1))
 
@@ -372,7 +448,14 @@ def double_sided_maxwell(
 ) -> Any:
     """A Maxwell sample with a random sign, times `scale`, plus `loc`.
 
-    The shape of the result is `shape`, followed by that of the parameters.
+    Args:
+      key: a key.
+      loc, scale: floats; they broadcast together.
+      shape: of the result before the axes of the parameters, which follow.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
     """
     length_key, sign_key = keys.split_key(key)
     sign = unwrap(rademacher)(sign_key, shape, dtype)
@@ -383,6 +466,18 @@ def double_sided_maxwell(
 @sampler()
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The inverse Gaussian distribution with scale 1.
+
+        density √(1/(2πx³))·exp(-(x - μ)²/(2μ²x)), x > 0
+
+    Args:
+      key: a key.
+      mean: μ; broadcasts to `shape`.
+      shape: of the result, by default that of `mean`.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `mean` does not broadcast to `shape`.
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
     transformations with multiple roots", 1976.
@@ -402,13 +497,39 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @sampler()
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The exponential distribution with rate 1."""
+    """The exponential distribution with rate 1: density exp(-x), x ≥ 0.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.exponential(ft.random.key(0), (3,)) / 2.0  # rate 2
+      Array([1.475064  , 1.9217123 , 0.20195177], dtype=float32)
+    """
     return -fnp.log1p(-unit(key, shape, dtype))
 
 
 @sampler()
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The Laplace distribution with location 0 and scale 1."""
+    """The Laplace distribution with location 0 and scale 1: density exp(-|x|)/2.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.laplace(ft.random.key(0), (3,))
+      Array([-2.2569816 , -3.1502788 ,  0.40859547], dtype=float32)
+    """
     low = float(-1.0 + finfo(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
     return fnp.sign(u) * fnp.log1p(-fnp.abs(u))
@@ -416,7 +537,20 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @sampler()
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The logistic distribution with location 0 and scale 1."""
+    """The standard logistic distribution: P(X ≤ x) = 1/(1 + exp(-x)).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.logistic(ft.random.key(0), (3,))
+      Array([ 2.896376 ,  3.8217716, -0.6978392], dtype=float32)
+    """
     u = _positive(key, shape, dtype)
     return fnp.log(u) - fnp.log1p(-u)
 
@@ -429,7 +563,9 @@ def _positive(key: Key, shape: Shape, dtype: Dtype) -> Any:
 
 @sampler(statics=("mode",))
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> Any:
-    """The standard Gumbel distribution.
+    """The standard Gumbel distribution: P(X ≤ x) = exp(-exp(-x)).
+
+    The greatest of logits plus such noise is a draw from their softmax: `categorical`.
 
     Args:
       key: a key.
@@ -439,7 +575,12 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
         for all of them, as if 64 bits had been drawn and rounded down; default "low".
 
     Raises:
+      DtypeError: the dtype is no float.
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> ft.random.gumbel(ft.random.key(0), (3,))
+      Array([ 2.9233725 ,  3.8326178 , -0.09689324], dtype=float32)
     """
     one_of("random.gumbel: mode", mode, GUMBEL_MODES)
     return extreme(key, shape, dtype, mode)
@@ -474,20 +615,55 @@ def _extreme_of_64_bits(key: Key, shape: Shape) -> Any:
 
 @sampler()
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The Cauchy distribution with location 0 and scale 1."""
+    """The Cauchy distribution with location 0 and scale 1: density 1/(π·(1 + x²)).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.cauchy(ft.random.key(0), (3,))
+      Array([ 6.0274944 , 14.837895  , -0.58172226], dtype=float32)
+    """
     u = between_numbers(key, float(finfo(dtype).eps), 1.0, shape, dtype)
     return fnp.tan(math.pi * (u - 0.5))
 
 
 @sampler()
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The Pareto distribution with scale 1 and shape parameter `b`."""
+    """The Pareto distribution with scale 1: density b/x^(b + 1), x ≥ 1.
+
+    Args:
+      key: a key.
+      b: the shape parameter; broadcasts to `shape`.
+      shape: of the result, by default that of `b`.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `b` does not broadcast to `shape`.
+    """
     return fnp.exp(unwrap(exponential)(key, shape, dtype) / b)
 
 
 @sampler()
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The Rayleigh distribution."""
+    """The Rayleigh distribution: density x/scale²·exp(-x²/(2·scale²)), x ≥ 0.
+
+    Args:
+      key: a key.
+      scale: a positive number, or an array; broadcasts to `shape`.
+      shape: of the result, by default that of `scale`.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `scale` does not broadcast to `shape`.
+    """
     return scale * fnp.sqrt(fnp.log(unit(key, shape, dtype)) * -2)
 
 
@@ -495,7 +671,17 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """The Weibull distribution; parameters with more axes share a sample."""
+    """The Weibull distribution: P(X > x) = exp(-(x/scale)^concentration), x ≥ 0.
+
+    Args:
+      key: a key.
+      scale, concentration: floats; such with more axes than `shape` share a sample.
+      shape: of the samples.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+    """
     waiting = unwrap(exponential)(key, shape, dtype)
     return elementwise(ops.power, waiting, 1 / concentration) * scale
 
@@ -504,7 +690,18 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
-    """The triangular distribution on [left, right] with its peak at `mode`."""
+    """The triangular distribution on [left, right] with its peak at `mode`.
+
+    Args:
+      key: a key.
+      left, mode, right: floats in this order; they broadcast to `shape`.
+      shape: of the result, by default that of the parameters.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: the parameters do not broadcast to `shape`.
+    """
     u, width = unit(key, shape, dtype), right - left
     rising = left + fnp.sqrt(u * width * (mode - left))
     falling = right - fnp.sqrt((1 - u) * width * (right - mode))
@@ -513,10 +710,21 @@ def triangular(
 
 @sampler("iu", own=how.drawn_dtype)
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The number of trials with probability `p` until the first success.
+    """The number of trials with probability `p` until the first success: 1, 2, 3, ….
+
+    Args:
+      key: a key.
+      p: in (0, 1]; broadcasts to `shape`.
+      shape: of the result, by default that of `p`.
+      dtype: an integer dtype, by default int32.
 
     Raises:
       DtypeError: the dtype is no integer.
+      ShapeError: `p` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.geometric(ft.random.key(0), 0.5, (5,))
+      Array([1, 1, 2, 2, 1], dtype=int32)
     """
     u = unit(key, shape, p.dtype)
     u = choose(u == 0, 1, u)
@@ -545,9 +753,19 @@ def multivariate_normal(
       method: "cholesky", or "eigh" or "svd", which singular covariances need.
       out_sharding: of the result, as `device_put` takes it.
 
+    Returns:
+      Of shape (*shape, n).
+
     Raises:
       ShapeError: the shapes do not fit.
       ValueRangeError: there is no such method.
+
+    Example:
+      >>> cov = fnp.array([[1.0, 0.9], [0.9, 1.0]])
+      >>> ft.random.multivariate_normal(ft.random.key(0), fnp.zeros(2), cov, (3,))
+      Array([[ 1.622642  ,  2.3431704 ],
+             [-0.43359435, -0.42450342],
+             [ 0.17609091, -0.2652421 ]], dtype=float32)
     """
     one_of("random.multivariate_normal: method", method, ("cholesky", "eigh", "svd"))
     mean, cov = promote_inexact(mean, cov)
@@ -599,6 +817,13 @@ def orthogonal(
 
     Source: F. Mezzadri, "How to generate random matrices from the classical compact
     groups", Notices of the AMS 54 (2007).
+
+    Example:
+      >>> q = ft.random.orthogonal(ft.random.key(0), 3)
+      >>> fnp.round(q @ q.T, 3) + 0.0
+      Array([[1., 0., 0.],
+             [0., 1., 0.],
+             [0., 0., 1.]], dtype=float32)
     """
     n = ax.static_int(n, "random.orthogonal: n")
     m = n if m is None else ax.static_int(m, "random.orthogonal: m")

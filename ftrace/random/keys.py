@@ -299,6 +299,10 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     Raises:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
+
+    Example:
+      >>> ft.random.PRNGKey(42)
+      Array([ 0, 42], dtype=uint32)
     """
     dtype = key_dtype(impl)
     made = _integers(seed, dtype)
@@ -338,13 +342,24 @@ def _as_integer(seed: int) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A key from an integer seed, of a dtype of keys and without axes.
 
+    A key is what random functions are given: the same key gives the same numbers,
+    always. Use each but once; `split` makes new ones.
+
     Args:
       seed: a scalar integer; 32-bit ones have a high word of 0.
-      impl, dtype: the generator: see `key_dtype`.
+      impl, dtype: the generator: "threefry2x32" (the default, whose bits are JAX's),
+        "rbg" or "unsafe_rbg"; see `key_dtype`.
 
     Raises:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
+
+    Example:
+      >>> ft.random.key(0)
+      Array((), dtype=key<fry>) overlaying:
+      [0 0]
+      >>> ft.random.uniform(ft.random.key(0)) == ft.random.uniform(ft.random.key(0))
+      Array(True, dtype=bool)
     """
     found = _chosen(impl, dtype)
     return draw(wrapped, _integers(seed, found), dtype=found)
@@ -360,16 +375,33 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     Returns:
       Keys of shape `(num,)`, or `num`; raw ones have one more axis. Unpack them,
       `a, b = split(key)`.
+
+    Example:
+      >>> key, use = ft.random.split(ft.random.key(0))
+      >>> ft.random.split(key, 3).shape
+      (3,)
     """
     return draw(split_key, check_key("split", key), shape=as_shape("split", num))
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key that depends on `key` and on a scalar integer of 32 bits.
+    """A new key that depends on `key` and a scalar integer: the number of a step, say.
+
+    Args:
+      key: a key.
+      data: a scalar integer of 32 bits.
+
+    Returns:
+      A key of the kind of `key`.
 
     Raises:
       DtypeOverflowError: a Python integer does not fit uint32.
       ValueRangeError: `data` is no scalar.
+
+    Example:
+      >>> key = ft.random.key(0)
+      >>> ft.vmap(lambda i: ft.random.uniform(ft.random.fold_in(key, i)))(fnp.arange(3))
+      Array([0.8423141 , 0.00729382, 0.9024495 ], dtype=float32)
     """
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
@@ -386,7 +418,21 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys: uint32 with one more axis; raw keys as they are."""
+    """The words of keys; raw keys as they are.
+
+    Args:
+      keys: keys of any shape.
+
+    Returns:
+      uint32, with one more axis: of two words, or of four for "rbg".
+
+    Raises:
+      ArgumentError: they are no keys.
+
+    Example:
+      >>> ft.random.key_data(ft.random.key(42))
+      Array([ 0, 42], dtype=uint32)
+    """
     check_keys("key_data", keys)
     return draw(unwrapped, keys) if dtypes.is_key(keys.dtype) else keys
 
@@ -400,6 +446,10 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
     Raises:
       ArgumentError: it is of another shape or dtype.
+
+    Example:
+      >>> ft.random.wrap_key_data(fnp.array([0, 42], np.uint32)) == ft.random.key(42)
+      Array(True, dtype=bool)
     """
     found = _chosen(impl, dtype)
     words = found.itemsize // 4
@@ -412,7 +462,15 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator, as `key_dtype` takes it."""
+    """The name of the generator, as `key_dtype` takes it.
+
+    Args:
+      keys: keys of any shape, or raw ones.
+
+    Example:
+      >>> ft.random.key_impl(ft.random.key(0))
+      'threefry2x32'
+    """
     check_keys("key_impl", keys)
     if not dtypes.is_key(keys.dtype):
         return "threefry2x32" if keys.shape[-1] == 2 else "rbg"
@@ -420,6 +478,15 @@ def key_impl(keys: Any) -> str:
 
 
 def clone(key: Any) -> Any:
-    """The same key, for a second use that is meant."""
+    """The same key, for a second use that is meant.
+
+    Args:
+      key: a key.
+
+    Example:
+      >>> key = ft.random.key(0)
+      >>> ft.random.clone(key) == key
+      Array(True, dtype=bool)
+    """
     check_keys("clone", key)
     return key

@@ -61,6 +61,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       a: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `a` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.gamma(ft.random.key(0), 3.0, (3,))
+      Array([2.5691018, 2.784202 , 1.9683671], dtype=float32)
     """
     return _sample(key, ax.broadcast_to(a, shape))
 
@@ -74,6 +82,10 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       a: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `a` does not broadcast to `shape`.
     """
     return _log_sample(key, ax.broadcast_to(a, shape))
 
@@ -173,6 +185,14 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       a, b: the shape parameters; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: the parameters do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.beta(ft.random.key(0), 2.0, 3.0, (3,))
+      Array([0.23627362, 0.49045962, 0.6837948 ], dtype=float32)
     """
     pair = zip(keys.split_key(key), (a, b), strict=True)
     x, y = [unwrap(loggamma)(k, p, shape, dtype) for k, p in pair]
@@ -183,13 +203,39 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @sampler()
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The χ² distribution with `df` degrees of freedom."""
+    """The χ² distribution: the sum of the squares of `df` normal samples.
+
+    Args:
+      key: a key.
+      df: the degrees of freedom; broadcasts to `shape`.
+      shape: of the result, by default that of `df`.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `df` does not broadcast to `shape`.
+    """
     return fnp.exp(unwrap(loggamma)(key, df / 2, shape, dtype)) * 2
 
 
 @sampler()
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Student's t distribution with `df` degrees of freedom."""
+    """Student's t distribution: a normal sample over √(χ²(df)/df).
+
+    Args:
+      key: a key.
+      df: the degrees of freedom; broadcasts to `shape`.
+      shape: of the result, by default that of `df`.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: `df` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.t(ft.random.key(0), 3.0, (3,))
+      Array([ 0.69022477, -3.2393367 , -1.6745249 ], dtype=float32)
+    """
     normal_key, gamma_key = keys.split_key(key)
     x = unwrap(simple.normal)(normal_key, shape, dtype)
     return x * fnp.sqrt(df / 2 / unwrap(gamma)(gamma_key, df / 2, shape, dtype))
@@ -197,7 +243,18 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @sampler()
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The F distribution with `dfnum` and `dfden` degrees of freedom."""
+    """The F distribution: (χ²(dfnum)/dfnum) / (χ²(dfden)/dfden).
+
+    Args:
+      key: a key.
+      dfnum, dfden: the degrees of freedom; they broadcast to `shape`.
+      shape: of the result, by default that of the parameters.
+      dtype: a float dtype.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: the parameters do not broadcast to `shape`.
+    """
     den_key, num_key = keys.split_key(key)
     top = unwrap(chisquare)(num_key, dfnum, shape, dtype) / dfnum
     return top / (unwrap(chisquare)(den_key, dfden, shape, dtype) / dfden)
@@ -225,6 +282,10 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
     Raises:
       ShapeError: `alpha` has no axis, or does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.dirichlet(ft.random.key(0), fnp.array([1.0, 1.0, 8.0]))
+      Array([0.07951242, 0.09337098, 0.82711655], dtype=float32)
     """
     logs = unwrap(loggamma)(key, alpha, shape, dtype)
     parts = fnp.exp(logs - fnp.max(logs, -1, keepdims=True))
@@ -233,7 +294,17 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
 @sampler()
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """The distribution with the density exp(-|x|^p), but for a factor."""
+    """The distribution with the density exp(-|x|^p), but for a factor.
+
+    Args:
+      key: a key.
+      p: a positive number: 1 is Laplace, 2 normal of variance ½.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+
+    Raises:
+      DtypeError: the dtype is no float.
+    """
     gamma_key, sign_key = keys.split_key(key)
     size = unwrap(gamma)(gamma_key, 1 / p, shape, dtype) ** (1 / p)
     return unwrap(simple.rademacher)(sign_key, shape, dtype) * size
@@ -250,8 +321,17 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
       shape: of the result without its last axis.
       dtype: a float dtype.
 
+    Returns:
+      Of shape (*shape, d).
+
     Source: F. Barthe, O. Guédon, S. Mendelson, A. Naor, "A probabilistic approach to
     the geometry of the l_p^n-ball", 2005.
+
+    Example:
+      >>> ft.random.ball(ft.random.key(0), 2, shape=(3,))
+      Array([[ 0.917222  ,  0.39276883],
+             [ 0.0426431 , -0.9093296 ],
+             [ 0.12480891, -0.02475923]], dtype=float32)
     """
     d = ax.static_int(d, "random.ball: d")
     point_key, radius_key = keys.split_key(key)
@@ -281,6 +361,10 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
 
     Source: below 10 D. Knuth, TAOCP 2, 3.4.1; else W. Hörmann, "The transformed
     rejection method for generating Poisson random variables", 1993.
+
+    Example:
+      >>> ft.random.poisson(ft.random.key(0), 3.0, (6,))
+      Array([0, 0, 4, 4, 1, 2], dtype=int32)
     """
     lam = ax.broadcast_to(lam, shape)
     few = (lam < 10) | ~(lam < np.inf)
@@ -364,6 +448,10 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     Source: V. Kachitvichyanukul, B. Schmeiser, "Binomial random variate generation",
     1988; for n·p above 10 W. Hörmann, "The generation of binomial random variates",
     1993, algorithm BTRS.
+
+    Example:
+      >>> ft.random.binomial(ft.random.key(0), 10, 0.3, (6,))
+      Array([2., 2., 1., 2., 1., 4.], dtype=float32)
     """
     n, p = (ax.broadcast_to(x, shape) for x in (n, p))
     q = ax.choose(p < 0.5, p, 1 - p)
@@ -440,8 +528,15 @@ def multinomial(
       dtype: of the counts, which are made in floats.
       unroll: as of `lax.scan`.
 
+    Returns:
+      Of the shape of `p`, or `shape`: along the last axis it adds up to n.
+
     Raises:
       ShapeError: `p` has no axis, or does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.multinomial(ft.random.key(0), 10.0, fnp.array([0.5, 0.3, 0.2]))
+      Array([7., 2., 1.], dtype=float32)
     """
     wanted = how.check_dtype("multinomial", dtype, "fiucb")
     own = aval_of(p).shape

@@ -63,6 +63,12 @@ def qr(
       ValueRangeError: the mode is unknown.
       ShapeError: there are fewer than two axes.
       MissingExtraError: pivoting, without SciPy.
+
+    Example:
+      >>> q, r = ft.scipy.linalg.qr(fnp.array([[3.0, 0.0], [4.0, 5.0]]))
+      >>> fnp.round(q @ r, 5)
+      Array([[3., 0.],
+             [4., 5.]], dtype=float32)
     """
     one_of("qr: mode", mode, ("full", "economic", "r"))
     whole = mode != "economic"
@@ -111,7 +117,26 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """(U, S, Vh), or S: see `numpy.linalg.svd`."""
+    """The singular value decomposition a = U·diag(S)·Vh.
+
+    Args:
+      a: (…, m, n).
+      full_matrices: U is (…, m, m) and Vh is (…, n, n), instead of k = min(m, n)
+        columns and rows.
+      compute_uv: return the vectors, too.
+      overwrite_a, check_finite, lapack_driver: accepted, without effect.
+
+    Returns:
+      (U, S, Vh), or S: descending, (…, k).
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> ft.scipy.linalg.svd(fnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
+      Array([4., 3.], dtype=float32)
+    """
     found = fnp.linalg.svd(fnp.asarray(a), full_matrices, compute_uv)
     return tuple(found) if compute_uv else found
 
@@ -146,6 +171,12 @@ def eigh(
       UnsupportedError: `eigvals` is given.
       ValueRangeError: the type is unknown.
       ShapeError: the matrices are not square.
+
+    Example:
+      >>> a, b = fnp.diag(fnp.array([2.0, 3.0])), fnp.diag(fnp.array([1.0, 2.0]))
+      >>> w = ft.scipy.linalg.eigh(a, b, eigvals_only=True)  # a·v = w·b·v
+      >>> fnp.round(w, 4)
+      Array([1.5, 2. ], dtype=float32)
     """
     if eigvals is not None:
         raise UnsupportedError("eigh: eigvals is not supported; slice the result")
@@ -322,8 +353,18 @@ def polar(
       side: "right", P is (n, n); "left", P is (m, m).
       method, eps, max_iterations: accepted; it is done by singular values.
 
+    Returns:
+      (U (m, n), P).
+
     Raises:
       ValueRangeError: the side is unknown.
+
+    Example:
+      >>> u, p = ft.scipy.linalg.polar(fnp.array([[0.0, -2.0], [3.0, 0.0]]))
+      >>> fnp.round(u, 5) + 0.0, fnp.round(p, 5) + 0.0
+      (Array([[ 0., -1.],
+             [ 1.,  0.]], dtype=float32), Array([[3., 0.],
+             [0., 2.]], dtype=float32))
     """
     one_of("polar: side", side, ("right", "left"))
     u, s, vh = fnp.linalg.svd(fnp.asarray(a), full_matrices=False)
@@ -371,6 +412,11 @@ def cholesky(
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> ft.scipy.linalg.cholesky(fnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      Array([[2., 1.],
+             [0., 2.]], dtype=float32)
     """
     x = square("cholesky", fnp.asarray(a))
     if lower:
@@ -381,7 +427,22 @@ def cholesky(
 def cho_factor(
     a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, bool]:
-    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it."""
+    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it.
+
+    Args:
+      a: (…, n, n), hermitian and positive definite.
+      lower: which triangle.
+      overwrite_a, check_finite: accepted, without effect.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> factor = ft.scipy.linalg.cho_factor(fnp.array([[4.0, 2.0], [2.0, 5.0]]))
+      >>> ft.scipy.linalg.cho_solve(factor, fnp.array([6.0, 7.0]))
+      Array([1., 1.], dtype=float32)
+    """
     return cholesky(a, lower), lower
 
 
@@ -397,6 +458,12 @@ def cho_solve(
       c_and_lower: the factor, and which triangle it is.
       b: (n,) or (…, n, k).
       overwrite_b, check_finite: accepted, without effect.
+
+    Returns:
+      x, of the shape of b.
+
+    Raises:
+      ShapeError: the shapes do not fit.
     """
     c, lower = c_and_lower
     first, last = (0, 2) if lower else (2, 0)
@@ -442,6 +509,11 @@ def solve_triangular(
     Raises:
       ValueRangeError: `trans` is unknown.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> a = fnp.array([[2.0, 0.0], [1.0, 4.0]])
+      >>> ft.scipy.linalg.solve_triangular(a, fnp.array([2.0, 5.0]), lower=True)
+      Array([1., 1.], dtype=float32)
     """
     codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
     one_of("solve_triangular: trans", trans, codes)
@@ -492,6 +564,11 @@ def solve(
     Raises:
       ValueRangeError: the assumption is unknown.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> a = fnp.array([[4.0, 2.0], [2.0, 5.0]])
+      >>> ft.scipy.linalg.solve(a, fnp.array([6.0, 7.0]), assume_a="pos")
+      Array([1., 1.], dtype=float32)
     """
     one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a != "pos":
@@ -501,12 +578,39 @@ def solve(
 
 
 def inv(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """See `numpy.linalg.inv`."""
+    """The inverses of matrices; infinities or NaN where there are none.
+
+    Args:
+      a: (…, n, n).
+      overwrite_a, check_finite: accepted, without effect.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> ft.scipy.linalg.inv(fnp.array([[2.0, 0.0], [1.0, 4.0]]))
+      Array([[ 0.5  ,  0.   ],
+             [-0.125,  0.25 ]], dtype=float32)
+    """
     return fnp.linalg.inv(a)
 
 
 def det(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """See `numpy.linalg.det`."""
+    """The determinants of matrices.
+
+    Args:
+      a: (…, n, n).
+      overwrite_a, check_finite: accepted, without effect.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: float16 or bfloat16, and more than 3 rows.
+
+    Example:
+      >>> ft.scipy.linalg.det(fnp.array([[1.0, 2.0], [3.0, 4.0]]))
+      Array(-2., dtype=float32)
+    """
     return fnp.linalg.det(a)
 
 
@@ -525,6 +629,12 @@ def solve_sylvester(
     Raises:
       ValueRangeError: there is no such method.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> a, b = fnp.array([[1.0, 0.0], [0.0, 2.0]]), fnp.array([[3.0]])
+      >>> ft.scipy.linalg.solve_sylvester(a, b, fnp.array([[8.0], [5.0]]))
+      Array([[2.],
+             [1.]], dtype=float32)
     """
     one_of("solve_sylvester: method", method, ("schur", "eigen"))
     found = promote_inexact(matrices("solve_sylvester", A), B, C)
@@ -543,7 +653,27 @@ def solve_sylvester(
 def lu_factor(
     a: Value, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, Any]:
-    """(L and U in one matrix, pivots), as `lu_solve` takes them; a: (…, m, n)."""
+    """L and U of a = P·L·U in one matrix, and pivots, as `lu_solve` takes them.
+
+    Args:
+      a: (…, m, n).
+      overwrite_a, check_finite: accepted, without effect.
+
+    Returns:
+      (U with the strictly lower triangle of L below it (…, m, n), pivots (…, min(m, n))
+      int32: row i was exchanged with row pivots[i]).
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> factors = ft.scipy.linalg.lu_factor(fnp.array([[1.0, 2.0], [4.0, 4.0]]))
+      >>> factors
+      (Array([[4.  , 4.  ],
+             [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32))
+      >>> ft.scipy.linalg.lu_solve(factors, fnp.array([3.0, 8.0]))
+      Array([1., 1.], dtype=float32)
+    """
     factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", fnp.asarray(a)))
     return factors, pivots
 
@@ -600,6 +730,14 @@ def lu(
 
     Raises:
       ShapeError: there are fewer than two axes.
+
+    Example:
+      >>> p, l, u = ft.scipy.linalg.lu(fnp.array([[1.0, 2.0], [4.0, 4.0]]))
+      >>> p, l, u
+      (Array([[0., 1.],
+             [1., 0.]], dtype=float32), Array([[1.  , 0.  ],
+             [0.25, 1.  ]], dtype=float32), Array([[4., 4.],
+             [0., 1.]], dtype=float32))
     """
     x = matrices("lu", fnp.asarray(a))
     m, n = x.shape[-2:]

@@ -204,6 +204,11 @@ def bisect(
       ArgumentError: a size is dynamic, or a result depends on an effect.
       ValueRangeError: `ulps` and other tolerances are given, or one is negative.
       FtraceError: whatever the function raises when it is traced or compiled.
+
+    Example:
+      >>> found = ft.bisect(lambda x: fnp.exp(x).sum(), fnp.ones(100), path=None)
+      >>> found.agrees
+      True
     """
     tree.check_callable(f, "bisect")
     check_tolerances("bisect", rtol, atol, ulps)

@@ -69,7 +69,12 @@ def missing_reason(device: str) -> str | None:
 
 
 def available_devices() -> list[str]:
-    """The names of the devices that can be used in this process, one of a kind."""
+    """The names of the devices that can be used in this process, one of a kind.
+
+    Example:
+      >>> "interpreter" in ft.testing.available_devices()
+      True
+    """
     return [name for name in platform_names() if missing_reason(name) is None]
 
 
@@ -332,6 +337,10 @@ def check(
         and the first lines of all others.
       ValueRangeError: `skip` or `modes` has an unknown name.
       DeviceError: a device is unknown or missing.
+
+    Example:
+      >>> x = np.array([0.3, -0.5], np.float32)
+      >>> ft.testing.check(lambda x: fnp.sum(fnp.tanh(x) ** 2), x, devices=["cpu"])
     """
     __tracebackhide__ = True
     for name in skip:

@@ -44,6 +44,11 @@ def ulps_between(x: Any, y: Any) -> Numbers:
 
     Raises:
       ValueRangeError: they differ in shape or dtype, or are not inexact.
+
+    Example:
+      >>> one = np.float32(1.0)
+      >>> int(ft.testing.ulps_between(one, np.nextafter(one, np.float32(2.0))))
+      1
     """
     a, b = np.asarray(x), np.asarray(y)
     if (a.shape, a.dtype) != (b.shape, b.dtype) or not dtypes.is_inexact(a.dtype):
@@ -143,6 +148,13 @@ def assert_close(
       AssertionError: they differ. The first line names the leaf, how many elements
         differ, the worst of them with both values, and units in the last place.
       ValueRangeError: tolerances and `ulps` are given, or one is negative.
+
+    Example:
+      >>> ft.testing.assert_close(fnp.sin(1.0), np.float32(np.sin(1.0)), ulps=1)
+      >>> ft.testing.assert_close([1.0, 2.0], [1.0, 2.5])
+      Traceback (most recent call last):
+        ...
+      AssertionError: assert_close: [1]: 2.0 (actual) is not 2.5 (desired), ...
     """
     __tracebackhide__ = True
     check_tolerances("assert_close", rtol, atol, ulps)
@@ -176,6 +188,12 @@ def assert_same_bits(
 
     Which NaN it is does not matter, the sign of a zero does. Arguments and errors are
     those of `assert_close`.
+
+    Example:
+      >>> ft.testing.assert_same_bits(fnp.array(-0.0), fnp.array(0.0))
+      Traceback (most recent call last):
+        ...
+      AssertionError: assert_same_bits: -0.0 (actual) is not 0.0 (desired), ...
     """
     __tracebackhide__ = True
     limits = Limits(

@@ -68,6 +68,13 @@ def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
       ArgumentError: the function has effects or dynamic sizes, or calls back.
       ValueRangeError: the name has another ending.
       FileFormatError: it cannot be written.
+
+    Example:
+      >>> import os, tempfile
+      >>> path = os.path.join(tempfile.mkdtemp(), "step.npz")
+      >>> ft.record(path, lambda x: fnp.tanh(x).sum(), fnp.ones(8))
+      >>> ft.replay(path).same_bits
+      True
     """
     tree.check_callable(f, "record")
     jitted = f if isinstance(f, Jitted) else Jitted(f)

@@ -30,20 +30,52 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of a backend: "cpu", "interpreter" or "opencl"."""
+    """The devices of a backend.
+
+    Args:
+      backend: "cpu", "interpreter" (NumPy) or "opencl"; by default that of the default
+        device.
+
+    Raises:
+      DeviceError: there is no such backend, or it has no device here.
+
+    Example:
+      >>> ft.devices("cpu")
+      [<device cpu>]
+    """
     return devices_of(backend)
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices a backend has."""
+    """How many devices a backend has.
+
+    Args:
+      backend: as of `devices`.
+
+    Raises:
+      DeviceError: there is no such backend, or it has no device here.
+
+    Example:
+      >>> ft.device_count("interpreter")
+      1
+    """
     return len(devices(backend))
 
 
 def default_device(device: str | Device) -> AbstractContextManager[Device]:
     """Inside the block programs run on `device`, unless their arguments say else.
 
+    Args:
+      device: a device, or its name: "cpu", "interpreter", "opencl", "opencl:1".
+
     Raises:
       DeviceError: there is no such device.
+
+    Example:
+      >>> with ft.default_device("interpreter"):
+      ...     y = ft.jit(fnp.sin)(0.0)
+      >>> y
+      Array(0., dtype=float32, weak_type=True)
     """
     return _within(get_device(device))
 
@@ -70,11 +102,20 @@ def device_put(
       may_alias: False copies the arrays.
       src, donate: accepted for JAX's sake.
 
+    Returns:
+      A tree of the same structure, of `Array`s.
+
     Raises:
       ArgumentError: the tree holds something else than arrays and numbers, or is given
         up and shared at once; `device` is no place.
       DeviceError: a mesh has several devices.
       ShapeError: an array cannot be divided as a sharding says.
+
+    Example:
+      >>> ft.device_put({"w": np.zeros(2, np.float32), "b": np.ones(1)})
+      {'w': Array([0., 0.], dtype=float32), 'b': Array([1.], dtype=float64)}
+      >>> ft.device_put(np.arange(3), "interpreter").device
+      <device interpreter>
     """
     shared = tree.leaves(may_alias)
     if True in shared and True in tree.leaves(donate):

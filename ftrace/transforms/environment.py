@@ -45,6 +45,10 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
 
     Raises:
       ArgumentError: it is none.
+
+    Example:
+      >>> ft.typeof(fnp.zeros((2, 3))), ft.typeof(1.0)
+      (f32[2,3], f32~[])
     """
     if isinstance(x, Ref):
         return x.aval

@@ -64,9 +64,13 @@ def value_and_grad(
 ) -> Callable[P, tuple[R, Any]]:
     """A function that returns the value of `fun` and its gradient.
 
+    Both come from one program: what the gradient needs of the value is computed once.
+
     Args:
       fun: returns a scalar of float dtype, or a pair (scalar, aux) with `has_aux`.
-      argnums: which positional arguments to differentiate; pytrees of arrays.
+      argnums: which positional arguments to differentiate: an int, or several. Each may
+        be a pytree of arrays of float or complex dtype. All other arguments are
+        constants.
       has_aux: `fun` returns something beside the scalar that is passed through.
       holomorphic: arguments and result are complex, and `fun` is holomorphic.
       allow_int: integer arguments are allowed; their gradient has dtype float0.
@@ -74,11 +78,19 @@ def value_and_grad(
 
     Returns:
       f(*args, **kwargs) -> (value, gradient), or ((value, aux), gradient). The
-      gradient has the structure of the argument, or is a tuple for several argnums.
+      gradient has the structure, shapes and dtypes of the argument, or is a tuple for
+      several argnums. Of a complex argument it is ∂f/∂re - i·∂f/∂im, as in JAX.
 
     Raises:
       DerivativeError: an argument or the result is not of an inexact dtype.
       ShapeError: the result is not a scalar.
+
+    Example:
+      >>> def loss(w, x, y):
+      ...     return fnp.mean((x @ w - y) ** 2)
+      >>> x, y = fnp.array([[1.0, 0.0], [0.0, 2.0]]), fnp.array([1.0, 4.0])
+      >>> ft.value_and_grad(loss)(fnp.zeros(2), x, y)
+      (Array(8.5, dtype=float32), Array([-1., -8.], dtype=float32))
     """
     _check_reduce_axes("value_and_grad", reduce_axes)
     return _value_and_grad(
@@ -154,10 +166,39 @@ def grad(
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
 ) -> Callable[P, Any]:
-    """A function that returns the gradient of `fun`; see `value_and_grad`.
+    """A function that returns the gradient of `fun`, by reverse mode.
+
+    One pass back gives the derivatives in all elements of the argument, whatever their
+    number. `jit(grad(f))` compiles it; `grad(grad(f))` is the second derivative of a
+    function of a scalar. `value_and_grad` returns the value beside.
+
+    Args:
+      fun: returns a scalar of float dtype, or a pair (scalar, aux) with `has_aux`.
+      argnums: which positional arguments to differentiate: an int, or several. Each may
+        be a pytree of arrays of float or complex dtype. All other arguments are
+        constants.
+      has_aux: `fun` returns something beside the scalar that is passed through.
+      holomorphic: arguments and result are complex, and `fun` is holomorphic.
+      allow_int: integer arguments are allowed; their gradient has dtype float0.
+      reduce_axes: must be empty: sum over mapped axes by `lax.psum`.
 
     Returns:
-      f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`.
+      f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`. The gradient
+        has
+      the structure, shapes and dtypes of the argument, or is a tuple for several
+        argnums.
+
+    Raises:
+      DerivativeError: an argument or the result is not of an inexact dtype.
+      ShapeError: the result is not a scalar; sum it, or use `jacrev`.
+
+    Example:
+      >>> ft.grad(lambda x: fnp.sum(x**3))(fnp.array([1.0, 2.0]))
+      Array([ 3., 12.], dtype=float32)
+      >>> ft.grad(lambda x, p: p["a"] * x, argnums=1)(3.0, {"a": 2.0})
+      {'a': Array(3., dtype=float32, weak_type=True)}
+      >>> ft.grad(ft.grad(lambda x: x**3))(2.0)
+      Array(12., dtype=float32, weak_type=True)
     """
     _check_reduce_axes("grad", reduce_axes)
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
@@ -254,6 +295,8 @@ def jvp(
 ) -> Any:
     """The value of `fun` and its directional derivative.
 
+    The two are computed together, in one pass forward: output f(x), tangent f'(x)·v.
+
     Args:
       fun: any function of arrays.
       primals: tuple of its positional arguments.
@@ -266,6 +309,13 @@ def jvp(
     Raises:
       TreeError: primals and tangents differ in structure.
       ShapeError, DtypeError: a tangent does not match its primal.
+
+    Example:
+      >>> ft.jvp(lambda x: x**2, (fnp.array([1.0, 2.0]),), (fnp.array([1.0, 0.5]),))
+      (Array([1., 4.], dtype=float32), Array([2., 2.], dtype=float32))
+      >>> value, slope = ft.jvp(fnp.multiply, (3.0, 4.0), (1.0, 0.0))
+      >>> float(value), float(slope)
+      (12.0, 4.0)
     """
     tree.check_callable(fun, "jvp")
     values, treedef = _tuple_values("jvp: primals", primals)
@@ -379,6 +429,18 @@ def vjp(
     Returns:
       (output, vjp_fun), and aux with `has_aux`. `vjp_fun(ct)` takes a cotangent of the
       structure of the output and returns a tuple with a cotangent per primal.
+
+    Raises:
+      ArgumentError: `fun` is no function; `reduce_axes` is not empty.
+      TreeError, ShapeError, DtypeError: when `vjp_fun` is called, with a cotangent that
+        is not of the structure, shapes and dtypes of the output.
+
+    Example:
+      >>> out, back = ft.vjp(lambda x, y: x * y, fnp.array([1.0, 2.0]), 3.0)
+      >>> out
+      Array([3., 6.], dtype=float32)
+      >>> back(fnp.array([1.0, 10.0]))
+      (Array([ 3., 30.], dtype=float32), Array(21., dtype=float32))
     """
     _check_reduce_axes("vjp", reduce_axes)
     return vjp_for("vjp", fun, primals, has_aux)
@@ -631,8 +693,27 @@ def linearize(fun: Function, *primals: Any, has_aux: bool) -> Any: ...
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun`, and its derivative at this point as a linear function.
 
+    What the derivative needs of the point is computed once; then f_jvp may be called
+    for many tangents. `jvp` is less work for one.
+
+    Args:
+      fun: any function of arrays.
+      primals: its positional arguments: the point.
+      has_aux: `fun` returns a pair (output, aux).
+
     Returns:
-      (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals.
+      (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals,
+        and
+      returns one like the output.
+
+    Raises:
+      TreeError, ShapeError, DtypeError: when f_jvp is called, with tangents that do not
+        match the primals.
+
+    Example:
+      >>> y, f_jvp = ft.linearize(lambda x: x**3, 2.0)
+      >>> float(y), float(f_jvp(1.0)), float(f_jvp(0.5))
+      (8.0, 12.0, 6.0)
     """
     return linearize_for("linearize", fun, primals, has_aux)
 
@@ -684,6 +765,12 @@ def linear_transpose(
 
     Raises:
       DerivativeError: `fun` is not linear.
+
+    Example:
+      >>> A = fnp.array([[1.0, 2.0], [3.0, 4.0]])
+      >>> back = ft.linear_transpose(lambda x: A @ x, fnp.zeros(2))
+      >>> back(fnp.array([1.0, 0.0]))  # Aᵀ·ct
+      (Array([1., 2.], dtype=float32),)
     """
     _check_reduce_axes("linear_transpose", reduce_axes)
     tree.check_callable(fun, "linear_transpose")

@@ -26,9 +26,34 @@ def jacfwd(
 ) -> Callable[P, Any]:
     """The Jacobian of `fun`, column by column in forward mode.
 
+    It takes one pass forward per element of the argument, all of them at once by
+    `vmap`: the right choice where there are more outputs than inputs. `jacrev` is the
+    other one.
+
+    Args:
+      fun: any function of arrays.
+      argnums: which positional arguments to differentiate: an int, or several; pytrees
+        of arrays of float dtype.
+      has_aux: `fun` returns a pair (output, aux).
+      holomorphic: arguments and results are complex, and `fun` is holomorphic.
+
     Returns:
-      f(*args) -> a tree like the output whose leaves are trees like the argument, of
-      shape output.shape + argument.shape; and aux with `has_aux`.
+      f(*args, **kwargs) -> a tree like the output whose leaves are trees like the
+        argument,
+      of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and aux with
+      `has_aux`.
+
+    Raises:
+      DerivativeError: an argument is not of a float dtype, or complex and not
+        `holomorphic`.
+
+    Example:
+      >>> def f(x):
+      ...     return fnp.stack([x[0] * x[1], x[0] ** 2, x[1]])
+      >>> ft.jacfwd(f)(fnp.array([2.0, 3.0]))
+      Array([[3., 2.],
+             [4., 0.],
+             [0., 1.]], dtype=float32)
     """
     return _jacobian("jacfwd", _by_columns, fun, argnums, has_aux, holomorphic)
 
@@ -40,7 +65,35 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[P, Any]:
-    """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
+    """The Jacobian of `fun`, row by row in reverse mode.
+
+    It takes one pass back per element of the output, all of them at once by `vmap`: the
+    right choice where there are more inputs than outputs. `jacfwd` is the other one.
+
+    Args:
+      fun: any function of arrays.
+      argnums: which positional arguments to differentiate: an int, or several; pytrees
+        of arrays of float or complex dtype.
+      has_aux: `fun` returns a pair (output, aux).
+      holomorphic: arguments and results are complex, and `fun` is holomorphic.
+      allow_int: integer arguments are allowed; their derivative has dtype float0.
+
+    Returns:
+      f(*args, **kwargs) -> a tree like the output whose leaves are trees like the
+        argument,
+      of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and aux with
+      `has_aux`.
+
+    Raises:
+      DerivativeError: an argument or result is not of a dtype that has derivatives.
+
+    Example:
+      >>> def f(x):
+      ...     return fnp.stack([fnp.sum(x), x @ x])
+      >>> ft.jacrev(f)(fnp.array([1.0, 2.0, 3.0]))
+      Array([[1., 1., 1.],
+             [2., 4., 6.]], dtype=float32)
+    """
     return _jacobian("jacrev", _by_rows, fun, argnums, has_aux, holomorphic, allow_int)
 
 
@@ -50,7 +103,29 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[P, Any]:
-    """The matrix of second derivatives: jacfwd of jacrev."""
+    """The matrix of second derivatives: `jacfwd` of `jacrev`.
+
+    Args:
+      fun: any function of arrays; mostly one that returns a scalar.
+      argnums: which positional arguments to differentiate: an int, or several; pytrees
+        of arrays of float dtype.
+      has_aux: `fun` returns a pair (output, aux).
+      holomorphic: arguments and results are complex, and `fun` is holomorphic.
+
+    Returns:
+      f(*args, **kwargs) -> a tree like the output, of trees like the argument, of trees
+        like
+      it again; leaves are of shape output.shape + argument.shape + argument.shape:
+      H[i, j] = ∂²f / ∂x[i]∂x[j]. And aux with `has_aux`.
+
+    Raises:
+      DerivativeError: an argument or result is not of a dtype that has derivatives.
+
+    Example:
+      >>> ft.hessian(lambda x: x[0] ** 2 * x[1])(fnp.array([3.0, 5.0]))
+      Array([[10.,  6.],
+             [ 6.,  0.]], dtype=float32)
+    """
     inner = _jacobian("hessian", _by_rows, fun, argnums, has_aux, holomorphic)
     return _jacobian("hessian", _by_columns, inner, argnums, has_aux, holomorphic)
 

@@ -66,6 +66,13 @@ def save(path: PathLike, tree: Any) -> None:
       TreeError, DtypeError: the tree holds something else; the message says where.
       FileFormatError: it cannot be written.
       ProcessError: the processes have other trees, or one did not come.
+
+    Example:
+      >>> import os, tempfile
+      >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+      >>> ft.save(path, {"w": fnp.ones(2), "steps": [fnp.array(3), None]})
+      >>> ft.load(path)
+      {'w': Array([1., 1.], dtype=float32), 'steps': [Array(3, dtype=int32), None]}
     """
     if is_folder(path, "save"):
         Writing(Path(path), tree).run(processes.check)
@@ -104,6 +111,13 @@ def load(path: PathLike, device: Any = None, *, like: Any = None) -> Any:
       FileFormatError: the file is missing, damaged, cut off, or of another format.
       TreeError, ShapeError, DtypeError: it is not what `like` says.
       ShapeError: an array cannot be divided so.
+
+    Example:
+      >>> import os, tempfile
+      >>> path = os.path.join(tempfile.mkdtemp(), "arrays.npz")
+      >>> np.savez(path, a=np.arange(3), b=np.float32(0.5))
+      >>> ft.load(path)
+      {'a': Array([0, 1, 2], dtype=int64), 'b': Array(0.5, dtype=float32)}
     """
     folder = is_folder(path, "load")
     return load_from(Folder(Path(path)) if folder else _File(path), path, device, like)

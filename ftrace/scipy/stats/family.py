@@ -84,7 +84,7 @@ def install(
             functions[plain] = signature, _exponential(formula)
     for function, (signature, formula) in functions.items():
         FORMULAS[f"{name}.{function}"] = formula
-        doc = f"{DOCS[function][0]} {about}."
+        doc = f"{DOCS[function][0]} {about}"
         made[function] = _function(
             name, function, signature, doc, function in wide.split()
         )
@@ -125,6 +125,21 @@ def _function(
     key = f"{distribution}.{name}"
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """{0}.
+
+        Args:
+          {1}: real numbers, or arrays of them, which broadcast; integers become floats.
+            `loc` moves the distribution, `scale` stretches it, where it has
+            them.
+
+        Returns:
+          Of a float dtype, and of the shape to which they broadcast; NaN where there is
+          no such distribution.
+
+        Raises:
+          DtypeError: one is complex.
+          ShapeError: they do not broadcast.
+        """
         try:
             given = parameters.bind(*args, **kwargs)
         except TypeError as error:
@@ -139,7 +154,8 @@ def _function(
             dtype, weak = dtypes.promote((dtype, weak), default)
         return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
 
-    made: Any = named(call, name, doc)
+    named_all = ", ".join(parameters.parameters)
+    made: Any = named(call, name, (call.__doc__ or "").format(doc, named_all))
     made.__signature__ = parameters
     return made
 

@@ -49,8 +49,21 @@ def mode(
 
     Of several the least; NaN is one value, the greatest. Of nothing NaN, 0 times.
 
+    Args:
+      a: an array.
+      axis: the axis, or None for all elements.
+      nan_policy: "propagate".
+      keepdims: leaves the axis in the result, with size 1.
+
+    Returns:
+      `ModeResult(mode, count)`.
+
     Raises:
       UnsupportedError: the policy is not "propagate".
+
+    Example:
+      >>> ft.scipy.stats.mode(fnp.array([3, 1, 3, 2]))
+      ModeResult(mode=Array(3, dtype=int32), count=Array(2, dtype=int32))
     """
     _check_policy("mode", nan_policy)
     x = fnp.atleast_1d(as_value(a))
@@ -106,6 +119,10 @@ def rankdata(
     Raises:
       ValueRangeError: there is no such method.
       UnsupportedError: the policy is not "propagate".
+
+    Example:
+      >>> ft.scipy.stats.rankdata(fnp.array([10, 30, 10, 20]))
+      Array([1.5, 4. , 1.5, 3. ], dtype=float32)
     """
     _check_policy("rankdata", nan_policy)
     one_of("rankdata: method", method, ("average", "min", "max", "dense", "ordinal"))
@@ -159,6 +176,10 @@ def sem(
 
     Raises:
       ValueRangeError: there is no such policy.
+
+    Example:
+      >>> ft.scipy.stats.sem(fnp.array([1.0, 2.0, 3.0]))
+      Array(0.57735026, dtype=float32)
     """
     one_of("sem: nan_policy", nan_policy, ("propagate", "omit"))
     (x,) = promote_inexact(a)
@@ -179,17 +200,17 @@ BwMethod = None | str | Value | Callable[[Any], Any]
 class gaussian_kde:
     """The density of samples, as a sum of normal densities, one around each.
 
-    Args:
-      dataset: samples of shape (n,) or (d, n).
-      bw_method: the width: "scott" (the default), "silverman", a factor of the standard
-        deviation, or a function of this object that gives one.
-      weights: of the samples, of shape (n,); equal by default.
-
     Attributes:
       dataset: of shape (d, n).
       weights: their sum is 1.
       neff: the effective number of samples.
       covariance, inv_cov: of each density.
+
+    Args:
+      dataset: samples of shape (n,) or (d, n).
+      bw_method: the width: "scott" (the default), "silverman", a factor of the standard
+        deviation, or a function of this object that gives one.
+      weights: of the samples, of shape (n,); equal by default.
 
     Raises:
       ShapeError: there is a single sample, or weights of another number.
@@ -198,6 +219,11 @@ class gaussian_kde:
 
     Source: D. W. Scott, "Multivariate Density Estimation", 1992; B. W. Silverman,
     "Density Estimation for Statistics and Data Analysis", 1986.
+
+    Example:
+      >>> density = ft.scipy.stats.gaussian_kde(fnp.array([-1.0, 0.0, 1.0]))
+      >>> density(fnp.array([0.0, 5.0]))
+      Array([3.1815627e-01, 6.7290330e-07], dtype=float32)
     """
 
     __slots__ = _FIELDS

@@ -69,7 +69,6 @@ def _method(name: str) -> Callable[..., Any]:
         return surface[name](self, *args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"See `ftrace.numpy.{name}`."
     return method
 
 
@@ -144,9 +143,34 @@ class ArrayLike(Methods):
 
         imag = property(_unary("imag"))
 
-        at = property(
-            _unary("at"), doc="`x.at[index].set(y)` and the like: a changed copy of x."
-        )
+        @property
+        def at(self) -> Any:
+            """`x.at[index].set(y)` and the like: a copy of x, changed there.
+
+            `x.at[index]` has `set`, `add`, `subtract`, `multiply`, `divide`, `power`,
+            `min`, `max`, `apply(function)` and `get()`. An index is anything that
+            `x[index]` takes; repeated ones count as often as they stand there. Under
+            `jit` nothing is copied where the old array is not used any more. All
+            methods take `mode`, for indices out of bounds: "drop" (the default of
+            updates), "clip" (the default of `get`), "fill" or "promise_in_bounds".
+
+            Raises:
+              IndexBoundsError: without a mode, for an index that is known to be out of
+                bounds. JAX leaves such an update out.
+              ShapeError: the values do not broadcast to the place.
+
+            Example:
+              >>> x = fnp.array([1, 2, 3])
+              >>> x.at[0].set(10), x
+              (Array([10,  2,  3], dtype=int32), Array([1, 2, 3], dtype=int32))
+              >>> x.at[fnp.array([1, 1])].add(10)
+              Array([ 1, 22,  3], dtype=int32)
+              >>> x.at[x > 1].multiply(-1)
+              Array([ 1, -2, -3], dtype=int32)
+              >>> x.at[fnp.array([0, 5])].get(mode="fill", fill_value=-1)
+              Array([ 1, -1], dtype=int32)
+            """
+            return surface["at"](self)
 
     __setitem__ = __delitem__ = _in_place
 
@@ -193,7 +217,22 @@ class ArrayLike(Methods):
         return map(self.__getitem__, range(self.shape[0]))
 
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Array:
-        """See `ftrace.numpy.reshape`; the sizes may be given one by one."""
+        """The same elements, row by row, in another shape; see `ftrace.numpy.reshape`.
+
+        Args:
+          shape: the sizes, one by one or as a tuple; one of them may be -1: what is
+            left.
+          order: "C" reads and fills row by row, "F" column by column.
+          options: the others of `ftrace.numpy.reshape`, by keyword.
+
+        Raises:
+          ShapeError: the shape has another number of elements.
+
+        Example:
+          >>> fnp.arange(6).reshape(2, -1)
+          Array([[0, 1, 2],
+                 [3, 4, 5]], dtype=int32)
+        """
         target = shape[0] if len(shape) == 1 else shape
         return surface["reshape"](self, target, order=order, **options)
 
@@ -204,7 +243,19 @@ class ArrayLike(Methods):
         return surface["compress"](condition, self, axis, **options)
 
     def transpose(self, *axes: Any) -> Array:
-        """See `ftrace.numpy.transpose`; the axes may be given one by one."""
+        """The axes in another order, by default reversed; see `ftrace.numpy.transpose`.
+
+        Args:
+          axes: for each axis of the result the axis of the array; one by one or as a
+            tuple.
+
+        Raises:
+          AxisError: it is no permutation of them.
+
+        Example:
+          >>> fnp.zeros((2, 3, 4)).transpose(2, 0, 1).shape
+          (4, 2, 3)
+        """
         order = axes[0] if len(axes) == 1 else axes or None
         return surface["transpose"](self, order)
 
@@ -224,6 +275,14 @@ METHODS = (
 RENAMED = {"clone": "copy", "conjugate": "conj", "flatten": "ravel"}
 for _name in (*METHODS, *RENAMED):
     setattr(ArrayLike, _name, _method(RENAMED.get(_name, _name)))
+
+
+def tell_of_methods() -> None:
+    """Methods have the docstring and the signature of the function that they call."""
+    for name in (*METHODS, *RENAMED):
+        method = getattr(ArrayLike, name)
+        method.__wrapped__ = function = surface[method.__name__]
+        method.__doc__ = f"See `ftrace.numpy.{method.__name__}`: {function.__doc__}"
 
 
 class HostMemory:
@@ -269,10 +328,24 @@ class _ArrayType(type):
 class Array(ArrayLike, metaclass=_ArrayType):
     """An immutable array: a buffer on a device, a shape and a dtype.
 
-    Make one with `ftrace.numpy.array` or `asarray`; NumPy reads it without a copy.
+    Make one with `ftrace.numpy.array` or `asarray`; NumPy reads it without a copy. It
+    has NumPy's operators and methods; what would change it is `x.at[index].set(y)`,
+    which returns a changed copy. Under a transform a function gets traced values
+    instead, which have the same operators and methods, and are instances of this class
+    for `isinstance`.
 
     Attributes:
       weak_type: it came from Python scalars alone, and takes the other's dtype.
+
+    Example:
+      >>> x = fnp.array([[1.0, 2.0], [3.0, 4.0]])
+      >>> x.shape, x.dtype, x.T[0], float(x.sum())
+      ((2, 2), dtype('float32'), Array([1., 3.], dtype=float32), 10.0)
+      >>> np.asarray(x) @ np.ones(2)
+      array([3., 7.])
+      >>> x.at[0, 0].set(9.0)
+      Array([[9., 2.],
+             [3., 4.]], dtype=float32)
     """
 
     __slots__ = (
@@ -423,7 +496,16 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """Begins to bring the values to the host, where NumPy reads them."""
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a read-only NumPy array, shared where the device allows it."""
+        """The values as a read-only NumPy array, shared where the device allows it.
+
+        Returns:
+          A `numpy.ndarray` of the same shape and dtype. `np.array(x)` is a copy to
+            change.
+
+        Example:
+          >>> fnp.array([1, 2]).numpy()
+          array([1, 2], dtype=int32)
+        """
         if self._host is None:
             if self._buffer is None:
                 raise self._deleted()
@@ -498,7 +580,15 @@ class Array(ArrayLike, metaclass=_ArrayType):
         )
 
     def block_until_ready(self) -> Array:
-        """Waits until the array has been computed."""
+        """Waits until the array has been computed: for measurements of time.
+
+        Returns:
+          The array itself.
+
+        Example:
+          >>> fnp.ones(2).block_until_ready()
+          Array([1., 1.], dtype=float32)
+        """
         return surface["block_until_ready"](self)
 
     def is_ready(self) -> bool:
@@ -509,7 +599,17 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return surface["device_of"](self).platform
 
     def delete(self) -> None:
-        """Lets go of the memory at once; the array must not be used again."""
+        """Lets go of the memory at once; the array must not be used again.
+
+        Raises:
+          DeletedArrayError: every later use of it.
+
+        Example:
+          >>> x = fnp.ones(3)
+          >>> x.delete()
+          >>> x.is_deleted()
+          True
+        """
         self._buffer = self._host = None
 
     def is_deleted(self) -> bool:
@@ -529,16 +629,45 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return is_exclusive(buffer, 3)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
-        """The array on another device."""
+        """The array on another device.
+
+        Args:
+          device: a device, its name, or a sharding, as `device_put` takes it.
+          stream: must be None.
+
+        Raises:
+          DeviceError: there is no such device.
+
+        Example:
+          >>> fnp.ones(2).to_device("interpreter").devices()
+          {<device interpreter>}
+        """
         return surface["device_put"](self, device)
 
     def item(self, *index: Any) -> Any:
-        """The element as a Python scalar."""
+        """The element as a Python scalar.
+
+        Args:
+          index: which one: by number, row by row, or an index per axis; none for the
+            only one.
+
+        Raises:
+          ValueError: there are several, and no index.
+
+        Example:
+          >>> fnp.array([[1, 2], [3, 4]]).item(1, 0)
+          3
+        """
         self._require_numbers()
         return self._read().item(*index)
 
     def tolist(self) -> Any:
-        """Nested lists of Python scalars."""
+        """Nested lists of Python scalars; of an array without axes the scalar.
+
+        Example:
+          >>> fnp.array([[1, 2], [3, 4]]).tolist()
+          [[1, 2], [3, 4]]
+        """
         self._require_numbers()
         return self._read().tolist()
 

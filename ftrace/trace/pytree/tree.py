@@ -94,7 +94,13 @@ def key_of(entry: Any) -> KeyEntry:
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text: `['w'][0]`, or `w/0` with `simple=True, separator="/"`."""
+    """A path as text: `['w'][0]`, or `w/0` with `simple=True, separator="/"`.
+
+    Args:
+      keys: a path, as of `leaves_with_path`.
+      simple: write the keys alone.
+      separator: what stands between keys.
+    """
     return separator.join(_simple(key) if simple else str(key) for key in keys)
 
 
@@ -232,7 +238,19 @@ def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
 
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves of a tree, in order."""
+    """The leaves of a tree, in order: those of a dict in that of its sorted keys.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
+    Raises:
+      TreeError: the keys of a dictionary cannot be sorted.
+
+    Example:
+      >>> ft.tree.leaves({"b": [1, 2], "a": (3, None)})
+      [3, 1, 2]
+    """
     return flatten(tree, is_leaf)[0]
 
 
@@ -282,8 +300,26 @@ def static_data(kind: type[Any], data: Any) -> Any:
 def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
     """`f` of each leaf, and of what stands at the same place in `rest`.
 
+    Args:
+      f: a function of a leaf of `tree`, and of a subtree of each tree of `rest`.
+      tree: any tree: lists, tuples, dicts, None, namedtuples, registered classes.
+      rest: trees that begin with its structure.
+      is_leaf: stops at what it holds for, and takes that for a leaf.
+
+    Returns:
+      A tree of the structure of `tree`, whose leaves are what `f` returned. None is a
+        tree
+      without leaves: `f` does not see it.
+
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.
+
+    Example:
+      >>> tree = {"a": 1, "b": (2, 3)}
+      >>> ft.tree.map(lambda x, y: x + 10 * y, tree, tree)
+      {'a': 11, 'b': (22, 33)}
+      >>> ft.tree.map(type, [1, None], is_leaf=lambda x: x is None)
+      [<class 'int'>, <class 'NoneType'>]
     """
     if tree.__class__ is Array and is_leaf is None:
         return f(tree, *rest)
@@ -463,6 +499,15 @@ def register_pytree_node(
 
     Raises:
       TreeError: the class is a container already.
+
+    Example:
+      >>> class Pair:
+      ...     def __init__(self, x, y):
+      ...         self.x, self.y = x, y
+      >>> ft.tree_util.register_pytree_node(
+      ...     Pair, lambda p: ((p.x, p.y), None), lambda _, children: Pair(*children))
+      >>> ft.grad(lambda p: p.x * p.y)(Pair(2.0, 3.0)).x
+      Array(3., dtype=float32, weak_type=True)
     """
 
     def flatten_named(x: T) -> tuple[list[Any], Any, tuple[Any, ...]]:
@@ -507,6 +552,16 @@ def register_dataclass(
 
     Raises:
       ArgumentError: it is no dataclass, or a field is not named once.
+
+    Example:
+      >>> import dataclasses
+      >>> @ft.tree_util.register_dataclass
+      ... @dataclasses.dataclass
+      ... class Layer:
+      ...     w: object
+      ...     name: str = dataclasses.field(metadata={"static": True})
+      >>> ft.tree.map(lambda x: 2 * x, Layer(fnp.ones(2), "first"))
+      Layer(w=Array([2., 2.], dtype=float32), name='first')
     """
     known = dataclasses.is_dataclass(nodetype)
     if not known and (data_fields is None or meta_fields is None):

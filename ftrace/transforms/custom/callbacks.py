@@ -46,6 +46,14 @@ def pure_callback(
       CallbackError: the function did not return what was promised; raised where the
         program runs.
       DerivativeError: a derivative is taken; give one with `ftrace.custom_jvp`.
+
+    Example:
+      >>> def host(x):  # any code: SciPy, a table, a file
+      ...     return np.sort(np.asarray(x))
+      >>> def f(x):
+      ...     return ft.pure_callback(host, ft.ShapeDtypeStruct(x.shape, x.dtype), x)
+      >>> ft.jit(f)(fnp.array([3.0, 1.0, 2.0]))
+      Array([1., 2., 3.], dtype=float32)
     """
     if vectorized is not None:
         warn_user(
@@ -103,6 +111,13 @@ def io_callback(
         program runs.
       DerivativeError: a derivative is taken of what it returned, where that is float
         or complex; give one with `ftrace.custom_jvp`.
+
+    Example:
+      >>> seen = []
+      >>> f = ft.jit(lambda x: ft.io_callback(lambda v: seen.append(float(v)), None, x))
+      >>> f(2.5)
+      >>> seen
+      [2.5]
     """
     return call_back("io_callback", callback, result_shape_dtypes, args, kwargs)
 

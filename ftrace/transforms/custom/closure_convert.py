@@ -50,6 +50,13 @@ def closure_convert(
     Returns:
       (converted, values): converted(*args, *values) is fun(*args); the values are the
       traced ones of float or complex dtype that `fun` closes over.
+
+    Example:
+      >>> def g(y):
+      ...     f, values = ft.closure_convert(lambda x: x * y, 1.0)
+      ...     return f(3.0, *values)
+      >>> ft.grad(g)(2.0)
+      Array(3., dtype=float32, weak_type=True)
     """
     call, values, _ = _converted("closure_convert", fun, example_args)
     moved = [i for i, x in enumerate(values) if _varies(x)]
@@ -113,6 +120,16 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
       The function of the value alone.
+
+    Raises:
+      ArgumentError: `fun` is no function.
+
+    Example:
+      >>> @ft.custom_gradient
+      ... def clipped(x):
+      ...     return x, lambda ct: fnp.clip(ct, -1.0, 1.0)
+      >>> ft.grad(lambda x: 5 * clipped(x))(2.0)
+      Array(1., dtype=float32, weak_type=True)
     """
     tree.check_callable(fun, "custom_gradient")
 

@@ -473,10 +473,30 @@ class custom_jvp(WithDerivative[P, R]):
             x, y = primals
             return f(x, y), ...
 
+    The rule must be linear in the tangents: reverse mode is its transpose. Write
+    `custom_vjp` where that is not possible. `f.defjvps(a, b)` takes a function per
+    argument, (tangent, output, *primals) -> the tangent it adds, or None for none.
+
     Args:
       fun: a function of arrays.
       nondiff_argnums, nondiff_argnames: arguments that the rule gets as they are,
         before primals and tangents: functions, numbers of steps.
+
+    Raises:
+      NoCustomRuleError: it is called before it was given a rule.
+      TreeError, ShapeError, DtypeError: the rule returned something else than
+        (output, tangent of its structure, shapes and dtypes).
+
+    Example:
+      >>> @ft.custom_jvp
+      ... def log1pexp(x):
+      ...     return fnp.log(1 + fnp.exp(x))
+      >>> @log1pexp.defjvp
+      ... def rule(primals, tangents):
+      ...     (x,), (t,) = primals, tangents
+      ...     return log1pexp(x), t * (1 - 1 / (1 + fnp.exp(x)))
+      >>> ft.grad(log1pexp)(100.0)  # without the rule it is inf / inf
+      Array(1., dtype=float32, weak_type=True)
     """
 
     kind = "custom_jvp"
@@ -548,10 +568,29 @@ class custom_vjp(WithDerivative[P, R]):
 
         f.defvjp(f_fwd, f_bwd)
 
+    Residuals are any pytree. A cotangent of an argument may be None for zero. Forward
+    mode of such a function is refused, as in JAX.
+
     Args:
       fun: a function of arrays.
       nondiff_argnums, nondiff_argnames: arguments that take no part in derivatives;
         `f_fwd` gets them in their places, `f_bwd` before the residuals.
+
+    Raises:
+      NoCustomRuleError: it is called before it was given rules.
+      TreeError, ShapeError, DtypeError: a rule returned something else than what is
+        asked.
+      DerivativeError: forward mode is taken.
+
+    Example:
+      >>> @ft.custom_vjp
+      ... def clip_gradient(x, limit):
+      ...     return x
+      >>> clip_gradient.defvjp(
+      ...     lambda x, limit: (x, limit),
+      ...     lambda limit, ct: (fnp.clip(ct, -limit, limit), None))
+      >>> ft.grad(lambda x: 5 * clip_gradient(x, 1.0))(2.0)
+      Array(1., dtype=float32, weak_type=True)
     """
 
     kind = "custom_vjp"

@@ -115,9 +115,11 @@ def jit(
     """Compiles a function: traced once per signature of shapes and dtypes.
 
     Args:
-      fun: a pure function of pytrees of arrays.
-      static_argnums, static_argnames: arguments that are Python values; hashable, and
-        a new value traces the function again.
+      fun: a pure function of pytrees of arrays. Without it, `jit(**options)` is a
+        decorator.
+      static_argnums, static_argnames: arguments that are Python values, by position or
+        by name; hashable, and a new value traces the function again. One of the two is
+        enough: the other follows from the signature.
       donate_argnums, donate_argnames: arguments that the caller gives up: results may
         take their memory, and the arrays are deleted.
       keep_unused, inline, compiler_options: accepted for JAX's sake, options of XLA's
@@ -128,16 +130,32 @@ def jit(
         is said; or prefixes of the trees of positional arguments and of results.
       dynamic: the axes of arguments whose sizes the compiled code does not know, as
         {argument: {axis: name or Dim}}: it is compiled once for all their sizes. The
-        inner dicts may be leaves of a prefix of the argument's pytree.
+        inner dicts may be leaves of a prefix of the argument's pytree. JAX has no such
+        option.
 
     Returns:
-      The compiled function, with `lower(*args)` to see what it became.
+      The compiled function, of the same arguments. It has `lower(*args)` to see what it
+      became, `trace_count`, `misses` (why it was traced), `cache_info()` and
+      `clear_cache()`.
 
     Raises:
       StaticArgumentError: a static argument cannot be hashed, or does not exist.
       DeviceError: a sharding has several devices that share no memory, or there is no
         such device, or no such option.
       ShapeError: an argument or result cannot be divided so.
+
+    Example:
+      >>> @ft.jit
+      ... def norm(x):
+      ...     return fnp.sqrt(fnp.sum(x * x))
+      >>> norm(fnp.array([3.0, 4.0]))
+      Array(5., dtype=float32)
+      >>> power = ft.jit(lambda x, n: x**n, static_argnums=1)
+      >>> float(power(2.0, 3)), float(power(2.0, 4)), power.trace_count
+      (8.0, 16.0, 2)
+      >>> total = ft.jit(fnp.sum, dynamic={"a": {0: "n"}})
+      >>> total(fnp.ones(3)), total(fnp.ones(5)), total.trace_count
+      (Array(3., dtype=float32), Array(5., dtype=float32), 1)
     """
     stages.check_options(compiler_options)
     if device is not None and backend is not None:
@@ -637,7 +655,20 @@ class Jitted(RecordedCallable, Travels):
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of what `fun` returns, without computing anything.
 
-    What it returns may be shapes with dtypes itself.
+    Args:
+      fun: a function of arrays.
+      args, kwargs: its arguments: arrays, or anything with a shape and a dtype, such as
+        `ShapeDtypeStruct`; pytrees of them.
+
+    Returns:
+      A tree like the result, of `ShapeDtypeStruct`s. What `fun` returns may be shapes
+        with
+      dtypes itself.
+
+    Example:
+      >>> a = ft.ShapeDtypeStruct((100_000, 8), np.float32)
+      >>> ft.eval_shape(lambda x: x.T @ x, a)
+      ShapeDtypeStruct(shape=(8, 8), dtype=float32)
     """
     tree.check_callable(fun, "eval_shape")
 
@@ -666,6 +697,15 @@ def make_graph(
       fun: a function of arrays.
       static_argnums: arguments that are Python values.
       return_shape: also return the shapes and dtypes of the result.
+
+    Returns:
+      f(*args, **kwargs) -> the graph as it is traced, before any pass; a pair with
+      `return_shape`. `make_jaxpr` shows it in JAX's notation, `explain` what runs.
+
+    Example:
+      >>> graph = ft.make_graph(lambda x, y: fnp.sin(x) * y)(1.0, 2.0)
+      >>> len(graph.inputs), [node.op.name for node in graph.outputs]
+      (2, ['mul'])
     """
     tree.check_callable(fun, "make_graph")
     numbers = read_argnums("make_graph", "static_argnums", static_argnums)
@@ -685,14 +725,38 @@ def make_graph(
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Generator[None, None, None]:
-    """Inside the block jitted functions run operation by operation, in NumPy."""
+    """Inside the block jitted functions run operation by operation, in NumPy.
+
+    For debuggers: values are there, `print` prints them, loops of `lax` call their
+    bodies.
+
+    Args:
+      disable: False switches `jit` on again within such a block.
+
+    Example:
+      >>> @ft.jit
+      ... def f(x):
+      ...     print("x is", x)
+      ...     return 2 * x
+      >>> with ft.disable_jit():
+      ...     y = f(fnp.array(1.5))
+      x is 1.5
+    """
     with settings.config(disable_jit=disable):
         yield
 
 
 @contextmanager
 def named_scope(name: str) -> Generator[None, None, None]:
-    """A block with a name, which equations of jaxprs have in their `source_info`."""
+    """A block with a name, which equations of jaxprs have in their `source_info`.
+
+    Args:
+      name: of the block; names of blocks within each other are joined by "/".
+
+    Example:
+      >>> with ft.named_scope("encoder"):
+      ...     y = fnp.tanh(fnp.zeros(3))
+    """
     before = block_names.joined
     block_names.joined = f"{before}/{name}" if before else name
     try:
@@ -704,7 +768,16 @@ def named_scope(name: str) -> Generator[None, None, None]:
 def named_call(
     fun: Callable[..., Any] | None = None, *, name: str | None = None
 ) -> Callable[..., Any]:
-    """`fun` under a name; see `named_scope`."""
+    """`fun` under a name: what it computes is in a `named_scope`.
+
+    Args:
+      fun: a function; without it `named_call(name=...)` is a decorator.
+      name: by default that of `fun`.
+
+    Example:
+      >>> ft.named_call(fnp.sin, name="wave")(0.0)
+      Array(0., dtype=float32, weak_type=True)
+    """
     if fun is None:
         return partial(named_call, name=name)
     return named_scope(name or name_of(fun))(fun)

@@ -208,6 +208,13 @@ def no_compiles() -> Generator[None]:
 
     Raises:
       TracingError: within it, with the words of `misses`.
+
+    Example:
+      >>> f = ft.jit(lambda x: x + 1)
+      >>> warm = f(fnp.ones(3))
+      >>> with ft.no_compiles():
+      ...     f(fnp.zeros(3))
+      Array([1., 1., 1.], dtype=float32)
     """
     with settings.config(no_compiles=True):
         yield

@@ -29,6 +29,11 @@ class ShapeDtypeStruct(Keyed):
     Raises:
       ArgumentError: the shape is no sequence of integers, the dtype no dtype.
       ShapeError: a size is negative.
+
+    Example:
+      >>> struct = ft.ShapeDtypeStruct((2, 3), np.int32)
+      >>> struct, struct.size, struct.ndim
+      (ShapeDtypeStruct(shape=(2, 3), dtype=int32), 6, 2)
     """
 
     __slots__ = (

@@ -90,6 +90,12 @@ def viz(
 
     Raises:
       FileFormatError: the file cannot be written.
+
+    Example:
+      >>> import os, tempfile
+      >>> path = os.path.join(tempfile.mkdtemp(), "softmax.html")
+      >>> picture = ft.viz(nn.softmax, path, show=False)(fnp.ones((4, 8)))
+      /tmp/tmpevwuvmez/softmax.html
     """
     tree.check_callable(fun, "viz")
 
