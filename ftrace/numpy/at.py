@@ -70,17 +70,6 @@ class Place:
     `indices_are_sorted` and `unique_indices` are accepted, and change nothing, as is
     `out_sharding` of updates; that of `get` says where the result is. With
     `wrap_negative_indices=False` a negative index is out of bounds.
-
-    Example:
-      >>> x = fnp.array([1, 2, 3])
-      >>> x.at[0].set(10), x
-      (Array([10,  2,  3], dtype=int32), Array([1, 2, 3], dtype=int32))
-      >>> x.at[fnp.array([1, 1])].add(10)
-      Array([ 1, 22,  3], dtype=int32)
-      >>> x.at[x > 1].multiply(-1)
-      Array([ 1, -2, -3], dtype=int32)
-      >>> x.at[7].set(0, mode="drop")
-      Array([1, 2, 3], dtype=int32)
     """
 
     __slots__ = ("array", "index")

@@ -49,12 +49,19 @@ def values_of(module: str) -> dict[str, Any]:
     }
 
 
+def members_of(value: type) -> Iterator[tuple[str, Any]]:
+    """What a class has of ours, its own and what it inherits."""
+    for base in value.__mro__:
+        if base.__module__.startswith("ftrace"):
+            yield from vars(base).items()
+
+
 def docstrings(module: str) -> Iterator[tuple[str, str]]:
     """(name, text) of the module, of what it has, and of the methods of its classes."""
     yield module, import_module(module).__doc__ or ""
     for name, value in values_of(module).items():
         yield f"{module}.{name}", value.__doc__ or ""
-        for member, x in vars(value).items() if isinstance(value, type) else ():
+        for member, x in members_of(value) if isinstance(value, type) else ():
             if member[0] != "_" and isinstance(x, MEMBERS):
                 yield f"{module}.{name}.{member}", x.__doc__ or ""
 

@@ -95,7 +95,7 @@ def viz(
       >>> import os, tempfile
       >>> path = os.path.join(tempfile.mkdtemp(), "softmax.html")
       >>> picture = ft.viz(nn.softmax, path, show=False)(fnp.ones((4, 8)))
-      /tmp/tmpevwuvmez/softmax.html
+      /.../softmax.html
     """
     tree.check_callable(fun, "viz")
 
