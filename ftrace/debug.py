@@ -365,6 +365,10 @@ def visualize_sharding(
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     """`visualize_sharding` of an array: which part of it is on which devices.
 
+    Args:
+      arr: the array.
+      kwargs: the options of `visualize_sharding`.
+
     Raises:
       ArgumentError: it is no array on devices.
     """

@@ -35,6 +35,27 @@ def _segments(name: str, kind: str):
         mode: Any = None,
         out_sharding: Any = None,
     ) -> Any:
+        """Rows that share a number, combined.
+
+        Args:
+          data: (rows, …), or one number that all rows hold.
+          segment_ids: the segment of each row; (rows,), or more of the leading axes.
+          num_segments: how many segments there are; by default one more than the
+            greatest id, which must then be known.
+          indices_are_sorted, unique_indices, bucket_size: accepted, without effect.
+          mode: what becomes of rows whose id is not from 0 to num_segments - 1: "fill"
+            or "drop" (the default) leaves them out, "clip" takes the nearest segment.
+            With "promise_in_bounds" there are none; if there are they are left out.
+          out_sharding: where the result is, as `device_put` takes it.
+
+        Returns:
+          (num_segments, …), of the dtype of the data.
+
+        Raises:
+          ShapeError: the ids do not fit the data.
+          ConcretizationTypeError: num_segments is not given and the ids are traced.
+          ValueRangeError: num_segments is negative, or there is no such mode.
+        """
         values, ids = as_value(data), integers(segment_ids, f"{name}: segment_ids")
         if not values.shape:
             values = broadcast_to(values, ids.shape)
@@ -58,24 +79,7 @@ def _segments(name: str, kind: str):
 def segment_sum():
     """The sums of the rows of each segment.
 
-    Args:
-      data: (rows, …), or one number that all rows hold.
-      segment_ids: the segment of each row; (rows,), or more of the leading axes.
-      num_segments: how many segments there are; by default one more than the greatest
-        id, which must then be known.
-      indices_are_sorted, unique_indices, bucket_size: accepted, without effect.
-      mode: what becomes of rows whose id is not from 0 to num_segments - 1: "fill" or
-        "drop" (the default) leaves them out, "clip" takes the nearest segment. With
-        "promise_in_bounds" there are none, and if there are they are left out.
-      out_sharding: where the result is, as `device_put` takes it.
-
-    Returns:
-      (num_segments, …); an empty segment holds what a reduction of nothing gives.
-
-    Raises:
-      ShapeError: the ids do not fit the data.
-      ConcretizationTypeError: num_segments is not given and the ids are traced.
-      ValueRangeError: num_segments is negative, or there is no such mode.
+    An empty segment holds 0.
 
     Example:
       >>> ft.ops.segment_sum(fnp.array([1, 2, 3, 4]), fnp.array([0, 0, 2, 1]), 4)
@@ -85,7 +89,9 @@ def segment_sum():
 
 @member(_segments, "mul")
 def segment_prod():
-    """The products of the rows of each segment; arguments as in `segment_sum`.
+    """The products of the rows of each segment.
+
+    An empty segment holds 1.
 
     Example:
       >>> ft.ops.segment_prod(fnp.array([1, 2, 3, 4]), fnp.array([0, 0, 2, 2]), 3)
@@ -95,7 +101,9 @@ def segment_prod():
 
 @member(_segments, "max")
 def segment_max():
-    """The greatest of the rows of each segment; arguments as in `segment_sum`.
+    """The greatest of the rows of each segment.
+
+    An empty segment holds -inf, or the least integer.
 
     Example:
       >>> ft.ops.segment_max(fnp.array([1.0, 5.0, 3.0]), fnp.array([0, 0, 2]), 3)
@@ -105,7 +113,9 @@ def segment_max():
 
 @member(_segments, "min")
 def segment_min():
-    """The least of the rows of each segment; arguments as in `segment_sum`.
+    """The least of the rows of each segment.
+
+    An empty segment holds inf, or the greatest integer.
 
     Example:
       >>> ft.ops.segment_min(fnp.array([4, 5, 3]), fnp.array([0, 0, 1]), 2)

@@ -104,6 +104,10 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of that structure with these leaves.
 
+    Args:
+      treedef: a structure.
+      leaves: as many leaves as it has, in order.
+
     Raises:
       ArgumentError: the first is no structure, the second nothing to iterate over.
       TreeError: the number of leaves is not that of the structure.
@@ -224,6 +228,11 @@ def tree_broadcast(
 ) -> Any:
     """`full_tree` with each leaf replaced by the leaf of `prefix_tree` above it.
 
+    Args:
+      prefix_tree: a tree that begins as `full_tree` does.
+      full_tree: any tree.
+      is_leaf: stops at what it holds for in `prefix_tree`.
+
     Raises:
       TreeError: `prefix_tree` is not the beginning of the structure of `full_tree`.
 
@@ -240,19 +249,31 @@ def tree_broadcast(
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
-    """Is each element a leaf?"""
+    """Is each element a leaf?
+
+    Args:
+      iterable: of anything.
+      is_leaf: takes what it holds for as a leaf.
+    """
     return all(
         not _tree.is_node(x) or (is_leaf is not None and is_leaf(x)) for x in iterable
     )
 
 
 def is_tree_node(typ: type) -> bool:
-    """Are the instances of this class containers?"""
+    """Are the instances of this class containers?
+
+    Args:
+      typ: a class.
+    """
     return _tree.is_registered(typ)
 
 
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     """The children of a container, and its static data.
+
+    Args:
+      tree: a container.
 
     Raises:
       TreeError: it is a leaf.
@@ -347,17 +368,33 @@ def tree_map_with_path(
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Is it the structure of a leaf?"""
+    """Is it the structure of a leaf?
+
+    Args:
+      treedef: a structure.
+    """
     return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the immediate children."""
+    """The structures of the immediate children.
+
+    Args:
+      treedef: a structure.
+
+    Example:
+      >>> ft.tree_util.treedef_children(ft.tree.structure([1, (2, 3)]))
+      [PyTreeDef(*), PyTreeDef((*, *))]
+    """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees of these structures."""
+    """The structure of a tuple of trees of these structures.
+
+    Args:
+      treedefs: structures.
+    """
     specs = [spec_of("treedef_tuple", treedef) for treedef in treedefs]
     return PyTreeDef(join_structures(tuple, None, specs))
 
@@ -376,6 +413,13 @@ def register_pytree_with_keys(
     flatten_func: _tree.Flatten | None = None,
 ) -> None:
     """Makes a class a container that names its children.
+
+    Args:
+      nodetype: the class; subclasses are not included.
+      flatten_with_keys: `(x) -> ([(key, child), …], aux)`. `aux` is a part of the
+        structure: it must be hashable.
+      unflatten_func: `(aux, children) -> x`.
+      flatten_func: `(x) -> (children, aux)`, where that is quicker without keys.
 
     Raises:
       TreeError: the class is a container already.
@@ -418,7 +462,15 @@ def register_pytree_node_class(cls: type[T]) -> type[T]:
 
 
 def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
-    """Makes a class with `tree_flatten_with_keys` and `tree_unflatten` a container."""
+    """Makes a class with `tree_flatten_with_keys` and `tree_unflatten` a container.
+
+    Args:
+      cls: a class with a method tree_flatten_with_keys() -> ([(key, child), …], aux),
+        and a class method tree_unflatten(aux, children).
+
+    Returns:
+      The class.
+    """
     made: Any = cls
     flatten = made.tree_flatten_with_keys
     _tree.register_pytree_node(cls, flatten, made.tree_unflatten, flatten)
@@ -426,7 +478,21 @@ def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
 
 
 def register_static(cls: type[T]) -> type[T]:
-    """Makes a class a container without leaves: its instances are static."""
+    """Makes a class a container without leaves: its instances are static.
+
+    Args:
+      cls: a class whose instances compare and hash.
+
+    Returns:
+      The class.
+
+    Example:
+      >>> @ft.tree_util.register_static
+      ... class Name(str):
+      ...     pass
+      >>> ft.tree.leaves((Name("x"), 2))
+      [2]
+    """
     _tree.register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
     return cls
 

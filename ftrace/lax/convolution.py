@@ -103,6 +103,10 @@ def conv_dimension_numbers(
 ) -> ConvDimensionNumbers:
     """The axes of a convolution; None stands for "NC…", "OI…", "NC…".
 
+    Args:
+      lhs_shape, rhs_shape: the shapes of input and kernel.
+      dimension_numbers: three strings, the axes themselves, or None.
+
     Raises:
       ShapeError: the operands differ in their number of axes, or from the strings.
       ArgumentError: `dimension_numbers` is neither three strings nor axes.

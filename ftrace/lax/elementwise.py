@@ -414,8 +414,18 @@ def mulhi(x: Value, y: Value, /) -> Any:
 
     Source: H. Warren, "Hacker's Delight", section 8-2, for 64 bits.
 
+    Args:
+      x, y: arrays of integers of one dtype; of one shape, or scalars.
+
+    Returns:
+      Of their dtype.
+
     Raises:
       DtypeError: the operands are not integers of one dtype.
+
+    Example:
+      >>> lax.mulhi(fnp.array([200], np.uint8), fnp.array([2], np.uint8))  # 400 // 256
+      Array([1], dtype=uint8)
     """
     dtype = check_dtypes("mulhi", x, y)
     x, y = (ax.integers(v, "lax.mulhi: the operands") for v in (x, y))
@@ -611,6 +621,10 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
 
     A narrower dtype adds a last axis for the parts, lowest first; a wider one takes
     the parts from the last axis, which must have their number.
+
+    Args:
+      operand: an array.
+      new_dtype: the dtype, or its name.
 
     Raises:
       ShapeError: the last axis does not hold the parts of a wider dtype.

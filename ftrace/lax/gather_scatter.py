@@ -487,6 +487,23 @@ def _scatter(name: str, kind: str, negated: bool = False):
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Any:
+        """Windows at computed starts, combined with what stands there.
+
+        Args:
+          operand: the array.
+          scatter_indices: integers, whose last axis holds the components of each start;
+            negative ones are out of bounds.
+          updates: the windows, of the dtype of the operand: the axes of the starts but
+            the last, in order, around the axes `update_window_dims`.
+          dimension_numbers: which axis is what: `ScatterDimensionNumbers`.
+          indices_are_sorted, unique_indices: accepted; nothing depends on them.
+          mode: for windows that are not wholly in bounds: "drop" (the default) leaves
+            them out, "clip" and "promise_in_bounds" move them inside.
+
+        Raises:
+          ShapeError: the dimension numbers do not fit the shapes or each other.
+          DtypeError: the starts are no integers, or the updates of another dtype.
+        """
         new = negative(ax.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
         x, numbers = _with_an_axis(operand, dimension_numbers)
@@ -511,21 +528,6 @@ def scatter():
 
     Where windows overlap, the last one in row-major order stands.
 
-    Args:
-      operand: the array.
-      scatter_indices: integers, whose last axis holds the components of each start;
-        negative ones are out of bounds.
-      updates: the windows, of the dtype of the operand: the axes of the starts but the
-        last, in order, around the axes `update_window_dims`.
-      dimension_numbers: which axis is what.
-      indices_are_sorted, unique_indices: accepted; nothing depends on them.
-      mode: for windows that are not wholly in bounds: "drop" (the default) leaves them
-        out, "clip" and "promise_in_bounds" move them inside.
-
-    Raises:
-      ShapeError: the dimension numbers do not fit the shapes or each other.
-      DtypeError: the starts are no integers, or the updates of another dtype.
-
     Example:
       >>> one_axis = lax.ScatterDimensionNumbers(
       ...     update_window_dims=(), inserted_window_dims=(0,),
@@ -540,8 +542,7 @@ def scatter():
 def scatter_add():
     """`operand` with windows of `updates` added at computed starts.
 
-    What several windows hit gets all of them. Arguments and errors are those of
-    `scatter`.
+    What several windows hit gets all of them.
 
     Example:
       >>> one_axis = lax.ScatterDimensionNumbers(
@@ -555,12 +556,12 @@ def scatter_add():
 
 @member(_scatter, "add", negated=True)
 def scatter_sub():
-    """`operand` with windows subtracted; arguments and errors as in `scatter`."""
+    """`operand` with windows of `updates` subtracted at computed starts."""
 
 
 @member(_scatter, "mul")
 def scatter_mul():
-    """`operand` multiplied by windows; arguments and errors as in `scatter`.
+    """`operand` multiplied by windows of `updates` at computed starts.
 
     It has a derivative also where windows overlap.
 
@@ -576,7 +577,7 @@ def scatter_mul():
 
 @member(_scatter, "min")
 def scatter_min():
-    """The lesser of `operand` and windows; arguments and errors as in `scatter`.
+    """The lesser of `operand` and windows of `updates` at computed starts.
 
     Where several hold the least, each has the same share in the derivative.
 
@@ -591,7 +592,7 @@ def scatter_min():
 
 @member(_scatter, "max")
 def scatter_max():
-    """The greater of `operand` and windows; arguments and errors as in `scatter`.
+    """The greater of `operand` and windows of `updates` at computed starts.
 
     Where several hold the greatest, each has the same share in the derivative.
 

@@ -206,7 +206,19 @@ def lu(x: Value) -> list[Any]:
 
 
 def lu_pivots_to_permutation(pivots: Value, permutation_size: int) -> Any:
-    """The order of rows that exchanging row i with row pivots[i], one by one, gives."""
+    """The order of rows that exchanging row i with row pivots[i], one by one, gives.
+
+    Args:
+      pivots: (…, k) integers, as `lu` gives them.
+      permutation_size: n, how many rows there are.
+
+    Returns:
+      (…, n) int32.
+
+    Example:
+      >>> lax.linalg.lu_pivots_to_permutation(fnp.array([2, 2, 2]), 3)
+      Array([2, 0, 1], dtype=int32)
+    """
     size = ax.static_int(permutation_size, "lu_pivots_to_permutation: permutation_size")
     return bind_compound(systems.permutation_p, ax.as_value(pivots), arg=size)[0]
 
@@ -406,6 +418,8 @@ def ormqr(
     Args:
       a, taus: see `householder_product`.
       c: (…, m, k), or (…, k, m) unless `left`.
+      left: on which side Q stands.
+      transpose: take its adjoint.
 
     Raises:
       ShapeError: the shapes do not fit.

@@ -48,7 +48,11 @@ Dtype = Any
 
 
 def dtype(x: Any) -> np.dtype[Any]:
-    """The dtype of a value, or the dtype that a name stands for."""
+    """The dtype of a value, or the dtype that a name stands for.
+
+    Args:
+      x: an array, a number, or what names a dtype.
+    """
     if isinstance(x, (str, type, np.dtype)):
         return dtypes.canonicalize(dtypes.as_dtype(x))
     return aval_of(x).dtype
@@ -77,7 +81,15 @@ def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None)
 
 
 def broadcast_like(arr: Value, like_arr: Value) -> Any:
-    """The array broadcast to the shape of another, by NumPy's rules."""
+    """The array broadcast to the shape of another, by NumPy's rules.
+
+    Args:
+      arr: the array.
+      like_arr: an array to whose shape it broadcasts.
+
+    Raises:
+      ShapeError: it does not.
+    """
     return ax.broadcast_to(arr, aval_of(like_arr).shape, "lax.broadcast_like")
 
 
@@ -88,7 +100,11 @@ def shape_as_value(shape: Sequence[int]) -> Any:
 
 
 def stage(x: Value, /) -> Any:
-    """The value as an array, which is traced where a function is being traced."""
+    """The value as an array, which is traced where a function is being traced.
+
+    Args:
+      x: an array or a number.
+    """
     return asarray(x)
 
 
@@ -132,7 +148,15 @@ def broadcast_in_dim(
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
-    """`x` with leading axes of size 1, up to `rank` axes."""
+    """`x` with leading axes of size 1, up to `rank` axes.
+
+    Args:
+      x: an array.
+      rank: how many axes the result has.
+
+    Raises:
+      ShapeError: x has more.
+    """
     value = ax.as_value(x)
     return ax.insert_axes(value, range(max(rank - value.ndim, 0)))
 
@@ -327,15 +351,33 @@ def concatenate(operands: Sequence[Value], dimension: int) -> Any:
 def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     """The operands, of one shape, along a new axis.
 
+    Args:
+      operands: arrays of one shape and dtype.
+      axis: where the result has the new axis.
+
     Raises:
       ShapeError: their shapes differ.
+
+    Example:
+      >>> lax.stack([fnp.array([1, 2]), fnp.array([3, 4])], axis=1)
+      Array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     check_dtypes("stack", *operands)
     return fnp.stack(list(operands), axis)
 
 
 def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along one axis, without it."""
+    """The slices along one axis, without it.
+
+    Args:
+      x: an array.
+      axis: the axis.
+
+    Example:
+      >>> lax.unstack(fnp.array([[1, 2], [3, 4]]))
+      (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     return fnp.unstack(x, axis=axis)
 
 
@@ -892,7 +934,13 @@ def zeros_like_array(x: Value) -> Any:
 
 
 def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> Any:
-    """An array whose elements do not matter; they are zero, float32 for None."""
+    """An array whose elements do not matter; they are zero, float32 for None.
+
+    Args:
+      shape: of the result.
+      dtype: of the result.
+      out_sharding: where the result is, as `device_put` takes it.
+    """
     dtype = dtypes.default_dtype("f") if dtype is None else dtype
     return full(shape, 0, dtype, sharding=out_sharding)
 

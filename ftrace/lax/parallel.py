@@ -472,6 +472,7 @@ def all_to_all(
         of the named axis and vanishes, unless `tiled` is true: then a multiple of it.
       concat_axis: where the parts are put: as a new axis, or concatenated if `tiled`.
       axis_index_groups: lists of instances, each of which is by itself; of one size.
+      tiled: no axis vanishes, and none is new.
 
     Raises:
       AxisNameError: no axis has that name.
@@ -716,5 +717,10 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 
 
 def pvary(x: Any, axis_name: Any) -> Any:
-    """`pcast(x, axis_name, to="varying")`."""
+    """`pcast(x, axis_name, to="varying")`.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+    """
     return pcast(x, axis_name, to="varying")

@@ -610,6 +610,13 @@ def padtype_to_pads(
     "SAME" gives ⌈size / stride⌉ places, with what is left over at the end,
     "SAME_LOWER" at the beginning.
 
+    Args:
+      in_shape, window_shape, window_strides: a number per axis.
+      padding: which of the three.
+
+    Returns:
+      A list of (before, after).
+
     Raises:
       ValueRangeError: it is none of them.
     """

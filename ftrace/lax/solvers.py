@@ -398,6 +398,10 @@ def composite(
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     """Counts the arrays of a tree as used. Nothing is computed for it.
 
+    Args:
+      val: a pytree of arrays.
+      prevent_mlir_dce: accepted, without effect.
+
     Raises:
       ArgumentError: a leaf is no array.
     """

@@ -134,6 +134,15 @@ def approx_max_k():
     """The k greatest elements along an axis and their positions, exactly: `top_k`.
 
     The options that trade exactness for time are accepted, without effect.
+
+    Args:
+      operand: an array of real numbers.
+      k: how many.
+      reduction_dimension: the axis.
+      recall_target, reduction_input_size_override, aggregate_to_topk: accepted.
+
+    Returns:
+      (values, indices), the indices int32.
     """
 
 
@@ -142,4 +151,13 @@ def approx_min_k():
     """The k least elements along an axis, the least first, and their positions.
 
     The options that trade exactness for time are accepted, without effect.
+
+    Args:
+      operand: an array of real numbers.
+      k: how many.
+      reduction_dimension: the axis.
+      recall_target, reduction_input_size_override, aggregate_to_topk: accepted.
+
+    Returns:
+      (values, indices), the indices int32.
     """

@@ -455,6 +455,9 @@ def delta_orthogonal(
     Source: L. Xiao and others, "Dynamical isometry and a mean field theory of CNNs"
     (2018). Arguments are those of `orthogonal`; the last two axes are the matrix.
 
+    Args:
+      scale, column_axis, dtype: as of `orthogonal`.
+
     Returns:
       init(key, shape, dtype, out_sharding) -> an array.
 

@@ -33,7 +33,12 @@ nadamw: Any = partial(basic.adamw, nesterov=True)
 
 @member(basic.optimizer_of, scaling.scale_by_belief)
 def adabelief():
-    """AdaBelief (Zhuang et al., 2020): see `scale_by_belief`."""
+    """AdaBelief (Zhuang et al., 2020).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps, eps_root, nesterov: see `scale_by_belief`.
+    """
 
 
 def adadelta(
@@ -94,22 +99,45 @@ def adafactor(
 
 @member(basic.optimizer_of, scaling.scale_by_adamax)
 def adamax():
-    """AdaMax (Kingma, Ba, 2015)."""
+    """AdaMax (Kingma, Ba, 2015).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps: see `scale_by_adamax`.
+    """
 
 
 @member(basic.optimizer_of, scaling.scale_by_adamax, decay=1e-4)
 def adamaxw():
-    """AdaMax with decoupled weight decay."""
+    """AdaMax with decoupled weight decay.
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps: see `scale_by_adamax`.
+      weight_decay, mask: see `add_decayed_weights`.
+    """
 
 
 @member(basic.optimizer_of, scaling.scale_by_adan, decay=0.0, eps_root=1e-8)
 def adan():
-    """Adan (Xie et al., 2022)."""
+    """Adan (Xie et al., 2022).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, b3, eps, eps_root: see `scale_by_adan`.
+      weight_decay, mask: see `add_decayed_weights`.
+    """
 
 
 @member(basic.optimizer_of, scaling.scale_by_amsgrad)
 def amsgrad():
-    """AMSGrad (Reddi, Kale, Kumar, 2018)."""
+    """AMSGrad (Reddi, Kale, Kumar, 2018).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu: see
+        `scale_by_amsgrad`.
+    """
 
 
 def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimizer:
@@ -167,17 +195,32 @@ def lars(
     scaling.scale_by_trust_ratio, eps=1e-6,
 )  # fmt: skip
 def lamb():
-    """Adam with layer-wise rates (You et al., 2020)."""
+    """Adam with layer-wise rates (You et al., 2020).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps, eps_root: see `scale_by_adam`.
+      weight_decay, mask: see `add_decayed_weights`.
+    """
 
 
 @member(basic.optimizer_of, add_noise, eta=0.01, gamma=0.55)
 def noisy_sgd():
-    """Gradient descent with noise that fades (Neelakantan et al., 2015)."""
+    """Gradient descent with noise that fades (Neelakantan et al., 2015).
+
+    Args:
+      learning_rate: a number or a schedule.
+      eta, gamma, key, seed: see `add_noise`.
+    """
 
 
 @member(basic.optimizer_of, scaling.scale_by_sign)
 def sign_sgd():
-    """Steps of one size (Bernstein et al., 2018)."""
+    """Steps of one size (Bernstein et al., 2018).
+
+    Args:
+      learning_rate: a number or a schedule.
+    """
 
 
 def signum(
@@ -196,12 +239,22 @@ def signum(
 
 @member(basic.optimizer_of, scaling.scale_by_novograd, "mu_dtype", eps=1e-6)
 def novograd():
-    """NovoGrad (Ginsburg et al., 2019)."""
+    """NovoGrad (Ginsburg et al., 2019).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps, eps_root, weight_decay: see `scale_by_novograd`.
+    """
 
 
 @member(basic.optimizer_of, scaling.scale_by_optimistic_gradient)
 def optimistic_gradient_descent():
-    """Gradient descent that expects the last change again (Mokhtari et al., 2019)."""
+    """Gradient descent that expects the last change again (Mokhtari et al., 2019).
+
+    Args:
+      learning_rate: a number or a schedule.
+      alpha, beta: see `scale_by_optimistic_gradient`.
+    """
 
 
 def optimistic_adam_v2(
@@ -225,7 +278,12 @@ def optimistic_adam_v2(
 
 @member(basic.optimizer_of, scaling.scale_by_radam)
 def radam():
-    """Rectified Adam (Liu et al., 2020)."""
+    """Rectified Adam (Liu et al., 2020).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps, eps_root, threshold, nesterov: see `scale_by_radam`.
+    """
 
 
 def optimistic_adam(
@@ -259,7 +317,12 @@ def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
 
 @member(basic.optimizer_of, scaling.scale_by_yogi, "eps_root initial_accumulator_value")
 def yogi():
-    """Yogi (Zaheer et al., 2018)."""
+    """Yogi (Zaheer et al., 2018).
+
+    Args:
+      learning_rate: a number or a schedule.
+      b1, b2, eps: see `scale_by_yogi`.
+    """
 
 
 def rprop(

@@ -132,7 +132,11 @@ class GradientTransformationExtraArgs(GradientTransformation):
 
 
 def with_extra_args_support(tx: GradientTransformation) -> Any:
-    """The transformation, whose `update` takes and ignores what others ask for."""
+    """The transformation, whose `update` takes and ignores what others ask for.
+
+    Args:
+      tx: a pair (init, update).
+    """
     if isinstance(tx, GradientTransformationExtraArgs):
         return tx
 
@@ -160,7 +164,11 @@ class EmptyState(NamedTuple):
 
 
 def init_empty(params: Tree) -> EmptyState:
-    """The `init` of transformations without state."""
+    """The `init` of transformations without state.
+
+    Args:
+      params: a tree of arrays.
+    """
     return EmptyState()
 
 

@@ -324,12 +324,28 @@ def _over_deviation(name: str, centered: bool):
 
 @member(_over_deviation, centered=False)
 def scale_by_rms():
-    """Updates over the root of the running mean of their squares (Hinton, 2012)."""
+    """Updates over the root of the running mean of their squares (Hinton, 2012).
+
+    Args:
+      decay: of the mean.
+      eps: keeps the divisor from zero; `eps_in_sqrt` adds it inside the root.
+      initial_scale: of the mean.
+      eps_in_sqrt: see `eps`.
+      bias_correction: of the mean, as Adam does.
+    """
 
 
 @member(_over_deviation, centered=True)
 def scale_by_stddev():
-    """Updates over their running standard deviation (Graves, 2013)."""
+    """Updates over their running standard deviation (Graves, 2013).
+
+    Args:
+      decay: of the means.
+      eps: keeps the divisor from zero; `eps_in_sqrt` adds it inside the root.
+      initial_scale: of the mean of squares.
+      eps_in_sqrt: see `eps`.
+      bias_correction: of the means, as Adam does.
+    """
 
 
 def scale_by_rss(

@@ -238,14 +238,26 @@ def dtype(tree: Tree, mixed_dtype_handler: str | None = None) -> Any:
 
 
 def update_moment(updates: Tree, moments: Tree, decay: Any, order: Any) -> Tree:
-    """Running means of powers."""
+    """Running means of powers.
+
+    Args:
+      updates, moments: trees of one structure.
+      decay: the weight of the past.
+      order: the power.
+    """
     return each(lambda g, t: (1 - decay) * g**order + decay * t, updates, moments)
 
 
 def update_moment_per_elem_norm(
     updates: Tree, moments: Tree, decay: Any, order: Any
 ) -> Tree:
-    """Running means of powers of absolute values."""
+    """Running means of powers of absolute values.
+
+    Args:
+      updates, moments: trees of one structure.
+      decay: the weight of the past.
+      order: the power.
+    """
 
     def mean(g: Any, t: Any) -> Any:
         power = g**order if fnp.isrealobj(g) else fnp.abs(g) ** order
@@ -255,12 +267,24 @@ def update_moment_per_elem_norm(
 
 
 def update_infinity_moment(updates: Tree, moments: Tree, decay: Any, eps: Any) -> Tree:
-    """Running maxima of absolute values."""
+    """Running maxima of absolute values.
+
+    Args:
+      updates, moments: trees of one structure.
+      decay: the factor of the past.
+      eps: the least value.
+    """
     return each(lambda g, t: fnp.maximum(fnp.abs(g) + eps, decay * t), updates, moments)
 
 
 def bias_correction(moment: Tree, decay: Any, count: Any) -> Tree:
-    """Running means as if they had begun at the first value."""
+    """Running means as if they had begun at the first value.
+
+    Args:
+      moment: a tree of means.
+      decay: the weight of the past.
+      count: how many values there were.
+    """
     weight = fnp.asarray(1 - decay ** fnp.asarray(count).astype(float))
     return map(lambda t: t / weight.astype(t.dtype), moment)
 

@@ -343,11 +343,24 @@ def conditionally_transform():
 
 @member(_conditionally, ConditionallyMaskState, fnp.zeros_like)
 def conditionally_mask():
-    """As `conditionally_transform`; other updates are 0."""
+    """As `conditionally_transform`; other updates are 0.
+
+    Args:
+      inner, should_transform_fn, forward_extra_args: as there.
+    """
 
 
 def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> Any:
-    """Skip updates that are not finite: see `MultiSteps`."""
+    """Skip updates that are not finite: see `MultiSteps`.
+
+    Args:
+      updates: the gradients.
+      gradient_step: the number of steps done.
+      params: the parameters.
+
+    Returns:
+      (whether to skip, what to note of it).
+    """
     count = tree.sum(tree.map(lambda x: ~fnp.isfinite(x), updates))
     return count > 0, {"should_skip": count > 0, "num_not_finite": count}
 
@@ -355,7 +368,17 @@ def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> A
 def skip_large_updates(
     updates: Tree, gradient_step: Any, params: Tree | None, max_squared_norm: float
 ) -> Any:
-    """Skip updates of a squared norm from `max_squared_norm` on: see `MultiSteps`."""
+    """Skip updates of a squared norm from `max_squared_norm` on: see `MultiSteps`.
+
+    Args:
+      updates: the gradients.
+      gradient_step: the number of steps done.
+      params: the parameters.
+      max_squared_norm: the bound.
+
+    Returns:
+      (whether to skip, what to note of it).
+    """
     norm = tree.norm(updates, squared=True)
     skip = ~(norm < max_squared_norm)
     return skip, {"should_skip": skip, "norm_squared": norm}

@@ -56,6 +56,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: an unsigned integer dtype of 8 to 64 bits, by default uint32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no unsigned integer.
@@ -327,6 +328,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: of numbers, by default int32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Example:
       >>> ft.random.rademacher(ft.random.key(0), (5,))
@@ -348,6 +350,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: float or complex, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is neither float nor complex.
@@ -380,6 +383,7 @@ def truncated_normal(
       lower, upper: the bounds; they broadcast to `shape`.
       shape: of the result, by default that of the bounds.
       dtype: a float dtype.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -409,6 +413,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
       sigma: the standard deviation of the logarithm; broadcasts to `shape`.
       shape: of the result, by default that of `sigma`.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -429,6 +434,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -453,6 +459,7 @@ def double_sided_maxwell(
       loc, scale: floats; they broadcast together.
       shape: of the result before the axes of the parameters, which follow.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -474,6 +481,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
       mean: μ; broadcasts to `shape`.
       shape: of the result, by default that of `mean`.
       dtype: a float dtype.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -503,6 +511,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -522,6 +531,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -543,6 +553,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -573,6 +584,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
       dtype: a float dtype.
       mode: "high" draws twice the bits, for tails below 1e-7; "highest" has float32
         for all of them, as if 64 bits had been drawn and rounded down; default "low".
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -621,6 +633,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -642,6 +655,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       b: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `b`.
       dtype: a float dtype.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -659,6 +673,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
       scale: a positive number, or an array; broadcasts to `shape`.
       shape: of the result, by default that of `scale`.
       dtype: a float dtype.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -678,6 +693,7 @@ def weibull_min(
       scale, concentration: floats; such with more axes than `shape` share a sample.
       shape: of the samples.
       dtype: a float dtype, by default float32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -697,6 +713,7 @@ def triangular(
       left, mode, right: floats in this order; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -717,6 +734,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
       p: in (0, 1]; broadcasts to `shape`.
       shape: of the result, by default that of `p`.
       dtype: an integer dtype, by default int32.
+      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -811,6 +829,7 @@ def orthogonal(
       shape: of the batch.
       dtype: a float or complex dtype.
       m: the number of columns, by default `n`; the shorter side is orthonormal.
+      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Matrices of shape (*shape, n, m).

@@ -114,7 +114,11 @@ _kummer = _differentiable(_hyp1f1, _hyp1f1_slope, _hyp1f1, 3)
 
 @compose_real
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
-    """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!."""
+    """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!.
+
+    Args:
+      a, b, x: arrays of real numbers that broadcast; integers become floats.
+    """
     return _kummer(*fnp.broadcast_arrays(a, b, x))
 
 
@@ -229,7 +233,11 @@ _gauss = _differentiable(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True), 4
 
 @compose_real
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
-    """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1."""
+    """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1.
+
+    Args:
+      a, b, c, x: arrays of real numbers that broadcast; integers become floats.
+    """
     return _gauss(*fnp.broadcast_arrays(a, b, c, x))
 
 
@@ -454,7 +462,16 @@ def complex_log_gamma(z: Any) -> Any:
 
 @compose
 def comb(N: Any, k: Any, repetition: bool = False) -> Any:
-    """The number of ways to choose k of N things; with repetition: k of N kinds."""
+    """The number of ways to choose k of N things; with repetition: k of N kinds.
+
+    Args:
+      N, k: arrays of real numbers that broadcast; integers become floats.
+      repetition: a thing may be chosen again.
+
+    Example:
+      >>> ft.scipy.special.comb(5.0, 2.0)
+      Array(10., dtype=float32, weak_type=True)
+    """
     if repetition:
         value = _ways(N + k - 1, k)
         return choose((k == 0) & (N >= 0), 1.0, value)

@@ -93,7 +93,12 @@ _expn_of = with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_slope)
 
 @compose_real
 def expn(n: Any, x: Any) -> Any:
-    """The exponential integral Eₙ(x) = ∫₁^∞ exp(-xt)/tⁿ dt, for whole n ≥ 0."""
+    """The exponential integral Eₙ(x) = ∫₁^∞ exp(-xt)/tⁿ dt, for whole n ≥ 0.
+
+    Args:
+      n: an array of whole numbers, not negative.
+      x: an array of real numbers that broadcasts with it.
+    """
     return _expn_of(*fnp.broadcast_arrays(n, x))
 
 
@@ -287,7 +292,11 @@ _real_erfcx = compose(_erfcx)
 
 @compose_real
 def dawsn(x: Any) -> Any:
-    """Dawson's integral exp(-x²)·∫₀ˣ exp(t²) dt."""
+    """Dawson's integral exp(-x²)·∫₀ˣ exp(t²) dt.
+
+    Args:
+      x: an array of real numbers; integers become floats.
+    """
     y = fnp.abs(x)
     h, middle, multiples = _points(is_double(x))
     large = y > (1e8 if is_double(x) else 1e4)
@@ -451,5 +460,9 @@ _owens_t_of = with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
 
 @compose_real
 def owens_t(h: Any, a: Any) -> Any:
-    """The probability of X > h, 0 < Y < aX, for two standard normal values."""
+    """The probability of X > h, 0 < Y < aX, for two standard normal values.
+
+    Args:
+      h, a: arrays of real numbers that broadcast; integers become floats.
+    """
     return _owens_t_of(*fnp.broadcast_arrays(h, a))

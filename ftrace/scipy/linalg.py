@@ -278,6 +278,13 @@ def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
 
     From the last row on a rotation takes away what stands beside the diagonal, as in
     SciPy. Source: Golub and Van Loan, Matrix Computations, section 7.4.
+
+    Args:
+      T, Z: (n, n), as `schur` gives them.
+      check_finite: accepted, without effect.
+
+    Returns:
+      (T, Z), complex.
     """
     given = [square("rsf2csf", fnp.asarray(x)) for x in (T, Z)]
     t, z = promote_inexact(*given)
@@ -315,6 +322,11 @@ def hessenberg(
     check_finite: bool = True,
 ) -> Any:
     """H of a = Q·H·Qᴴ, zero below the first subdiagonal; (H, Q) with `calc_q`.
+
+    Args:
+      a: (…, n, n).
+      calc_q: return Q, too.
+      overwrite_a, check_finite: accepted, without effect.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -380,6 +392,10 @@ def polar(
 
 def sqrtm(A: Value, blocksize: int = 1) -> Any:
     """The principal square root of matrices (…, n, n), complex. It needs SciPy.
+
+    Args:
+      A: (…, n, n).
+      blocksize: accepted, without effect.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -464,6 +480,11 @@ def cho_solve(
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> factor = fnp.array([[2.0, 1.0], [0.0, 2.0]]), False  # of [[4, 2], [2, 5]]
+      >>> ft.scipy.linalg.cho_solve(factor, fnp.array([6.0, 7.0]))
+      Array([1., 1.], dtype=float32)
     """
     c, lower = c_and_lower
     first, last = (0, 2) if lower else (2, 0)
@@ -692,6 +713,9 @@ def lu_solve(
       b: (n,) or (…, n, k).
       trans: 0, 1 or 2: op is nothing, the transpose, the adjoint.
       overwrite_b, check_finite: accepted, without effect.
+
+    Returns:
+      x, of the shape of b.
 
     Raises:
       ValueRangeError: `trans` is unknown.

@@ -43,6 +43,9 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
     Within `shard_map` with check_vma its `mat.varying` has the names of the axes along
     which devices have values of their own.
 
+    Args:
+      x: an array, a reference, a number, or a struct.
+
     Raises:
       ArgumentError: it is none.
 
@@ -72,6 +75,10 @@ def local_devices(
 ) -> list[Device]:  # fmt: skip
     """The devices of a process, by default this one: all of a backend.
 
+    Args:
+      process_index, host_id: the number of the process, by either name.
+      backend: as of `devices`.
+
     Raises:
       ValueRangeError: there is no such process.
     """
@@ -86,7 +93,11 @@ def local_devices(
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has."""
+    """How many devices this process has.
+
+    Args:
+      backend: as of `devices`.
+    """
     return len(local_devices(backend=backend))
 
 
@@ -97,7 +108,11 @@ def live_arrays(platform: str | None = None) -> list[Array]:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """Begins to bring the arrays of a tree to the host; returns the tree."""
+    """Begins to bring the arrays of a tree to the host; returns the tree.
+
+    Args:
+      x: a pytree of arrays.
+    """
     for leaf in tree.leaves(x):
         begin = getattr(leaf, "copy_to_host_async", None)
         if begin is not None:
@@ -107,6 +122,10 @@ def copy_to_host_async(x: Any) -> Any:
 
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     """Trees of arrays, one for each device, stacked along a new axis.
+
+    Args:
+      shards: trees of arrays of one structure.
+      devices: where to, one for each.
 
     Raises:
       ValueRangeError: there are more or less trees than devices, or none.
@@ -131,6 +150,10 @@ def _along_devices(stacked: Any, devices: Sequence[Device]) -> Any:
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
     """The arrays of a tree, once for each device along a new axis.
 
+    Args:
+      x: a pytree of arrays.
+      devices: where to.
+
     Raises:
       ValueRangeError: there are no devices.
     """
@@ -147,17 +170,29 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process."""
+    """The number of this process.
+
+    Args:
+      backend: accepted, without effect.
+    """
     return processes.index()
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes there are."""
+    """How many processes there are.
+
+    Args:
+      backend: accepted, without effect.
+    """
     return processes.count()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of all processes."""
+    """The numbers of all processes.
+
+    Args:
+      backend: accepted, without effect.
+    """
     return [*range(processes.count())]
 
 
@@ -165,7 +200,11 @@ host_id, host_count, host_ids = process_index, process_count, process_indices
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints versions, the machine and the devices; for reports of problems."""
+    """Prints versions, the machine and the devices; for reports of problems.
+
+    Args:
+      return_string: returns the text instead of printing it.
+    """
     lines: dict[str, Any] = {
         "ftrace": VERSION,
         "numpy": metadata.version("numpy"),
@@ -259,6 +298,12 @@ def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
 ) -> Array:
     """An array of its parts, one for each device of the sharding.
+
+    Args:
+      shape: of the whole array.
+      sharding: which part is where.
+      arrays: the parts, in the order of its devices.
+      dtype: of the array, where this process has no part.
 
     Raises:
       ArgumentError: the parts are no list or tuple of arrays.

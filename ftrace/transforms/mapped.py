@@ -659,7 +659,13 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """The arrays of a tree under other shardings: `device_put`."""
+    """The arrays of a tree under other shardings: `device_put`.
+
+    Args:
+      xs: a pytree of arrays.
+      out_shardings: a sharding, a spec along the mesh of `set_mesh`, or a prefix of the
+        tree of these.
+    """
     return device_put(xs, out_shardings)
 
 

@@ -409,6 +409,7 @@ def make_mesh(
     Args:
       axis_shapes, axis_names: the size and the name of each axis.
       axis_types: an `AxisType` per axis; `Explicit` by default.
+      devices: of the mesh, by default the first of all.
 
     Raises:
       ValueRangeError: there are too few devices, a size is below 1, or the names or

@@ -522,6 +522,10 @@ def _static_positions(
 def checkpoint_name(x: Any, name: str) -> Any:
     """The arrays of a tree, with a name for the policies of `checkpoint`.
 
+    Args:
+      x: a pytree of arrays.
+      name: the name.
+
     Raises:
       ArgumentError: the name is no string.
 
@@ -556,7 +560,12 @@ class Residual(NamedTuple):
 def saved_residuals(
     fun: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> list[Residual]:
-    """What the derivative of `fun` keeps of the first computation."""
+    """What the derivative of `fun` keeps of the first computation.
+
+    Args:
+      fun: a function of arrays.
+      args, kwargs: its arguments.
+    """
     tree.check_callable(fun, "saved_residuals")
     values, treedef = flatten_arguments.flatten_values(
         (args, kwargs), "saved_residuals: the argument "
@@ -589,7 +598,12 @@ def saved_residuals(
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Prints what the derivative of `f` keeps of the first computation."""
+    """Prints what the derivative of `f` keeps of the first computation.
+
+    Args:
+      f: a function of arrays.
+      args, kwargs: its arguments.
+    """
     for residual in saved_residuals(f, *args, **kwargs):
         print(residual)  # noqa: T201
 

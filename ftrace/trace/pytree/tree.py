@@ -459,6 +459,9 @@ def is_namedtuple(cls: type) -> bool:
 def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """(key, child) for every child of a container, and its static data.
 
+    Args:
+      tree: a container.
+
     Raises:
       TreeError: it is a leaf.
     """

@@ -27,7 +27,12 @@ from ftrace.transforms.jit.compiled_graph import apply_graph
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The tangent of a tree that is zero: of `SymbolicZero`s, or arrays of zeros."""
+    """The tangent of a tree that is zero: of `SymbolicZero`s, or arrays of zeros.
+
+    Args:
+      val: a tree of arrays.
+      symbolic_zeros: make `SymbolicZero`s.
+    """
 
     def zero(x: Value) -> Any:
         aval = aval_of(x)
