@@ -46,6 +46,24 @@ def _writing(name: str, emit: Callable[[str], Any]):
         skip_format_check: bool = False,
         **kwargs: Any,
     ) -> Callable[..., None] | None:
+        """Writes a text.
+
+        Args:
+          fmt: a format string, not an f-string. Without it, the function that takes it
+            and its arguments is returned, `debug.print()("{ordered}", ordered=x)`:
+            there no name is an option.
+          args, kwargs: what its braces stand for: arrays, pytrees of them, and anything
+            else. Arrays are printed as NumPy prints them.
+          ordered: accepted, without effect: all prints are in the order of the program.
+          partitioned: accepted, without effect: there is one device.
+          skip_format_check: finds mistakes in `fmt` when it prints, not when it is
+            called.
+
+        Raises:
+          FormatError: an argument that the format asks for was not given.
+          ArgumentError: one is not used by the format, or cannot be printed with the
+            specification that it has there.
+        """
         return _write(f"debug.{name}", emit, fmt, args, kwargs, skip_format_check)
 
     return write
@@ -62,21 +80,6 @@ def print():
     Under vmap it prints once per lane, one after the other; in a derivative the values
     of the function itself, once.
 
-    Args:
-      fmt: a format string, not an f-string. Without it, the function that takes it
-        and its arguments is returned, `debug.print()("{ordered}", ordered=x)`: there
-        no name is an option.
-      args, kwargs: what its braces stand for: arrays, pytrees of them, and anything
-        else. Arrays are printed as NumPy prints them.
-      ordered: accepted, without effect: all prints are in the order of the program.
-      partitioned: accepted, without effect: there is one device.
-      skip_format_check: finds mistakes in `fmt` when it prints, not when it is called.
-
-    Raises:
-      FormatError: an argument that the format asks for was not given.
-      ArgumentError: one is not used by the format, or cannot be printed with the
-        specification that it has there.
-
     Example:
       >>> @ft.jit
       ... def f(x):
@@ -89,10 +92,7 @@ def print():
 
 @member(_writing, logging.getLogger("ftrace.debug").info)
 def log():
-    """Logs what `print` would print, to the logger "ftrace.debug" at the level INFO.
-
-    Arguments and errors are those of `print`.
-    """
+    """Logs what `print` would print, to the logger "ftrace.debug" at the level INFO."""
 
 
 def _later(call: Callable[[Any, Any, Any], Any]) -> Callable[..., None]:

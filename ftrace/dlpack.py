@@ -17,6 +17,11 @@ def from_dlpack(
 ) -> Any:
     """An array that shares the memory of any array with `__dlpack__`.
 
+    Args:
+      external_array: an array of any library.
+      device: where to, as `device_put` takes it.
+      copy: True copies it.
+
     Raises:
       ArgumentError: it has no `__dlpack__`, as traced arrays have none.
     """

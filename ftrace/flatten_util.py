@@ -18,6 +18,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of
 
+__all__ = ["ravel_pytree"]
+
 
 @dataclass(frozen=True)
 class _Unravel:

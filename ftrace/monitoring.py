@@ -37,26 +37,49 @@ def _tell(kind: str, *said: Any, **more: Any) -> None:
 
 
 def record_event(event: str, **kwargs: str | int) -> None:
-    """Tells that something happened: listeners get (event, **kwargs)."""
+    """Tells that something happened: listeners get (event, **kwargs).
+
+    Args:
+      event: its name.
+      kwargs: what else is told.
+    """
     _tell("event", event, **kwargs)
 
 
 def record_event_duration_secs(
     event: str, duration: float, **kwargs: str | int
 ) -> None:
-    """Tells how long something took: listeners get (event, seconds, **kwargs)."""
+    """Tells how long something took: listeners get (event, seconds, **kwargs).
+
+    Args:
+      event: its name.
+      duration: in seconds.
+      kwargs: what else is told.
+    """
     _tell("duration", event, duration, **kwargs)
 
 
 def record_event_time_span(
     event: str, start_time: float, end_time: float, **kwargs: str | int
 ) -> None:
-    """Tells from when to when: listeners get (event, start, end, **kwargs)."""
+    """Tells from when to when: listeners get (event, start, end, **kwargs).
+
+    Args:
+      event: its name.
+      start_time, end_time: in seconds.
+      kwargs: what else is told.
+    """
     _tell("time_span", event, start_time, end_time, **kwargs)
 
 
 def record_scalar(event: str, value: float, **kwargs: str | int) -> None:
-    """Tells a number: listeners get (event, value, **kwargs)."""
+    """Tells a number: listeners get (event, value, **kwargs).
+
+    Args:
+      event: its name.
+      value: the number.
+      kwargs: what else is told.
+    """
     _tell("scalar", event, value, **kwargs)
 
 

@@ -422,7 +422,11 @@ def trace(
     log_dir: _PathLike, create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False, profiler_options: Any = None,
 ) -> Generator[None]:  # fmt: skip
-    """A block whose profile is recorded: see `start_trace`."""
+    """A block whose profile is recorded: see `start_trace`.
+
+    Args:
+      log_dir, create_perfetto_link, create_perfetto_trace, profiler_options: as there.
+    """
     start_trace(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options)
     try:
         yield
@@ -469,7 +473,13 @@ class StepTraceAnnotation(TraceAnnotation):
 def annotate_function(
     func: Callable[..., Any], name: str | None = None, **decorator_kwargs: Any
 ) -> Callable[..., Any]:
-    """`func`, each of whose calls has a name."""
+    """`func`, each of whose calls has a name.
+
+    Args:
+      func: the function.
+      name: by default its own.
+      decorator_kwargs: what is noted beside the name, as of `TraceAnnotation`.
+    """
     label = name or getattr(func, "__qualname__", repr(func))
     return TraceAnnotation(label, **decorator_kwargs)(func)
 
@@ -618,6 +628,10 @@ def device_memory_profile(backend: str | None = None) -> bytes:
 
 def save_device_memory_profile(filename: _PathLike, backend: str | None = None) -> None:
     """Writes `device_memory_profile`; `pprof -http=: FILE` shows it.
+
+    Args:
+      filename: the file.
+      backend: as there.
 
     Raises:
       FileFormatError: the file cannot be written.

@@ -33,18 +33,36 @@ def new_ref(init_val: Value, *, memory_space: Any = None, kind: Any = None) -> R
     """A reference that holds this array at first.
 
     Args:
+      init_val: an array or a number.
       memory_space, kind: accepted and ignored.
+
+    Example:
+      >>> @ft.jit
+      ... def f(x):
+      ...     total = ft.new_ref(0.0)
+      ...     total[...] += x
+      ...     return total[...]
+      >>> f(2.0)
+      Array(2., dtype=float32)
     """
     return Ref(ax.strong(array(init_val)))  # a copy: that may be given up
 
 
 def empty_ref(ty: Any, *, memory_space: Any = None) -> Ref:
-    """A reference to an array of this shape and dtype, with any elements."""
+    """A reference to an array of this shape and dtype, with any elements.
+
+    Args:
+      ty: anything with a shape and a dtype.
+      memory_space: accepted and ignored.
+    """
     return Ref(empty(ty.shape, ty.dtype))
 
 
 def freeze(ref: Ref) -> Any:
     """What a reference holds; it cannot be used any more.
+
+    Args:
+      ref: the reference.
 
     Raises:
       ArgumentError: a function around has made it, or it is frozen.
@@ -53,29 +71,56 @@ def freeze(ref: Ref) -> Any:
 
 
 def free_ref(ref: Ref) -> None:
-    """Ends a reference: it cannot be used any more."""
+    """Ends a reference: it cannot be used any more.
+
+    Args:
+      ref: the reference.
+    """
     ref.give_up()
 
 
 def get(ref: Ref, idx: Any = ...) -> Any:
-    """`ref[idx]`."""
+    """`ref[idx]`.
+
+    Args:
+      ref: a reference.
+      idx: an index, as of an array.
+    """
     return ref[idx]
 
 
 def set(ref: Ref, idx: Any, value: Value) -> None:
-    """`ref[idx] = value`."""
+    """`ref[idx] = value`.
+
+    Args:
+      ref: a reference.
+      idx: an index, as of an array.
+      value: an array or a number that broadcasts to the place.
+    """
     ref[idx] = value
 
 
 def swap(ref: Ref, idx: Any, value: Value) -> Any:
-    """`ref[idx] = value`; returns what was there."""
+    """`ref[idx] = value`; returns what was there.
+
+    Args:
+      ref: a reference.
+      idx: an index, as of an array.
+      value: an array or a number that broadcasts to the place.
+    """
     found = ref[idx]
     ref[idx] = value
     return found
 
 
 def addupdate(ref: Ref, idx: Any, x: Value) -> None:
-    """`ref[idx] += x`; where an index comes twice, both are added."""
+    """`ref[idx] += x`; where an index comes twice, both are added.
+
+    Args:
+      ref: a reference.
+      idx: an index, as of an array.
+      x: an array or a number that broadcasts to the place.
+    """
     ref.addupdate(x, idx)
 
 

@@ -50,6 +50,9 @@ def check_grads(
       GradientCheckError: a derivative is not the finite difference; an AssertionError.
       DerivativeError: an argument or a result is neither float nor complex.
       ValueRangeError: a mode is unknown.
+
+    Example:
+      >>> ft.testing.check_grads(lambda x: fnp.sin(x) ** 2, (0.5,), order=2)
     """
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
@@ -91,6 +94,7 @@ def check_jvp(
     """Raises unless `f_jvp` along one direction is the central difference of `f`.
 
     Args:
+      f: a function of pytrees of float or complex arrays.
       f_jvp: of arguments and tangents, as `partial(jvp, f)`.
       args, atol, rtol, eps: as those of `check_grads`.
       err_msg: what is checked, for the message.
@@ -116,7 +120,9 @@ def check_vjp(
     """Raises unless ⟨f_vjp(…)(ȳ), ẋ⟩ is ⟨ȳ, central difference of `f` along ẋ⟩.
 
     Args:
-      f_vjp: of the arguments, as `partial(vjp, f)`; the others as in `check_jvp`.
+      f: a function of pytrees of float or complex arrays.
+      f_vjp: of the arguments, as `partial(vjp, f)`.
+      args, atol, rtol, eps, err_msg: as those of `check_jvp`.
     """
     name, rng = err_msg or "f", np.random.default_rng(0)
     tangents = random_like(args, rng)

@@ -537,6 +537,7 @@ def scan(
       length: of that axis; required without `xs`.
       reverse: from the last element to the first; ys are in the order of xs.
       unroll: accepted for JAX's sake: an iteration costs nanoseconds anyway.
+      _split_transpose: accepted, without effect.
 
     Returns:
       (last carry, ys), where ys has the y of each element along a leading axis.

@@ -423,7 +423,11 @@ def conv_general_dilated_patches(
 ) -> Any:
     """The patches that a convolution sees, as features: input feature, then space.
 
-    Arguments are those of `conv_general_dilated`; `filter_shape` is the kernel's space.
+    Args:
+      lhs: the input; by default (batch, feature, space…).
+      filter_shape: the size of the window along each spatial axis.
+      window_strides, padding, lhs_dilation, rhs_dilation: as of `conv_general_dilated`.
+      dimension_numbers, precision, preferred_element_type: likewise.
 
     Returns:
       By default (batch, input feature · window, places…).
@@ -472,8 +476,8 @@ def conv_general_dilated_local(
       lhs: the input; by default (batch, feature, space…).
       rhs: the kernels; by default (output feature, input feature · window, places…).
       filter_shape: the sizes of the window.
-
-    The other arguments are those of `conv_general_dilated`.
+      window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, precision:
+        as of `conv_general_dilated`.
 
     Raises:
       ShapeError: the shapes do not fit each other.
@@ -505,7 +509,16 @@ def conv_shape_tuple(
     pads: Padding,
     batch_group_count: int = 1,
 ) -> tuple[int, ...]:
-    """The shape of a convolution of (batch, feature, space…) and (out, in, space…)."""
+    """The shape of a convolution of (batch, feature, space…) and (out, in, space…).
+
+    Args:
+      lhs_shape, rhs_shape: the shapes of input and kernel.
+      strides, pads, batch_group_count: as of `conv_general_dilated`.
+
+    Example:
+      >>> lax.conv_shape_tuple((8, 3, 32, 32), (16, 3, 5, 5), (2, 2), "SAME")
+      (8, 16, 16, 16)
+    """
     space, sizes = tuple(lhs_shape)[2:], tuple(rhs_shape)[2:]
     windows = windows_of(
         "lax.conv_shape_tuple", space, sizes, pads, window_strides=strides,
@@ -522,7 +535,12 @@ def conv_general_shape_tuple(
     padding: Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
-    """The shape of a convolution whose axes are named, as in ("NHWC", "HWIO", …)."""
+    """The shape of a convolution whose axes are named, as in ("NHWC", "HWIO", …).
+
+    Args:
+      lhs_shape, rhs_shape: the shapes of input and kernel.
+      window_strides, padding, dimension_numbers: as of `conv_general_dilated`.
+    """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     found = conv_shape_tuple(
         [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs], window_strides,
@@ -538,7 +556,12 @@ def conv_transpose_shape_tuple(
     padding: Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
-    """The shape of `conv_transpose`, whose kernel has its output feature at "O"."""
+    """The shape of `conv_transpose`, whose kernel has its output feature at "O".
+
+    Args:
+      lhs_shape, rhs_shape: the shapes of input and kernel.
+      window_strides, padding, dimension_numbers: as of `conv_transpose`.
+    """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     batch, _, *space = (lhs_shape[i] for i in lhs)
     features, _, *sizes = (rhs_shape[i] for i in rhs)

@@ -432,6 +432,7 @@ def psum_scatter(
       scatter_dimension: the axis of `x` that is divided; it has the size of the named
         axis and vanishes, unless `tiled` is true: then a multiple of it.
       axis_index_groups: lists of instances, each of which is by itself; of one size.
+      tiled: the axis does not vanish.
 
     Raises:
       AxisNameError: no axis has that name.

@@ -786,7 +786,13 @@ def reduce_window_shape_tuple(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """The shape of `reduce_window`, whose arguments these are."""
+    """The shape of `reduce_window`, whose arguments these are.
+
+    Args:
+      operand_shape: the shape of the operand.
+      window_dimensions, window_strides, padding, base_dilation, window_dilation: as
+        there.
+    """
     windows = windows_of(
         "lax.reduce_window_shape_tuple", operand_shape, window_dimensions, padding,
         window_strides=window_strides, base_dilation=base_dilation,

@@ -454,7 +454,12 @@ def cosine_onecycle_schedule(
 ) -> Schedule:
     """Up to `peak_value` and down, in half cosine waves (Smith, Topin, 2018).
 
-    Args and errors are those of `linear_onecycle_schedule`.
+    Args:
+      transition_steps, peak_value, pct_start, div_factor, final_div_factor: as those of
+        `linear_onecycle_schedule`.
+
+    Raises:
+      ValueRangeError: the number of steps is not positive.
     """
     _positive("cosine_onecycle_schedule: transition_steps", transition_steps)
     table = {

@@ -81,7 +81,11 @@ def dct():
 
 @member(_along)
 def idct():
-    """The inverse of `dct`."""
+    """The inverse of `dct`.
+
+    Args:
+      x, type, n, axis, norm: as those of `dct`.
+    """
 
 
 def _along_several(name: str, along: Callable[..., Any]):
@@ -130,7 +134,11 @@ def dctn():
 
 @member(_along_several, idct)
 def idctn():
-    """The inverse of `dctn`."""
+    """The inverse of `dctn`.
+
+    Args:
+      x, type, s, axes, norm: as those of `dctn`.
+    """
 
 
 def _scales(n: int, norm: Any, inverse: bool) -> Any:

@@ -176,6 +176,10 @@ def _row_over_diagonal(row: Any, below: Any) -> Any:
 def leslie(f: Value, s: Value) -> Any:
     """Leslie's matrices: fecundities (…, n) in the first row, survival below it.
 
+    Args:
+      f: (…, n).
+      s: (…, n - 1).
+
     Raises:
       ShapeError: `s` has not one element less than `f`.
     """
@@ -190,7 +194,11 @@ def leslie(f: Value, s: Value) -> Any:
 
 
 def fiedler(a: Value) -> Any:
-    """The matrices |aᵢ - aⱼ|."""
+    """The matrices |aᵢ - aⱼ|.
+
+    Args:
+      a: (…, n).
+    """
     x = fnp.atleast_1d(a)
     return fnp.abs(ax.insert_axes(x, (x.ndim,)) - ax.insert_axes(x, (x.ndim - 1,)))
 
@@ -287,8 +295,19 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
 def hadamard(n: int, dtype: Any = int) -> Any:
     """The matrix of ±1 with orthogonal rows, for a power of two.
 
+    Args:
+      n: how many rows.
+      dtype: of the result.
+
     Raises:
       ValueRangeError: n is no power of two.
+
+    Example:
+      >>> ft.scipy.linalg.hadamard(4)
+      Array([[ 1,  1,  1,  1],
+             [ 1, -1,  1, -1],
+             [ 1,  1, -1, -1],
+             [ 1, -1, -1,  1]], dtype=int32)
     """
     size = ax.check_count(n, "hadamard: n")
     if size < 1 or size & (size - 1):
@@ -301,6 +320,10 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 def helmert(n: int, full: bool = False) -> Any:
     """Helmert's orthonormal contrasts: n - 1 rows, or n if `full`.
+
+    Args:
+      n: how many columns.
+      full: also a first row of equal numbers.
 
     Raises:
       ValueRangeError: n is not positive.
@@ -316,7 +339,11 @@ def helmert(n: int, full: bool = False) -> Any:
 
 
 def invhilbert(n: int) -> Any:
-    """The inverse of the Hilbert matrix, computed in integers."""
+    """The inverse of the Hilbert matrix, computed in integers.
+
+    Args:
+      n: how many rows.
+    """
     size = ax.check_count(n, "invhilbert: n")
     rows = [
         [
@@ -359,6 +386,10 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
 def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of `pascal`, computed in integers.
+
+    Args:
+      n: how many rows.
+      kind: "symmetric" (the default), "lower" or "upper".
 
     Raises:
       ValueRangeError: the kind is unknown.

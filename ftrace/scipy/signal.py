@@ -172,7 +172,13 @@ def welch(
     return_onesided: bool = True, scaling: str = "density", axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The power spectral density of a signal: `csd` of it with itself."""
+    """The power spectral density of a signal: `csd` of it with itself.
+
+    Args:
+      x: the signal.
+      fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as of `csd`.
+      scaling, axis, average: likewise.
+    """
     found = _csd("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend,
                  return_onesided, scaling, axis, average)  # fmt: skip
     return found[0], found[1].real
@@ -487,7 +493,11 @@ def convolve():
 
 @member(_convolution, mirrored=True)
 def correlate():
-    """The correlation of two arrays with as many axes; arguments as in `convolve`."""
+    """The correlation of two arrays with as many axes; arguments as in `convolve`.
+
+    Args:
+      in1, in2, mode, method, precision: as those of `convolve`.
+    """
 
 
 def _convolution_of_matrices(name: str, mirrored: bool):
@@ -519,12 +529,26 @@ def _convolution_of_matrices(name: str, mirrored: bool):
 
 @member(_convolution_of_matrices, mirrored=False)
 def convolve2d():
-    """`convolve` of matrices; beyond them there are zeros."""
+    """`convolve` of matrices; beyond them there are zeros.
+
+    Args:
+      in1, in2: matrices.
+      mode, precision: as those of `convolve`.
+      boundary: "fill".
+      fillvalue: 0.
+    """
 
 
 @member(_convolution_of_matrices, mirrored=True)
 def correlate2d():
-    """`correlate` of matrices; beyond them there are zeros."""
+    """`correlate` of matrices; beyond them there are zeros.
+
+    Args:
+      in1, in2: matrices.
+      mode, precision: as those of `correlate`.
+      boundary: "fill".
+      fillvalue: 0.
+    """
 
 
 def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) -> Any:

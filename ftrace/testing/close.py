@@ -186,8 +186,14 @@ def assert_same_bits(
 ) -> None:
     """Raises unless two pytrees have the same numbers to the bit.
 
-    Which NaN it is does not matter, the sign of a zero does. Arguments and errors are
-    those of `assert_close`.
+    Which NaN it is does not matter, the sign of a zero does.
+
+    Args:
+      actual, desired, check_dtypes, check_weak_type, err_msg: as those of
+        `assert_close`.
+
+    Raises:
+      AssertionError: they differ.
 
     Example:
       >>> ft.testing.assert_same_bits(fnp.array(-0.0), fnp.array(0.0))

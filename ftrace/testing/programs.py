@@ -67,6 +67,12 @@ def assert_num_traces(f: Any, n: int | None = None) -> Any:
     Raises:
       AssertionError: it was traced more or less often.
       ArgumentError: `f` is no function under jit, or the number is missing.
+
+    Example:
+      >>> f = ft.jit(lambda x: x + 1)
+      >>> f(1.0), f(2.0)
+      (Array(2., ...), Array(3., ...))
+      >>> ft.testing.assert_num_traces(f, 1)
     """
     __tracebackhide__ = True
     if isinstance(f, int) and n is None:
@@ -88,6 +94,7 @@ def lowered_text(f: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
 
     Args:
       f: a function, under jit or not; static arguments want it under jit.
+      args, kwargs: its arguments; `ShapeDtypeStruct` will do for arrays.
     """
     stages = _lower(f, args, kwargs)
     return "\n\n".join([str(stages.program), *map(str, stages.kernels)]) + "\n"
@@ -105,9 +112,14 @@ def assert_num_kernels(
     Args:
       f: a function, under jit or not.
       args, kwargs: its arguments; `ShapeDtypeStruct` will do for arrays.
+      n: how many kernels are expected.
 
     Raises:
       AssertionError: they are more or fewer; the program and its kernels follow.
+
+    Example:
+      >>> x = ft.ShapeDtypeStruct((1000,), np.float32)
+      >>> ft.testing.assert_num_kernels(lambda x: fnp.sum(fnp.exp(x) * 2), x, n=1)
     """
     __tracebackhide__ = True
     found = len(_lower(f, args, kwargs).kernels)
@@ -190,7 +202,11 @@ def assert_golden(
 
 
 def golden_sections(golden: str | os.PathLike[str]) -> dict[str, str]:
-    """The sections of a file of goldens, by the names in their first lines."""
+    """The sections of a file of goldens, by the names in their first lines.
+
+    Args:
+      golden: the file.
+    """
     path = Path(golden)
     if not path.exists():
         return {}

@@ -615,6 +615,7 @@ def smap(
     """`shard_map` along one axis of the mesh of `set_mesh`: by axes, not by specs.
 
     Args:
+      f: a function; without it, `smap(in_axes=...)` is a decorator.
       in_axes, out_axes: which axis of each argument and result is divided; None is
         none. Prefixes of their pytrees.
       axis_name: the axis of the mesh.
@@ -673,6 +674,8 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     """`f`, in which nobody says how arrays are divided; its results are `out_sharding`.
 
     Args:
+      f: a function; without it, `auto_axes(axes=...)` is a decorator.
+      axes: accepted, without effect.
       out_sharding: as of `reshard`; if it is None, a call of the function says it by a
         keyword of this name. It is not looked at where no axis of the mesh is explicit.
 
@@ -694,7 +697,13 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
 def explicit_axes(
     f: Any = None, /, *, axes: Any = None, in_sharding: Any = None
 ) -> Any:
-    """`f` of arguments that are put by `in_sharding`: as `auto_axes`."""
+    """`f` of arguments that are put by `in_sharding`: as `auto_axes`.
+
+    Args:
+      f: a function; without it, `explicit_axes(axes=...)` is a decorator.
+      axes: accepted, without effect.
+      in_sharding: of the arguments.
+    """
     if f is None:
         return partial(explicit_axes, axes=axes, in_sharding=in_sharding)
 

@@ -125,7 +125,12 @@ class SingleDeviceSharding(Sharding):
 def make_single_device_sharding(
     device: Device, *, memory_kind: str | None = None
 ) -> SingleDeviceSharding:
-    """All of an array on one device."""
+    """All of an array on one device.
+
+    Args:
+      device: the device.
+      memory_kind: the kind of its memory.
+    """
     return SingleDeviceSharding(device, memory_kind or "device")
 
 
