@@ -153,8 +153,8 @@ class Config:
     #: Are calls of functions and programs, or their results, checked? Such calls are
     #: not native.
     checks_calls = False
-    #: Has any configuration of this process asked for it, or for eager calls to be
-    #: told? Until then no call looks.
+    #: Has any configuration of this process asked for it, for eager calls to be told,
+    #: or for a device that is not the first one? Until then no call looks.
     any_looks_at_calls = False
     #: The settings on which it depends what a function is traced to.
     rules = cast(Any, None)
@@ -178,7 +178,8 @@ class Config:
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs or self.no_execution
         object.__setattr__(self, "checks_calls", checks)
-        Config.any_looks_at_calls |= checks or self.observed > 1
+        looks = checks or self.observed > 1 or ":" in self.device
+        Config.any_looks_at_calls |= looks
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:

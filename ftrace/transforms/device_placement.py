@@ -82,8 +82,6 @@ def default_device(device: str | Device) -> AbstractContextManager[Device]:
 
 @contextmanager
 def _within(chosen: Device) -> Generator[Device, None, None]:
-    if not is_first(chosen):
-        Array.any_placed = True  # results have to be looked at
     with settings.config(device=chosen.name):
         yield chosen
 
@@ -203,8 +201,8 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     if isinstance(array, Tracer):
         partition = import_module("ftrace.transforms.partition.partition")
         exact = what != "with_sharding_constraint"
-        of_argument = what == "jit: in_shardings"
-        return partition.constrain(array, sharding, exact, of_argument)
+        why = {"jit: in_shardings": "argument", "device_put": "put"}.get(what, "")
+        return partition.constrain(array, sharding, exact, why)
     return shardings.placed(array, sharding)
 
 

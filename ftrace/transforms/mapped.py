@@ -331,7 +331,8 @@ def _placed_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     rows: list[Any] = []
     for x, axis in zip(leaves, places, strict=True):
         along = () if axis is None else (*[None] * (axis % x.ndim), name)
-        rows.append(_placed(x, mesh, PartitionSpec(*along)))
+        known = not isinstance(x, Tracer)
+        rows.append(_placed(x, mesh, PartitionSpec(*along)) if known else x)
     return tree.unflatten(treedef, rows)
 
 
@@ -358,9 +359,10 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
 
 
 def _placed(x: Any, mesh: Any, spec: PartitionSpec) -> Any:
-    """A result that is divided so over the devices; in a trace as it is."""
-    known = not isinstance(x, Tracer) and isinstance(mesh, Mesh) and mesh.size > 1
-    return put_by(x, NamedSharding(mesh, spec)) if known else x
+    """A value that is divided so over the devices; in a trace it is said to be."""
+    what = "with_sharding_constraint" if isinstance(x, Tracer) else "device_put"
+    known = isinstance(mesh, Mesh) and mesh.size > 1
+    return put_by(x, NamedSharding(mesh, spec), what) if known else x
 
 
 def _divided(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
@@ -413,6 +415,11 @@ def shard_map(
         return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
 
+    def given(own: Any, across: bool, x: Any, spec: PartitionSpec) -> Any:
+        if across:
+            return part(x, NamedSharding(own, spec))
+        return _placed(x, own, spec) if isinstance(x, Tracer) else x
+
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
         manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
@@ -422,16 +429,19 @@ def shard_map(
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         for spec in tree.leaves(out_specs):
             _check_names(own, "out_specs", spec)
-        if across:
-            leaves, treedef = tree.flatten(args)
-            rows = zip(leaves, specs, strict=True)
-            parts = [part(x, NamedSharding(own, s)) if s else x for x, s in rows]
-            args = tree.unflatten(treedef, parts)
+        leaves, treedef = tree.flatten(args)
+        rows = zip(leaves, specs, strict=True)
+        parts = [given(own, across, x, spec) if spec else x for x, spec in rows]
+        args = tree.unflatten(treedef, parts)
         run = _in_lanes(f, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
         return _whole(f, own, axes, out_specs, result, across)
 
-    by_mesh: dict[Any, Any] = {}
+    def together(own: Any, *args: Any) -> Any:
+        return over(own, True, args)
+
+    together.__name__ = together.__qualname__ = name_of(f)
+    in_processes = jit(together, static_argnums=0)
 
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
@@ -448,13 +458,7 @@ def shard_map(
         args = tree.unflatten(
             treedef, [_placed(x, own, s) if s else x for x, s in rows]
         )
-        if own not in by_mesh:
-
-            def together(*args: Any) -> Any:
-                return over(own, True, args)
-
-            by_mesh[own] = jit(wraps(f)(together))
-        result = by_mesh[own](*args)
+        result = in_processes(own, *args)
         places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
         found = zip(tree.leaves(result), places, strict=True)
         made = [_placed(x, own, s or PartitionSpec()) for x, s in found]

@@ -11,26 +11,26 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from enum import Enum
 from typing import Any, ClassVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ftrace.backends.base import Device, devices_of
 from ftrace.errors import ArgumentError, TracingError, ValueRangeError
 from ftrace.ground import processes
-from ftrace.ground.fast_dataclasses import Keyed, dataclass
+from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.ground.settings import change_here, current
+from ftrace.ground.weak_tables import WeakValues
 from ftrace.trace.tracing.scopes import stack
 
 
-class _Interning(type):
-    """Makes those that have the same key one object."""
+class Interned(type):
+    """Makes those that have the same key one object: they are compared as such."""
 
-    known: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
+    known: ClassVar[WeakValues[Any, Any]] = WeakValues()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made: Any = super().__call__(*args, **kwargs)
-        return cls.known.setdefault((cls, made._key), made)
+        return cls.known.keep((cls, made._key), made)
 
 
 class AxisType(Enum):
@@ -66,7 +66,7 @@ def _entry(part: Any) -> Any:
     return names if len(names) > 1 else names[0] if names else None
 
 
-class PartitionSpec(Keyed, metaclass=_Interning):
+class PartitionSpec(Immutable, metaclass=Interned):
     """For each axis of an array the axes of a mesh along which it is divided.
 
     Args:
@@ -195,7 +195,7 @@ def _of_type(kind: AxisType) -> tuple[Any, Any]:
     return property(named), property(are_all)
 
 
-class _Axes(Keyed, metaclass=_Interning):
+class _Axes(Immutable, metaclass=Interned):
     """What meshes share: axes with names, sizes and types."""
 
     __slots__ = ("__weakref__", "axis_names", "axis_sizes", "axis_types")

@@ -21,6 +21,7 @@ from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.transforms.meshes import (
     AbstractMesh,
+    Interned,
     Mesh,
     PartitionSpec,
     get_abstract_mesh,
@@ -36,7 +37,7 @@ Index = tuple[slice, ...]
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
 
-class Sharding:
+class Sharding(metaclass=Interned):
     """Which part of an array is on which device: all of it on each, if not else said.
 
     Attributes:
@@ -47,6 +48,7 @@ class Sharding:
     __slots__ = ()
     device_set: Any
     memory_kind: Any
+    _key: Any  #: what makes one
     is_fully_replicated: Any = True
 
     def __post_init__(self) -> None:
@@ -56,6 +58,9 @@ class Sharding:
                 f"Got invalid memory kind: a device of the host can address the "
                 f"following memory kinds: {', '.join(MEMORY_KINDS)}; got {kind!r}"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._key
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """The shape of each part of an array of this shape."""
@@ -104,12 +109,16 @@ class Sharding:
         return same and self.memory_kind == other.memory_kind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SingleDeviceSharding(Sharding):
     """All of an array on one device."""
 
     _device: Device
     memory_kind: str | None = field(default="device")
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self._device, self.memory_kind
 
     @property
     def device_set(self) -> set[Device]:
@@ -134,7 +143,7 @@ def make_single_device_sharding(
     return SingleDeviceSharding(device, memory_kind or "device")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NamedSharding(Sharding):
     """A mesh, and a spec in terms of its axes.
 
@@ -147,6 +156,10 @@ class NamedSharding(Sharding):
     mesh: Any
     spec: PartitionSpec
     memory_kind: str | None = field(default=None)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.mesh, self.spec, self.memory_kind
 
     def __post_init__(self) -> None:
         if not isinstance(self.spec, PartitionSpec):

@@ -94,6 +94,20 @@ def test_eager_results_are_on_the_default_device() -> None:
     assert (fnp.ones(3) + 1).device is ft.devices()[0]
 
 
+def test_the_setting_of_a_default_device_is_enough_by_itself() -> None:
+    done = in_new_process(
+        """
+        import ftrace as ft, ftrace.numpy as fnp
+        ft.config.update("jax_num_cpu_devices", 4)
+        ft.config.update("jax_default_device", ft.devices()[2])
+        print((fnp.ones(3) + 1).device, ft.jit(fnp.sin)(fnp.ones(3)).device)
+        ft.config.update("jax_default_device", None)
+        print(fnp.ones(3).device)
+        """
+    )
+    assert done == "cpu:2 cpu:2\ncpu\n"
+
+
 GROUPS = [[0, 2, 1], [3, 4, 5, 6, 7]]
 
 
@@ -459,14 +473,17 @@ def test_the_number_of_devices_is_jaxs_until_they_are_used() -> None:
     for first, printed in (
         ("", "8\nTrue\n"), ("jax.config.update('jax_num_cpu_devices', 4)", "4\n"),
     ):  # fmt: skip
-        source = textwrap.dedent(script).format(first=first)
-        environment = {**os.environ, "FTRACE_AS_JAX": "1"}
-        environment.pop("FTRACE_CPU_DEVICES", None)
-        got = subprocess.run(
-            [sys.executable, "-c", "import ftrace\n" + source], env=environment,
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert got.stdout == printed
+        assert in_new_process(script.format(first=first)) == printed
+
+
+def in_new_process(script: str) -> str:
+    """What a program has written, of an environment that says nothing of devices."""
+    environment = {**os.environ, "FTRACE_AS_JAX": "1"}
+    environment.pop("FTRACE_CPU_DEVICES", None)
+    return subprocess.run(
+        [sys.executable, "-c", "import ftrace\n" + textwrap.dedent(script)],
+        env=environment, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
 
 
 def test_draws_are_where_out_sharding_says() -> None:

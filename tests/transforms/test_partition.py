@@ -72,6 +72,11 @@ def stencil(x: Any) -> Any:
     return fnp.pad(inner, ((1, 1), (0, 0)))
 
 
+def ends(x: Any, mode: str) -> Any:
+    y = fnp.pad(x, ((1, 1), (0, 0)), mode=mode)
+    return y[2:] - y[:-2]
+
+
 EDGES = [("ppermute", "x"), ("ppermute", "x")]
 RING = [("ppermute", "y"), ("ppermute", "x")]
 Row = tuple[str, Callable[..., Any], list[Any], list[Any], list[Any], list[Any]]
@@ -84,11 +89,35 @@ APPLIES: list[Row] = [
     ("reshape", lambda x: x.reshape(8, 4, 4), [A], [P("x", "y")], [P("x", "y")], []),
     ("reshape", lambda x: x.reshape(128), [A], [P(("x", "y"))], [P(("x", "y"))], []),
     ("pad", lambda x: fnp.pad(x, ((0, 0), (1, 2))), [A], [P("x")], [P("x")], []),
-    ("pad", lambda x: fnp.pad(x, (1, 1)), [A], [P("x")], [P("x")], EDGES),
+    ("pad", lambda x: fnp.pad(x, (1, 1)), [A], [P("x")], [P("x")], []),
+    ("pad", lambda x: fnp.pad(x, (3, 1)), [A], [P("x")], [P("x")], EDGES[1:]),
+    ("pad", lambda x: fnp.pad(x, ((8, 8), (0, 0))), [A], [P("x")], [P("x")], []),
     ("pad", lambda x: lax.pad(x, 0.0, [(1, 0, 1), (0, 0, 0)]), [A], [P("x")], [P("x")],
      []),
     ("shrink", lambda x: x[:, 3:9], [A], [P("x")], [P("x")], []),
     ("shrink", lambda x: x[2:4], [A], [P("x")], [P("x")], EDGES[1:]),
+    ("shrink", lambda x: x[5], [A], [P("x")], [P()], [("psum", "x")]),
+    ("shrink", lambda x: x[2:5], [A], [P("x")], [P()], [("psum", "x")]),
+    ("shrink", lambda x: x[0] + x[-1], [A], [P("x")], [P()], [("psum", "x")] * 2),
+    ("shrink", lambda x: x[3, 2:5], [A], [P("x", "y")], [P()],
+     [("psum", "x"), ("psum", "y")]),
+    ("shrink", lambda x: x[:, 4], [A], [P(None, ("x", "y"))], [P()],
+     [("psum", "x"), ("psum", "y")]),
+    (
+        "concatenate", lambda x: fnp.concatenate([x, x + 1]), [A], [P("x")], [P("x")],
+        EDGES,
+    ),
+    (
+        "concatenate", lambda x: fnp.concatenate([x, x + 1]), [A.T], [P("y")], [P("y")],
+        RING[:1] * 4,
+    ),
+    (
+        "concatenate", lambda x: fnp.concatenate([x, x + 1, x]), [A.T], [P("y")],
+        [P("y")], RING[:1] * 7,
+    ),
+    ("edge", lambda x: ends(x, "edge"), [A], [P("x")], [P("x")],
+     [("psum", "x"), *EDGES]),
+    ("wrap", lambda x: ends(x, "wrap"), [A], [P("x")], [P("x")], EDGES * 2),
     (
         "shrink", lambda x: x[1:].sum(), [A], [P("x")], [P()],
         [*EDGES[1:], ("psum", "x")],
@@ -189,8 +218,12 @@ SPARES: list[Row] = [
     ("reshape", lambda x: x.reshape(16, 8), [A], [P(None, "y")], [P()], ["y"]),
     ("reshape", lambda x: x.reshape(3, 4), [draw(4, 3)], [P("y")], [P()], ["y"]),
     ("pad", lambda x: fnp.pad(x, ((1, 2), (0, 0))), [A], [P("x")], [P()], ["x"]),
-    ("pad", lambda x: fnp.pad(x, ((8, 8), (0, 0))), [A], [P("x")], [P("x")], ["x"]),
-    ("shrink", lambda x: x[2:5], [A], [P("x")], [P()], ["x"]),
+    ("shrink", lambda x: x[1:], [A], [P("x")], [P()], ["x"]),
+    ("shrink", lambda x: x[5], [A > 0], [P("x")], [P()], ["x"]),
+    (
+        "concatenate", lambda x: fnp.concatenate([x, x[:1]]), [A], [P("x")], [P()],
+        ["x"],
+    ),
     ("stride", lambda x: x[::-1][1:], [A], [P("x")], [P()], ["x"]),
     (
         "shear", lambda x: pooled(x, (3, 1), "VALID", dilation=(3, 1)), [A], [P("y")],
@@ -259,6 +292,9 @@ def test_the_table_has_a_row_for_each_family() -> None:
         "product",
         "elementwise",
         "collective",
+        "concatenate",
+        "edge",
+        "wrap",
     }
     listed = {what for row in RULES for what in row.what}
     own = {"sharding_constraint", "unshear", "unary", "binary", "compare"}
@@ -320,8 +356,8 @@ def test_sharded_weights_are_gathered_and_their_gradients_scattered() -> None:
         (lambda x, y: x.sum(0, keepdims=True).sum(1), [("psum", "x")], 4),
         (lambda x, y: x.sum(0) + y.sum(0), [("psum", "x")], 64),
         (lambda x, y: (x.sum(0) + y.sum(0)).sum(), [("psum", "x")], 4),
-        # The terms of one are not those of the other, or are read as a sum too.
-        (lambda x, y: x.sum(0) + y[0], [("all_gather", "x"), ("psum", "x")], 320),
+        (lambda x, y: x.sum(0) + y[0], [("psum", "x")], 64),
+        # They are read as a sum too, or are no sums.
         (lambda x, y: (lambda s: s + s.sum())(x.sum(0)), [("psum", "x")], 64),
         (lambda x, y: x.max(0) + y.max(0), [("pmax", "x")] * 2, 128),
         (lambda x, y: x.max(0).sum(), [("pmax", "x")], 64),

@@ -7,6 +7,7 @@ of `Auto` axes; the numbers are bitwise those of one device.
 from __future__ import annotations
 
 import copy
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -303,3 +304,57 @@ def test_loops_are_explained_with_their_bodies() -> None:
     text = ft.explain_sharding(f)(put(A, None, "y"))
     assert "b:f32[16@y]" in text
     assert "psum over 'y' of f32[] for reduce_sum: 6 bytes x 8" in text
+
+
+def by_rows(f: Any, *out: Any) -> Any:
+    return ft.shard_map(f, mesh=mesh(), in_specs=P("x"), out_specs=P(*out))
+
+
+def test_a_shard_map_under_jit_is_divided_as_its_specs_say() -> None:
+    f = ft.jit(lambda x: by_rows(lambda x: x * 2, "x")(x) + 1)
+    for x in (A, put(A, "x"), put(A, None, "x")):
+        assert f(x).sharding == over("x")
+        np.testing.assert_array_equal(f(x), A * 2 + 1)
+    assert ft.jit(by_rows(lambda x: lax.psum(x, "x")))(A).sharding == over()
+
+
+def test_collectives_of_a_shard_map_are_explained() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        def one(x: Any) -> Any:
+            return lax.psum(((x @ w) ** 2).sum(), "x")
+
+        return by_rows(one)(x)
+
+    told = ft.explain_sharding(loss)(B, A).partition("collectives: 1; ")[2]
+    assert "psum over 'x' of f32[] for reduce_sum: 4 bytes" in told
+    assert "(one)" in told
+    told = ft.explain_sharding(ft.grad(loss))(B, A)
+    assert "psum over 'x' of f32[16,12] for reduce_sum: 768 bytes" in told, told
+
+
+def test_the_cotangent_of_what_is_put_may_lie_anywhere() -> None:
+    def gradient(place: Any) -> Any:
+        made = ft.grad(lambda x: (place(x * 2, over("x")) * x.sum()).sum())
+        return str(ft.make_jaxpr(made)(A)).count("sharding_constraint")
+
+    assert gradient(ft.device_put) == 1
+    assert gradient(lax.with_sharding_constraint) == 2
+
+
+def test_equal_shardings_are_one_object() -> None:
+    sharding = over("x", None)
+    assert sharding is over("x", None)
+    for same in (copy.deepcopy(sharding), pickle.loads(pickle.dumps(sharding.spec))):
+        assert same in (sharding, sharding.spec)
+    assert sharding != over("x")
+    assert sharding.with_memory_kind("pinned_host") != sharding
+
+
+def test_constraints_over_two_meshes_of_the_same_devices_meet() -> None:
+    other = NamedSharding(ft.make_mesh((8,), ("z",)), P("z"))
+    f = ft.jit(
+        lambda x: by_rows(lambda x: x * 2)(lax.with_sharding_constraint(x, other))
+    )
+    found = f(put(A, "x"))
+    assert found.sharding.mesh in (mesh(), other.mesh)
+    np.testing.assert_array_equal(found, A * 2)

@@ -9,7 +9,7 @@ ready_graph    a graph for execution: no calls, and held arrays are captured one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -134,25 +134,29 @@ def _is_spared(node: Node) -> bool:
 # Calls become what they call.
 
 
+def _no_constraint(constraint: Any) -> bool:
+    return False
+
+
 def inline_calls(
-    outputs: Sequence[Node], keeps_constraints: bool = False
+    outputs: Sequence[Node], keeps: Callable[[Any], bool] = _no_constraint
 ) -> list[Node]:
     """The outputs without calls, also in the bodies of loops and branches.
 
     Args:
-      keeps_constraints: of how values are divided, for who divides them.
+      keeps: which constraints of how values are divided, for who divides them.
 
     Raises:
       DerivativeError: a tangent is needed of a function that has none (custom_vjp).
     """
-    return _Inliner(keeps_constraints).inlined(outputs)
+    return _Inliner(keeps).inlined(outputs)
 
 
-def ready_graph(graph: Graph, keeps_constraints: bool = False) -> Graph:
+def ready_graph(graph: Graph, keeps: Callable[[Any], bool] = _no_constraint) -> Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
     tokens = graph.effects[1:]
     before = (*graph.outputs, *tokens)
-    outputs = inline_calls(before, keeps_constraints)
+    outputs = inline_calls(before, keeps)
     if tuple(outputs) == before:
         return graph
     nodes = [n for n in toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
@@ -177,9 +181,9 @@ def _array(node: Node) -> Array:
 
 
 class _Inliner(_Walk):
-    def __init__(self, keeps_constraints: bool) -> None:
+    def __init__(self, keeps: Callable[[Any], bool]) -> None:
         super().__init__()
-        self._keeps_constraints = keeps_constraints
+        self._keeps = keeps
 
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
@@ -199,9 +203,7 @@ class _Inliner(_Walk):
             if expanded is None:
                 return None
             return apply_body(self.body(expanded, looped), src)
-        if node.op is name_p or (
-            node.op is constraint_p and not self._keeps_constraints
-        ):
+        if node.op is name_p or (node.op is constraint_p and not self._keeps(node.arg)):
             return src[0]
         if node.op is widened:
             return src[1]

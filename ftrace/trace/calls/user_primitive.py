@@ -19,6 +19,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body, chosen, placed
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
+from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import Same
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import cast
@@ -53,9 +54,6 @@ class UserRecord:
     numpy: Callable[..., Sequence[Any]]
     linear: tuple[int, ...] | None
     rules: Mapping[str, Flat] = field(compare=False)
-    asked: dict[Any, tuple[Body, Any]] = field(
-        compare=False, default_factory=dict[Any, tuple[Body, Any]]
-    )
 
     def compound(self, name: str, **facts: Any) -> Compound:
         """The record in the form that the built-in ones have."""
@@ -101,19 +99,21 @@ class UserArg:
     def ask(self, what: str, nodes: Sequence[Node], *details: Any) -> tuple[Body, Any]:
         """The graph of a rule for operands of these types, and what it said beside."""
         record, avals = self.record, tuple([n.aval for n in nodes])
-        key = what, self.params, avals, details
-        if key not in record.asked:
+        rule = record.rules[what]
+        key = signature("rule", rule, self.params, avals, details)
+        known = calls.get(key)
+        if known is None:
             said: list[Any] = []
 
             def flat(*given: Any) -> Sequence[Value]:
                 *asked, tracers = given
-                results, note = record.rules[what](tracers, self.named, *asked)
+                results, note = rule(tracers, self.named, *asked)
                 said.append(note)
                 return results
 
             body = Rule(record.name, key, flat, ()).trace(what, avals, *details)
-            record.asked[key] = body, said[0]
-        return record.asked[key]
+            known = calls.put(key, (body, said[0]))
+        return known
 
     def expanded(self, operands: Sequence[Node]) -> Body | None:
         """What the primitive is made of; None if the host computes it."""

@@ -7,6 +7,9 @@
       the same, before it is native               how often it came
       what is derived, a traced graph             its graph, its program
       a graph but for its numbers                 a program of the numbers
+      a graph, shardings of what it is given      those of its results, and what a
+                                                  process runs of it
+      a rule of a user's primitive, types         its graph, what it said
       function or graph, nodes, in a trace        the nodes that it made
     types, static values: of a jitted function    graph, programs             `Jitted`
       of any function, in native code             native records              itself
@@ -219,6 +222,8 @@ def recalling(
                 return recorded(function, call, args, kwargs)
             if config.checks_calls:
                 return checked(function, call, args, kwargs)
+            if ":" in config.device:
+                Array.any_placed = True  # the result is there
         if Array.any_placed:
             result = call_placed(call, args, kwargs)
             if result is not NotImplemented:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, cast as cast_to
 
@@ -715,12 +716,13 @@ class Constraint:
       mesh: over which devices.
       spec: for each axis of the value the axes of the mesh that divide it; None where
         the constraint says nothing of it.
-      of_argument: of an argument, which lies so already if it was put anywhere.
+      why: what said it. An "argument" lies so already if it was put anywhere; what is
+        "put" was elsewhere before, and so may its cotangent be.
     """
 
     mesh: Any
     spec: tuple[tuple[Any, ...] | None, ...]
-    of_argument: bool = False
+    why: str = ""
 
     def __str__(self) -> str:
         return ", ".join(
@@ -730,12 +732,15 @@ class Constraint:
 
 def _batch_constraint(node: Node, src: Nodes, batched: Flags) -> Node:
     arg: Constraint = node.arg
-    return constraint_p(src[0], arg=Constraint(arg.mesh, (None, *arg.spec)))
+    return constraint_p(src[0], arg=replace(arg, spec=(None, *arg.spec)))
+
+
+def _transpose_constraint(node: Node, ct: Node, i: int) -> Node:
+    return ct if node.arg.why == "put" else constraint_p(ct, arg=node.arg)
 
 
 constraint_p = Primitive(
     "sharding_constraint", "identity", _same_aval, _same_value, _batch_constraint,
-    transpose=lambda node, ct, i: constraint_p(ct, arg=node.arg), linear=True,
-    zero_at_zero=True, zero_for="zero", exact=True,
-    doc="the same value, divided so over devices",
+    transpose=_transpose_constraint, linear=True, zero_at_zero=True, zero_for="zero",
+    exact=True, doc="the same value, divided so over devices",
 )  # fmt: skip

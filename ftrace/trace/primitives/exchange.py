@@ -43,6 +43,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import trailing
+from ftrace.trace.primitives.movement import merged, parted
 from ftrace.trace.primitives.primitive import (
     Array,
     Batched,
@@ -224,16 +225,13 @@ FOLDS = {
 
 def _parts(x: Array, axis: int, count: int) -> Array:
     """An axis as so many parts, along a new leading axis."""
-    shape = x.shape
-    split = x.reshape(*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
-    return np.moveaxis(split, axis, 0)
+    return np.moveaxis(x.reshape(parted(x.shape, axis, count)), axis, 0)
 
 
 def _joined(rows: Array, axis: int) -> Array:
     """`_parts` back."""
     moved = np.moveaxis(rows, 0, axis)
-    shape = moved.shape
-    return moved.reshape(*shape[:axis], -1, *shape[axis + 2 :])
+    return moved.reshape(merged(moved.shape, axis))
 
 
 def _permute(

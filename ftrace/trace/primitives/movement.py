@@ -139,6 +139,16 @@ def move_axis(x: Node, source: int, destination: int) -> Node:
     return permute(x, tuple(axes))
 
 
+def parted(shape: Shape, axis: int, count: int) -> Shape:
+    """A shape with the outer part of an axis, of this size, as an axis before it."""
+    return (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+
+
+def merged(shape: Shape, axis: int) -> Shape:
+    """`parted` back."""
+    return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
 # pad
 
 

@@ -267,7 +267,11 @@ def _of_each(x: Node, lanes: int, ranks: Ranks) -> Node:
 
 
 def _across_reduce(op: Any, kind: str) -> _Across:
-    return lambda ranks, x, more: communicate(_reduce(op, x), kind, ranks)
+    def across(ranks: Ranks, x: Node, more: Nodes) -> Node:
+        wide = p.cast(x, dtypes.wide(x.dtype))  # of few bits rounded once, at the end
+        return p.cast(communicate(_reduce(op, wide), kind, ranks), x.dtype)
+
+    return across
 
 
 def _across_gather(ranks: Ranks, x: Node, more: Nodes) -> Node:

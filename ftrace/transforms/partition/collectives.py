@@ -16,10 +16,16 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, reduction as r
 from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.indexing import gather
-from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
+from ftrace.trace.primitives.indexing import gather, read_back
+from ftrace.trace.primitives.movement import (
+    merged,
+    move_axis,
+    parted,
+    reshape,
+    shrink_axis,
+)
 from ftrace.trace.primitives.reduction import Along
-from ftrace.trace.primitives.sources import const_like, variable, zeros_like
+from ftrace.trace.primitives.sources import const, const_like, variable, zeros_like
 from ftrace.transforms.partition.specs import (
     Move,
     Names,
@@ -28,7 +34,15 @@ from ftrace.transforms.partition.specs import (
     parts,
     received,
 )
-from ftrace.transforms.partition.windows import Window, affine, edges, join, take
+from ftrace.transforms.partition.windows import (
+    Piece,
+    Window,
+    affine,
+    edges,
+    join,
+    places_along,
+    take,
+)
 
 #: Of variables for the place of a device along the axes of the mesh.
 _PLACE_DEPTH = -16
@@ -99,7 +113,8 @@ class Device:
     def begin(self, names: Names, window: Window) -> Node:
         """Where the window of the device begins."""
         number = self.number(names)
-        assert number is not None
+        if number is None:
+            return const(window.start, _PLACE.dtype)
         return affine(number, window.step, window.start)
 
     def number(self, names: Names) -> Node | None:
@@ -151,17 +166,12 @@ class Device:
     ) -> Node:
         """The windows along an axis that is in even parts: with edges of others."""
         count = parts(names, self.sizes)
-        found = edges(window, x.shape[axis] * count, count)
+        found = edges(window, x.shape[axis] * count, count, len(names))
         assert found is not None
         pieces: list[Node] = []
         for piece in found.pieces:
             local = shrink_axis(x, axis, piece.start, piece.stop)
-            if not piece.receivers:
-                local = zeros_like(local)
-            elif piece.by:
-                few = min(piece.receivers), max(piece.receivers) + 1
-                local = self._shift(local, names, piece.by, few, cause)
-            pieces.append(local)
+            pieces.append(self._receive(local, names, piece, cause))
         made = join(pieces, axis)
         if found.drift:
             number = self.number(names)
@@ -173,6 +183,25 @@ class Device:
             turned = affine(place, -1, n - 1)
             made = self.send(Move("ppermute", name), made, cause, turned, turned)
         return made
+
+    def _receive(self, x: Node, names: Names, piece: Piece, cause: Cause) -> Node:
+        """What the device has of a piece; zeros where it has none."""
+        if not piece.receivers:
+            return zeros_like(x)
+        few = min(piece.receivers), max(piece.receivers) + 1
+        if piece.scale == 1:
+            return self._shift(x, names, piece.by, few, cause) if piece.by else x
+        if piece.is_own:
+            return _choose(_within(self.places[names[0]], *few), x, zeros_like(x))
+        return self._send_few(x, names[0], piece.by, few, cause, piece.scale)
+
+    def give(self, x: Node, axis: int, names: Names, window: Window) -> Node:
+        """Of the places of a window what the device has of them, and zeros."""
+        number, part = self.number(names), x.shape[axis]
+        assert number is not None
+        start = affine(number, -part, window.start)
+        places = places_along(const(0, _PLACE.dtype, (window.size,)), 0, start)
+        return move_axis(read_back(x, [places], (axis,)), 0, axis)
 
     def _shift(
         self, x: Node, names: Names, by: int, few: tuple[int, int], cause: Cause
@@ -201,14 +230,21 @@ class Device:
         return _choose(_within(place, 0, n - near), low, high)
 
     def _send_few(
-        self, x: Node, name: Any, by: int, few: tuple[int, int], cause: Cause
-    ) -> Node:
+        self, x: Node, name: Any, by: int, few: tuple[int, int], cause: Cause,
+        scale: int = 1,
+    ) -> Node:  # fmt: skip
+        """Of device `i * scale + by` for those i from the first to the last of few."""
         place, n = self.places[name], self.sizes[name]
-        first, last = max(few[0], -by), min(few[1], n - by)
-        none = const_like(place, -1)
-        source, target = affine(place, 1, by), affine(place, 1, -by)
-        source = p.select(_within(place, first, last), source, none)
-        target = p.select(_within(target, first, last), target, none)
+        if scale == 1:
+            few = max(few[0], -by), min(few[1], n - by)
+        none, factor = const_like(place, -1), const_like(place, scale)
+        source, ahead = affine(place, scale, by), affine(place, 1, -by)
+        target = p.div(ahead, factor) if scale > 1 else ahead
+        sends = _within(target, *few)
+        if scale > 1:
+            sends = p.bit_and(sends, p.eq(p.mul(target, factor), ahead))
+        source = p.select(_within(place, *few), source, none)
+        target = p.select(sends, target, none)
         return self.send(Move("ppermute", name), x, cause, source, target)
 
 
@@ -223,15 +259,13 @@ def _choose(test: Node, x: Node, y: Node) -> Node:
 
 def _split(x: Node, axis: int, count: int) -> Node:
     """The outer part of an axis as one of its own."""
-    size = x.shape[axis] // count
-    return reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
+    return reshape(x, parted(x.shape, axis, count))
 
 
 def _joined(rows: Node, axis: int) -> Node:
     """A leading axis as the outer part of another one."""
     x = move_axis(rows, 0, axis)
-    merged = x.shape[axis] * x.shape[axis + 1]
-    return reshape(x, (*x.shape[:axis], merged, *x.shape[axis + 2 :]))
+    return reshape(x, merged(x.shape, axis))
 
 
 _COLLECTIVES = {

@@ -26,6 +26,7 @@ from ftrace.trace.primitives.movement import (
     permute_p,
     reshape,
     reshape_p,
+    shrink_p,
 )
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.primitives.sources import (
@@ -49,9 +50,9 @@ from ftrace.transforms.partition.rules import (
     Rule,
     Want,
     Way,
-    slid,
     want_of,
     way_for,
+    windows_of,
 )
 from ftrace.transforms.partition.specs import (
     Names,
@@ -77,7 +78,7 @@ from ftrace.transforms.partition.windows import (
 #: Of the local inputs of bodies.
 _LOCAL_DEPTH = -17
 #: Through what a sum may pass before its parts are added up: views, and sums again.
-_SAME_ELEMENTS = (reshape_p, permute_p)
+_VIEWS = (reshape_p, permute_p, shrink_p)
 _SUMS = (reduce_sum_p, p.add)
 
 
@@ -288,7 +289,7 @@ class _Localizer:
         """Is an operation done on terms of sums as on the sums? All must be such."""
         if any(self.readers[source] > 1 for source, _ in wants):
             return False
-        if node.op in _SAME_ELEMENTS:
+        if node.op in _VIEWS:
             return True
         known = [self.built.get(key) for key in wants]
         terms = {(value.pending, value.combine) for value in known if value}
@@ -323,14 +324,13 @@ class _Localizer:
             return tuple([known.get(d, n) for d, n in enumerate(found)])
 
         def windows(factor: int) -> tuple[Window, Window] | None:
-            names, window = division.get(factor, ()), way.windows.get(factor)
-            return slid(rule, factor, names, sizes, window) if names else None
+            return windows_of(rule, factor, way, sizes)
 
         def begin(factor: int) -> Node | None:
-            if not division.get(factor):
+            names, window = division.get(factor, ()), way.windows.get(factor)
+            if not names and window is None:
                 return None
-            names, n = division[factor], rule.sizes[factor]
-            window = way.windows.get(factor) or even(n, parts(names, sizes))
+            window = window or even(rule.sizes[factor], parts(names, sizes))
             return device.begin(names, window)
 
         def first(factors: Sequence[int]) -> Node | None:
@@ -363,6 +363,8 @@ class _Localizer:
         have = self.main.get((node, want.windows))
         if have is None:
             made = self._windowed(node, want)
+            if not as_terms:
+                made = self._move(made, node, want.spec, want.spec)
         else:
             base = self.built[node, have]
             several = [
@@ -389,17 +391,23 @@ class _Localizer:
             made = made._replace(node=local)
             return self._move(made, node, wide.spec, want.spec)
         flat, _ = in_parts(node, self.found.own[node], want, self.sizes)
-        local = self._get(node, Want(flat)).node
+        divided = any(want.spec[axis] for axis, _ in want.windows)
+        if not divided and Want(want.spec) in self.wanted[node]:
+            flat = want.spec  # all have it, for others who read it
+        local, terms = self._get(node, Want(flat)).node, list[Any]()
+        reader = self.reader or node
         for axis, window in want.windows:
-            names = want.spec[axis]
-            if flat[axis]:
-                cause = Cause(self.reader or node, self.times)
+            names, number = want.spec[axis], self.device.number(want.spec[axis])
+            if flat[axis] and number is None:
+                local = self.device.give(local, axis, flat[axis], window)
+                terms += flat[axis]
+            elif flat[axis]:
+                cause = Cause(reader, self.times)
                 local = self.device.exchange(local, axis, names, window, cause)
             else:
-                number, count = self.device.number(names), parts(names, self.sizes)
-                assert number is not None
+                count = parts(names, self.sizes)
                 local = window_of(local, axis, number, window, count)
-        return _Value(local, clean=True)
+        return _Value(local, tuple(terms), "psum", reader, clean=True)
 
     def _move(self, value: _Value, node: Node, have: Spec, want: Spec) -> _Value:
         local = value.node

@@ -41,14 +41,12 @@ def constraint_of(sharding: NamedSharding, shape: Shape, exact: bool) -> Constra
     return Constraint(sharding.mesh, tuple(found))
 
 
-def constrain(
-    value: Tracer, sharding: Any, exact: bool, of_argument: bool = False
-) -> Any:
+def constrain(value: Tracer, sharding: Any, exact: bool, why: str = "") -> Any:
     """A traced value that is divided so."""
     if not isinstance(sharding, NamedSharding):
         return value
     arg = constraint_of(sharding, value.shape, exact)
-    arg = replace(arg, of_argument=of_argument)
+    arg = replace(arg, why=why)
     Array.any_placed = True  # results have to be looked at
     return bind(constraint_p, value, arg=arg)
 
@@ -95,10 +93,15 @@ def find_specs(
 
     Raises:
       ShapeError: a value cannot be divided so.
-      ShardingError: a constraint is over another mesh.
     """
-    ready = ready_graph(graph, keeps_constraints=True)
-    outputs = list(map(_constrained, ready.outputs, out_shardings))
+
+    def over_mesh(other: Any) -> bool:
+        # Another mesh of these devices: nothing is said of how it divides.
+        return other.mesh.shape_tuple == mesh.shape_tuple
+
+    ready = ready_graph(graph, over_mesh)
+    wanted = [s if s is not None and over_mesh(s) else None for s in out_shardings]
+    outputs = list(map(_constrained, ready.outputs, wanted))
     # A derivative makes a second loop beside the first: it is divided as one.
     merged = merge_control([*outputs, *ready.effects])
     count = len(outputs)
@@ -114,12 +117,6 @@ def find_specs(
         [((),) * n.ndim if s is None else spec_of(s, n.ndim) for s, n in rows]
     )
     tokens = ready.effects
-    for node in nodes_of([*ready.outputs, *tokens[1:]]):
-        if node.op is constraint_p and node.arg.mesh.shape_tuple != mesh.shape_tuple:
-            raise ShardingError(
-                f"a program over {mesh} has a constraint over {node.arg.mesh}; all "
-                "shardings of a program are over one mesh"
-            )
     known = dict(zip(ready.inputs, specs, strict=True))
     ends = (*ready.inputs, *ready.outputs, *tokens)
     found = Propagation(ends, known, mesh.shape)

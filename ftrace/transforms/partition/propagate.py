@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import Stack
 from ftrace.trace.control.conditional import Branches, While
@@ -147,7 +148,8 @@ class Propagation:
         self._chosen: dict[Node, tuple[Specs, Division]] = {}
         self._reduced_next = self._find_reductions()
         for value, spec in wanted:
-            self._refine(value, spec)
+            if spec:  # of a stack nothing is said
+                self._refine(value, spec)
         self._sweep()
         self.divisions = {n: self._choose(n) for n in self.rules}
         self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
@@ -462,14 +464,31 @@ def in_parts(
     flat, exchanged = list(want.spec), dict[int, int]()
     for axis, window in want.windows:
         names, n = want.spec[axis], value.shape[axis]
-        found = edges(window, n, parts(names, sizes)) if have[axis] else None
+        if not names:
+            given = _given(value, axis, have[axis], window, sizes)
+            if given and not {*have[axis]} & {*names_of(want.spec)}:
+                flat[axis], exchanged[axis] = have[axis], given
+            continue
+        count = parts(names, sizes)
+        found = edges(window, n, count, len(names)) if have[axis] else None
         if found is not None:
             exchanged[axis] = found.received
         elif have[axis] == names and not divides(names, n, sizes):
-            exchanged[axis] = window.size - even(n, parts(names, sizes)).size
+            exchanged[axis] = window.size - even(n, count).size
         else:
             flat[axis] = ()
     return tuple(flat), exchanged
+
+
+def _given(value: Node, axis: int, names: Names, window: Window, sizes: Sizes) -> int:
+    """Of a window that all want: places received in a sum; 0 where it is no sum.
+
+    It is, if it moves less than a gather, of numbers.
+    """
+    n, rest = value.shape[axis], [sizes[name] for name in names]
+    places = sum([-(-2 * window.size * (m - 1) // m) for m in rest])
+    fits = divides(names, n, sizes) and dtypes.kind(value.dtype) in "iufc"
+    return places if fits and places < n - n // parts(names, sizes) else 0
 
 
 # Bodies.
@@ -591,7 +610,7 @@ def _flow_of_loop(
         test, _ = _plan(arg.cond, [*consts, *around], (), sizes)
         plans.insert(0, BodyPlan(arg.cond, test, inputs, ((),)))
     stacked = [
-        spec if isinstance(value.aval, Stack) else ((), *spec)
+        () if isinstance(value.aval, Stack) else ((), *spec)
         for value, spec in zip(results, pushed, strict=True)
     ]
     lined = [

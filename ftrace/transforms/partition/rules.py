@@ -232,10 +232,29 @@ def slid(
     rule: Rule, factor: int, names: Names, sizes: Sizes, window: Window | None = None
 ) -> tuple[Window, Window] | None:
     """The windows of result and operand along a factor that slides."""
-    n, slide = rule.sizes[factor], rule.slides[factor]
-    window = window or even(n, parts(names, sizes), slide.grain)
-    operand = slide.into(window, rule.reads[factor])
+    n, read, slide = rule.sizes[factor], rule.reads[factor], rule.slides[factor]
+    if window is None and names:
+        window = even(n, parts(names, sizes), slide.grain)
+    window = window or Window(0, 0, n, 0, n)
+    operand = slide.into(window, read)
+    if operand is not None and not names:  # of what all have nothing is beyond it
+        low, high = max(operand.start, 0), min(operand.start + operand.size, read)
+        operand = operand._replace(start=low, size=high - low) if low < high else None
     return operand and (window, operand)
+
+
+def windows_of(
+    rule: Rule, factor: int, way: Way, sizes: Sizes
+) -> tuple[Window, Window] | None:
+    """`slid`; None where neither of the two is divided or a part of the axis."""
+    if factor not in rule.loose:
+        return None
+    names, window = way.division.get(factor, ()), way.windows.get(factor)
+    found = slid(rule, factor, names, sizes, window)
+    plain = not names and window is None
+    if plain and found and is_even(found[1], rule.reads[factor], 1):
+        return None
+    return found
 
 
 def want_of(
@@ -245,11 +264,11 @@ def want_of(
     spec = spec_for(rule, axes, way.division, sizes)
     windows: list[tuple[int, Window]] = []
     for axis, names in enumerate(spec):
-        factor = axes[axis][0] if names else -1
+        factor = axes[axis][0] if axes[axis] else -1
         if factor in rule.loose:
             count, window = parts(names, sizes), way.windows.get(factor)
             if into and factor in rule.slides:
-                found = slid(rule, factor, names, sizes, window)
+                found = windows_of(rule, factor, way, sizes)
                 window = found and found[1]
             window = window or even(shape[axis], count)
             if not is_even(window, shape[axis], count):
@@ -736,7 +755,11 @@ RULES = (
         "as it is, with edges of other parts that it needs (ppermute); what does not "
         "divide evenly is computed as its readers need it",
     ),
-    Row(("shrink",), _shrink, "i j -> i j", "likewise"),
+    Row(
+        ("shrink",), _shrink, "i j -> i j",
+        "likewise. Few places that all need, as of `x[5]`, go from those who have them "
+        "to all by a psum",
+    ),
     Row(("stride",), _stride, "i j -> i j", "likewise; flipped, parts change places"),
     Row(
         ("shear", "unshear"), _shear, "i j *k -> i j *k",

@@ -11,7 +11,8 @@ elsewhere is anything. A window slides through an operation that reads what is n
     x[::2]         of y: (4, 0, 4)      of x: (8, 0, 7)
 
 An array in even parts is brought into windows by an exchange of edges: pieces of the
-parts of other devices, each by a ppermute.
+parts of other devices, each by a ppermute. Of an axis that is not divided then all
+devices want the same places, by steps of 0: who has some gives them to a sum.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ def even(n: int, count: int, grain: int = 1) -> Window:
 
 def is_even(window: Window, n: int, count: int) -> bool:
     """Are the parts those of an axis that divides evenly?"""
-    return n % count == 0 and window[:3] == even(n, count)[:3]
+    part = n // count
+    return (
+        n % count == 0
+        and window[1:3] == (0, part)
+        and (count == 1 or window.step == part)
+    )
 
 
 def join_near(
@@ -146,15 +152,21 @@ class Piece(NamedTuple):
     """A piece of the part of another device.
 
     Attributes:
-      by: how many devices further on that one is.
-      start, stop: the places, within its part.
+      by, scale: device i has it of device `i * scale + by`.
+      start, stop: the places, within the part of that one.
       receivers: the devices that read something of it.
     """
 
     by: int
+    scale: int
     start: int
     stop: int
     receivers: tuple[int, ...]
+
+    @property
+    def is_own(self) -> bool:
+        """Does nobody receive it from another device?"""
+        return all(i * self.scale + self.by == i for i in self.receivers)
 
 
 class Edges(NamedTuple):
@@ -177,20 +189,27 @@ class Edges(NamedTuple):
     def received(self) -> int:
         """How many places a device receives."""
         return self.size * self.flipped + sum([
-            piece.stop - piece.start for piece in self.pieces
-            if piece.receivers and piece.by
+            piece.stop - piece.start for piece in self.pieces if not piece.is_own
         ])  # fmt: skip
 
 
-def edges(window: Window, n: int, count: int) -> Edges | None:
-    """The exchange for an axis of size n; None where a gather moves no more."""
+def edges(window: Window, n: int, count: int, axes: int = 1) -> Edges | None:
+    """The exchange for an axis of size n; None where a gather moves no more.
+
+    Args:
+      axes: so many axes of the mesh divide it.
+    """
     part, step, start = n // count, window.step, window.start
+    if n % count:
+        return None
     if step < 0:  # as seen from the last device
         step, start = -step, start + (count - 1) * step
-    drift = step - part
+    # Parts that become larger ones, as of what is concatenated, stay what they are.
+    scale = step // part if axes == 1 and step and step % part == 0 else 1
+    drift = step - scale * part
     low = start + min(0, drift * (count - 1))
     high = start + max(0, drift * (count - 1)) + window.size
-    if n % count or high - low > n + part:
+    if high - low > n + part:
         return None
     pieces: list[Piece] = []
     for by in range(low // part, (high - 1) // part + 1):
@@ -198,12 +217,15 @@ def edges(window: Window, n: int, count: int) -> Edges | None:
         receivers = [
             i
             for i in range(count)
-            if 0 <= i + by < count
-            and max(i * part + begin, window.first) < min(i * part + end, window.last)
+            if 0 <= i * scale + by < count
+            and max(i * scale * part + begin, i * step + start, window.first)
+            < min(i * scale * part + end, i * step + start + window.size, window.last)
         ]
-        pieces.append(Piece(by, begin - by * part, end - by * part, tuple(receivers)))
+        ends = begin - by * part, end - by * part
+        pieces.append(Piece(by, scale, *ends, tuple(receivers)))
     made = Edges(tuple(pieces), window.step < 0, start - low, drift, window.size)
-    return made if made.received < n - part else None
+    # A piece of a larger part has few receivers: of as many bytes most are not sent.
+    return made if made.received < n - part + (scale > 1) else None
 
 
 # Values.
@@ -236,8 +258,12 @@ def take(x: Node, axis: int, start: Node, size: int) -> Node:
     return move_axis(gather(x, [index], (axis,)), 0, axis)
 
 
-def window_of(x: Node, axis: int, number: Node, window: Window, count: int) -> Node:
+def window_of(
+    x: Node, axis: int, number: Node | None, window: Window, count: int
+) -> Node:
     """A device's window of an axis that all have; zeros outside of it."""
+    if number is None:
+        return shrink_axis(x, axis, window.start, window.start + window.size)
     low, high = window.starts(count)
     before, after = max(0, -low), max(0, high + window.size - x.shape[axis])
     pads = [(0, 0, 0)] * x.ndim

@@ -23,7 +23,6 @@ from ftrace.errors import (
     UnaddressableError,
 )
 from ftrace.ground import settings
-from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output, name_of
@@ -48,11 +47,6 @@ from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.placed.spanning import Spanning
 from ftrace.transforms.shardings import NamedSharding, Placed, placed
 
-#: The shardings of results, by graph and shardings of inputs; and by the identity of
-#: these.
-_found: Table[Any, tuple[Any, ...]] = Table(1 << 10)
-_same: Table[Any, tuple[Any, ...]] = Table(1 << 10)
-
 
 def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
     """As JAX spells it: over `Explicit` axes a type names all axes of a value."""
@@ -69,48 +63,60 @@ def shardings_of_results(
     """The shardings of the outputs; None where nothing is over a mesh.
 
     Args:
-      given: of the inputs `NamedSharding`s, or None; captured arrays are the last.
-      wanted: likewise of the outputs.
+      given: those of the inputs, or None; captured arrays are the last.
+      wanted: of the outputs `NamedSharding`s, or None.
+
+    Raises:
+      ShardingError: an argument was put elsewhere than `in_shardings` says.
     """
     outs = [None] * len(graph.outputs) if wanted is None else wanted
     ends = graph.inputs, graph.outputs, graph.effects
-    # Shardings take long to compare; most are the same objects as last time, and live
-    # as long as what is known of them.
-    same = ends, tuple(map(id, (*given, *outs)))
-    known = _same.get(same)
+    key = signature("shardings", ends, *given, *outs)
+    known = calls.get(key)
     if known is None:
-        known = _same.put(same, (_shardings(graph, given, outs), given, outs))
-    return known[0] or None
+        known = calls.put(key, _shardings(graph, given, outs))
+    return known or None
 
 
 def _shardings(
     graph: Graph, given: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[Any, ...]:
     """The shardings of the outputs; () where nothing is over a mesh."""
-    key = graph.inputs, graph.outputs, graph.effects, tuple(given), tuple(outs)
-    known = _found.get(key)
-    if known is None:
-        used = nodes_of(graph.outputs)
-        rows = zip(graph.inputs, given, strict=True)
-        mesh = mesh_of(graph, [*[s for node, s in rows if node in used], *outs])
-        known = ()
-        if mesh is not None:
-            # Another mesh of these devices: nothing is said of how it divides.
-            over = [s if s is not None and s.mesh == mesh else None for s in given]
-            ready, _, _, specs = find_specs(graph, mesh, over, outs)
-            made = [
-                sharding_over(mesh, spec, node)
-                for spec, node in zip(specs, ready.outputs, strict=True)
-            ]
-            inputs = dict(zip(graph.inputs, given, strict=False))
-            known = tuple(
-                [
-                    wish or inputs.get(node) or own
-                    for wish, node, own in zip(outs, graph.outputs, made, strict=True)
-                ]
+    _check_arguments(graph, given)
+    given = [s if hasattr(s, "mesh") else None for s in given]
+    used = nodes_of(graph.outputs)
+    rows = zip(graph.inputs, given, strict=True)
+    mesh = mesh_of(graph, [*[s for node, s in rows if node in used], *outs])
+    if mesh is None:
+        return ()
+    # Another mesh of these devices: nothing is said of how it divides.
+    over = [s if s is not None and s.mesh == mesh else None for s in given]
+    ready, _, _, specs = find_specs(graph, mesh, over, outs)
+    made = [
+        sharding_over(mesh, spec, node)
+        for spec, node in zip(specs, ready.outputs, strict=True)
+    ]
+    inputs = dict(zip(graph.inputs, given, strict=False))
+    ends = zip(outs, graph.outputs, made, strict=True)
+    return tuple([wish or inputs.get(node) or own for wish, node, own in ends])
+
+
+def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
+    placed_ones = dict(zip(graph.inputs, given, strict=True))
+    for constraint in constraints_in(graph) if any(given) else ():
+        (node,) = constraint.src
+        given_one = placed_ones.get(node) if constraint.arg.why == "argument" else None
+        if given_one is None:
+            continue
+        spec = tuple([names or () for names in constraint.arg.spec])
+        wanted = sharding_over(constraint.arg.mesh, spec, constraint)
+        if not given_one.is_equivalent_to(wanted, node.ndim):
+            raise ShardingError(
+                "Sharding passed to jit does not match the sharding on the respective "
+                f"arg. Got jit sharding: {wanted}, arg sharding: {given_one} for an "
+                f"argument of type {node.aval!r}; move it with device_put(x, sharding) "
+                "before the call, or leave out in_shardings"
             )
-        _found.put(key, known)
-    return known
 
 
 def place_results(
@@ -122,36 +128,12 @@ def place_results(
     Args:
       values: those of its inputs, without the captured ones.
     """
-    _check_arguments(graph, values)
-    given = [mesh_sharding(x) for x in (*values, *graph.captured)]
+    given = [getattr(x, "given_sharding", None) for x in (*values, *graph.captured)]
     shardings = shardings_of_results(graph, given, wanted)
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
     return [placed(x, s) if is_array(x) else x for x, s in rows]
-
-
-def _check_arguments(graph: Graph, values: Sequence[Any]) -> None:
-    """Raises where an argument was put elsewhere than `in_shardings` says."""
-    placed_ones = {
-        node: x.given_sharding
-        for node, x in zip(graph.inputs, values, strict=False)
-        if type(x) in (Placed, Spanning)
-    }
-    for constraint in constraints_in(graph) if placed_ones else ():
-        (node,) = constraint.src
-        given = placed_ones.get(node) if constraint.arg.of_argument else None
-        if given is None:
-            continue
-        spec = tuple([names or () for names in constraint.arg.spec])
-        wanted = sharding_over(constraint.arg.mesh, spec, constraint)
-        if not given.is_equivalent_to(wanted, node.ndim):
-            raise ShardingError(
-                "Sharding passed to jit does not match the sharding on the respective "
-                f"arg. Got jit sharding: {wanted}, arg sharding: {given} for an "
-                f"argument of type {node.aval!r}; move it with device_put(x, sharding) "
-                "before the call, or leave out in_shardings"
-            )
 
 
 def _stay(first: Array | None, results: Any) -> Any:

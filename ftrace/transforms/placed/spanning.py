@@ -23,13 +23,14 @@ import numpy
 from ftrace.backends.base import Device
 from ftrace.errors import ShardingError, UnaddressableError
 from ftrace.ground import processes
-from ftrace.ground.tables import Table, memo
+from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.body import depends_on
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.graph import Graph, Node, has_any, nodes_of, substitute, toposort
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, whole_p
@@ -268,13 +269,13 @@ class _Processes:
 
     def run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         """The outputs of a graph for concrete arguments: captured ones are added."""
-        graph = ready_graph(graph, keeps_constraints=True)
+        graph = ready_graph(graph, lambda constraint: True)
         arrays = [*arrays, *graph.captured]
         given = tuple([_spanned(x) for x in arrays])
-        key = graph.inputs, graph.outputs, graph.effects, given
-        known = _programs.get(key)
+        key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
+        known = calls.get(key)
         if known is None:
-            known = _programs.put(key, localize_graph(graph, given))
+            known = calls.put(key, localize_graph(graph, given))
         local, spreads = known
         results = run_graph(local, list(map(_own, arrays)))
         rows = zip(results, spreads, strict=True)
@@ -298,7 +299,6 @@ def _own(x: Any) -> Array:
 
 
 PROCESSES = _Processes()
-_programs: Table[Any, tuple[Graph, list[Spread]]] = Table(1 << 8)
 _LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 
 
