@@ -105,7 +105,7 @@ def test_the_setting_of_a_default_device_is_enough_by_itself() -> None:
         print(fnp.ones(3).device)
         """
     )
-    assert done == "cpu:2 cpu:2\ncpu\n"
+    assert done == "<device cpu:2> <device cpu:2>\n<device cpu>\n"
 
 
 GROUPS = [[0, 2, 1], [3, 4, 5, 6, 7]]
