@@ -773,7 +773,7 @@ def hamming():
 def blackman():
     """Two cosines of M points from 0 to 0.
 
-        0.42 - 0.5·cos(2πn/(M - 1)) + 0.08·cos(4πn/(M - 1))
+    With t = n/(M - 1) it is 0.42 - 0.5·cos(2πt) + 0.08·cos(4πt).
 
     Example:
       >>> abs(fnp.blackman(5)).round(3)

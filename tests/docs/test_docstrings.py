@@ -105,7 +105,7 @@ def untold(function: Any) -> list[str]:
     A single one may stand in the text, as in "e to the power x".
     """
     text = inspect.getdoc(function) or ""
-    names = [*inspect.signature(inspect.unwrap(function)).parameters]
+    names = [*inspect.signature(function).parameters]
     section = re.search(r"^Args:\n((?: .*\n|\n)*)", f"{text}\n", re.MULTILINE)
     if section is None and len(names) == 1:
         return [name for name in names if not re.search(rf"\b{name}\b", text)]

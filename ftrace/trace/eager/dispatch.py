@@ -136,6 +136,18 @@ def placed(x: Any, device: Any, like: Any = None) -> Any:
     return surface["device_put"](x, device)
 
 
+def _with_arguments(doc: str, names: Sequence[str]) -> str:
+    """A docstring with arguments that have to be None at the end of its `Args`."""
+    before, mark, after = doc.partition("Args:\n")
+    told, gap, rest = after.partition("\n\n")
+    blanks = told[: -len(told.lstrip())]
+    means = "must be None."
+    if "out_sharding" in names:
+        means = "where the result is, as `device_put` takes it."
+    told = f"{told.rstrip()}\n{blanks}{', '.join(names)}: {means}"
+    return f"{before}{mark}{told}{gap}{rest}" if mark else doc
+
+
 def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
     """`function`, which takes further arguments of JAX's that have to be None.
 
@@ -154,6 +166,7 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
         return placed(function(*args, **kwargs), place)
 
     made: Any = update_wrapper(call, function)
+    made.__doc__ = _with_arguments(function.__doc__ or "", names)
     kind = Parameter.KEYWORD_ONLY
     types = {"out_sharding": "Any"}
     more = [

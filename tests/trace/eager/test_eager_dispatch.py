@@ -26,7 +26,7 @@ from ftrace.backends.llvm.call import install, object_layout
 from ftrace.trace import backend as backends, bind, tiering
 from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.eager import composite
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.
@@ -378,6 +378,39 @@ def test_public_functions_look_like_functions() -> None:
     assert pickle.loads(pickle.dumps(fnp.concatenate)) is fnp.concatenate
     assert copy.deepcopy(fnp.exp) is fnp.exp
     assert fnp.abs is fnp.absolute
+
+
+@pytest.mark.parametrize("indented", [True, False], ids=["python<3.13", "python>=3.13"])
+def test_a_member_tells_what_its_family_shares(indented: bool) -> None:
+    def kept(function: Any) -> Any:
+        if not indented:
+            function.__doc__ = inspect.cleandoc(function.__doc__)
+        return function
+
+    def family(name: str) -> Any:
+        def function(x: Any) -> Any:
+            """Whatever it is.
+
+            Args:
+              x: an array,
+                or a number.
+            """
+            return x
+
+        return kept(function)
+
+    @kept
+    def one() -> None:
+        """1.
+
+        Example:
+          >>> 1
+        """
+
+    made = inspect.getdoc(member(family)(one))
+    assert made == (
+        "1.\n\nArgs:\n  x: an array,\n    or a number.\n\nExample:\n  >>> 1"
+    )
     assert repr(fnp.exp) == "<function ftrace.numpy.exp>"
     np.testing.assert_array_equal(ft.vmap(fnp.sin)(fnp.zeros(3)), np.zeros(3))
 
