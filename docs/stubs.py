@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 import ftrace
 from ftrace.numpy.functions import PublishedUfunc
-from ftrace.trace.arrays.array import METHODS, RENAMED, Array, surface
+from ftrace.trace.arrays.array import METHODS, RENAMED, Array, functions
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.typing import ArrayLike, DTypeLike
 
@@ -283,7 +283,7 @@ def methods_stub() -> str:
         kind = at if name == "at" else array
         lines += ["    @property", f"    def {name}(self) -> {kind}: ..."]
     for name in (*METHODS, *RENAMED):
-        taken, result = parameters(stub, surface[RENAMED.get(name, name)], 1)
+        taken, result = parameters(stub, functions[RENAMED.get(name, name)], 1)
         taken = taken.removeprefix("/, ").removeprefix("/")
         lines += [f"    def {name}(self{taken and f', {taken}'}) -> {result}: ..."]
     stub.lines = lines

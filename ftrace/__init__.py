@@ -35,8 +35,8 @@ try:  # as `_importing` does
         set_threads,
     )
     from ftrace.ground.tracebacks import show_users_frames as _show_users_frames
-    from ftrace.trace.arrays.array import Array, surface as _surface
-    from ftrace.trace.backend import register as _register
+    from ftrace.trace.arrays.array import Array
+    from ftrace.trace.backend import Backend as _Backend, register as _register
     from ftrace.trace.calls.checkpoint import (
         checkpoint,
         checkpoint as remat,
@@ -47,6 +47,9 @@ try:  # as `_importing` does
         put_away as _put_away,
     )
     from ftrace.trace.symbolic import Dim
+    from ftrace.trace.tracing.scopes import value_of_dim as _value_of_dim
+    from ftrace.trace.tracing.tracer import aval_of as _aval_of
+    from ftrace.transforms import device_placement as _placement
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,
         io_callback,
@@ -76,8 +79,8 @@ try:  # as `_importing` does
         vjp,
     )
     from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
+    from ftrace.transforms.jit import compiled_graph as _runs, eager_programs as _eager
     from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
-    from ftrace.transforms.jit.eager_programs import BACKEND as _BACKEND
     from ftrace.transforms.jit.jit import (
         disable_jit,
         eval_shape,
@@ -93,18 +96,39 @@ finally:
         _gc.enable()
 _put_away()
 
-_register(_BACKEND)
-_show_users_frames()
-_tell_missing(errors.__name__)  # which stands below what tells
-
 
 def _of_lax(name: str, *args: Any, **options: Any) -> Any:
     """A function of `lax`, for functions of numpy that few programs call."""
     return getattr(import_module("ftrace.lax"), name)(*args, **options)
 
 
-for _name in ("reduce", "scan", "while_loop"):
-    _surface[_name] = _partial(_of_lax, _name)
+_register(
+    _Backend(
+        run_graph=_runs.run_graph,
+        compiles=_eager.compiles,
+        program_of=_eager.program_of,
+        has_compiled=_runs.has_compiled,
+        run_call=_eager.run_call,
+        run_operation=_eager.run_operation,
+        make_native=_runs.make_native,
+        call_placed=_placement.call_placed,
+        value_of_dim=_value_of_dim,
+        aval_of=_aval_of,
+        device_of=_placement.device_of,
+        sharding_of=_placement.sharding_of,
+        format_of=_placement.format_of,
+        shards_of=_placement.shards_of,
+        devices=devices,
+        device_put=device_put,
+        block_until_ready=block_until_ready,
+        vmap=vmap,
+        reduce=_partial(_of_lax, "reduce"),
+        scan=_partial(_of_lax, "scan"),
+        while_loop=_partial(_of_lax, "while_loop"),
+    )
+)
+_show_users_frames()
+_tell_missing(errors.__name__)  # which stands below what tells
 
 if TYPE_CHECKING:
     from ftrace import (

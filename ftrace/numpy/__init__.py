@@ -19,16 +19,16 @@ from math import e as e, inf as inf, nan as nan, pi as pi
 
 import numpy as _np
 
-from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
+from ftrace.numpy import (
+    creation as _creation,
+    elementwise as _elementwise,
+    fft as fft,
+    linalg as linalg,
+)
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.at import At as _At
 from ftrace.numpy.creation import *
-from ftrace.numpy.creation import (
-    API_VERSIONS as _API_VERSIONS,
-    NARROW as _NARROW,
-    NamespaceInfo as _NamespaceInfo,
-)
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.curves import *
 from ftrace.numpy.distributions import *
@@ -54,7 +54,7 @@ from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.trace.arrays.array import (
     Array as _Array,
-    surface as _surface,
+    functions as _functions,
     tell_of_methods as _tell_of_methods,
 )
 from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
@@ -62,7 +62,7 @@ from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
 #: What arrays and tracers are instances of.
 ndarray = _Array
 
-globals().update(_NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
+globals().update(_creation.NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
 ComplexWarning = _np.exceptions.ComplexWarning
 object_ = _np.object_
 
@@ -75,8 +75,8 @@ printoptions = _np.printoptions
 set_printoptions = _np.set_printoptions
 
 # What makes this a namespace of the array API standard.
-__array_api_version__ = _API_VERSIONS[-1]
-__array_namespace_info__ = _NamespaceInfo
+__array_api_version__ = _creation.API_VERSIONS[-1]
+__array_namespace_info__ = _creation.NamespaceInfo
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
@@ -143,14 +143,17 @@ for _module in (fft, linalg):
 
 # What the operators and methods of arrays, and NumPy's functions of tracers, call: a
 # method is native itself, but for iteration.
-_surface.update(
+_functions.update(
     {
         name: x.behind if isinstance(x, _Eager) and name != "unstack" else x
         for name, x in globals().items()
         if callable(x) and name[0] != "_"
     }
 )
-_surface["byteswap"] = _byteswap
-_surface["at"] = _At  # it computes nothing, and holds any array
-_surface["getitem_at"] = getitem
+_functions.update(
+    array_namespace=_creation.array_namespace,
+    at=_At,  # it computes nothing, and holds any array
+    byteswap=_byteswap,
+    getitem_at=getitem,
+)
 _tell_of_methods()

@@ -21,7 +21,8 @@ from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index, integer_classes
-from ftrace.trace.arrays.array import Array, is_array, surface
+from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.dispatch import call_placed, placed
@@ -348,7 +349,7 @@ def apply_repeatedly(
         def step(state: Any) -> Any:
             return state[0] + 1, once_more(*state)
 
-        return surface["while_loop"](goes_on, step, (0, ax.cast(x, x.dtype)))[1]
+        return backend().while_loop(goes_on, step, (0, ax.cast(x, x.dtype)))[1]
     for done in range(np.asarray(repeats).max(initial=1)):
         x = once_more(done, x)
     return x

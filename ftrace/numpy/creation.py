@@ -15,8 +15,9 @@ from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, shape, stack
-from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
+from ftrace.trace.arrays.array import Array, ArrayLike, is_array
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import Eager, placed
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.reference import convert
@@ -880,7 +881,7 @@ class NamespaceInfo:
 
     def devices(self) -> list[Any]:
         """The devices that arrays can be made on: those of `ftrace.devices()`."""
-        return surface["devices"]()
+        return backend().devices()
 
     def default_device(self) -> Any:
         """The device of arrays that are made without one."""
@@ -905,7 +906,7 @@ class NamespaceInfo:
             name: dtype
             for name, dtype in _STANDARD.items()
             if not (narrow and dtypes.canonicalize(dtype) != dtype)
-            and (kind is None or surface["isdtype"](dtype, kind))
+            and (kind is None or isdtype(dtype, kind))
         }
 
 
@@ -918,6 +919,3 @@ def array_namespace(*, api_version: str | None = None) -> Any:
     if api_version is not None:
         errors.one_of("__array_namespace__: api_version", api_version, API_VERSIONS)
     return sys.modules["ftrace.numpy"]
-
-
-surface["array_namespace"] = array_namespace

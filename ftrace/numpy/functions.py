@@ -32,8 +32,8 @@ from ftrace.numpy.creation import asarray
 from ftrace.numpy.elementwise import truth
 from ftrace.numpy.indexing import getitem
 from ftrace.numpy.shape import concatenate
-from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import Shape
+from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.checked_calls import check_ranks
 from ftrace.trace.eager.dispatch import Eager, owning
@@ -44,9 +44,6 @@ __all__ = [
     "apply_along_axis", "apply_over_axes", "frompyfunc", "piecewise", "select", "ufunc",
     "vectorize",
 ]  # fmt: skip
-
-
-# `vmap` stands above this floor; it enters itself into the table of the surface.
 
 
 def apply_along_axis(
@@ -82,7 +79,7 @@ def apply_along_axis(
     def lane(vector: Any) -> Any:
         return func1d(vector, *args, **kwargs)
 
-    results = surface["vmap"](lane)(flat)
+    results = backend().vmap(lane)(flat)
 
     def placed(result: Any) -> Any:
         inner = result.ndim - 1
@@ -331,7 +328,7 @@ def _map_axis(
         ]
         if all(axis is None for axis in axes):
             return function(*ready)
-        return surface["vmap"](function, axes, 0)(*ready)
+        return backend().vmap(function, axes, 0)(*ready)
 
     return mapped
 
@@ -598,7 +595,7 @@ class ufunc:
             combined = ax.cast(self(total, ax.cast(x, kind)), kind)
             return (ax.choose(mask[0], combined, total) if mask else combined), None
 
-        return surface["scan"](step, total, rows)[0]
+        return backend().scan(step, total, rows)[0]
 
     def _fold_halves(self, name: str, rows: list[Any], kind: Any, start: Any) -> Any:
         """The rows combined in pairs, until one is left."""
@@ -607,7 +604,7 @@ class ufunc:
         x = truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
         if mask:
             x = ax.choose(mask[0], x, nothing)
-        return surface["reduce"](x, ax.cast(start, kind), self, (0,))
+        return backend().reduce(x, ax.cast(start, kind), self, (0,))
 
     def _result_type(self, x: Any, dtype: Dtype) -> Any:
         if dtype is not None:
@@ -636,7 +633,7 @@ class ufunc:
             combined = ax.cast(self(total, row), kind)
             return combined, combined
 
-        rest = surface["scan"](step, rows[0], rows[1:])[1]
+        rest = backend().scan(step, rows[0], rows[1:])[1]
         found = concatenate([rows[:1], rest])
         return ax.move_axis(found, 0, axis)
 
@@ -689,7 +686,7 @@ class ufunc:
             place, *rest = row
             return at_of(total)[place].set(self(getitem(total, place), *rest)), None
 
-        return ax.reshape(surface["scan"](step, flat, rows)[0], x.shape)
+        return ax.reshape(backend().scan(step, flat, rows)[0], x.shape)
 
     def reduceat(
         self,
@@ -733,7 +730,7 @@ class ufunc:
             return ax.choose(counts, combined, total), None
 
         places = ax.iota(starts.dtype, (rows.shape[0],), 0)
-        found = surface["scan"](step, getitem(rows, starts), (places, rows))[0]
+        found = backend().scan(step, getitem(rows, starts), (places, rows))[0]
         return ax.move_axis(found, 0, axis)
 
 

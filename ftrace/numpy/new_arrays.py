@@ -34,8 +34,9 @@ from ftrace.numpy.creation import (
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
-from ftrace.trace.arrays.array import Array, surface
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
+from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member, own, placed
@@ -612,7 +613,7 @@ def fromfunction(
 
     for axis in reversed(range(len(sizes))):
         axes = tuple(0 if a == axis else None for a in range(len(sizes)))
-        mapped = surface["vmap"](mapped, axes)
+        mapped = backend().vmap(mapped, axes)
     return mapped(*[ax.iota(target, (n,), 0) for n in sizes])
 
 

@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    backend              What stands above and is used from below: it runs graphs as
+                         programs of a device
     arrays/              Concrete values: arrays, and the memory that they lie in
     pytree/              Containers of arrays: their leaves, their structure, and paths
                          in them
@@ -22,8 +24,6 @@ From the ground up:
                          the fixed point
     tiering              When the next tier of a call pays: thresholds that are not one
                          operation's
-    backend              What stands above and is used from below: it runs graphs as
-                         programs of a device
     evaluate             NumPy evaluation of a graph, node by node: the reference, and
                          eager operations
     tracing/             From a run of a user's function to its graph: scopes, tracers,

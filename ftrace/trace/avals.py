@@ -20,7 +20,7 @@ from ftrace.errors import DynamicDimensionError
 from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
-from ftrace.trace.arrays.array import surface
+from ftrace.trace.backend import backend
 from ftrace.trace.symbolic import is_dynamic, lower_bound
 
 Shape = tuple[int, ...]
@@ -105,7 +105,7 @@ class ShapedArray(Immutable):
     @property
     def sharding(self) -> Any:
         """Whole on each device: where an array lies is no part of its type."""
-        return surface["sharding_of"](self)
+        return backend().sharding_of(self)
 
     def update(self, **changes: Any) -> ShapedArray:
         """The type with another shape, dtype or weak_type."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array
-from ftrace.trace.graph import Graph
-from ftrace.trace.primitives.primitive import Compound
 
-Program = Callable[..., list[Array]]
+if TYPE_CHECKING:
+    from ftrace.trace.arrays.array import Array
+    from ftrace.trace.avals import ShapedArray
+    from ftrace.trace.graph import Graph
+    from ftrace.trace.primitives.primitive import Compound
+    from ftrace.trace.symbolic import Dim
+
+Program = Callable[..., "list[Array]"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,13 @@ class Backend:
       run_operation: does an operation with several results, likewise: given it, its
         argument and the operands.
       make_native: lets eager calls be native, where there is such code.
+      call_placed: does a call of which an argument is divided over devices, or which
+        the default device shall do; NotImplemented for all others.
+      value_of_dim: a dynamic dimension as a value of the innermost trace.
+      aval_of, device_of, sharding_of, format_of, shards_of: what an array is asked for.
+      devices: those of the default platform.
+      device_put, block_until_ready: the functions of these names.
+      vmap, reduce, scan, while_loop: the transform, and functions of `lax`.
     """
 
     run_graph: Callable[[Graph, Sequence[Array]], list[Array]]
@@ -38,6 +48,20 @@ class Backend:
     run_call: Callable[[Callable[..., Any], bool, Any, Any], Any]
     run_operation: Callable[[Compound, Any, Sequence[Array]], Any]
     make_native: Callable[[], None]
+    call_placed: Callable[[Callable[..., Any], Any, Any], Any]
+    value_of_dim: Callable[[Dim], Any]
+    aval_of: Callable[[Array], ShapedArray]
+    device_of: Callable[[Array], Any]
+    sharding_of: Callable[[Array | ShapedArray], Any]
+    format_of: Callable[[Array], Any]
+    shards_of: Callable[[Array], list[Any]]
+    devices: Callable[[], list[Any]]
+    device_put: Callable[[Any, Any], Any]
+    block_until_ready: Callable[[Any], Any]
+    vmap: Callable[..., Callable[..., Any]]
+    reduce: Callable[..., Any]
+    scan: Callable[..., Any]
+    while_loop: Callable[..., Any]
 
 
 _registered: list[Backend] = []
@@ -51,15 +75,3 @@ def register(made: Backend) -> None:
 def backend() -> Backend:
     """The one that is registered; `ftrace` does that when it is imported."""
     return _registered[0]
-
-
-#: Eager operations that Python's code has done.
-operations = tiering.Tally()
-
-
-def count_operation() -> None:
-    """Counts an eager operation that Python's code does."""
-    done = operations.spent = operations.spent + 1
-    # Also where another thread counts on meanwhile.
-    if done == tiering.CALLS_BEFORE_NATIVE:
-        backend().make_native()

@@ -21,22 +21,16 @@ from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
-from ftrace.trace.arrays.array import (
-    Array,
-    is_array,
-    put_somewhere,
-    recording,
-    surface,
-)
+from ftrace.trace.arrays.array import Array, is_array, put_somewhere, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
-from ftrace.trace.backend import backend, count_operation
+from ftrace.trace.backend import backend
 from ftrace.trace.eager.composite import is_of_host, run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import any_dynamic, bounds, is_dynamic, same_size
-from ftrace.trace.tiering import ASKED
+from ftrace.trace.tiering import ASKED, count_operation
 from ftrace.trace.tracing.scopes import (
     asarray,
     current_scope,
@@ -194,7 +188,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     ]
     found = put_somewhere(arrays)
     if found is not None and not found.memory.host:
-        return [surface["device_put"](result, found.memory) for result in results]
+        return [backend().device_put(result, found.memory) for result in results]
     if recording.tape is not None and is_of_host(op):
         recording.tape.note_results(op, avals, arg, arrays, results)
     return results

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
 from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.tables import memo
-from ftrace.trace.arrays.array import ArrayLike, surface
+from ftrace.trace.arrays.array import ArrayLike
+from ftrace.trace.backend import backend
 
 #: The greatest size of a dimension unless it is given.
 LARGEST = (1 << 31) - 1
@@ -61,7 +62,9 @@ def _mixed(method: str, dim: Dim, other: Any) -> Any:
     if hasattr(other, "dtype"):
         return getattr(ArrayLike, method)(dim, other)
     number = isinstance(other, (int, float, complex)) or type(other) is Dim
-    return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
+    if not number:
+        return NotImplemented
+    return getattr(backend().value_of_dim(dim), method)(other)
 
 
 def _refused(what: str) -> Callable[..., NoReturn]:

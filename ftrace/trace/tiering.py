@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from ftrace import dtypes
 from ftrace.trace.arrays.buffer import LARGE as LARGE_MEMORY
+from ftrace.trace.backend import backend
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p
@@ -102,6 +103,18 @@ STORED_FIRST = 32
 #: Elements of a row from which on one place of it alone is sorted, where that is asked
 #: for: a sort takes several times as long.
 LONG_ROW = 1 << 13
+
+#: Eager operations that Python's code has done.
+operations = Tally()
+
+
+def count_operation() -> None:
+    """Counts an eager operation that Python's code does."""
+    done = operations.spent = operations.spent + 1
+    # Also where another thread counts on meanwhile.
+    if done == CALLS_BEFORE_NATIVE:
+        backend().make_native()
+
 
 # What NumPy needs for a graph.
 

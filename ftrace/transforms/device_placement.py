@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from enum import Enum
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +22,8 @@ from ftrace.backends.base import (
 )
 from ftrace.errors import ArgumentError
 from ftrace.ground import processes, settings
-from ftrace.trace.arrays.array import Array, is_array, surface
+from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of
@@ -142,16 +142,24 @@ def _shardings() -> Any:
     return import_module("ftrace.transforms.shardings")
 
 
-def _late(name: str, array: Array) -> Any:
-    return getattr(_shardings(), name)(array)
+def sharding_of(array: Array | ShapedArray) -> Any:
+    """How it lies on devices: see `ftrace.transforms.shardings`."""
+    return _shardings().sharding_of(array)
 
 
-def _call_placed(function: Any, args: Any, kwargs: Any) -> Any:
+def shards_of(array: Array) -> list[Any]:
+    """The parts of an array, one for each device."""
+    return _shardings().shards_of(array)
+
+
+def call_placed(function: Any, args: Any, kwargs: Any) -> Any:
+    """A call with arguments that are divided over devices; else NotImplemented."""
     results = import_module("ftrace.transforms.placed.results")
     return results.call_placed(function, args, kwargs)
 
 
-def _format_of(array: Array) -> Any:
+def format_of(array: Array) -> Any:
+    """How the elements lie: row-major."""
     return _shardings().row_major(array.ndim, array.sharding)
 
 
@@ -267,22 +275,9 @@ def all_counters() -> dict[str, Counters]:
     return {device.name: device.counters for device in live_devices()}
 
 
-def _device_of(array: Array) -> Any:
+def device_of(array: Array) -> Any:
     """The device of an array, or what runs programs on arrays over processes."""
     if processes.count() > 1 and not array.is_fully_addressable:
         return import_module("ftrace.transforms.placed.spanning").PROCESSES
     memory = array.memory
     return memory if isinstance(memory, Device) else get_device("cpu")
-
-
-surface.update(
-    aval_of=aval_of,
-    block_until_ready=block_until_ready,
-    call_placed=_call_placed,
-    device_of=_device_of,
-    device_put=device_put,
-    devices=devices,
-    format_of=_format_of,
-    sharding_of=partial(_late, "sharding_of"),
-    shards_of=partial(_late, "shards_of"),
-)

@@ -17,8 +17,9 @@ from ftrace.backends.base import Device
 from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.arrays.array import Array, surface
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import backend
 from ftrace.transforms.meshes import (
     AbstractMesh,
     Interned,
@@ -351,7 +352,7 @@ class Shard:
             return whole.part_on(self.device)
         if self.sharding.num_devices == 1:
             return self.whole
-        return surface["device_put"](self.whole[self.index], self.device)
+        return backend().device_put(self.whole[self.index], self.device)
 
     def __repr__(self) -> str:
         return (
@@ -365,7 +366,7 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
     if isinstance(array, ShapedArray):
         return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * array.ndim))
     given = getattr(array, "given_sharding", None)
-    return given or SingleDeviceSharding(surface["device_of"](array))
+    return given or SingleDeviceSharding(backend().device_of(array))
 
 
 def shards_of(array: Array) -> list[Shard]:
@@ -392,7 +393,7 @@ class Placed(Array):
     def device(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The device that it is on; its sharding where there are several."""
         several = self.given_sharding.num_devices > 1
-        return self.given_sharding if several else surface["device_of"](self)
+        return self.given_sharding if several else backend().device_of(self)
 
     def devices(self) -> set[Any]:
         return self.given_sharding.device_set
@@ -419,7 +420,7 @@ class Placed(Array):
 
     def part_on(self, device: Device) -> Any:
         """The part of a device of this process: all of it, if several have it."""
-        return surface["device_put"](self.bare, device)
+        return backend().device_put(self.bare, device)
 
     @property
     def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from ftrace import dtypes, errors
-from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.flatten_arguments import (
@@ -357,7 +356,3 @@ def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Nod
             f"vmap: out_axes {place} does not fit a result of {ndim} axes"
         )
     return place_axis(node, batched, place % ndim, size)
-
-
-# `ftrace.numpy.vectorize` stands below this floor.
-surface.update(vmap=vmap)

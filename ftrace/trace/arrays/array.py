@@ -1,7 +1,7 @@
 """Array: the immutable concrete value that users hold.
 
 `ArrayLike` gives arrays and tracers their operators and methods. The ground floor
-knows no graph: each of them calls a function of the table `surface`, which
+knows no graph: each of them calls a function of the table `functions`, which
 `ftrace.numpy` fills when it is imported.
 """
 
@@ -17,12 +17,13 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground.spans import spanned
 from ftrace.trace.arrays.buffer import Buffer, Memory, has_room, is_exclusive
+from ftrace.trace.backend import backend
 
 #: So many parts are made at once where an array is iterated.
 _FEW = 64
 
-#: Functions by name; what operators and methods call.
-surface: dict[str, Callable[..., Any]] = {}
+#: Those of `ftrace.numpy` by name, which operators and methods call.
+functions: dict[str, Callable[..., Any]] = {}
 
 
 class Recording(threading.local):
@@ -47,7 +48,8 @@ def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other) and type(other) not in _CONTAINERS:
             return NotImplemented
-        return surface[name](other, self) if reflected else surface[name](self, other)
+        function = functions[name]
+        return function(other, self) if reflected else function(self, other)
 
     return method
 
@@ -59,14 +61,14 @@ def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def _unary(name: str) -> Callable[..., Any]:
     def method(self: Any) -> Any:
-        return surface[name](self)
+        return functions[name](self)
 
     return method
 
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return surface[name](self, *args, **kwargs)
+        return functions[name](self, *args, **kwargs)
 
     method.__name__ = name
     return method
@@ -176,7 +178,7 @@ class ArrayLike(Methods):
 
     def __getitem__(self, index: Any) -> Array:
         native = index.__class__ in (int, Array)  # it decides nothing by what it is
-        return surface["getitem_at" if native else "getitem"](self, index)
+        return functions["getitem_at" if native else "getitem"](self, index)
 
     def __contains__(self, item: Any) -> bool:
         if not is_operand(item) or np.ndim(item):
@@ -234,13 +236,13 @@ class ArrayLike(Methods):
                  [3, 4, 5]], dtype=int32)
         """
         target = shape[0] if len(shape) == 1 else shape
-        return surface["reshape"](self, target, order=order, **options)
+        return functions["reshape"](self, target, order=order, **options)
 
     def compress(
         self, condition: Any, axis: int | None = None, **options: Any
     ) -> Array:
         """See `ftrace.numpy.compress`."""
-        return surface["compress"](condition, self, axis, **options)
+        return functions["compress"](condition, self, axis, **options)
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order, by default reversed; see `ftrace.numpy.transpose`.
@@ -257,11 +259,11 @@ class ArrayLike(Methods):
           (4, 2, 3)
         """
         order = axes[0] if len(axes) == 1 else axes or None
-        return surface["transpose"](self, order)
+        return functions["transpose"](self, order)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """`ftrace.numpy`: a namespace of the array API standard."""
-        return surface["array_namespace"](api_version=api_version)
+        return functions["array_namespace"](api_version=api_version)
 
 
 #: Methods that do what a function of `ftrace.numpy` does, and those of another name.
@@ -393,7 +395,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __iter__(self) -> Iterator[Array]:
         # Few parts are made at once, which takes less than one call for each.
         if self._shape and self._shape[0] <= _FEW and self.memory.host:
-            return iter(surface["unstack"](self))
+            return iter(functions["unstack"](self))
         return super().__iter__()
 
     @property
@@ -437,24 +439,31 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """The device that the array is on."""
         return HOST if self._buffer is None else self._buffer.device
 
-    device = property(_unary("device_of"))
+    device = property(lambda self: backend().device_of(self))
 
     def devices(self) -> set[Any]:
         """The set of devices that hold the array."""
         return {self.device}
 
-    aval = property(_unary("aval_of"), doc="Its type, as traces know it.")
+    @property
+    def aval(self) -> Any:
+        """Its type, as traces know it."""
+        return backend().aval_of(self)
 
-    sharding = property(
-        _unary("sharding_of"),
-        doc="How it lies on devices: on one, unless a mesh was given.",
-    )
+    @property
+    def sharding(self) -> Any:
+        """How it lies on devices: on one, unless a mesh was given."""
+        return backend().sharding_of(self)
 
-    format = property(
-        _unary("format_of"), doc="How its elements lie: row-major, on one device."
-    )
+    @property
+    def format(self) -> Any:
+        """How its elements lie: row-major, on one device."""
+        return backend().format_of(self)
 
-    addressable_shards = property(_unary("shards_of"), doc="Its parts on devices.")
+    @property
+    def addressable_shards(self) -> Any:
+        """Its parts on devices."""
+        return backend().shards_of(self)
 
     global_shards = addressable_shards
 
@@ -474,7 +483,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of its elements, in memory that a result may take later."""
-        if self.memory is HOST and (device := surface["device_of"](self)).host:
+        if self.memory is HOST and (device := backend().device_of(self)).host:
             self._buffer = self.copied_to(device)
         buffer = self.buffer
         flat = buffer.device.copy_out(buffer, self._dtype, self.size)
@@ -589,14 +598,14 @@ class Array(ArrayLike, metaclass=_ArrayType):
           >>> fnp.ones(2).block_until_ready()
           Array([1., 1.], dtype=float32)
         """
-        return surface["block_until_ready"](self)
+        return backend().block_until_ready(self)
 
     def is_ready(self) -> bool:
         return True
 
     def platform(self) -> str:
         """The platform of the device that holds the array."""
-        return surface["device_of"](self).platform
+        return backend().device_of(self).platform
 
     def delete(self) -> None:
         """Lets go of the memory at once; the array must not be used again.
@@ -629,6 +638,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return is_exclusive(buffer, 3)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
+<<<<<<< HEAD
         """The array on another device.
 
         Args:
@@ -643,6 +653,10 @@ class Array(ArrayLike, metaclass=_ArrayType):
           {<device interpreter>}
         """
         return surface["device_put"](self, device)
+=======
+        """The array on another device."""
+        return backend().device_put(self, device)
+>>>>>>> 3503240a (trace: what lower floors call of higher ones are typed fields of Backend)
 
     def item(self, *index: Any) -> Any:
         """The element as a Python scalar.
@@ -735,7 +749,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         try:
             made = Array.of(np.array(self.numpy()), self.weak_type)
             memory = self.memory
-            return made if memory.host else surface["device_put"](made, memory)
+            return made if memory.host else backend().device_put(made, memory)
         except MemoryError:
             raise self._no_memory() from None
 

@@ -33,7 +33,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import backend, count_operation
+from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.evaluate import NumpyPlan, apply, no_memory
 from ftrace.trace.graph import Graph, Node, bodies_of, constant_value, toposort
@@ -44,7 +44,7 @@ from ftrace.trace.primitives.movement import reshape_p, shear_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
 from ftrace.trace.primitives.sources import const_p
-from ftrace.trace.tiering import ASKED
+from ftrace.trace.tiering import ASKED, count_operation
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of, wrapped

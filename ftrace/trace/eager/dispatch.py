@@ -63,7 +63,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array, is_array, surface
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import checked, recorded
 from ftrace.trace.graph import Node, provenance, toposort
@@ -133,7 +133,7 @@ def placed(x: Any, device: Any, like: Any = None) -> Any:
         device = like.memory
     if device is None or getattr(getattr(device, "mesh", None), "empty", False):
         return x
-    return surface["device_put"](x, device)
+    return backend().device_put(x, device)
 
 
 def _with_arguments(doc: str, names: Sequence[str]) -> str:
@@ -203,7 +203,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """
     if _is_plain(args, kwargs) and ":" not in settings.current().device:
         return NotImplemented
-    return surface["call_placed"](function, args, kwargs)
+    return backend().call_placed(function, args, kwargs)
 
 
 def recalling(

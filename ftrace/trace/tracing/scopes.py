@@ -20,7 +20,7 @@ from ftrace import dtypes
 from ftrace.errors import Origin, TracingError, UnexpectedTracerError, user_origin
 from ftrace.ground import settings
 from ftrace.trace import python_limits
-from ftrace.trace.arrays.array import Array, is_array, surface
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -377,15 +377,12 @@ def beside(depth: int, floor: int) -> Generator[list[Scope]]:
         stack.floor = outer
 
 
-def _of_dim(dim: Dim) -> Any:
+def value_of_dim(dim: Dim) -> Any:
     """A dynamic dimension as a value: of the innermost scope."""
     scope = current_scope()
     if scope is None:
         return float(dim)  # which is refused by name
     return Tracer(scope.lift(dim), scope)
-
-
-surface.update(of_dim=_of_dim)
 
 
 def tell_of_indices(found: Sequence[tuple[Any, int, int]], shape: Shape) -> bool:

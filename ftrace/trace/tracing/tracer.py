@@ -28,7 +28,7 @@ from ftrace.errors import (
     user_origin,
 )
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
-from ftrace.trace.arrays.array import ArrayLike, surface
+from ftrace.trace.arrays.array import ArrayLike, functions
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, provenance, toposort
@@ -169,13 +169,13 @@ class Tracer(Immutable, ArrayLike):
         return value if dtype is None else value.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
-        function = surface.get(ufunc.__name__)
+        function = functions.get(ufunc.__name__)
         if method != "__call__" or function is None or kw.get("out") is not None:
             self._no_numpy("numpy", ufunc.__name__, method)
         return function(*args, **kw)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        function = surface.get(func.__name__)
+        function = functions.get(func.__name__)
         if function is None or func.__module__ != "numpy":
             if not self.scope.closed and unbound_variable(self.node) is None:
                 return NotImplemented
@@ -267,7 +267,7 @@ def _constant(tracer: Tracer) -> Value | None:
                 return None
             known[leaf] = np.asarray(binding)
     scope.values[node] = evaluate([node], known)[0]
-    return surface["asarray"](scope.values[node]).astype(node.dtype)
+    return functions["asarray"](scope.values[node]).astype(node.dtype)
 
 
 def has_ended(value: Any) -> bool:

@@ -28,10 +28,10 @@ from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import span
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import HOST, Array, put_somewhere, surface
+from ftrace.trace.arrays.array import HOST, Array, put_somewhere
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import operations
+from ftrace.trace.backend import backend
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
@@ -349,7 +349,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
       DeviceError: they are on several devices, or over others.
     """
     found = put_somewhere(arrays)
-    return get_device() if found is None else surface["device_of"](found)
+    return get_device() if found is None else backend().device_of(found)
 
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
@@ -384,7 +384,7 @@ def make_native() -> None:
     if settings.current().native_calls:
         get_device("cpu").make_native()
     else:
-        operations.spent = 0  # perhaps later
+        tiering.operations.spent = 0  # perhaps later
 
 
 def apply_graph(

@@ -52,7 +52,7 @@ from ftrace.ground import settings
 from ftrace.ground.tables import LIGHT
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
-from ftrace.trace.backend import Backend, Program
+from ftrace.trace.backend import Program
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.composite import exact_part
@@ -75,7 +75,6 @@ from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit import compiled_graph
-from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.stages import OneTrace
 
@@ -322,9 +321,3 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
         run = Jitted(partial(bind_compound, op, arg=arg))
         call = calls.put(identity, _compiled(run, 1, least.calls), _COMPILED)
     return call(arrays)
-
-
-#: What those below run graphs by.
-BACKEND = Backend(
-    run_graph, compiles, program_of, has_compiled, run_call, run_operation, make_native
-)
