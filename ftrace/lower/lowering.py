@@ -37,8 +37,7 @@ from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import Schedule
-from ftrace.lower.simplify.fold_constants import CONSTANTS, REDUCES
-from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
+from ftrace.lower.simplify.algebra import ALGEBRA, CONSTANTS, LOGIC, REDUCES
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace import linalg_compositions

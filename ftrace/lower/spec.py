@@ -24,7 +24,7 @@ from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.lower.analysis import is_step
 from ftrace.lower.movement.reorder import MOVEMENTS
-from ftrace.lower.simplify.fold_constants import ELEMENTWISE, arg_of
+from ftrace.lower.simplify.algebra import ELEMENTWISE, arg_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import primitive
 from ftrace.trace.primitives.broadcast import expand_p

@@ -21,7 +21,7 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import reshape_groups, same_axes
-from ftrace.lower.simplify import fold_constants as fold
+from ftrace.lower.simplify import algebra
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, Op, making_nodes_of
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -152,10 +152,10 @@ def _compose(x: Node, y: Node) -> Node | None:
     axes = [_Axis(a, n, 0, 1, n) for a, n in enumerate(source.shape)]
     for node in (y, x):
         if node.op is permute_p:
-            order: tuple[int, ...] = fold.arg_of(node)
+            order: tuple[int, ...] = algebra.arg_of(node)
             axes = [axes[a] for a in order]
             continue
-        args = node.shape if node.op is expand_p else fold.arg_of(node)
+        args = node.shape if node.op is expand_p else algebra.arg_of(node)
         try:
             found = map(_BY_AXES[node.op], axes, node.src[0].shape, args)
             axes = [axis for axis in found if axis is not None]
@@ -176,7 +176,7 @@ def _compose(x: Node, y: Node) -> Node | None:
 
 def _keeps_order(x: Node) -> Node | None:
     """Does it move axes of size 1 only? Then it is a reshape."""
-    kept = [a for a in fold.arg_of(x) if not same_size(x.src[0].shape[a], 1)]
+    kept = [a for a in algebra.arg_of(x) if not same_size(x.src[0].shape[a], 1)]
     return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
@@ -214,7 +214,7 @@ def _groups(reshaped: Node) -> list[tuple[list[int], list[int]]]:
 def _permute_before_reshape(x: Node, y: Node) -> Node | None:
     source = y.src[0]
     group_of = {a: g for g in _groups(y) for a in g[1]}
-    waiting = [a for a in fold.arg_of(x) if not same_size(y.shape[a], 1)]
+    waiting = [a for a in algebra.arg_of(x) if not same_size(y.shape[a], 1)]
     order: list[int] = []
     while waiting:
         from_axes, to_axes = group_of[waiting[0]]
@@ -233,7 +233,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
     bounds = [(0, n) for n in source.shape]
     cut = {
         a
-        for a, (lo, hi) in enumerate(fold.arg_of(x))
+        for a, (lo, hi) in enumerate(algebra.arg_of(x))
         if not same_size((lo, hi), (0, y.shape[a]))
     }
     for from_axes, to_axes in _groups(y):
@@ -242,7 +242,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
             continue
         if len(from_axes) > 1 or here != {to_axes[0]}:
             return None
-        lo, hi = fold.arg_of(x)[to_axes[0]]
+        lo, hi = algebra.arg_of(x)[to_axes[0]]
         inside = prod(y.shape[a] for a in to_axes[1:])
         bounds[from_axes[0]] = (lo * inside, hi * inside)
         cut -= here
@@ -258,7 +258,7 @@ def _reshape_before_pad(x: Node, y: Node) -> Node | None:
     above = same_axes(y.shape, x.shape)
     shape = list(x.shape)
     pads = [(0, 0, 0)] * x.ndim
-    for axis, added in enumerate(fold.arg_of(y)):
+    for axis, added in enumerate(algebra.arg_of(y)):
         if not any(added):
             continue
         place = above[axis]
@@ -316,7 +316,7 @@ def _again(y: Node, *src: Node, arg: Any) -> Node:
 def _push(x: Node, y: Node) -> Node:
     def move(source: Node) -> Node:
         if source.op is const_p:
-            return fold.move_constant(source, x.shape)
+            return algebra.move_constant(source, x.shape)
         return x.op(source, arg=x.arg)
 
     return _over(y, move)
@@ -355,14 +355,14 @@ def _pull_expand(y: Node) -> Node | None:
 
     def shrunk(source: Node) -> Node:
         if source.op is const_p:
-            return fold.move_constant(source, shape)
+            return algebra.move_constant(source, shape)
         return expand(source.src[0], shape)
 
     return expand(_over(y, shrunk), y.shape)
 
 
 def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
-    axes = fold.arg_of(x)
+    axes = algebra.arg_of(x)
     grown = _grown_axes(view, view.shape).difference(axes)
     if not grown:
         return None
@@ -371,17 +371,17 @@ def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
 
 
 def _before_reduce(x: Node, y: Node) -> Node:
-    source, reduced = y.src[0], fold.arg_of(y)
+    source, reduced = y.src[0], algebra.arg_of(y)
     whole = source.shape
     args = tuple(
-        (0, whole[a]) if a in reduced else arg for a, arg in enumerate(fold.arg_of(x))
+        (0, whole[a]) if a in reduced else arg for a, arg in enumerate(algebra.arg_of(x))
     )
     return _again(y, x.op(source, arg=args), arg=reduced)
 
 
 def _permute_before_reduce(x: Node, y: Node) -> Node:
-    axes: tuple[int, ...] = fold.arg_of(x)
-    reduced = tuple(sorted(axes.index(a) for a in fold.arg_of(y)))
+    axes: tuple[int, ...] = algebra.arg_of(x)
+    reduced = tuple(sorted(axes.index(a) for a in algebra.arg_of(y)))
     return _again(y, permute(y.src[0], axes), arg=reduced)
 
 
@@ -399,18 +399,18 @@ _REPEATED = Pat((expand_p, const_p))
 
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
-    _push_rule("push_shrink_through_elementwise", shrink_p, fold.ELEMENTWISE, _push),
-    _push_rule("push_permute_through_elementwise", permute_p, fold.ELEMENTWISE, _push),
-    _push_rule("push_reshape_through_elementwise", reshape_p, fold.ELEMENTWISE, _push),
+    _push_rule("push_shrink_through_elementwise", shrink_p, algebra.ELEMENTWISE, _push),
+    _push_rule("push_permute_through_elementwise", permute_p, algebra.ELEMENTWISE, _push),
+    _push_rule("push_reshape_through_elementwise", reshape_p, algebra.ELEMENTWISE, _push),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
-    _push_rule("push_pad_through_elementwise", pad_p, fold.ELEMENTWISE, _push_pad),
+    _push_rule("push_pad_through_elementwise", pad_p, algebra.ELEMENTWISE, _push_pad),
     # movement(reduce(x)) -> reduce(movement(x))
     _push_rule("permute_before_reduce", permute_p, REDUCTIONS, _permute_before_reduce),
     _push_rule("shrink_before_reduce", shrink_p, REDUCTIONS, _before_reduce),
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
-        fold.of_any_arity(lambda n: Pat(fold.ELEMENTWISE, *[_REPEATED] * n, name="y")),
+        algebra.of_any_arity(lambda n: Pat(algebra.ELEMENTWISE, *[_REPEATED] * n, name="y")),
         _pull_expand,
     ),
     # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))

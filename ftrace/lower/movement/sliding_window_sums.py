@@ -38,7 +38,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ftrace.lower.analysis import same_axes
-from ftrace.lower.simplify.fold_constants import arg_of, is_bits
+from ftrace.lower.simplify.algebra import arg_of, is_bits
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import movement

@@ -31,7 +31,7 @@ from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder, Indices, through
 from ftrace.lower.legalize.term import RELAXED
 from ftrace.lower.register_loops import register_loop
-from ftrace.lower.simplify.fold_constants import evaluate_scalar
+from ftrace.lower.simplify.algebra import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives import elementwise as p

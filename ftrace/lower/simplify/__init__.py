@@ -5,9 +5,8 @@ share a scatter: it belongs to the stage `split`.
 
 From the ground up:
 
-    fold_constants  Rules on constants, on values without elements, and on reductions
-    identities      Identities of arithmetic, comparisons, selects and casts, for every
-                    value
-    indexing        Rules on gathers and scatters, and on comparisons with positions
-                    that are such
+    algebra   Rules on constants, on values without elements, and on reductions;
+              identities of arithmetic, comparisons, selects and casts
+    indexing  Rules on gathers and scatters, and on comparisons with positions that are
+              such
 """

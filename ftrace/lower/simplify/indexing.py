@@ -36,7 +36,7 @@ from ftrace.lower.analysis import (
     nodes_near,
     sliced,
 )
-from ftrace.lower.simplify import fold_constants
+from ftrace.lower.simplify import algebra
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as p, movement, sources
@@ -97,7 +97,7 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return sliced(node, (), shape)
     if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
         return expand(node.src[0], shape)
-    if depth == 0 or node.op not in (*KEEPING, *fold_constants.ELEMENTWISE):
+    if depth == 0 or node.op not in (*KEEPING, *algebra.ELEMENTWISE):
         return None
     place = axis_below(node, axis) if node.op in KEEPING else axis
     if place is None:
@@ -121,7 +121,7 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return _picked(node.src[0], axis, depth - 1)
     if node.op is p.select:
         mask, one, zero = node.src
-        if fold_constants.is_bits(one, 1) and fold_constants.is_bits(zero, 0):
+        if algebra.is_bits(one, 1) and algebra.is_bits(zero, 0):
             return _picked(mask, axis, depth - 1)
         return None
     if node.op is not p.eq or not dtypes.is_integer(node.src[0].dtype):
@@ -176,7 +176,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
     size, shape = f.shape[axis], _without(f.shape, axis)
     source, at = _core(f), _core(index)
     if source.op is sources.const_p:
-        found = fold_constants.move_constant(source, shape)
+        found = algebra.move_constant(source, shape)
     elif same_size(source.shape[axis], 1):
         found = expand(source, shape)
     else:
@@ -227,7 +227,7 @@ def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
 
 
 def _fold_pick(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = fold_constants.arg_of(x)
+    axes: tuple[int, ...] = algebra.arg_of(x)
     for mask, f in _factors(body):
         for axis in axes:
             if same_size(body.shape[axis], 1):
@@ -250,7 +250,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
 
 
 def _fold_spread(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = fold_constants.arg_of(x)
+    axes: tuple[int, ...] = algebra.arg_of(x)
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         return None  # its sums are wider
     for mask, f in _factors(body):
@@ -268,7 +268,7 @@ def _fold_spread(x: Node, body: Node) -> Node | None:
 
 def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     """Zeros like x with values added at an index along an axis."""
-    axes: tuple[int, ...] = fold_constants.arg_of(x)
+    axes: tuple[int, ...] = algebra.arg_of(x)
     batch = _varies(at)
     if not any(a in axes for a in batch):
         return None
@@ -480,7 +480,7 @@ def _is_crowded(x: Node) -> bool:
     if dtypes.kind(x.dtype) not in "iuf":
         return False
     # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
-    if kind == "add" and any(fold_constants.arg_of(base)):
+    if kind == "add" and any(algebra.arg_of(base)):
         return False
     return all(_counted(index) is None for index in indices)
 
