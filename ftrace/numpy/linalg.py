@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -84,20 +85,25 @@ def solve(a: Value, b: Value) -> Any:
             f"solve: for matrices of shape {x.shape}, b must be ({n},) or (…, {n}, k), "
             f"got {y.shape}; several vectors are the columns of a matrix"
         )
-    if y.ndim > 1:
-        return solve_matrices(x, y)
-    result = solve_matrices(x, ax.insert_axes(y, (1,)))
+    return by_columns(partial(broadcast_solve, "solve", _solve, x), y)
+
+
+def by_columns(function: Callable[[Any], Any], b: Any) -> Any:
+    """A function of (…, n, k); a vector (n,) is a column."""
+    if b.ndim != 1:
+        return function(b)
+    result = function(ax.insert_axes(b, (1,)))
     return ax.drop_axes(result, (result.ndim - 1,))
 
 
-def solve_matrices(a: Any, b: Any) -> Any:
-    """The X of a·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
+def broadcast_solve(
+    name: str, function: Callable[[Any, Any], Any], a: Any, b: Any
+) -> Any:
+    """A function of (…, n, n) and (…, n, k), whose axes before broadcast."""
     if a.ndim == 2:
-        return over_columns(lambda y: _solve(a, y), b)
-    lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-    full_a = ax.broadcast_to(a, (*lead, *a.shape[-2:]))
-    full_b = ax.broadcast_to(b, (*lead, *b.shape[-2:]))
-    return _solve(full_a, full_b)
+        return over_columns(partial(function, a), b)
+    lead = broadcast_shapes(name, [a.shape[:-2], b.shape[:-2]])
+    return function(*[ax.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)])
 
 
 def _solve(a: Any, b: Any) -> Any:
@@ -137,7 +143,8 @@ def inv(a: Value) -> Any:
              [-0.125,  0.25 ]], dtype=float32)
     """
     x = square("inv", a)
-    return solve_matrices(x, ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape))
+    identity = ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
+    return broadcast_solve("solve", _solve, x, identity)
 
 
 # Determinants.

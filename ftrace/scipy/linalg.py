@@ -9,7 +9,6 @@ effect: arrays are immutable, and NaN gives NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from ftrace.lax.elementwise import stop_gradient
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact, promote_inexact
 from ftrace.numpy.factorizations import adjoint, matrices, square
-from ftrace.numpy.linalg import over_columns
+from ftrace.numpy.linalg import broadcast_solve, by_columns
 from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
@@ -493,15 +492,7 @@ def cho_solve(
         half = solve_triangular(c, y, first, lower)
         return solve_triangular(c, half, last, lower)
 
-    return _by_columns(solve_both, fnp.asarray(b))
-
-
-def _by_columns(function: Callable[[Any], Any], b: Any) -> Any:
-    """What solves for matrices (…, n, k); a vector (n,) is a column."""
-    if b.ndim != 1:
-        return function(b)
-    result = function(ax.insert_axes(b, (1,)))
-    return ax.drop_axes(result, (result.ndim - 1,))
+    return by_columns(solve_both, fnp.asarray(b))
 
 
 # Systems.
@@ -553,14 +544,7 @@ def solve_triangular(
     def solve_one(x: Any, y: Any) -> Any:
         return bind_compound(systems.triangular_solve_p, x, y, arg=arg)[0]
 
-    def solve_all(y: Any) -> Any:
-        if x.ndim == 2:
-            return over_columns(partial(solve_one, x), y)
-        lead = broadcast_shapes("solve_triangular", [x.shape[:-2], y.shape[:-2]])
-        shapes = ((*lead, *z.shape[-2:]) for z in (x, y))
-        return solve_one(*map(ax.broadcast_to, (x, y), shapes))
-
-    return _by_columns(solve_all, y)
+    return by_columns(partial(broadcast_solve, "solve_triangular", solve_one, x), y)
 
 
 def solve(
@@ -736,7 +720,7 @@ def lu_solve(
         y = solve_triangular(factors, y, trans, lower=True, unit_diagonal=True)
         return fnp.take_along_axis(y, fnp.argsort(order)[..., None], axis=-2)
 
-    return _by_columns(solve_all, fnp.asarray(b))
+    return by_columns(solve_all, fnp.asarray(b))
 
 
 def lu(
