@@ -342,7 +342,7 @@ class _Rules:
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""
-        return isinstance(self._infer(avals, params), _SEVERAL)
+        return isinstance(self._infer(avals, params), tree.SEQUENCES)
 
     def _infer(self, avals: Sequence[ShapedArray], params: Any) -> Any:
         structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
@@ -414,7 +414,7 @@ class _Rules:
         cotangents = tuple(next(given) if has else _zeros(a) for a, has in pairs)
         found = self.given["transpose"](cotangents, operands, **params)
         leaves = None
-        if isinstance(found, _SEVERAL):
+        if isinstance(found, tree.SEQUENCES):
             leaves = custom_call.aligned(tuple(range(len(linear))), found)
         if leaves is None:
             raise PrimitiveError(
@@ -465,12 +465,10 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
-
 
 def _tuple(found: Any) -> tuple[Any, ...]:
     """Several results, or one."""
-    return tuple(found) if isinstance(found, _SEVERAL) else (found,)
+    return tuple(found) if isinstance(found, tree.SEQUENCES) else (found,)
 
 
 __all__ = ["Term", "elementwise", "kernel_functions", "primitive"]

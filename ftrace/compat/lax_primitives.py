@@ -33,7 +33,7 @@ from ftrace.trace.tracing.trace import record_compound
 from ftrace.transforms.custom.callbacks import io_callback
 
 Function = Callable[..., Any]
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
+
 
 #: By name, without the suffix.
 NAMED: dict[str, NamedPrimitive] = {}

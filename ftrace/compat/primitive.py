@@ -103,7 +103,7 @@ for _kind in (Zero, UndefinedPrimal):
 
 
 Function = Callable[..., Any]
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
+
 
 #: The rules of libraries, by primitive: what `jax.interpreters` has registries of.
 jvps: dict[Primitive, Function] = {}
@@ -351,6 +351,6 @@ def _batch(
         found, axes = _rule(batchers, primitive, "Batching rule")(*given, **params)
     if not primitive.multiple_results:
         found, axes = [found], [axes]
-    elif not isinstance(axes, _SEVERAL):
+    elif not isinstance(axes, tree.SEQUENCES):
         axes = [axes] * len(found)
     return list(found), list(axes)

@@ -631,7 +631,7 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SEVERAL: tuple[type[Any], ...] = tuple, list
+
 
 
 def takes_names(function: F) -> F:
@@ -646,7 +646,7 @@ def takes_names(function: F) -> F:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         axis: Any = kwargs.get("axis", args[1] if len(args) > 1 else None)
-        several: Any = axis if isinstance(axis, _SEVERAL) else (axis,)
+        several: Any = axis if isinstance(axis, tree.SEQUENCES) else (axis,)
         name = call.__name__
         axes = {a: tracer.axis_of(a, name) for a in several if isinstance(a, str)}
         if not axes:

@@ -40,8 +40,6 @@ class _NotGiven:
 
 #: The default of an argument that may be None, or anything else.
 NOT_GIVEN: Any = _NotGiven()
-
-_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 _NUMBERS = (bool, int, float, complex)
 _getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
@@ -306,7 +304,7 @@ class Output:
         self.reads = frame.touched if isinstance(frame, Frame) else {}
         aux_values: list[Value] = []
         if self.has_aux:
-            if not isinstance(result, _SEQUENCE) or len(result) != 2:
+            if not isinstance(result, tree.SEQUENCES) or len(result) != 2:
                 raise ArgumentError(
                     f"{self.transform} with has_aux=True: {name_of(self.function)} "
                     f"must return a pair (output, aux), got {type(result).__name__}"

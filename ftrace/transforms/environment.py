@@ -34,7 +34,7 @@ from ftrace.transforms.meshes import Mesh, PartitionSpec
 from ftrace.transforms.shardings import NamedSharding
 
 _TUPLE: type[Any] = tuple
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
+
 
 
 def typeof(x: Any) -> ShapedArray | AbstractRef:
@@ -312,7 +312,7 @@ def make_array_from_single_device_arrays(
         other devices, or over several.
     """
     what = "make_array_from_single_device_arrays"
-    if not isinstance(arrays, _SEVERAL):
+    if not isinstance(arrays, tree.SEQUENCES):
         raise ArgumentError(
             f"jax.{what} `arrays` argument must be a list or tuple, got "
             f"{type(arrays).__name__}"

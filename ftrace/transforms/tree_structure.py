@@ -23,7 +23,6 @@ from ftrace.trace.pytree import tree as trees
 
 optree: Any = _optree  # whose types are unknown in part
 Leaves = dict[str, Any]
-_SEVERAL: tuple[type[Any], ...] = (list, tuple)
 
 
 class _NotPlain(Exception):
@@ -66,7 +65,7 @@ def _describe(tree: Any, path: tuple[str, ...], leaves: Leaves) -> Any:
         _describe(child, (*path, name), leaves)
         for name, (_, child) in zip(names, pairs, strict=True)
     ]
-    if kind in _SEVERAL:
+    if kind in trees.SEQUENCES:
         return {kind.__name__: parts}
     static = None if trees.is_namedtuple(kind) else _plain(data)
     return {"class": [f"{kind.__module__}:{kind.__qualname__}", static, parts]}
@@ -83,7 +82,7 @@ def _plain(value: Any) -> Any:
 def _encode(value: Any) -> Any:
     if type(value) in (bool, int, float, str, type(None)):
         return value
-    if type(value) in _SEVERAL:
+    if type(value) in trees.SEQUENCES:
         return {type(value).__name__: [_encode(v) for v in value]}
     raise _NotPlain
 

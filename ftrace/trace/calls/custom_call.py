@@ -32,7 +32,7 @@ from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
 Function = Callable[..., Any]
 T = TypeVar("T")
-_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
 
 
 class Invocation:
@@ -388,7 +388,7 @@ def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]
       ArgumentError: these are not two.
     """
     listed = as_tuple(result)
-    if not isinstance(result, _SEQUENCE) or len(listed) != 2:
+    if not isinstance(result, tree.SEQUENCES) or len(listed) != 2:
         raise errors.ArgumentError(
             f"{what}, got {type(result).__name__}: {result!r:.80}", place_of(rule)
         )
@@ -398,7 +398,7 @@ def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]
 
 def as_tuple(value: Any) -> Any:
     """A list as a tuple; anything else as it is."""
-    return tuple(value) if isinstance(value, _SEQUENCE) else value
+    return tuple(value) if isinstance(value, tree.SEQUENCES) else value
 
 
 def aligned(example: Any, got: Any) -> list[Any] | None:

@@ -34,6 +34,9 @@ from ftrace.trace.arrays.array import Array
 KeyEntry = Any  # one of the classes below, or what a user's container names
 KeyPath = tuple[KeyEntry, ...]
 
+#: What is taken for several values. Its type is loose, so that asking narrows nothing.
+SEQUENCES: tuple[type[Any], ...] = (tuple, list)
+
 
 @dataclass(frozen=True)
 class SequenceKey:

@@ -31,7 +31,7 @@ from ftrace.trace.tracing.tracer import Tracer, unbound_variable
 
 # What `isinstance` is asked for, so that the entries stay untyped.
 _MAPPING: tuple[type[Any], ...] = (Mapping,)
-_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
 
 #: Sizes below this are compiled apart.
 _LEAST = 2
@@ -244,7 +244,7 @@ class Dynamic:
             if all(isinstance(axis, int) for axis in spec):
                 return _Leaf({a: self._symbol(d) for a, d in spec.items()})
             return {k: self._checked(part, key) for k, part in spec.items()}
-        if isinstance(spec, _SEQUENCE):
+        if isinstance(spec, tree.SEQUENCES):
             parts: list[Any] = [self._checked(part, key) for part in spec]
             return parts if isinstance(spec, list) else tuple(parts)
         raise errors.ArgumentError(
