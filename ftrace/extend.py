@@ -465,7 +465,6 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-
 def _tuple(found: Any) -> tuple[Any, ...]:
     """Several results, or one."""
     return tuple(found) if isinstance(found, tree.SEQUENCES) else (found,)

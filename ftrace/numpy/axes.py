@@ -633,7 +633,6 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-
 def takes_names(function: F) -> F:
     """A function of an array and `axis`, which may be the name of an axis, or hold it.
 

@@ -36,7 +36,6 @@ from ftrace.transforms.shardings import NamedSharding
 _TUPLE: type[Any] = tuple
 
 
-
 def typeof(x: Any) -> ShapedArray | AbstractRef:
     """The type of an array, a reference, or a struct: shape, dtype, weakness.
 

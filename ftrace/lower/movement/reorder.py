@@ -374,7 +374,8 @@ def _before_reduce(x: Node, y: Node) -> Node:
     source, reduced = y.src[0], algebra.arg_of(y)
     whole = source.shape
     args = tuple(
-        (0, whole[a]) if a in reduced else arg for a, arg in enumerate(algebra.arg_of(x))
+        (0, whole[a]) if a in reduced else arg
+        for a, arg in enumerate(algebra.arg_of(x))
     )
     return _again(y, x.op(source, arg=args), arg=reduced)
 
@@ -400,8 +401,12 @@ _REPEATED = Pat((expand_p, const_p))
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
     _push_rule("push_shrink_through_elementwise", shrink_p, algebra.ELEMENTWISE, _push),
-    _push_rule("push_permute_through_elementwise", permute_p, algebra.ELEMENTWISE, _push),
-    _push_rule("push_reshape_through_elementwise", reshape_p, algebra.ELEMENTWISE, _push),
+    _push_rule(
+        "push_permute_through_elementwise", permute_p, algebra.ELEMENTWISE, _push
+    ),
+    _push_rule(
+        "push_reshape_through_elementwise", reshape_p, algebra.ELEMENTWISE, _push
+    ),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
     _push_rule("push_pad_through_elementwise", pad_p, algebra.ELEMENTWISE, _push_pad),
     # movement(reduce(x)) -> reduce(movement(x))
@@ -410,7 +415,9 @@ PUSHES: Final = (
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
-        algebra.of_any_arity(lambda n: Pat(algebra.ELEMENTWISE, *[_REPEATED] * n, name="y")),
+        algebra.of_any_arity(
+            lambda n: Pat(algebra.ELEMENTWISE, *[_REPEATED] * n, name="y")
+        ),
         _pull_expand,
     ),
     # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))

@@ -34,7 +34,6 @@ Function = Callable[..., Any]
 T = TypeVar("T")
 
 
-
 class Invocation:
     """One call of a function that has rules.
 
