@@ -172,7 +172,7 @@ class ArrayLike(Methods):
               >>> x.at[fnp.array([0, 5])].get(mode="fill", fill_value=-1)
               Array([ 1, -1], dtype=int32)
             """
-            return surface["at"](self)
+            return functions["at"](self)
 
     __setitem__ = __delitem__ = _in_place
 
@@ -283,7 +283,7 @@ def tell_of_methods() -> None:
     """Methods have the docstring and the signature of the function that they call."""
     for name in (*METHODS, *RENAMED):
         method = getattr(ArrayLike, name)
-        method.__wrapped__ = function = surface[method.__name__]
+        method.__wrapped__ = function = functions[method.__name__]
         method.__doc__ = f"See `ftrace.numpy.{method.__name__}`: {function.__doc__}"
 
 
@@ -638,7 +638,6 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return is_exclusive(buffer, 3)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
-<<<<<<< HEAD
         """The array on another device.
 
         Args:
@@ -652,11 +651,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
           >>> fnp.ones(2).to_device("interpreter").devices()
           {<device interpreter>}
         """
-        return surface["device_put"](self, device)
-=======
-        """The array on another device."""
         return backend().device_put(self, device)
->>>>>>> 3503240a (trace: what lower floors call of higher ones are typed fields of Backend)
 
     def item(self, *index: Any) -> Any:
         """The element as a Python scalar.
