@@ -12,7 +12,7 @@ from benchmarks.libraries import Library
 from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING, describe
 from benchmarks.measure import Outcome
 from benchmarks.options import THREADS
-from benchmarks.stages import BUDGET, STAGES, StageTimes
+from benchmarks.stages import BUDGET, MOST_FOR_LINES, STAGES, StageTimes
 from benchmarks.timing import median
 
 NOTHING = "–"
@@ -177,19 +177,22 @@ def duration(seconds: float | None) -> str:
 
 
 def _stage_table(stages: Sequence[StageTimes]) -> tuple[list[str], list[list[str]]]:
-    header = ["program", "nodes", "kernels", *STAGES]
+    header = ["program", "nodes", "kernels", *STAGES, "lines add to trace"]
     lines = [
         [
             times.program,
             str(times.nodes),
             f"{times.kernels[0]} ({times.kernels[1]} differ)",
             *[f"{times.microseconds[stage]:.1f}" for stage in STAGES],
+            f"{times.lines:.1%}",
         ]
         for times in stages
     ]
     together = {"lowering": "simplify", "code": "render"}
     budget = {together.get(part, part): f"≤ {us:g}" for part, us in BUDGET.items()}
-    lines.append(["budget", "2000", "", *[budget.get(stage, "″") for stage in STAGES]])
+    stages_of_budget = [budget.get(stage, "″") for stage in STAGES]
+    most = f"≤ {MOST_FOR_LINES:.0%}"
+    lines.append(["budget", "2000", "", *stages_of_budget, most])
     return header, lines
 
 

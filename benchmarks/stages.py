@@ -1,16 +1,21 @@
 """What compiling costs per node of the graph, stage by stage.
 
 The stages are those of `ftrace/lower`; this file is the only one here that looks
-inside the package. The budgets are those that the design sets at 2,000 nodes.
+inside the package. The budgets are those that the design sets at 2,000 nodes. What it
+adds to tracing to note the user's line of each node is measured in turn with tracing
+where one line stands for all.
 """
 
 from __future__ import annotations
 
 import gc
 import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import ftrace as ft
@@ -18,6 +23,7 @@ import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
 from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
+from ftrace import errors
 from ftrace.backends.llvm.compile import generate
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.kernels.compile_kernels import (
@@ -43,6 +49,8 @@ STAGES = (
 #: Microseconds per node; those from simplify to assemble together are 60, of
 #: rendering and code generation 30.
 BUDGET = {"trace": 10.0, "transform": 15.0, "lowering": 60.0, "code": 30.0}
+#: What noting lines may add to tracing.
+MOST_FOR_LINES = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class StageTimes:
       kernels: how many came out, and how many of them differ.
       microseconds: per node, by stage.
       python: seconds of a piece of Python in turn with it.
+      lines: what it adds to tracing to note the user's lines, as a part of it.
     """
 
     program: str
@@ -64,6 +73,7 @@ class StageTimes:
     kernels: tuple[int, int]
     microseconds: dict[str, float]
     python: float
+    lines: float = 0.0
 
 
 def is_wanted(pattern: str) -> bool:
@@ -90,7 +100,8 @@ def measure_program(
     runs = [_run(*make(depth)) for _ in range(repetitions)]
     times = {stage: min(run.microseconds[stage] for run in runs) for stage in STAGES}
     python = min(run.python for run in runs)
-    return StageTimes(name, size, runs[0].nodes, runs[0].kernels, times, python)
+    lines = cost_of_lines(*make(depth), 3 * repetitions)
+    return StageTimes(name, size, runs[0].nodes, runs[0].kernels, times, python, lines)
 
 
 def _depth_for(make: Callable[[int], Any], size: int) -> int:
@@ -134,6 +145,39 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     times = {stage: spent[stage] / per[stage] * 1e6 for stage in STAGES}
     found = len(program.kernels), len(kernels)
     return StageTimes("", nodes, nodes, found, times, python_seconds())
+
+
+def cost_of_lines(loss: Any, arguments: tuple[Any, ...], rounds: int) -> float:
+    """What noting the user's lines adds to tracing: the best of turns with and without.
+
+    Args:
+      loss, arguments: a program.
+      rounds: how many turns each has.
+    """
+    least = dict.fromkeys((nullcontext, one_line_for_all), float("inf"))
+    for _ in range(rounds):
+        for way in least:
+            ft.clear_caches()
+            clock = _Clock()
+            with way():
+                clock.time("trace", lambda: ft.make_graph(loss)(*arguments))
+            least[way] = min(least[way], clock.seconds["trace"])
+    return least[nullcontext] / least[one_line_for_all] - 1
+
+
+@contextmanager
+def one_line_for_all() -> Generator[None]:
+    """A block in which no frame is looked at: all nodes are of one line."""
+    known, line = errors.user_origin, repeat(errors.user_origin()).__next__
+    loaded = [module for name, module in sys.modules.items() if name[:6] == "ftrace"]
+    asking = [m for m in loaded if vars(m).get(known.__name__) is known]
+    for module in asking:
+        setattr(module, known.__name__, line)
+    try:
+        yield
+    finally:
+        for module in asking:
+            setattr(module, known.__name__, known)
 
 
 def _assembled(graph: Graph, simplified: Any, plan: Any, built: Any) -> Any:

@@ -163,6 +163,7 @@ if TYPE_CHECKING:
     from ftrace.backends.base import Device as Device
     from ftrace.compat.view import make_jaxpr
     from ftrace.debug import nan_origin as nan_origin
+    from ftrace.profiler import profile as profile
     from ftrace.ref import (
         Ref as Ref,
         empty_ref as empty_ref,
@@ -170,6 +171,8 @@ if TYPE_CHECKING:
         freeze as freeze,
         new_ref as new_ref,
     )
+    from ftrace.testing.bisect import bisect as bisect
+    from ftrace.testing.replay import record as record, replay as replay
     from ftrace.transforms.checkpoints import Checkpoints
     from ftrace.transforms.contexts import (
         checking_leaks as checking_leaks,
@@ -218,6 +221,8 @@ if TYPE_CHECKING:
         NamedSharding as NamedSharding,
         Shard as Shard,
     )
+    from ftrace.transforms.viz.picture import viz as viz
+    from ftrace.transforms.zero_gradients import zero_gradients as zero_gradients
 
 __version__ = VERSION
 
@@ -270,6 +275,7 @@ _HOMES = {
     "no_compiles": "transforms.jit.misses",
     "profile": "profiler",
     "viz": "transforms.viz.picture",
+    "zero_gradients": "transforms.zero_gradients",
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip
 

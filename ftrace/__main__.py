@@ -260,5 +260,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def run() -> int:
+    """`main`, which ends without a word where it is broken off."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `python -m ftrace | head -1` reads no more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -29,7 +29,7 @@ from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import inputs_of
+from ftrace.transforms.jit.stages import known_inputs
 
 __all__ = [
     "breakpoint", "callback", "log", "nan_origin", "print",
@@ -209,6 +209,9 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
       infinity of numbers: its line, and those of its operands. Where an argument holds
       it already, the first operation that met it. None where all results are finite.
 
+    Raises:
+      ArgumentError: the arguments are shapes, or traced.
+
     Example:
       >>> where = ft.nan_origin(lambda x: fnp.sum(fnp.log(x)))
       >>> print(where(fnp.array([1.0, -2.0])))
@@ -219,7 +222,7 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
     def origin_of(*args: Any, **kwargs: Any) -> NonFinite | None:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         graph = ready_graph(jitted.trace(*args, **kwargs).graph)
-        arrays = inputs_of(graph, jitted.leaves(args, kwargs))
+        arrays = known_inputs("nan_origin", graph, jitted.leaves(args, kwargs))
         return first_nonfinite(closed_graph(graph), [x.numpy() for x in arrays])
 
     return origin_of

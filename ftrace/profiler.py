@@ -38,7 +38,7 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from ftrace.errors import ArgumentError, DeviceError, FileFormatError
+from ftrace.errors import DeviceError, FileFormatError
 from ftrace.ground import processes, spans
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
@@ -46,6 +46,7 @@ from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.spans import Recorder, Span
 from ftrace.ground.text_tables import Section, Tables, time_text
 from ftrace.trace.tracing.tracer import aval_of
+from ftrace.transforms.array_files import check_writable, file_named, replacing
 from ftrace.transforms.environment import live_arrays
 
 _Event = dict[str, Any]
@@ -122,18 +123,9 @@ class profile(Tables):
     """
 
     def __init__(self, file: _PathLike | None = None) -> None:
-        if callable(file):
-            raise ArgumentError(
-                "profile takes the name of a file, got a function; write "
-                "with profile(): f(x)"
-            )
-        try:
-            name = None if file is None else os.fspath(file)
-        except TypeError:
-            raise ArgumentError(
-                f"profile takes the name of a file, or none; got {file!r:.60}"
-            ) from None
-        self.file = None if name is None else _of_rank(Path(name))
+        usage = "with profile(): f(x), or profile('out.json')"
+        named = None if file is None else file_named("profile", file, usage)
+        self.file = None if named is None else _of_rank(named)
         self.spans: list[Span] = []
         self.seconds = 0.0
         self._recorder: Recorder | None = None
@@ -147,7 +139,7 @@ class profile(Tables):
                 "profile of its own"
             )
         if self.file is not None:
-            _check_writable(self.file)
+            check_writable(self.file)
         vars(self).pop("rows", None)
         self._recorder = Recorder()
         spans.begin(self._recorder)
@@ -260,21 +252,11 @@ def _of_rank(path: Path) -> Path:
     return path.with_name(f"{name}.rank{processes.index()}{dot}{rest}")
 
 
-def _check_writable(path: Path) -> None:
-    try:
-        with path.open("ab"):
-            pass
-    except OSError as error:
-        raise FileFormatError(
-            f"a profile cannot be written to {path} ({error.strerror}); name a file in "
-            "a folder that exists and may be written"
-        ) from error
-
-
 def _write(path: Path, events: Sequence[_Event]) -> None:
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     whole = text.encode()
-    path.write_bytes(gzip.compress(whole) if path.suffix == ".gz" else whole)
+    with replacing(path) as out:
+        out.write(gzip.compress(whole) if path.suffix == ".gz" else whole)
 
 
 def _events(
@@ -394,7 +376,7 @@ def start_trace(
             f"a profile cannot be written to {folder} ({error.strerror})"
         ) from error
     for file in files:
-        _check_writable(file)
+        check_writable(file)
     made = _Traced(Recorder(), perf_counter(), files)
     _traces.append(made)
     spans.begin(made.recorder)
@@ -636,8 +618,9 @@ def save_device_memory_profile(filename: _PathLike, backend: str | None = None) 
     Raises:
       FileFormatError: the file cannot be written.
     """
-    _check_writable(Path(filename))
-    Path(filename).write_bytes(device_memory_profile(backend))
+    what = "save_device_memory_profile"
+    with replacing(file_named(what, filename, f"{what}('memory.prof')")) as file:
+        file.write(device_memory_profile(backend))
 
 
 def _number(value: int) -> bytes:

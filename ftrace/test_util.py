@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError, GradientCheckError, one_of
+from ftrace.errors import (
+    ArgumentError,
+    DerivativeError,
+    GradientCheckError,
+    one_of,
+)
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -50,13 +55,21 @@ def check_grads(
       GradientCheckError: a derivative is not the finite difference; an AssertionError.
       DerivativeError: an argument or a result is neither float nor complex.
       ValueRangeError: a mode is unknown.
+      ArgumentError: `f` is no function, `args` no tuple or list, `order` no integer.
 
     Example:
       >>> ft.testing.check_grads(lambda x: fnp.sin(x) ** 2, (0.5,), order=2)
     """
+    tree.check_callable(f, "check_grads")
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
         one_of("check_grads: modes", mode, ("fwd", "rev"))
+    for name, value, kinds in (("args", args, (tuple, list)), ("order", order, int)):
+        if not isinstance(value, kinds):
+            raise ArgumentError(
+                f"check_grads: {name} is a {type(value).__name__}; it takes a tuple of "
+                "the arguments and an order, write check_grads(f, (x,), order=1)"
+            )
     rng = np.random.default_rng(0)
     pending = [(f, tuple(args), order, "f")]
     while pending:

@@ -30,7 +30,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import ArgumentError, FtraceError, Origin
+from ftrace.errors import ArgumentError, FileFormatError, FtraceError, Origin
 from ftrace.ground import VERSION, settings
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.lowering import passes_of, rule_names
@@ -48,10 +48,10 @@ from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
+from ftrace.transforms.array_files import file_named, replacing
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import inputs_of
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.jit.stages import known_inputs
 
 Values = Any  # an array of NumPy's, whose stubs leave too much unknown
 
@@ -201,7 +201,8 @@ def bisect(
       What was found: print it. `.agrees` where nothing was.
 
     Raises:
-      ArgumentError: a size is dynamic, or a result depends on an effect.
+      ArgumentError: a size is dynamic, or a result depends on an effect; the arguments
+        are shapes, or traced; `path` is no name of a file.
       ValueRangeError: `ulps` and other tolerances are given, or one is negative.
       FtraceError: whatever the function raises when it is traced or compiled.
 
@@ -212,12 +213,11 @@ def bisect(
     """
     tree.check_callable(f, "bisect")
     check_tolerances("bisect", rtol, atol, ulps)
+    if path is not None:
+        file_named("bisect", path, "bisect(f, *args, path='program.py')")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph = ready_graph(jitted.trace(*args).graph)
-    leaves = jitted.leaves(args, {})
-    if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
-        raise ArgumentError("bisect: values are needed, got shapes; give arrays")
-    arrays = inputs_of(graph, leaves)
+    arrays = known_inputs("bisect", graph, jitted.leaves(args, {}))
     place = jitted.target(arrays) if device is None else get_device(device)
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)
@@ -265,9 +265,10 @@ def _write(found: Bisection, path: str | os.PathLike[str]) -> Bisection:
         return found
     changes: dict[str, Any] = {"path": os.fspath(path)}
     try:
-        Path(path).write_text(found.program, encoding="utf-8")
-    except OSError as error:
-        note = f"program: not written to {path}: {error.strerror}; it is in .program"
+        with replacing(Path(path)) as file:
+            file.write(found.program.encode())
+    except FileFormatError as error:
+        note = f"program: not written to {error.message}; it is in .program"
         changes = {"notes": (*found.notes, note)}
     return replace(found, **changes)
 

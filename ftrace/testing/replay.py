@@ -40,11 +40,18 @@ from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
-from ftrace.transforms.array_files import PathLike, bad, read, reading, write
+from ftrace.transforms.array_files import (
+    PathLike,
+    bad,
+    check_file,
+    file_named,
+    read,
+    reading,
+    write,
+)
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import inputs_of
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.jit.stages import known_inputs
 
 #: Of what a file has. Those of another form are refused.
 FORM = 1
@@ -65,7 +72,8 @@ def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
       args: its arguments.
 
     Raises:
-      ArgumentError: the function has effects or dynamic sizes, or calls back.
+      ArgumentError: the function has effects or dynamic sizes, or calls back; its
+        arguments are shapes, or traced.
       ValueRangeError: the name has another ending.
       FileFormatError: it cannot be written.
 
@@ -76,18 +84,16 @@ def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
       >>> ft.replay(path).same_bits
       True
     """
+    check_file("record", file_named("record", path, "record('f.npz', f, *args)"))
     tree.check_callable(f, "record")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph = ready_graph(jitted.trace(*args).graph)
-    leaves = jitted.leaves(args, {})
-    if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
-        raise ArgumentError("record: values are needed, got shapes; give arrays")
+    arrays = known_inputs("record", graph, jitted.leaves(args, {}))
     if graph.effects or any(any_dynamic(n.shape) for n in graph.nodes):
         raise ArgumentError(
             "record: a program with effects or dynamic sizes is not recorded; leave "
             "out debug.print and callbacks, and dynamic="
         )
-    arrays = inputs_of(graph, leaves)
     device = jitted.target(arrays)
     try:
         rows = graph_rows(graph.inputs, graph.outputs)

@@ -13,6 +13,8 @@ From the ground up:
                        them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
+    zero_gradients     Why gradients are zero: where the ways from an argument to the
+                       results end
     tangents           Tangents and cotangents that users give, held against the values
                        they belong to
     vmap               vmap: a function of single examples becomes a function of batches

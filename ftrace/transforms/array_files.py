@@ -12,6 +12,7 @@ have no dtype for is stored as numbers of another one, and the note says which i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -69,6 +70,17 @@ def read_arrays(path: PathLike) -> tuple[Any, Arrays]:
         if note is None or "tree" not in note:
             return {"dict": [[name, name] for name in arrays]}, arrays
         return note["tree"], arrays
+
+
+def check_file(verb: str, path: Path) -> None:
+    """Raises where `write` could not write: to be asked before the work is done.
+
+    Raises:
+      ValueRangeError: the name has another ending.
+      FileFormatError: it cannot be written.
+    """
+    _format(path, verb)
+    check_writable(path)
 
 
 @contextmanager
@@ -169,23 +181,79 @@ def uncarry(array: Array, dtype: Dtype) -> Array:
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A new file that takes the place of `path` when the block ends without error."""
+    """A new file that takes the place of `path` when the block ends without error.
+
+    What is no file of a disk, as a pipe or /dev/null, stays there and is written to.
+
+    Raises:
+      FileFormatError: it cannot be written.
+    """
+    if _stays(path):
+        with _writing(path), open(path, "wb") as file:
+            yield file
+        return
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(draft, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
+        with _writing(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            with open(draft, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+    except BaseException:
         with suppress(OSError):  # where there cannot be such a file either
             draft.unlink()
-        raise errors.FileFormatError(
-            f"{path}: it cannot be written: {error.strerror}"
-        ) from error
-    except BaseException:
-        draft.unlink(missing_ok=True)
         raise
+
+
+def _stays(path: Path) -> bool:
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise errors.FileFormatError(
+            f"{path}: it cannot be written: {error.strerror or error}; name a file in "
+            "a folder that exists and may be written"
+        ) from error
+
+
+class _Trial(Exception):
+    """Nothing is to be written."""
+
+
+def check_writable(path: Path) -> None:
+    """Raises where `replacing` could not write: to be asked before the work is done.
+
+    Raises:
+      FileFormatError: it cannot be written.
+    """
+    if not _stays(path):
+        with suppress(_Trial), replacing(path):
+            raise _Trial
+
+
+def file_named(what: str, path: Any, usage: str) -> Path:
+    """The path of a file that a user names.
+
+    Args:
+      what: takes the name, and how it is called, for the message.
+
+    Raises:
+      ArgumentError: it is no name of a file.
+    """
+    try:
+        return Path(path)
+    except TypeError:
+        raise errors.ArgumentError(
+            f"{what} takes the name of a file, got {type(path).__name__}: "
+            f"{path!r:.60}; write {usage}"
+        ) from None
 
 
 def _map(path: Path) -> Array:

@@ -23,6 +23,7 @@ from dataclasses import field
 from functools import cache
 from html import escape
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,16 @@ from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
 from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.regions import Region, outline, regions_of
 from ftrace.transforms.jit.stages import inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
-#: Runs that are timed, and of which the median is told.
-_RUNS = 5
+#: Runs that are timed, and of which the median is told; seconds after which there are
+#: no more.
+_RUNS, _PATIENCE = 5, 5.0
 #: Values between kernels that are told, the largest ones.
 _LARGEST = 5
 #: For which OpenCL C is shown: any GPU.
@@ -119,11 +122,12 @@ def _measured(fun: Callable[..., Any], *args: Any) -> float:
 def _timed_runs(compiled: CompiledGraph, arrays: Sequence[Array]) -> list[list[float]]:
     """Seconds of each step, in some runs."""
     runs: list[list[float]] = []
-    for _ in range(_RUNS + 1):
+    begin = perf_counter()
+    while len(runs) <= _RUNS and not (runs and perf_counter() - begin > _PATIENCE):
         with steps_of_programs() as steps:
             compiled(arrays)
         runs.append([step.end - step.start for step in steps])
-    return runs[1:]
+    return runs[1:] or runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,15 +335,7 @@ class Explanation(Tables):
             f"{_bytes(self.results)}, between steps {_bytes(self.program.arena)}"
         )
         title += f"; at step {peak.step} most" if peak.parts else ""
-        rows = [
-            (held.type, _bytes(held.nbytes), str(held.first), str(held.last),
-             str(held.origin or ""))
-            for held in peak.parts[:_LARGEST]
-        ]  # fmt: skip
-        more = peak.parts[_LARGEST:]
-        rest = f"{len(more)} more, {_bytes(sum(held.nbytes for held in more))}"
-        heads = "value", "bytes", "of step", "until step", ""
-        return Section(title, heads, rows, range(1, 4), [rest] if more else [])
+        return peak.table(title)
 
 
 class Held(NamedTuple):
@@ -374,6 +370,23 @@ class Peak(NamedTuple):
     def nbytes(self) -> int:
         """What they take together."""
         return sum(held.nbytes for held in self.parts)
+
+    def table(self, title: str) -> Section:
+        """The largest parts, each with the line that made it."""
+        rows = [
+            (held.type, _bytes(held.nbytes), str(held.first), str(held.last),
+             str(held.origin or ""))
+            for held in self.parts[:_LARGEST]
+        ]  # fmt: skip
+        more = self.parts[_LARGEST:]
+        rest = f"{len(more)} more, {_bytes(sum(held.nbytes for held in more))}"
+        heads = "value", "bytes", "of step", "until step", ""
+        return Section(title, heads, rows, range(1, 4), [rest] if more else [])
+
+    def __str__(self) -> str:
+        return str(
+            self.table(f"{_bytes(self.nbytes)} between steps at step {self.step}")
+        )
 
 
 def peak_of(program: Program) -> Peak:
@@ -427,7 +440,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
     Returns:
       A function of the same arguments, or of `ShapeDtypeStruct`s. With arrays the
       program is run a few times, step by step, to tell the time of each; not so where
-      it has effects, as printing.
+      it has effects, as printing, or where the arguments are traced.
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))
@@ -442,7 +455,8 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         lowered = jitted.lower(*args, **kwargs)
         graph = ready_graph(lowered.graph)
         leaves = jitted.leaves(args, kwargs)
-        concrete = not any(isinstance(x, ShapeDtypeStruct) for x in leaves)
+        unknown = (ShapeDtypeStruct, Tracer)
+        concrete = not any(isinstance(x, unknown) for x in (*leaves, *graph.captured))
         device = jitted.target([asarray(x) for x in leaves] if concrete else ())
         compiled = compile_graph(graph, device)
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))

@@ -19,6 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Device, Expected, Fixed, Signature
 from ftrace.errors import (
+    ArgumentError,
     DeviceError,
     DtypeError,
     ShardingError,
@@ -204,6 +205,26 @@ def inputs_of(graph: Graph, leaves: Sequence[Any]) -> list[Array]:
     rows = zip(graph.inputs, leaves, strict=False)
     given = [as_input(x, n.aval) if is_exact(n.aval) else asarray(x) for n, x in rows]
     return [*given, *graph.captured]
+
+
+def known_inputs(what: str, graph: Graph, leaves: Sequence[Any]) -> list[Array]:
+    """The same for what needs their values.
+
+    Args:
+      what: needs them, for the message.
+
+    Raises:
+      ArgumentError: one is a shape, or traced.
+    """
+    for leaf in (*leaves, *graph.captured):
+        if isinstance(leaf, ShapeDtypeStruct):
+            raise ArgumentError(f"{what}: values are needed, got shapes; give arrays")
+        if isinstance(leaf, Tracer):
+            raise ArgumentError(
+                f"{what}: values are needed, got a traced {leaf.aval!r}; call it "
+                "outside of the function that is traced"
+            )
+    return inputs_of(graph, leaves)
 
 
 def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.flatten_arguments import wraps
+from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.pytree import tree
-from ftrace.transforms.array_files import replacing
+from ftrace.transforms.array_files import check_writable, file_named, replacing
 from ftrace.transforms.jit.explain import Explanation, explain
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.stages import Traced
@@ -89,7 +89,8 @@ def viz(
       prints where the page is, and returns a `Picture`.
 
     Raises:
-      FileFormatError: the file cannot be written.
+      ArgumentError: `path` is no name of a file; arguments go into the second call.
+      FileFormatError: the file cannot be written; before anything is traced.
 
     Example:
       >>> import os, tempfile
@@ -98,14 +99,16 @@ def viz(
       /.../softmax.html
     """
     tree.check_callable(fun, "viz")
+    named = None if path is None else file_named("viz", path, "viz(f)(*args)")
 
     @wraps(fun)
     def pictured(*args: Any, **kwargs: Any) -> Picture:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
+        chosen = None if named is None else _chosen(named, name_of(jitted))
         traced = jitted.trace(*args, **kwargs)
         explained = explain(jitted)(*args, **kwargs)
         page = _page(explained.name, _data(explained, traced))
-        picture = Picture(_written(page, explained.name, path), page, explained)
+        picture = Picture(_written(page, explained.name, chosen), page, explained)
         if not _in_notebook():
             sys.stdout.write(f"{picture.path}\n")
             if show and _has_screen():
@@ -164,15 +167,22 @@ def _file(name: str) -> str:
     return (_PAGE / name).read_text("utf-8")
 
 
-def _written(page: str, name: str, path: str | os.PathLike[str] | None) -> Path:
-    """The path of a file that has the page."""
+def _chosen(path: Path, name: str) -> Path:
+    """The file that is named, or one in the folder; it can be written."""
+    chosen = path.absolute()
+    chosen = chosen / _file_name(name) if chosen.is_dir() else chosen
+    check_writable(chosen)
+    return chosen
+
+
+def _file_name(name: str) -> str:
     letters = "".join(c if c.isalnum() or c in "-_" else "" for c in name)
-    file = f"{letters or 'function'}.html"
-    if path is None:
-        chosen = Path(tempfile.mkdtemp(prefix="ftrace-"), file)
-    else:
-        chosen = Path(path).absolute()
-        chosen = chosen / file if chosen.is_dir() else chosen
+    return f"{letters or 'function'}.html"
+
+
+def _written(page: str, name: str, path: Path | None) -> Path:
+    """The path of a file that has the page."""
+    chosen = path or Path(tempfile.mkdtemp(prefix="ftrace-"), _file_name(name))
     with replacing(chosen) as out:
         out.write(page.encode())
     return chosen

@@ -1,0 +1,193 @@
+"""Why gradients are zero: where the ways from an argument to the results end.
+
+    print(ft.zero_gradients(loss)(params, x))
+
+    the gradient of loss is zero for 2 of 3 arguments
+    params['w']: no way to the results has a slope:
+      argmax has none, at File "train.py", line 7, in loss …
+    params['scale']: the results do not depend on it
+
+A way ends where the tangent does: at a rounding, a comparison, an integer. Where one
+leads through, the gradient is computed in NumPy, and its zeros are followed back to the
+first operation that made them of something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.evaluate import NumpyPlan, observed
+from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.graph import Graph, Node, constant_value, dependents
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.primitive import compound_of, item_p
+from ftrace.trace.primitives.sources import const_p, is_variable
+from ftrace.trace.pytree import tree
+from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.jit.stages import known_inputs
+
+#: Ends of ways that are told of one argument.
+_TOLD = 3
+
+
+def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
+    """A function that says of which arguments the gradient of `fun` is zero, and why.
+
+    Args:
+      fun: what would be differentiated, such as a loss: a function of arrays, under
+        `jit` or not. Of results that are no scalars some sum is looked at.
+
+    Returns:
+      A function of the same arguments, whose text names each argument with a gradient
+      that is zero everywhere, what makes it so, and the line.
+
+    Raises:
+      DerivativeError: the function has no derivative.
+      ArgumentError: the arguments are shapes, or traced.
+    """
+    tree.check_callable(fun, "zero_gradients")
+
+    @wraps(fun)
+    def told(*args: Any, **kwargs: Any) -> str:
+        jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
+        graph = jitted.trace(*args, **kwargs).graph
+        leaves = jitted.leaves(args, kwargs)
+        arrays = known_inputs("zero_gradients", graph, leaves)
+        names = jitted.leaf_names(args, kwargs)
+        own = dict(zip(names, graph.inputs, strict=False))
+        found = _reasons(graph, own, [x.numpy() for x in arrays])
+        head = (
+            f"the gradient of {name_of(jitted)} is zero for {len(found) or 'none'} of "
+            f"{len(names)} arguments"
+        )
+        return "\n".join([head, *[f"{name}: {why}" for name, why in found.items()]])
+
+    return told
+
+
+def _reasons(
+    graph: Graph, leaves: dict[str, Node], values: Sequence[Any]
+) -> dict[str, str]:
+    """Why the gradients by some leaves are zero, by their names."""
+    outputs, found = graph.outputs, dict[str, str]()
+    through: dict[str, Node] = {}
+    for name, leaf in leaves.items():
+        if not dtypes.is_inexact(leaf.dtype):
+            found[name] = f"{leaf.aval!r} has no gradient; give it in a float's dtype"
+        elif not any(map(_moves, jvp_nodes(outputs, _tangent_of(leaf)))):
+            found[name] = _ended(_ends(outputs, leaf))
+        else:
+            through[name] = leaf
+    if through:
+        found |= _values(graph, through, values)
+    return {name: found[name] for name in leaves if name in found}
+
+
+def _tangent_of(leaf: Node) -> dict[Node, Node]:
+    return {leaf: tangent_variable(leaf.aval, 0)}
+
+
+def _moves(tangent: Node | None) -> bool:
+    """Is it something else than zero?"""
+    while tangent is not None and tangent.op is expand_p:
+        tangent = tangent.src[0]
+    known = tangent is None or tangent.op is const_p
+    return not known or (tangent is not None and np.any(constant_value(tangent)))
+
+
+def _ends(outputs: Sequence[Node], leaf: Node) -> list[Node]:
+    """The nodes at which the tangent of a leaf ends."""
+    nodes = [n for n in dependents(outputs, [leaf]) if compound_of(n) is None]
+    tangents = zip(nodes, jvp_nodes(nodes, _tangent_of(leaf)), strict=True)
+    moving = {node for node, tangent in tangents if _moves(tangent)}
+
+    def is_moved(node: Node) -> bool:
+        made = node.src[0] if node.op is item_p else node
+        return not moving.isdisjoint(made.src)
+
+    return [node for node in nodes if node not in moving and is_moved(node)]
+
+
+def _ended(ends: Sequence[Node]) -> str:
+    if not ends:
+        return "the results do not depend on it"
+    texts = list(dict.fromkeys([_at(node, "has none") for node in ends]))
+    more = len(texts) - _TOLD
+    rest = [f"  and {more} more"] if more > 0 else []
+    return "\n".join(["no way to the results has a slope:", *texts[:_TOLD], *rest])
+
+
+def _at(node: Node, what: str) -> str:
+    """What is to say of a node, with what the user called, and the line."""
+    name = (node.src[0] if node.op is item_p else node).op.name
+    if node.origin is None:
+        return f"  {name} {what}"
+    return f"  {node.origin.called or name} {what}, at {node.origin.describe()}"
+
+
+# Zeros among values.
+
+
+def _values(
+    graph: Graph, leaves: dict[str, Node], values: Sequence[Any]
+) -> dict[str, str]:
+    """The same where a way leads through, and what is computed there is zero."""
+    moved = [n for n in graph.outputs if dtypes.is_inexact(n.dtype)]
+    cotangents = [tangent_variable(n.aval, i) for i, n in enumerate(moved)]
+    made = gradient_nodes(moved, list(leaves.values()), cotangents)
+    inputs = (*graph.inputs, *cotangents)
+    ready = ready_graph(Graph(inputs, tuple(made), graph.captured))
+    rng = np.random.default_rng(0)
+    given = [rng.uniform(1, 2, n.shape).astype(n.dtype) for n in moved]
+    zeros = dict(zip(inputs, [not np.any(x) for x in values], strict=False))
+
+    def note(node: Node, operands: Sequence[Any], value: Any) -> None:
+        if compound_of(node) is None:
+            zeros[node] = not np.any(value)
+
+    with observed(note):
+        results = NumpyPlan(ready.outputs, inputs)([*values, *given])
+    named = {leaf: name for name, leaf in leaves.items()}
+    return {
+        name: _made_zero(node, zeros, named)
+        for name, node, x in zip(leaves, ready.outputs, results, strict=True)
+        if not np.any(x)
+    }
+
+
+def _made_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) -> str:
+    """Where zeros that are the value of a node come from."""
+    while not is_variable(node):
+        before = [s for s in _operands(node) if _is_zero(s, zeros)]
+        if not before:
+            break
+        # What is multiplied by zero tells more than a choice among zeros.
+        node = max(before, key=lambda s: dtypes.is_inexact(s.dtype))
+        if not dtypes.is_inexact(node.dtype):
+            break
+    if is_variable(node):
+        name = named.get(node)
+        return f"as {name or 'what the function closes over'} is zero"
+    return f"it is zero here:\n{_at(node, f'made zeros ({node.op.name})')}"
+
+
+def _operands(node: Node) -> list[Node]:
+    """What it is zero for, if that is; of what loops and branches give that is open."""
+    made = () if node.op is item_p else node.src
+    return [s for s in made if s.op is not const_p]
+
+
+def _is_zero(node: Node, zeros: dict[Node, bool]) -> bool:
+    """Is a value zero? NumPy does not make what it repeats, nor products it sums up."""
+    pending = [node]
+    for each in pending:  # which grows meanwhile
+        if zeros.get(each, False):
+            return True
+        pending += () if each in zeros else _operands(each)
+    return False
