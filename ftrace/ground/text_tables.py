@@ -105,10 +105,12 @@ class Tables(ABC):
             from rich.console import Console
         except ImportError:
             Console = None
-        if Console is None or not sys.stdout.isatty():
-            sys.stdout.write(f"{self}\n")
-        else:
+        if Console is not None and sys.stdout.isatty():
             Console().print(self)
+            return
+        text = f"{self}\n"
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def time_text(seconds: float) -> str:

@@ -103,7 +103,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "public": fnp.linalg.norm,
     "jit": ft.jit(loss),
     "jit of a partial": ft.jit(partial(scaled, power=2)),
-    "donated": ft.jit(loss, donate_argnums=0),
+    "donated": ft.jit(lambda x: x * 2.0, donate_argnums=0),
     "static": ft.jit(partial(scaled, power=3), static_argnames="power"),
     "grad": ft.grad(loss),
     "vmap": ft.vmap(fnp.square),
@@ -113,14 +113,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 FUNCTIONS["custom_jvp"].defjvps(lambda t, ans, x: fnp.vdot(t, ft.grad(loss)(x)))  # pyright: ignore[reportFunctionMemberAccess]
 
 
+#: Those that call the function itself: an array that it is given may be gone then.
+CALLING = ("check", "check_grads", "no_compiles", "profile")
+
+
 @pytest.mark.parametrize("kind", FUNCTIONS)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_tool_takes_whatever_can_be_called(
     tool: str, kind: str, tmp_path: Path
 ) -> None:
-    x = fnp.asarray(X)
+    x = X if tool in CALLING else fnp.asarray(X)
     TOOLS[tool](tmp_path, FUNCTIONS[kind], x)
-    assert str(x.sum()) == "6.0"  # it was not given up
+    assert x.sum() == 6  # it was not given up
     assert not [*tmp_path.rglob("*.tmp")]
 
 
@@ -156,7 +160,7 @@ WRONG: dict[str, tuple[Any, tuple[Any, ...], type[BaseException]]] = {
     "an object": (loss, (object(),), (FtraceError, AssertionError)),
     "no arguments": (loss, (), TypeError),
     "too many arguments": (loss, (X, X), TypeError),
-    "returns a text": (_texts, (X,), FtraceError),
+    "returns a text": (_texts, (X,), (FtraceError, AssertionError)),
 }
 
 
@@ -183,12 +187,20 @@ def test_shapes_and_traced_values_are_refused(tool: str, tmp_path: Path) -> None
     for transform in (ft.jit, ft.grad, ft.vmap):
         with pytest.raises(FtraceError, match=r"values are needed, got a traced f32"):
             transform(lambda x: TOOLS[tool](tmp_path, fnp.sum, x))(X)
-    with pytest.raises(FtraceError, match=r"values are needed, got a traced f32"):
+    assert not [*tmp_path.iterdir()]
+
+
+OF_SHAPES = ("explain", "viz", "lowered_text")
+
+
+@pytest.mark.parametrize("tool", [*OF_VALUES, *OF_SHAPES])
+def test_what_closes_over_a_traced_value_is_refused(tool: str, tmp_path: Path) -> None:
+    with pytest.raises(FtraceError, match="closes over a traced value"):
         ft.jit(lambda x: TOOLS[tool](tmp_path, lambda y: loss(x) * y, 2.0))(X)
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("tool", ["explain", "viz", "make_graph", "lowered_text"])
+@pytest.mark.parametrize("tool", OF_SHAPES)
 def test_within_a_trace_shapes_are_enough(tool: str, tmp_path: Path) -> None:
     found: list[Any] = []
     ft.jit(lambda x: found.append(TOOLS[tool](tmp_path, loss, x)) or x)(X)
@@ -275,7 +287,6 @@ def f(x):
     return fnp.sum(fnp.sin(x) * x)
 
 x = np.ones(7, np.float32)
-print(ft.explain(f)(x))
 with ft.profile():
     ft.jit(f)(x)
 ft.explain(f)(x).show()
@@ -301,7 +312,8 @@ def test_without_a_terminal_text_is_plain(place: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\x1b" not in done.stdout
-    assert done.stdout.count(b"f on cpu, ") == 2
+    assert b"f on cpu, " in done.stdout
+    assert b"profile of " in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["f.html"]
 
 

@@ -69,7 +69,7 @@ from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.regions import Region, outline, regions_of
-from ftrace.transforms.jit.stages import inputs_of
+from ftrace.transforms.jit.stages import check_closed, inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Runs that are timed, and of which the median is told; seconds after which there are
@@ -453,6 +453,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         lowered = jitted.lower(*args, **kwargs)
+        check_closed("explain", lowered.graph)
         graph = ready_graph(lowered.graph)
         leaves = jitted.leaves(args, kwargs)
         unknown = (ShapeDtypeStruct, Tracer)

@@ -42,6 +42,7 @@ from ftrace.trace.pytree.treedef import PyTreeDef
 from ftrace.trace.symbolic import Sizes, same_size
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import as_input, asarray
+from ftrace.trace.tracing.trace import has_free_variables
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact
 from ftrace.transforms.jit import argument_kinds as arguments, compiled_graph
@@ -224,7 +225,21 @@ def known_inputs(what: str, graph: Graph, leaves: Sequence[Any]) -> list[Array]:
                 f"{what}: values are needed, got a traced {leaf.aval!r}; call it "
                 "outside of the function that is traced"
             )
+    check_closed(what, graph)
     return inputs_of(graph, leaves)
+
+
+def check_closed(what: str, graph: Graph) -> None:
+    """Raises where a graph that stands for itself uses a value of a trace around it.
+
+    Raises:
+      ArgumentError: it does.
+    """
+    if has_free_variables(graph):
+        raise ArgumentError(
+            f"{what}: the function closes over a traced value of a function around it; "
+            "give it as an argument"
+        )
 
 
 def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
@@ -370,6 +385,7 @@ class _HasProgram(_Stage):
     @cached_property
     def _program_of_graph(self) -> compiled_graph.CompiledGraph:
         call = self._call
+        check_closed(f"the program of {call.name}", call.traced.graph)
         graph = ready_graph(call.traced.graph)
         return compiled_graph.compile_graph(graph, call.device, call.donated)
 
