@@ -26,6 +26,7 @@ from ftrace.trace.evaluate import NumpyPlan, observed
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
 from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import mul, mul_zero
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.pytree import tree
@@ -34,6 +35,7 @@ from ftrace.transforms.jit.stages import known_inputs
 
 #: Ends of ways that are told of one argument.
 _TOLD = 3
+_PRODUCTS = (mul, mul_zero)
 
 
 def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
@@ -94,11 +96,17 @@ def _tangent_of(leaf: Node) -> dict[Node, Node]:
 
 
 def _moves(tangent: Node | None) -> bool:
-    """Is it something else than zero?"""
-    while tangent is not None and tangent.op is expand_p:
-        tangent = tangent.src[0]
-    known = tangent is None or tangent.op is const_p
-    return not known or (tangent is not None and np.any(constant_value(tangent)))
+    """Is it something else than zero, and than a product with 0?"""
+    if tangent is None:
+        return False
+    factors = tangent.src if tangent.op in _PRODUCTS else ()
+    return not any(map(_is_constant_zero, (tangent, *factors)))
+
+
+def _is_constant_zero(node: Node) -> bool:
+    while node.op is expand_p:
+        node = node.src[0]
+    return node.op is const_p and not np.any(constant_value(node))
 
 
 def _ends(outputs: Sequence[Node], leaf: Node) -> list[Node]:
@@ -144,7 +152,7 @@ def _values(
     inputs = (*graph.inputs, *cotangents)
     ready = ready_graph(Graph(inputs, tuple(made), graph.captured))
     rng = np.random.default_rng(0)
-    given = [rng.uniform(1, 2, n.shape).astype(n.dtype) for n in moved]
+    given = [_like(n, rng.uniform(1, 2, n.shape)) for n in moved]
     zeros = dict(zip(inputs, [not np.any(x) for x in values], strict=False))
 
     def note(node: Node, operands: Sequence[Any], value: Any) -> None:
@@ -159,6 +167,12 @@ def _values(
         for name, node, x in zip(leaves, ready.outputs, results, strict=True)
         if not np.any(x)
     }
+
+
+def _like(node: Node, numbers: Any) -> Any:
+    """Numbers of its dtype, no part of which is zero."""
+    whole = numbers + 1j * numbers if dtypes.is_complex(node.dtype) else numbers
+    return np.asarray(whole, node.dtype)
 
 
 def _made_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) -> str:

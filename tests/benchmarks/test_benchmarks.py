@@ -306,6 +306,23 @@ def test_every_stage_of_compilation_is_timed() -> None:
         spent = {k: v for k, v in times.microseconds.items() if k != "transform"}
         assert all(each > 0 for each in spent.values())
         assert times.kernels[0] >= times.kernels[1] > 0
+        assert -1 < times.lines < 1
+
+
+def test_one_line_stands_for_all_within_its_block_alone() -> None:
+    def fun(x: Any) -> Any:
+        y = ftrace.numpy.sin(x)
+        return y + 1
+
+    def lines() -> set[int]:
+        ftrace.clear_caches()
+        nodes = ftrace.make_graph(fun)(1.0).nodes
+        return {node.origin.line for node in nodes if node.origin is not None}
+
+    assert len(lines()) > 1
+    with stages.one_line_for_all():
+        assert len(lines()) == 1
+    assert len(lines()) > 1
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.evaluate import NumpyPlan, observed
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives.primitive import compound_of
+from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.symbolic import same_size
 
@@ -107,9 +107,10 @@ def _made(
     before: NonFinite | None = None,
 ) -> NonFinite:  # fmt: skip
     index = tuple(map(int, np.argwhere(places)[0]))
-    arrays = [x for x in operands if isinstance(x, _NDARRAY)]
-    same = [x for x in arrays if same_size(x.shape, value.shape)]
-    elements = [x[index] for x in same] if len(same) == len(operands) else []
+    elements: list[Any] = []
+    same = all(same_size(s.shape, node.shape) for s in node.src)
+    if same and node.op is not item_p:  # NumPy has not repeated all of them
+        elements = [np.broadcast_to(x, value.shape)[index] for x in operands]
     made = [s for s in node.src if not is_variable(s)]
     sources = [s.origin for s in made if s.origin is not None]
     return NonFinite(

@@ -44,6 +44,8 @@ CASES: list[tuple[Callable[..., Any], Any, tuple[Any, ...]]] = [
      ("mul", (), None, "<lambda>")),
     (fnp.sin, fnp.array([0.0, np.nan]), ("sin", (1,), None, None)),
     (lambda x: x + fnp.inf, 1.0, ("add", (), (1.0, np.inf), "<lambda>")),
+    (lambda x: (x - x) / fnp.sum(x - x), X, ("div", (0,), (0.0, 0.0), "<lambda>")),
+    (lambda x: x @ x, fnp.full((2, 2), 3e38), ("reduce_sum", (0, 0, 0), (), None)),
 ]  # fmt: skip
 
 
