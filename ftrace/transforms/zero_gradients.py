@@ -162,11 +162,14 @@ def _values(
     with observed(note):
         results = NumpyPlan(ready.outputs, inputs)([*values, *given])
     named = {leaf: name for name, leaf in leaves.items()}
-    return {
-        name: _made_zero(node, zeros, named)
-        for name, node, x in zip(leaves, ready.outputs, results, strict=True)
-        if not np.any(x)
-    }
+    found: dict[str, str] = {}
+    for leaf, node, x in zip(leaves.values(), ready.outputs, results, strict=True):
+        if not np.any(x):
+            ends = _ends(graph.outputs, leaf) if _is_constant_zero(node) else []
+            found[named[leaf]] = (
+                _ended(ends) if ends else _made_zero(node, zeros, named)
+            )
+    return found
 
 
 def _like(node: Node, numbers: Any) -> Any:
