@@ -52,6 +52,11 @@ def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
     Raises:
       DerivativeError: the function has no derivative.
       ArgumentError: the arguments are shapes, or traced.
+
+    Example:
+      >>> print(ft.zero_gradients(lambda x, y: x.sum())(fnp.ones(3), 2.0))
+      the gradient of <lambda> is zero for 1 of 2 arguments
+      y: the results do not depend on it
     """
     tree.check_callable(fun, "zero_gradients")
 
