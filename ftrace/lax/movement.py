@@ -152,10 +152,7 @@ def broadcast_to_rank(x: Value, rank: int) -> Any:
 
     Args:
       x: an array.
-      rank: how many axes the result has.
-
-    Raises:
-      ShapeError: x has more.
+      rank: how many axes the result has at least.
     """
     value = ax.as_value(x)
     return ax.insert_axes(value, range(max(rank - value.ndim, 0)))
@@ -211,7 +208,7 @@ def collapse(
       stop_dimension: the one behind the last; by default all up to the end.
 
     Raises:
-      AxisError, ValueRangeError: there are no such axes.
+      ShapeError: there are no such axes.
 
     Example:
       >>> lax.collapse(fnp.zeros((2, 3, 4, 5)), 1, 3).shape

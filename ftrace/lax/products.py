@@ -162,7 +162,7 @@ def dot(
 
     Args:
       lhs: (m, k) or (k,).
-      rhs: (k, n) or (k,), of the same dtype: nothing is promoted.
+      rhs: (k, n) or (k,).
       dimension_numbers: as in `dot_general`; then operands may have any axes.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
@@ -173,7 +173,6 @@ def dot(
 
     Raises:
       ShapeError: an operand has not one axis or two, or the sizes differ.
-      DtypeError: the dtypes differ.
 
     Example:
       >>> lax.dot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))

@@ -69,10 +69,10 @@ def relu(x: Value) -> Any:
     """max(x, 0). Its derivative at 0 is 0.
 
     Args:
-      x: an array of numbers; integers and bools stay what they are.
+      x: an array of numbers; integers stay what they are.
 
     Returns:
-      Of the shape and dtype of x.
+      Of the shape and dtype of x; of bools int32.
 
     Example:
       >>> nn.relu(fnp.array([-2.0, 0.0, 3.0]))
@@ -130,7 +130,7 @@ def hard_tanh(x: Any) -> Any:
       x: an array of real numbers; integers become floats.
 
     Returns:
-      Of the shape of x, elementwise. The derivative is 0 at the bounds.
+      Of the shape of x, elementwise. The derivative at the bounds is 1.
 
     Example:
       >>> nn.hard_tanh(fnp.array([-3.0, 0.5, 2.0]))

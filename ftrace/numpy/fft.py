@@ -521,9 +521,6 @@ def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) 
     Returns:
       (n,), in cycles per unit of d, in the order of `fft`: negative ones come last.
 
-    Raises:
-      ValueRangeError: n is not positive.
-
     Example:
       >>> fnp.fft.fftfreq(5, 0.1)
       Array([ 0.,  2.,  4., -4., -2.], dtype=float32)
@@ -542,9 +539,6 @@ def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None)
 
     Returns:
       (n//2 + 1,), in cycles per unit of d, in the order of `rfft`.
-
-    Raises:
-      ValueRangeError: n is not positive.
 
     Example:
       >>> fnp.fft.rfftfreq(4, 0.5)
