@@ -68,8 +68,8 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       ShapeError: `a` does not broadcast to `shape`.
 
     Example:
-      >>> ft.random.gamma(ft.random.key(0), 3.0, (3,))
-      Array([2.5691018, 2.784202 , 1.9683671], dtype=float32)
+      >>> fnp.round(ft.random.gamma(ft.random.key(0), 3.0, (3,)), 3)
+      Array([2.569, 2.784, 1.968], dtype=float32)
     """
     return _sample(key, ax.broadcast_to(a, shape))
 
@@ -194,8 +194,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       ShapeError: the parameters do not broadcast to `shape`.
 
     Example:
-      >>> ft.random.beta(ft.random.key(0), 2.0, 3.0, (3,))
-      Array([0.23627362, 0.49045962, 0.6837948 ], dtype=float32)
+      >>> fnp.round(ft.random.beta(ft.random.key(0), 2.0, 3.0, (3,)), 3)
+      Array([0.236, 0.49 , 0.684], dtype=float32)
     """
     pair = zip(keys.split_key(key), (a, b), strict=True)
     x, y = [unwrap(loggamma)(k, p, shape, dtype) for k, p in pair]
@@ -238,8 +238,8 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
       ShapeError: `df` does not broadcast to `shape`.
 
     Example:
-      >>> ft.random.t(ft.random.key(0), 3.0, (3,))
-      Array([ 0.69022477, -3.2393367 , -1.6745249 ], dtype=float32)
+      >>> fnp.round(ft.random.t(ft.random.key(0), 3.0, (3,)), 3)
+      Array([ 0.69 , -3.239, -1.675], dtype=float32)
     """
     normal_key, gamma_key = keys.split_key(key)
     x = unwrap(simple.normal)(normal_key, shape, dtype)
@@ -291,8 +291,9 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
       ShapeError: `alpha` has no axis, or does not broadcast to `shape`.
 
     Example:
-      >>> ft.random.dirichlet(ft.random.key(0), fnp.array([1.0, 1.0, 8.0]))
-      Array([0.07951242, 0.09337098, 0.82711655], dtype=float32)
+      >>> alpha = fnp.array([1.0, 1.0, 8.0])
+      >>> fnp.round(ft.random.dirichlet(ft.random.key(0), alpha), 3)
+      Array([0.08 , 0.093, 0.827], dtype=float32)
     """
     logs = unwrap(loggamma)(key, alpha, shape, dtype)
     parts = fnp.exp(logs - fnp.max(logs, -1, keepdims=True))

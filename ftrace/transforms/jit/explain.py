@@ -444,8 +444,8 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))
-      >>> len(told.kernels), told.device
-      (1, <device cpu>)
+      >>> len(told.kernels), told.arguments  # the kernels, bytes that are read
+      (1, 4000)
     """
     tree.check_callable(fun, "explain")
 
