@@ -171,9 +171,8 @@ def conv_general_dilated(
 
     Returns:
       By default (batch, output feature, places…). As in all of deep learning the kernel
-        is
-      not flipped: out[n, o, p] = Σ lhs[n, i, p·stride + t·dilation - before]·rhs[o, i,
-        t].
+      is not flipped: out[n, o, p] = Σ lhs[n, i, p·stride + t·dilation - before]·rhs[o,
+      i, t].
 
     Raises:
       ShapeError: the shapes do not fit each other.

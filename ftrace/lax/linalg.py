@@ -157,8 +157,7 @@ def eigh(
 
     Returns:
       (vectors (…, n, n) as columns, ascending real values (…, n)): the other way round
-        than
-      `fnp.linalg.eigh`.
+      than `fnp.linalg.eigh`.
 
     Raises:
       ShapeError: the matrices are not square.

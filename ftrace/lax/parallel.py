@@ -76,6 +76,19 @@ def _reduction(
     of_constant: Callable[[Value, int], Any],
 ):
     def reduce(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+        """Combines the values of all instances.
+
+        Args:
+          x: an array, or a pytree of them.
+          axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
+          axis_index_groups: lists of instances, each of which is by itself.
+
+        Returns:
+          Of the shape and dtype of `x` (sums of bools int32), the same everywhere.
+
+        Raises:
+          AxisNameError: no axis has that name.
+        """
         names = _names(axis_name)
         numbers = tuple([n for n in names if is_int(n)])
         named = _axes(name, tuple([n for n in names if not is_int(n)]))
@@ -103,17 +116,6 @@ def _reduction(
 def psum():
     """The sum over all instances along an axis; of a Python number n times that.
 
-    Args:
-      x: an array, or a pytree of them.
-      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself.
-
-    Returns:
-      Of the shape and dtype of `x` (int32 of bools): the same for all instances.
-
-    Raises:
-      AxisNameError: no axis has that name.
-
     Example:
       >>> ft.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(fnp.array([1.0, 3.0]))
       Array([0.25, 0.75], dtype=float32)
@@ -126,17 +128,6 @@ def psum():
 def pmax():
     """The greatest value of all instances along an axis.
 
-    Args:
-      x: an array, or a pytree of them.
-      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself.
-
-    Returns:
-      Of the shape and dtype of `x`: the same for all instances.
-
-    Raises:
-      AxisNameError: no axis has that name.
-
     Example:
       >>> f = ft.vmap(lambda x: x - lax.pmax(x, "i"), axis_name="i")
       >>> f(fnp.array([1.0, 5.0, 3.0]))
@@ -147,17 +138,6 @@ def pmax():
 @member(_reduction, primitives.pmin_p, reductions.min, lambda x, n: x)
 def pmin():
     """The least value of all instances along an axis.
-
-    Args:
-      x: an array, or a pytree of them.
-      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
-      axis_index_groups: lists of instances, each of which is by itself.
-
-    Returns:
-      Of the shape and dtype of `x`: the same for all instances.
-
-    Raises:
-      AxisNameError: no axis has that name.
 
     Example:
       >>> ft.vmap(lambda x: lax.pmin(x, "i"), axis_name="i")(fnp.array([4, 2, 3]))
@@ -387,8 +367,7 @@ def all_gather(
 
     Returns:
       (instances, …) with the new axis at `axis`; with `tiled` that axis of `x` is so
-        many
-      times as long.
+      many times as long.
 
     Raises:
       AxisNameError: no axis has that name.

@@ -83,6 +83,18 @@ _recognised = memo(256)(_traced)
 
 def _reduction(name: str, monoid: Primitive):
     def reduction(operand: Value, axes: Sequence[int]) -> Any:
+        """Combines elements.
+
+        Args:
+          operand: an array of numbers.
+          axes: the axes, none twice; they vanish.
+
+        Returns:
+          Of the dtype of the operand.
+
+        Raises:
+          AxisError: there is no such axis, or it is named twice.
+        """
         return _reduce(name, monoid, operand, axes)
 
     return reduction
@@ -134,14 +146,7 @@ def _is_forbidden(aval: ShapedArray, axes: Sequence[int]) -> bool:
 
 @member(_reduction, reducers.reduce_prod_p)
 def reduce_prod():
-    """The product along these axes, in the dtype of the operand; 1 of nothing.
-
-    Args:
-      operand: the array.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      AxisError: there is no such axis, or it is named twice.
+    """The product along these axes; 1 of nothing.
 
     Example:
       >>> lax.reduce_prod(fnp.array([[1, 2], [3, 4]]), (0,))
@@ -151,14 +156,7 @@ def reduce_prod():
 
 @member(_reduction, reducers.reduce_max_p)
 def reduce_max():
-    """The greatest along these axes; NaN wins.
-
-    Args:
-      operand: the array. Of no elements the greatest is -inf, or the least integer.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      AxisError: there is no such axis, or it is named twice.
+    """The greatest along these axes; NaN wins. Of nothing -inf, or the least integer.
 
     Example:
       >>> lax.reduce_max(fnp.array([[1, 7], [5, 2]]), (0, 1))
@@ -168,14 +166,7 @@ def reduce_max():
 
 @member(_reduction, reducers.reduce_min_p)
 def reduce_min():
-    """The least along these axes; NaN wins.
-
-    Args:
-      operand: the array. Of no elements the least is inf, or the greatest integer.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      AxisError: there is no such axis, or it is named twice.
+    """The least along these axes; NaN wins. Of nothing inf, or the greatest integer.
 
     Example:
       >>> lax.reduce_min(fnp.array([[1.0, np.nan], [5.0, 2.0]]), (1,))
@@ -185,6 +176,19 @@ def reduce_min():
 
 def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | None):
     def bit_reduction(operand: Value, axes: Sequence[int]) -> Any:
+        """Combines elements.
+
+        Args:
+          operand: an array of bools or integers.
+          axes: the axes, none twice; they vanish.
+
+        Returns:
+          Of the dtype of the operand.
+
+        Raises:
+          AxisError: there is no such axis, or it is named twice.
+          DtypeError: the elements are neither bools nor integers.
+        """
         x = ax.as_value(operand)
         if dtypes.is_inexact(x.dtype):
             got = x.dtype.name
@@ -201,13 +205,6 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | N
 def reduce_and():
     """All of bools, or the bits that all integers have, along these axes.
 
-    Args:
-      operand: an array of bools or integers.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      DtypeError: the elements are neither bools nor integers.
-
     Example:
       >>> lax.reduce_and(fnp.array([[True, True], [True, False]]), (1,))
       Array([ True, False], dtype=bool)
@@ -218,13 +215,6 @@ def reduce_and():
 def reduce_or():
     """Any of bools, or the bits that some integer has, along these axes.
 
-    Args:
-      operand: an array of bools or integers.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      DtypeError: the elements are neither bools nor integers.
-
     Example:
       >>> lax.reduce_or(fnp.array([0b0101, 0b0011]), (0,))
       Array(7, dtype=int32)
@@ -234,13 +224,6 @@ def reduce_or():
 @member(_bit_reduction, p.bit_xor, 0, None)
 def reduce_xor():
     """The bits that an odd number of integers has, along these axes.
-
-    Args:
-      operand: an array of bools or integers.
-      axes: the axes, none twice; they vanish.
-
-    Raises:
-      DtypeError: the elements are neither bools nor integers.
 
     Example:
       >>> lax.reduce_xor(fnp.array([0b0101, 0b0011]), (0,))
@@ -363,6 +346,18 @@ def _fold(
 
 def _position(name: str, function: Callable[..., Any]):
     def position(operand: Value, axis: int, index_dtype: Any) -> Any:
+        """Where an element is.
+
+        Args:
+          operand: an array of real numbers.
+          axis: the axis; it vanishes.
+          index_dtype: an integer dtype, that of the result.
+
+        Raises:
+          ValueRangeError: the axis has no elements.
+          AxisError: there is no such axis.
+          DtypeError: `index_dtype` is no integer.
+        """
         x, place = ax.along(operand, axis, f"lax.{name}")
         dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
         if not dtypes.is_integer(dtype):
@@ -376,15 +371,6 @@ def _position(name: str, function: Callable[..., Any]):
 def argmax():
     """The index of the first greatest element along `axis`; the first NaN if any.
 
-    Args:
-      operand: an array of real numbers.
-      axis: the axis; it vanishes.
-      index_dtype: an integer dtype, that of the result.
-
-    Raises:
-      ValueRangeError: the axis has no elements.
-      AxisError: there is no such axis.
-
     Example:
       >>> lax.argmax(fnp.array([[1, 9, 9], [5, 4, 3]]), 1, np.int32)
       Array([1, 0], dtype=int32)
@@ -394,15 +380,6 @@ def argmax():
 @member(_position, fnp.argmin)
 def argmin():
     """The index of the first least element along `axis`; the first NaN if any.
-
-    Args:
-      operand: an array of real numbers.
-      axis: the axis; it vanishes.
-      index_dtype: an integer dtype, that of the result.
-
-    Raises:
-      ValueRangeError: the axis has no elements.
-      AxisError: there is no such axis.
 
     Example:
       >>> lax.argmin(fnp.array([4.0, np.nan, 1.0]), 0, np.int32)
@@ -415,6 +392,19 @@ def argmin():
 
 def _cumulative(name: str):
     def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
+        """Combines each element with all before it.
+
+        Args:
+          operand: an array of numbers; for extrema NaN stays from where it is met.
+          axis: the axis.
+          reverse: begin at its end.
+
+        Returns:
+          Of the shape and dtype of the operand.
+
+        Raises:
+          AxisError: there is no such axis.
+        """
         x, place = ax.along(operand, axis, f"lax.{name}")
         return scan_fused(x, name.removeprefix("cum"), place, bool(reverse))
 
@@ -423,18 +413,7 @@ def _cumulative(name: str):
 
 @member(_cumulative)
 def cumsum():
-    """The running sum along `axis`, from the end if `reverse`.
-
-    Args:
-      operand: an array of numbers.
-      axis: the axis.
-      reverse: begin at its end.
-
-    Returns:
-      Of the shape and dtype of the operand: y[i] = x[0] + … + x[i].
-
-    Raises:
-      AxisError: there is no such axis.
+    """The running sum along `axis`: y[i] = x[0] + … + x[i].
 
     Example:
       >>> lax.cumsum(fnp.array([1, 2, 3, 4]))
@@ -446,18 +425,7 @@ def cumsum():
 
 @member(_cumulative)
 def cumprod():
-    """The running product along `axis`, from the end if `reverse`.
-
-    Args:
-      operand: an array of numbers.
-      axis: the axis.
-      reverse: begin at its end.
-
-    Returns:
-      Of the shape and dtype of the operand: y[i] = x[0]·…·x[i].
-
-    Raises:
-      AxisError: there is no such axis.
+    """The running product along `axis`: y[i] = x[0]·…·x[i].
 
     Example:
       >>> lax.cumprod(fnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
@@ -468,18 +436,7 @@ def cumprod():
 
 @member(_cumulative)
 def cummax():
-    """The running maximum along `axis`, from the end if `reverse`.
-
-    Args:
-      operand: an array of real numbers; NaN stays from where it is met.
-      axis: the axis.
-      reverse: begin at its end.
-
-    Returns:
-      Of the shape and dtype of the operand: y[i] = max(x[0], …, x[i]).
-
-    Raises:
-      AxisError: there is no such axis.
+    """The running maximum along `axis`: y[i] = max(x[0], …, x[i]).
 
     Example:
       >>> lax.cummax(fnp.array([3, 1, 4, 1, 5]))
@@ -489,18 +446,7 @@ def cummax():
 
 @member(_cumulative)
 def cummin():
-    """The running minimum along `axis`, from the end if `reverse`.
-
-    Args:
-      operand: an array of real numbers; NaN stays from where it is met.
-      axis: the axis.
-      reverse: begin at its end.
-
-    Returns:
-      Of the shape and dtype of the operand: y[i] = min(x[0], …, x[i]).
-
-    Raises:
-      AxisError: there is no such axis.
+    """The running minimum along `axis`: y[i] = min(x[0], …, x[i]).
 
     Example:
       >>> lax.cummin(fnp.array([3, 1, 4, 1, 5]), reverse=True)
@@ -510,20 +456,7 @@ def cummin():
 
 @member(_cumulative)
 def cumlogsumexp():
-    """The running log(sum(exp(x))) along `axis`, from the end if `reverse`.
-
-    Args:
-      operand: an array of floats.
-      axis: the axis.
-      reverse: begin at its end.
-
-    Returns:
-      Of the shape and dtype of the operand: y[i] = log(exp(x[0]) + … + exp(x[i])),
-        without
-      overflow.
-
-    Raises:
-      AxisError: there is no such axis.
+    """y[i] = log(exp(x[0]) + … + exp(x[i])) along `axis`, without overflow.
 
     Example:
       >>> lax.cumlogsumexp(fnp.array([1000.0, 1000.0]))

@@ -273,6 +273,16 @@ def _scaling(name: str, scale: float, mode: str, distribution: str):
         batch_axis: Axes = (),
         dtype: Any = None,
     ) -> Initializer:
+        """Of a variance by fans.
+
+        Args:
+          in_axis, out_axis: the axes of inputs and outputs; the others are the window.
+          batch_axis: axes that belong to neither.
+          dtype: of the result, unless `init` is given one; by default float32.
+
+        Returns:
+          init(key, shape, dtype, out_sharding) -> an array.
+        """
         return variance_scaling(
             scale, mode, distribution, in_axis, out_axis, batch_axis, dtype
         )
@@ -284,13 +294,7 @@ def _scaling(name: str, scale: float, mode: str, distribution: str):
 def glorot_uniform():
     """Uniform, of variance 2/(fan_in + fan_out) (Glorot, Bengio, 2010).
 
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 1, "fan_avg" and "uniform".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array, between ±√(6/(fan_in +
-        fan_out)).
+    They are between ±√(6/(fan_in + fan_out)).
 
     Example:
       >>> init = nn.initializers.glorot_uniform()
@@ -304,13 +308,6 @@ def glorot_uniform():
 def glorot_normal():
     """Normal, cut off, of variance 2/(fan_in + fan_out) (Glorot, Bengio, 2010).
 
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 1, "fan_avg" and "truncated_normal".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array.
-
     Example:
       >>> init = nn.initializers.glorot_normal()
       >>> init(ft.random.key(0), (2, 4))
@@ -323,12 +320,7 @@ def glorot_normal():
 def lecun_uniform():
     """Uniform, of variance 1/fan_in (LeCun et al., 1998).
 
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 1, "fan_in" and "uniform".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array, between ±√(3/fan_in).
+    They are between ±√(3/fan_in).
 
     Example:
       >>> init = nn.initializers.lecun_uniform()
@@ -343,13 +335,6 @@ def lecun_uniform():
 def lecun_normal():
     """Normal, cut off, of variance 1/fan_in (LeCun et al., 1998).
 
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 1, "fan_in" and "truncated_normal".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array.
-
     Example:
       >>> init = nn.initializers.lecun_normal()
       >>> init(ft.random.key(0), (3, 2))
@@ -363,12 +348,7 @@ def lecun_normal():
 def he_uniform():
     """Uniform, of variance 2/fan_in: for layers before a relu (He, 2015).
 
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 2, "fan_in" and "uniform".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array, between ±√(6/fan_in).
+    They are between ±√(6/fan_in).
 
     Example:
       >>> init = nn.initializers.he_uniform()
@@ -385,13 +365,6 @@ def he_uniform():
 @member(_scaling, 2.0, "fan_in", "truncated_normal")
 def he_normal():
     """Normal, cut off, of variance 2/fan_in: for layers before a relu (He, 2015).
-
-    Args:
-      in_axis, out_axis, batch_axis, dtype: as of `variance_scaling`, which this is with
-        a scale of 2, "fan_in" and "truncated_normal".
-
-    Returns:
-      init(key, shape, dtype, out_sharding) -> an array.
 
     Example:
       >>> init = nn.initializers.he_normal()

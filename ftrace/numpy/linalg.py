@@ -202,8 +202,7 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
 
     Returns:
       (sign, logabsdet), each (…): det = sign·exp(logabsdet). Of a singular matrix they
-        are
-      0 and -inf. It overflows for no size, as `det` does.
+      are 0 and -inf. It overflows for no size, as `det` does.
 
     Raises:
       ValueRangeError: the method is unknown.

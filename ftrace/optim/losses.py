@@ -113,7 +113,7 @@ def huber_loss(predictions: Any, targets: Any = None, *, delta: Any = 1.0) -> An
 
     Returns:
       Elementwise e²/2 where e = |predictions - targets| ≤ delta, else delta·(e -
-        delta/2).
+      delta/2).
 
     Example:
       >>> from ftrace import optim

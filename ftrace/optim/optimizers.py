@@ -539,8 +539,7 @@ def sgd(
 
     Returns:
       A pair (init, update), as all optimizers: update(gradients, state, params) ->
-        (updates,
-      state), to be added by `apply_updates`.
+      (updates, state), to be added by `apply_updates`.
 
     Example:
       >>> from ftrace import optim

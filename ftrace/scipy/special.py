@@ -587,8 +587,7 @@ def gamma(x: Any) -> Any:
 
     Returns:
       Elementwise; (n - 1)! at a whole n, NaN at the negative integers, inf from 35.05
-        on in
-      float32.
+      on in float32.
 
     Example:
       >>> ft.scipy.special.gamma(fnp.array([0.5, 1.0, 3.0]))

@@ -184,9 +184,8 @@ def grad(
 
     Returns:
       f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`. The gradient
-        has
-      the structure, shapes and dtypes of the argument, or is a tuple for several
-        argnums.
+      has the structure, shapes and dtypes of the argument, or is a tuple for several
+      argnums.
 
     Raises:
       DerivativeError: an argument or the result is not of an inexact dtype.
@@ -703,8 +702,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
       (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals,
-        and
-      returns one like the output.
+      and returns one like the output.
 
     Raises:
       TreeError, ShapeError, DtypeError: when f_jvp is called, with tangents that do not

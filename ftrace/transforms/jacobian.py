@@ -39,9 +39,8 @@ def jacfwd(
 
     Returns:
       f(*args, **kwargs) -> a tree like the output whose leaves are trees like the
-        argument,
-      of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and aux with
-      `has_aux`.
+      argument, of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and
+      aux with `has_aux`.
 
     Raises:
       DerivativeError: an argument is not of a float dtype, or complex and not
@@ -80,9 +79,8 @@ def jacrev(
 
     Returns:
       f(*args, **kwargs) -> a tree like the output whose leaves are trees like the
-        argument,
-      of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and aux with
-      `has_aux`.
+      argument, of shape output.shape + argument.shape: J[i, j] = ∂out[i] / ∂arg[j]; and
+      aux with `has_aux`.
 
     Raises:
       DerivativeError: an argument or result is not of a dtype that has derivatives.
@@ -114,8 +112,7 @@ def hessian(
 
     Returns:
       f(*args, **kwargs) -> a tree like the output, of trees like the argument, of trees
-        like
-      it again; leaves are of shape output.shape + argument.shape + argument.shape:
+      like it again; leaves are of shape output.shape + argument.shape + argument.shape:
       H[i, j] = ∂²f / ∂x[i]∂x[j]. And aux with `has_aux`.
 
     Raises:

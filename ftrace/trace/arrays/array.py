@@ -509,7 +509,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
         Returns:
           A `numpy.ndarray` of the same shape and dtype. `np.array(x)` is a copy to
-            change.
+          change.
 
         Example:
           >>> fnp.array([1, 2]).numpy()

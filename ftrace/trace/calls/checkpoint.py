@@ -414,9 +414,8 @@ def checkpoint(
 
     Returns:
       The function, of the same value. Its derivative keeps the arguments (and what
-        `policy`
-      says) instead of everything between, and takes about as much longer as `fun`
-        takes.
+      `policy` says) instead of everything between, and takes about as much longer as
+      `fun` takes.
 
     Raises:
       ArgumentError: `policy` is no function.

@@ -311,8 +311,7 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
 
     Returns:
       A tree of the structure of `tree`, whose leaves are what `f` returned. None is a
-        tree
-      without leaves: `f` does not see it.
+      tree without leaves: `f` does not see it.
 
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.

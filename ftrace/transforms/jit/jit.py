@@ -662,8 +662,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
       A tree like the result, of `ShapeDtypeStruct`s. What `fun` returns may be shapes
-        with
-      dtypes itself.
+      with dtypes itself.
 
     Example:
       >>> a = ft.ShapeDtypeStruct((100_000, 8), np.float32)
