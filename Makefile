@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifdef PYTHON
 PYTHONS := $(PYTHON)
 else
-PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python3.10 python
 endif
 
 .DEFAULT_GOAL := help

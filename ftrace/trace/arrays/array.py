@@ -635,7 +635,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def is_held_alone(self, buffer: Buffer) -> bool:
         """Does nobody but this array, and the caller, see the memory of its buffer?"""
         self._host = None  # a view of ours; those of users count
-        return is_exclusive(buffer, 3)
+        return is_exclusive(buffer, 2)  # our slot, and the caller's variable
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
         """The array on another device.

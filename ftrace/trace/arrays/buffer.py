@@ -139,10 +139,11 @@ class Buffer:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
 
 
-def _held_by_a_call() -> int:
-    """References that a call holds to an argument, besides the function called.
+def _held_by_calls() -> int:
+    """References that two calls, one in the other, and `count` hold to an argument.
 
-    CPython has had none since 3.11: the function takes over that of the caller.
+    In CPython 3.10 a call holds one besides the function's variable; since 3.14 not even
+    the variable does, where that of the caller outlives it.
     """
     count = getattr(sys, "getrefcount", None)
     if count is None:
@@ -151,23 +152,25 @@ def _held_by_a_call() -> int:
     def inside(value: object) -> int:
         return count(value)
 
+    def around(value: object) -> int:
+        return inside(value)
+
     value = object()
-    return inside(value) - 3  # the variables of both, and the argument of `count`
+    return around(value) - 1  # the variable
 
 
-_HELD_BY_A_CALL = _held_by_a_call()
+_HELD_BY_CALLS = _held_by_calls()
 
 
 def is_exclusive(buffer: Buffer, holders: int) -> bool:
-    """Does nothing but `holders` references, and this call, see a buffer's memory?
+    """Do but `holders` references, this call and the one around it see the memory?
 
     False where the interpreter cannot say.
     """
     count = getattr(sys, "getrefcount", None)
     if count is None or buffer.allocator is None:
         return False
-    held_by_calls = 2 * _HELD_BY_A_CALL  # of this function and of the one that asks
-    if count(buffer) > holders + 2 + held_by_calls:
+    if count(buffer) > holders + _HELD_BY_CALLS:
         return False
     memory = buffer.memory
     return not isinstance(memory, np.ndarray) or count(memory.base) == 2

@@ -175,7 +175,7 @@ def find_sequence(f: ObjectFunction) -> None:
     )  # fmt: skip
     items = f.variable("ptr", f.beyond("%thing", layout.ITEMS))
     with f.when(f.equal("i64", kind, r.LIST)):
-        f.store("ptr", f.at("%thing", layout.ITEMS), items)
+        f.store("ptr", f.at("%thing", layout.LISTED), items)
     size = f.load("i64", f.beyond("%thing", layout.SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ftrace.backends.llvm.call import records as r
-from ftrace.backends.llvm.call.object_layout import ITEMS, KEYS, TYPE, Offsets
+from ftrace.backends.llvm.call.object_layout import ITEMS, KEYS, LISTED, TYPE, Offsets
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, View
 
 #: The variables of the module, and what it calls with any number of operands.
@@ -51,10 +51,10 @@ class ObjectFunction(Function):
         return self.load("ptr", self.beyond(thing, offset))
 
     def hold(self, thing: str) -> None:
-        """One more reference; an object that lives for ever has all bits of 32 set."""
-        more = self.let(f"add i32 {self.load('i32', thing)}, 1")
-        with self.when(self.differ("i32", more, 0)):
-            self.store("i32", more, thing)
+        """One more reference; none where it lives for ever: 32 bits are negative."""
+        low = self.load("i32", thing)
+        with self.when(self.let(f"icmp sge i32 {low}, 0")):
+            self.store("i32", self.let(f"add i32 {low}, 1"), thing)
 
     def let_go(self, thing: str) -> None:
         """One reference less."""
@@ -336,7 +336,7 @@ def build_tuple(f: ObjectFunction) -> None:
 
 @objects("ptr", *_PARAMETERS)
 def build_list(f: ObjectFunction) -> None:
-    _build_sequence(f, "PyList_New", lambda made: f.at(made, ITEMS))
+    _build_sequence(f, "PyList_New", lambda made: f.at(made, LISTED))
 
 
 def _build_sequence(

@@ -19,12 +19,13 @@ from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
 
 #: Versions of CPython whose objects and functions were tried.
-VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
+VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13), (3, 14))
 
 # Places of all objects and of some classes of the interpreter and of NumPy, in bytes.
 TYPE = 8
 SIZE = 16  # of tuples, lists and dicts
-ITEMS = 24  # of a tuple; of a list a pointer to them
+ITEMS = 32 if sys.version_info >= (3, 14) else 24  # of a tuple, whose hash may precede
+LISTED = 24  # of a list a pointer to its items
 KEYS = 32  # of a dict a pointer to the table of its entries
 DATA, NDIM, SHAPE, DTYPE, FLAGS = 16, 24, 32, 56, 64  # of NumPy's arrays
 NUMBER = 16  # of NumPy's scalars
@@ -103,7 +104,7 @@ def _objects_are_known() -> bool:
         return False
     pair: Any = (thing, number)
     table = {"a": thing, "b": number, "c": thing}
-    first_of_list = word(id(again) + ITEMS)
+    first_of_list = word(id(again) + LISTED)
     return (
         word(id(pair) + SIZE) == 2
         and word(id(pair) + ITEMS) == id(thing)

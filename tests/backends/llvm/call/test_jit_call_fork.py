@@ -90,7 +90,7 @@ def test_the_module_says_whether_calls_are_native(case: str) -> None:
     out = run(text, FTRACE_NATIVE_CALLS="0" if case == "off" else "1")
     known = case == "as it is" and object_layout.offsets() is not None
     assert f"native calls: {'yes' if known else 'no: '}" in out
-    assert ("CPython 3.10 to 3.13" in out) == (not known and case != "off")
+    assert ("CPython 3.10 to 3.14" in out) == (not known and case != "off")
 
 
 @pytest.mark.parametrize("filter", ["default", "error"])
