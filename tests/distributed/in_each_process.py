@@ -462,7 +462,7 @@ def numbers(tree: Any) -> list[bytes]:
 
 @check
 def gradients_are_sent_while_others_are_computed() -> None:
-    step, args = layers(4, 160)
+    step, args = layers(4, 96)
     jitted = ft.jit(step)
     found = {*map(tuple, (numbers(jitted(*args)) for _ in range(4)))}
     with ft.config(disabled_rules={"overlap_exchanges"}):

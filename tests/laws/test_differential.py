@@ -25,7 +25,7 @@ from tests.differential.table import ROWS
 from tests.differential.table.outside import MODULES, OUTSIDE
 
 #: The sample runs in so many parts, which several processes may share.
-PARTS = 12
+PARTS = 48
 
 
 def _public(module: str) -> list[str]:
