@@ -142,8 +142,8 @@ class Buffer:
 def _held_by_calls() -> int:
     """References that two calls, one in the other, and `count` hold to an argument.
 
-    In CPython 3.10 a call holds one besides the function's variable; since 3.14 not even
-    the variable does, where that of the caller outlives it.
+    In CPython 3.10 a call holds one besides the function's variable; since 3.14 not
+    even the variable does, where that of the caller outlives it.
     """
     count = getattr(sys, "getrefcount", None)
     if count is None:
