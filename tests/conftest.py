@@ -25,6 +25,7 @@ settings.register_profile(
     max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("share", settings.get_profile("local"), max_examples=8)
 settings.register_profile(
     "ci", settings.get_profile("local"), derandomize=True, print_blob=True
 )
@@ -52,7 +53,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 #: Rows of a law's table that a run of the whole suite takes at least, and their share.
-FEWEST_ROWS, SHARE_OF_ROWS = 5, 0.1
+FEWEST_ROWS, SHARE_OF_ROWS = 3, 0.1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = hasattr(config, "workerinput")
     if not worker and (named or option.keyword or option.markexpr):
         option.all_rows = True
+    if not option.all_rows and not os.environ.get("CI"):
+        settings.load_profile("share")
 
 
 def pytest_collection_modifyitems(

@@ -464,7 +464,7 @@ def numbers(tree: Any) -> list[bytes]:
 def gradients_are_sent_while_others_are_computed() -> None:
     step, args = layers(4, 96)
     jitted = ft.jit(step)
-    found = {*map(tuple, (numbers(jitted(*args)) for _ in range(4)))}
+    found = {*map(tuple, (numbers(jitted(*args)) for _ in range(2)))}
     with ft.config(disabled_rules={"overlap_exchanges"}):
         found.add(tuple(numbers(ft.jit(lambda *args: step(*args))(*args))))
     assert len(found) == 1  # the same bits, whenever they were sent
