@@ -40,7 +40,10 @@ def initialize(
       num_processes, process_id: what they are to be, if given.
       initialization_timeout: seconds for which a process waits for the others, and
         then ends; 300, the default, stands for what `distributed_timeout` says.
-      coordinator_address, …: accepted for JAX's sake: MPI knows.
+      coordinator_address, coordinator_bind_address, cluster_detection_method: accepted
+        for JAX's sake: MPI knows.
+      local_device_ids, slice_index, partition_index: likewise.
+      heartbeat_timeout_seconds, shutdown_timeout_seconds: likewise.
 
     Raises:
       MissingExtraError: mpi4py or an MPI library is missing.

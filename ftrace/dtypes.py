@@ -167,25 +167,27 @@ def _instead_of(dtype: Any) -> str:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
+    """Is the dtype one of floats?"""
     return kind(dtype) == "f"
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Is it a float of 16 bits, which is stored so and computed in 32?"""
+    """Is the dtype one of floats of 16 bits, which are stored so and computed in 32?"""
     return dtype in (float16, bfloat16)
 
 
 def is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Float or complex: the dtypes that have derivatives."""
+    """Is the dtype float or complex? These have derivatives."""
     return kind(dtype) in "fc"
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Is the dtype complex?"""
     return kind(dtype) == "c"
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Signed or unsigned integer; bool is neither."""
+    """Is the dtype a signed or unsigned integer? bool is neither."""
     return kind(dtype) in "iu"
 
 
@@ -199,7 +201,7 @@ FEW: Final = frozenset(NARROW.values())
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
-    """Has it few bits, so that it is moved and cast, and computed with in `wide`?"""
+    """Has the dtype few bits, so that it is moved and cast, and computed in `wide`?"""
     return dtype in FEW
 
 
@@ -234,7 +236,12 @@ def _join(points: frozenset[_Point]) -> _Point | None:
 
 
 def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
-    """The dtype of a Python scalar or of a created array, by kind."""
+    """The dtype of a Python scalar or of a created array, by kind.
+
+    Args:
+      category: "b", "i", "u", "f" or "c".
+      x64: whether 64 bits are the default; None: as the settings say.
+    """
     wide = (settings.current().enable_x64 if x64 is None else x64) is True
     return (_WIDE_DEFAULTS if wide else _DEFAULTS)[category]
 
@@ -246,9 +253,15 @@ _WIDE_DEFAULTS = {"b": bool_, "i": int64, "u": uint64, "f": float64, "c": comple
 def promote(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
     """The least upper bound of (dtype, weak_type) pairs in the lattice.
 
+    Args:
+      *types: the pairs.
+
     Returns:
       (dtype, weak_type) of the result. Weak results take the default dtype of their
       kind, or the widest of the weak dtypes given (a large Python int is int64).
+
+    Raises:
+      DtypeError: random keys beside others, or numbers of few bits.
     """
     return _promote(types, settings.current().enable_x64)
 
@@ -295,7 +308,7 @@ def _promote(
 
 
 def require_numbers(dtype: np.dtype[Any]) -> None:
-    """Raises where elements are random keys."""
+    """Raises where the dtype is that of random keys."""
     if is_key(dtype):
         raise DtypeError(
             f"numbers are required, got {name_of(dtype)}; those of keys are "
@@ -361,7 +374,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def bits_of(dtype: np.dtype[Any]) -> int:
-    """The bits of an element: those that it stands for, not those of its memory."""
+    """The bits that an element of a dtype stands for, not those of its memory."""
     if dtype not in FEW:
         return 8 * dtype.itemsize
     return int(re.findall(r"\d+", name_of(dtype))[0])
@@ -381,7 +394,7 @@ def __getattr__(name: str) -> Any:
 
 
 def named_dtype(dtype: Any) -> np.dtype[Any]:
-    """`as_dtype` without narrowing."""
+    """`as_dtype` without narrowing: any way to write a dtype as a `np.dtype`."""
     found: np.dtype[Any]
     if isinstance(dtype, _DTYPE):
         found = dtype
@@ -413,6 +426,9 @@ def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
     An int that does not fit the default dtype takes int64 or uint64; under JAX's
     32-bit behaviour it raises.
 
+    Args:
+      value: a bool, int, float or complex.
+
     Raises:
       DtypeOverflowError: the int fits no dtype that is allowed.
     """
@@ -434,7 +450,12 @@ _OF_NUMBERS: Final[dict[type[Any], str]] = {
 
 
 def is_number_in(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Is a scalar of NumPy in this dtype what Python's number is in it?"""
+    """Is a scalar of NumPy in this dtype what Python's number is in it?
+
+    Args:
+      value: anything.
+      dtype: of what it stands beside.
+    """
     return dtype.kind in _OF_NUMBERS.get(value.__class__, ())
 
 
@@ -443,6 +464,9 @@ def numpy_type(value: Any) -> tuple[np.dtype[Any], bool]:
 
     A scalar of 64 bits is weak: it stands for the Python numbers that it was made of.
     Under JAX's 64-bit or 32-bit behaviour it is not, as there.
+
+    Args:
+      value: an array or a scalar of NumPy's.
     """
     return canonicalize(value.dtype), as_number(value) is not value
 
@@ -451,6 +475,9 @@ def as_number(value: Any) -> Any:
     """Python's number for the scalar of NumPy that stands for it; else the same.
 
     What makes an array of numbers takes these, and so gives it the default dtype.
+
+    Args:
+      value: anything.
     """
     weak = type(value) in _OF_NUMBERS and settings.current().enable_x64 is None
     return value.item() if weak else value
@@ -461,6 +488,10 @@ def settled(dtype: np.dtype[Any], weak: bool) -> np.dtype[Any]:
 
     A traced scalar of NumPy's then has the default dtype, as one that is known. An
     integer stays as wide as it is: nobody knows whether it fits.
+
+    Args:
+      dtype: of the value.
+      weak: is its type weak?
     """
     return default_dtype(kind(dtype)) if weak and is_inexact(dtype) else dtype
 

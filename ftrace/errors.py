@@ -292,6 +292,8 @@ def one_of(
 
     Args:
       what: the function and its argument, for the message: "qr: mode".
+      value: the argument.
+      choices: those that there are.
       error: the class of what is raised.
 
     Raises:
@@ -397,7 +399,12 @@ class _Place(Origin):
 
 
 def origin_elsewhere(file: str, line: int, function: str, text: str = "") -> Origin:
-    """A line of another process, of which nothing is read from here."""
+    """A line of another process, of which nothing is read from here.
+
+    Args:
+      file, line, function: where it is.
+      text: of the line.
+    """
     code = origin_elsewhere.__code__.replace(
         co_filename=file, co_firstlineno=line, co_name=function
     )
@@ -445,7 +452,12 @@ def user_origin() -> Origin | None:
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning about the user's own line."""
+    """A warning about the user's own line.
+
+    Args:
+      text: of the warning.
+      category: its class.
+    """
     origin = user_origin()
     place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
     warnings.warn_explicit(text, category, *place)

@@ -49,6 +49,13 @@ from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.array_files import check_writable, file_named, replacing
 from ftrace.transforms.environment import live_arrays
 
+__all__ = [
+    "ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "Row",
+    "StepTraceAnnotation", "TraceAnnotation", "annotate_function",
+    "device_memory_profile", "profile", "save_device_memory_profile", "start_trace",
+    "stop_trace", "trace",
+]  # fmt: skip
+
 _Event = dict[str, Any]
 _PathLike = os.PathLike[str] | str
 

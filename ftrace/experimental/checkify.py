@@ -202,7 +202,13 @@ def check(
 
 
 def debug_check(pred: Value, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """`check`, which does nothing without `checkify`."""
+    """`check`, which does nothing without `checkify`.
+
+    Args:
+      pred: a scalar bool.
+      msg: a text, with places as `str.format` has them.
+      *fmt_args, **fmt_kwargs: trees of arrays for these places.
+    """
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 

@@ -59,12 +59,19 @@ def jet(
         first, the second, and so on. `zero_series` is zeros.
       factorial_scaled: False: series hold the coefficients of Taylor's polynomials,
         which are the derivatives over k!; so do the results.
+      **_: accepted, without effect.
 
     Returns:
       (the value, its derivatives); in the latter each leaf is a list of so many.
 
     Raises:
       ArgumentError: an argument is no array, or their series differ in length.
+
+    Example:
+      >>> from ftrace.experimental.jet import jet
+      >>> value, series = jet(lambda x: x**3, (2.0,), ([1.0, 0.0],))
+      >>> print(value, *series)  # x³, 3x², 6x
+      8.0 12.0 12.0
     """
     tree.check_callable(fun, "jet")
     values = list(primals)

@@ -42,7 +42,19 @@ def _shapes(
 def get_num_params_in_lstm(
     input_size: int, hidden_size: int, num_layers: int, bidirectional: bool
 ) -> int:
-    """How many weights there are."""
+    """How many weights there are.
+
+    Args:
+      input_size: the size of each element of the sequence.
+      hidden_size: the size of the state.
+      num_layers: how many layers there are, one behind the other.
+      bidirectional: each layer runs both ways.
+
+    Example:
+      >>> from ftrace.experimental import rnn
+      >>> rnn.get_num_params_in_lstm(3, 2, 1, False)
+      56
+    """
     shapes = _shapes(input_size, hidden_size, num_layers, bidirectional)
     return sum(map(math.prod, shapes))
 
@@ -50,7 +62,18 @@ def get_num_params_in_lstm(
 def init_lstm_weight(
     rng: Value, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool
 ) -> Any:
-    """Uniform draws between ±1/√hidden_size, float32."""
+    """Uniform draws between ±1/√hidden_size, float32.
+
+    Args:
+      rng: a random key.
+      input_size: the size of each element of the sequence.
+      hidden_size: the size of the state.
+      num_layers: how many layers there are.
+      bidirectional: each layer runs both ways.
+
+    Returns:
+      A vector of all weights of all layers.
+    """
     count = get_num_params_in_lstm(input_size, hidden_size, num_layers, bidirectional)
     bound = math.sqrt(1 / hidden_size)
     return uniform(rng, (count,), "float32", -bound, bound)
@@ -61,6 +84,13 @@ def unpack_lstm_weights(
     bidirectional: bool,
 ) -> tuple[dict[int, Any], dict[int, Any], dict[int, Any], dict[int, Any]]:  # fmt: skip
     """Matrices of the input and of the state, and both biases, by layer and direction.
+
+    Args:
+      weights: the vector, see `init_lstm_weight`.
+      input_size: the size of each element of the sequence.
+      hidden_size: the size of the state.
+      num_layers: how many layers there are.
+      bidirectional: each layer runs both ways.
 
     Returns:
       W_ih, W_hh, b_ih, b_hh: arrays by number; with two directions those of the layer
@@ -112,7 +142,25 @@ def lstm_ref(
     seq_lengths: Value, input_size: int, hidden_size: int, num_layers: int,
     dropout: float, bidirectional: bool,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """`lstm`, its weights taken apart by `unpack_lstm_weights`."""
+    """`lstm`, its weights taken apart by `unpack_lstm_weights`.
+
+    Args:
+      x: (batch, time, input_size).
+      h_0, c_0: states and cells at first, (layers · directions, batch, hidden_size).
+      W_ih, W_hh, b_ih, b_hh: the weights, by layer and direction.
+      seq_lengths: int32 (batch,): what comes later is zero.
+      input_size, hidden_size: accepted; the weights say them.
+      num_layers: how many layers there are.
+      dropout: 0; the layers drop nothing.
+      bidirectional: each layer runs both ways.
+
+    Returns:
+      y (batch, time, directions · hidden_size), and the last states and cells.
+
+    Raises:
+      ValueRangeError: there is dropout.
+      ArgumentError: `seq_lengths` are not int32.
+    """
     if dropout:
         raise ValueRangeError(f"lstm: dropout must be 0, got {dropout}")
     lengths = fnp.asarray(seq_lengths)

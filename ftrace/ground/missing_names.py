@@ -206,7 +206,8 @@ def tell_missing(module: str, later: Iterable[str] = ()) -> None:
         if isinstance(value, type(sys)):
             return f"{inside}.{name}" in known
         home = getattr(value, "__module__", None) or "ftrace"
-        return home.startswith("ftrace") or name in known.get(inside, ())
+        ours = home.startswith("ftrace") and not home.startswith("ftrace.ground.")
+        return ours or name in known.get(inside, ())
 
     def public() -> list[str]:
         named = own.get("__all__") or [n for n in own if n[0] != "_" and is_public(n)]

@@ -34,14 +34,6 @@ PARSER = doctest.DocTestParser()
 FUNCTIONS = (FunctionType, Eager)
 MEMBERS = (*FUNCTIONS, property, classmethod, staticmethod)
 
-#: Modules of which functions need not tell of each argument.
-TERSE = {
-    "ftrace.distributed", "ftrace.dtypes", "ftrace.errors",
-    "ftrace.experimental.checkify", "ftrace.experimental.jet",
-    "ftrace.experimental.rnn", "ftrace.experimental.sparse", "ftrace.monitoring",
-    "ftrace.profiler", "ftrace.sharding",
-}  # fmt: skip
-
 
 def values_of(module: str) -> dict[str, Any]:
     """What is of ours in a module, by public names."""
@@ -114,7 +106,7 @@ def untold(function: Any) -> list[str]:
     return [name for name in names if name not in known]
 
 
-@pytest.mark.parametrize("module", sorted({*MODULES} - TERSE))
+@pytest.mark.parametrize("module", MODULES)
 def test_every_argument_is_told_of(module: str) -> None:
     functions = {n: f for n, f in values_of(module).items() if isinstance(f, FUNCTIONS)}
     lacking = {name: untold(function) for name, function in functions.items()}

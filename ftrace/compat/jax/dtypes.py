@@ -26,6 +26,10 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 
     64 bits are 32 unless `jax_enable_x64` is on.
 
+    Args:
+      dtype: any way to write a dtype.
+      allow_extended_dtype: accepted, without effect.
+
     Raises:
       ArgumentError, DtypeError: it is no dtype of ours.
     """
@@ -35,6 +39,10 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The dtype of an operation on arrays, dtypes and numbers; and whether it is weak.
 
+    Args:
+      *args: the operands.
+      return_weak_type_flag: return (dtype, is it weak).
+
     Raises:
       ArgumentError: there are none.
     """
@@ -43,12 +51,12 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """The bits of an element."""
+    """The bits of an element of a dtype."""
     if dtype is None:
         raise errors.ValueRangeError("itemsize_bits: dtype must be a dtype, got None")
     return dtypes.bits_of(dtypes.named_dtype(dtype))
 
 
 def scalar_type_of(x: Any) -> type[Any]:
-    """Python's type of numbers of this kind: bool, int, float or complex."""
+    """Python's type of numbers of the kind of x: bool, int, float or complex."""
     return _SCALARS[dtypes.kind(result_type(x))]

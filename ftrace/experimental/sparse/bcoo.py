@@ -281,7 +281,11 @@ def gather(x: Any, places: tuple[Any, ...]) -> Any:
 
 
 def bcoo_todense(mat: BCOO) -> Any:
-    """The dense array."""
+    """The dense array.
+
+    Args:
+      mat: the sparse array.
+    """
     shape = (*mat.sparse_shape, *mat.dense_shape)
 
     def dense(data: Any, indices: Any) -> Any:
@@ -303,6 +307,18 @@ def bcoo_fromdense(
       n_batch, n_dense: how many of the first axes are of the batch, and of the last
         ones dense.
       index_dtype: of the indices.
+
+    Raises:
+      ValueRangeError: the array has not so many axes.
+
+    Example:
+      >>> from ftrace.experimental import sparse
+      >>> x = sparse.bcoo_fromdense(fnp.array([[0, 3], [4, 0]]))
+      >>> x.data
+      Array([3, 4], dtype=int32)
+      >>> x.indices
+      Array([[0, 1],
+             [1, 0]], dtype=int32)
     """
     x = fnp.asarray(mat)
     n_sparse = x.ndim - n_batch - n_dense
@@ -339,8 +355,13 @@ def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) 
     """The elements of a dense array at the indices of a sparse one.
 
     Args:
+      sparr: a BCOO.
+      arr: a dense array of its shape.
       assume_unique: no index is there twice; by default what `sparr` knows. Otherwise
         the first of equal ones gets the element.
+
+    Raises:
+      ShapeError: the shapes differ.
     """
     x = fnp.asarray(arr)
     if x.shape != sparr.shape:
@@ -387,7 +408,11 @@ def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
-    """The elements in the order of their indices."""
+    """The elements in the order of their indices.
+
+    Args:
+      mat: the sparse array.
+    """
 
     def ordered(data: Any, indices: Any) -> Any:
         order, _, _, indices = _segments(indices, mat.sparse_shape)
@@ -402,6 +427,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     """Each index once, in order; the elements of equal ones are added.
 
     Args:
+      mat: the sparse array.
       nse: how many elements to store; by default as many as needed, which must be
         known: not under `jit`. What is more is lost.
     """
@@ -431,7 +457,13 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
-    """`bcoo_sum_duplicates` of the elements that are not zero."""
+    """`bcoo_sum_duplicates` of the elements that are not zero.
+
+    Args:
+      mat: the sparse array.
+      nse: how many elements to store; by default as many as needed, which must be
+        known: not under `jit`. What is more is lost.
+    """
     data, indices = full_batch(mat)
     some = (data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
     indices = limited(indices, some, mat.sparse_shape)
@@ -448,11 +480,14 @@ def bcoo_update_layout(
     """The array with other numbers of axes of the batch and of dense ones.
 
     Args:
+      mat: the sparse array.
+      n_batch, n_dense: how many; None are as many as now.
       on_inefficient: "error", "warn" or None: what to do where an axis of more than one
         element becomes one of the batch or dense: zeros are stored for it.
 
     Raises:
-      SparseEfficiencyError, ValueRangeError
+      SparseEfficiencyError: an axis would store zeros.
+      ValueRangeError: the array has not so many axes.
     """
     one_of(
         "bcoo_update_layout: on_inefficient", on_inefficient, ("error", "warn", None)

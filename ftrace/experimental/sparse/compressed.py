@@ -32,7 +32,7 @@ from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.calls.checkpoint import checkpoint_name
 from ftrace.trace.eager.checked_calls import uncheck
-from ftrace.trace.eager.dispatch import named
+from ftrace.trace.eager.dispatch import member, named
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms import grad as transforms, jacobian as jacobians
@@ -277,19 +277,57 @@ def _functions(kind: type[Any], prefix: str) -> tuple[Callable[..., Any], ...]:
     def fromdense(
         mat: Value, *, nse: int | None = None, index_dtype: Any = np.int32
     ) -> Any:
-        """The elements of a dense matrix that are not zero."""
+        """The elements of a dense matrix that are not zero.
+
+        Args:
+          mat: (n, m), dense.
+          nse: how many elements to store; by default as many as needed, which must be
+            known: not under `jit`.
+          index_dtype: of the indices.
+
+        Returns:
+          A sparse matrix in the format.
+        """
         return kind.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def todense(mat: Any) -> Any:
-        """The dense matrix."""
+        """The dense matrix.
+
+        Args:
+          mat: a sparse matrix in the format.
+        """
         return mat.todense()
 
     def matvec(mat: Any, v: Value, transpose: bool = False) -> Any:
-        """The product of a matrix, maybe transposed, and a vector."""
+        """The product of a matrix, maybe transposed, and a vector.
+
+        Args:
+          mat: (n, m), sparse.
+          v: (m,), or (n,) for the transposed matrix.
+          transpose: multiply by the transposed matrix.
+
+        Returns:
+          A dense vector.
+
+        Raises:
+          ShapeError: the factor is no vector, or does not fit.
+        """
         return _product(mat, v, transpose, 1)
 
     def matmat(mat: Any, B: Value, *, transpose: bool = False) -> Any:
-        """The product of a matrix, maybe transposed, and a dense matrix."""
+        """The product of a matrix, maybe transposed, and a dense matrix.
+
+        Args:
+          mat: (n, m), sparse.
+          B: (m, k), or (n, k) for the transposed matrix.
+          transpose: multiply by the transposed matrix.
+
+        Returns:
+          A dense matrix.
+
+        Raises:
+          ShapeError: the factor is no matrix, or does not fit.
+        """
         return _product(mat, B, transpose, 2)
 
     made = (fromdense, todense, matvec, matmat)
@@ -311,7 +349,13 @@ csr_fromdense, csr_todense, csr_matvec, csr_matmat = _functions(CSR, "csr")
 
 
 def bcsr_extract(indices: Value, indptr: Value, mat: Value) -> Any:
-    """The elements of a dense array at the indices of a BCSR: its data."""
+    """The elements of a dense array at the indices of a BCSR: its data.
+
+    Args:
+      indices: of the columns, (…, nse).
+      indptr: where each row begins, (…, rows + 1).
+      mat: the dense array.
+    """
     x, columns = fnp.asarray(mat), fnp.asarray(indices)
     dense = x.shape[columns.ndim + 1 :]
     zeros = fnp.zeros((*columns.shape, *dense), x.dtype)
@@ -330,7 +374,11 @@ TO_DENSE = "todense"
 
 
 def todense(arr: Any) -> Any:
-    """The dense array of a sparse one; a dense one as it is."""
+    """The dense array of a sparse one; a dense one as it is.
+
+    Args:
+      arr: an array, sparse or dense.
+    """
     if isinstance(arr, Tracer):
         return checkpoint_name(arr, TO_DENSE)
     return arr.todense() if isinstance(arr, JAXSparse) else arr
@@ -343,6 +391,9 @@ def empty(
     """A sparse array of zeros.
 
     Args:
+      shape: of the array.
+      dtype: of the elements; None is float32.
+      index_dtype: of the indices.
       sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
       n_batch, n_dense: its axes of the batch, and dense ones.
       nse: how many elements it stores.
@@ -363,7 +414,22 @@ def eye(
     index_dtype: Any = "int32", sparse_format: str = "bcoo", n_batch: int = 0,
     n_dense: int = 0,
 ) -> Any:  # fmt: skip
-    """A sparse matrix of ones on the k-th diagonal."""
+    """A sparse matrix of ones on the k-th diagonal.
+
+    Args:
+      N: how many rows.
+      M: how many columns; None is N.
+      k: which diagonal; negative ones are below.
+      dtype: of the elements; None is float32.
+      index_dtype: of the indices.
+      sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
+      n_batch, n_dense: its axes of the batch, and dense ones.
+
+    Example:
+      >>> from ftrace.experimental import sparse
+      >>> sparse.eye(2) @ fnp.array([3.0, 4.0])
+      Array([3., 4.], dtype=float32)
+    """
     columns = N if M is None else M
     if n_batch or n_dense:
         ones = fnp.eye(N, columns, k, dtype)
@@ -397,10 +463,13 @@ def random_bcoo(
     Args:
       key: of the draws.
       shape: of the array.
+      dtype: of the elements.
+      indices_dtype: of the indices; None is int32.
       nse: how many elements to store for each batch; below 1 a part of all.
       n_batch, n_dense: its axes of the batch, and dense ones.
       unique_indices, sorted_indices: none is there twice; they are in order.
       generator: (key, shape, dtype, **kwds) -> the elements.
+      **kwds: passed to the generator.
     """
     sizes = check_shape(tuple(shape), "random_bcoo")
     last = len(sizes) - n_dense
@@ -431,7 +500,7 @@ def _is_sparse(x: Any) -> bool:
     return isinstance(x, BCOO)
 
 
-def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any:
+def _of_data(name: str, transform: Callable[..., Any], of_results: bool, pair: bool):
     """A transform of functions whose arguments are sparse, too.
 
     Args:
@@ -442,6 +511,18 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
     def sparse_transform(
         fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
     ) -> Any:
+        """A transform of functions whose arguments are sparse, too.
+
+        Args:
+          fun: a function of arrays, sparse or dense.
+          argnums: by which of them: an int or several.
+          has_aux: `fun` returns (value, something else), and so does the function made.
+          **kwargs: further arguments of the transform.
+
+        Returns:
+          A function of the arguments of `fun`.
+        """
+
         @wraps(fun)
         def derivative(*args: Any, **given: Any) -> Any:
             def of_data(*parts: Any) -> Any:
@@ -484,9 +565,25 @@ def _like(x: Any, data: Any, of_results: bool) -> Any:
     return BCOO((data, indices), shape=(*lead, *x.shape))
 
 
-#: `ft.grad` and its like, whose results for sparse arguments are sparse.
-value_and_grad = _of_data(transforms.value_and_grad, False, True)
-grad = _of_data(transforms.grad, False, False)
-jacfwd = _of_data(jacobians.jacfwd, True, False)
-jacrev = jacobian = _of_data(jacobians.jacrev, True, False)
+@member(_of_data, transforms.value_and_grad, False, True)
+def value_and_grad():
+    """`ft.value_and_grad`; gradients by sparse arguments are as sparse as these."""
+
+
+@member(_of_data, transforms.grad, False, False)
+def grad():
+    """`ft.grad`; gradients by sparse arguments are as sparse as these."""
+
+
+@member(_of_data, jacobians.jacfwd, True, False)
+def jacfwd():
+    """`ft.jacfwd`; Jacobians by sparse arguments are as sparse as these."""
+
+
+@member(_of_data, jacobians.jacrev, True, False)
+def jacrev():
+    """`ft.jacrev`; Jacobians by sparse arguments are as sparse as these."""
+
+
+jacobian = jacrev
 uncheck(__name__)

@@ -48,6 +48,10 @@ def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The array with its axes in another order: batch, sparse, dense stay apart.
 
+    Args:
+      mat: the sparse array.
+      permutation: axis i of the result is axis `permutation[i]`.
+
     Raises:
       ValueRangeError: they do not, or it is no permutation.
     """
@@ -71,7 +75,12 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
 
 
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
-    """The sums along axes, as a sparse array."""
+    """The sums along axes, as a sparse array.
+
+    Args:
+      mat: the sparse array.
+      axes: which are added up, and are gone.
+    """
     batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
     found = ax.canonical_axes(tuple(axes), mat.ndim, "bcoo_reduce_sum")
     if batch:
@@ -93,6 +102,12 @@ def bcoo_reshape(
 
     The axes of the batch and the dense ones stay apart from the sparse ones where the
     shape can be parted so; else all become sparse.
+
+    Args:
+      mat: the sparse array.
+      new_sizes: the shape.
+      dimensions: an order of the axes to take first; None is theirs.
+      sharding: accepted, without effect.
     """
     if dimensions is not None and list(dimensions) != list(range(mat.ndim)):
         mat = bcoo_transpose(mat, permutation=dimensions)
@@ -137,7 +152,12 @@ def _cut(sizes: Sequence[int], total: int, whole: bool = False) -> int | None:
 
 
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
-    """The array without these axes, all of size 1."""
+    """The array without these axes, all of size 1.
+
+    Args:
+      arr: a BCOO.
+      dimensions: the axes.
+    """
     found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
     if any(arr.shape[d] != 1 for d in found):
         raise ShapeError(f"bcoo_squeeze: axes {found} of {arr.shape} are not of size 1")
@@ -164,6 +184,12 @@ def bcoo_broadcast_in_dim(
 
     Axes that come before the sparse ones are of the batch; those behind are dense where
     there are dense ones, else sparse.
+
+    Args:
+      mat: the sparse array.
+      shape: of the result.
+      broadcast_dimensions: for each axis its place in the result.
+      sharding: accepted, without effect.
 
     Raises:
       ValueRangeError: a sparse axis would be repeated.
@@ -204,7 +230,12 @@ def bcoo_broadcast_in_dim(
 
 
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
-    """Sparse arrays, one behind the other along an axis that is not dense."""
+    """Sparse arrays, one behind the other along an axis that is not dense.
+
+    Args:
+      operands: the arrays, of one shape but for the axis.
+      dimension: the axis.
+    """
     mats = [bcoo.check_sparse("bcoo_concatenate", m) for m in operands]
     axis = ax.canonical_axis(dimension, mats[0].ndim, "bcoo_concatenate")
     layouts = {(m.n_batch, m.n_sparse, m.n_dense) for m in mats}
@@ -249,7 +280,12 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
-    """The array backwards along axes."""
+    """The array backwards along axes.
+
+    Args:
+      operand: a BCOO.
+      dimensions: the axes.
+    """
     turned = ax.canonical_axes(tuple(dimensions), operand.ndim, "bcoo_rev")
     rows = [(n - 1, -1) if i in turned else (0, 1) for i, n in enumerate(operand.shape)]
     made = _strided(operand, [a for a, _ in rows], operand.shape, [k for _, k in rows])
@@ -261,7 +297,13 @@ def bcoo_slice(
     mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> BCOO:  # fmt: skip
-    """A slice of the array, as `lax.slice` has it."""
+    """A slice of the array, as `lax.slice` has it.
+
+    Args:
+      mat: the sparse array.
+      start_indices, limit_indices: where it begins and ends along each axis.
+      strides: a step for each axis; None are ones.
+    """
     starts = [operator.index(i) for i in start_indices]
     limits = [operator.index(i) for i in limit_indices]
     steps = [1] * mat.ndim if strides is None else [operator.index(i) for i in strides]
@@ -279,6 +321,11 @@ def bcoo_dynamic_slice(
     mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
 ) -> BCOO:
     """A slice of known size at a computed place, as `lax.dynamic_slice` has it.
+
+    Args:
+      mat: the sparse array.
+      start_indices: where it begins along each axis; it is moved into the array.
+      slice_sizes: how long it is along each axis.
 
     Raises:
       ShapeError: there is not one size for each axis, or it is larger than that.

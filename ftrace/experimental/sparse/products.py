@@ -47,6 +47,7 @@ def bcoo_dot_general(
       dimension_numbers: ((contracting of lhs, of rhs), (batch of lhs, of rhs)).
       precision: accepted, without effect.
       preferred_element_type: the dtype of the result.
+      out_sharding: accepted, without effect.
 
     Returns:
       A dense array; of two sparse ones a sparse one.
@@ -211,6 +212,16 @@ def bcoo_conv_general_dilated(
 
     Each stored element meets each of the other signal.
 
+    Args:
+      lhs, rhs: the signals.
+      window_strides, lhs_dilation, rhs_dilation: 1 along the one axis.
+      padding: ((before, after),), or the name of a rule.
+      dimension_numbers: as in `lax.conv_general_dilated`.
+      feature_group_count, batch_group_count: 1.
+      precision: accepted, without effect.
+      preferred_element_type: the dtype of the result.
+      out_sharding: accepted, without effect.
+
     Raises:
       MissingRuleError: there are other axes, strides, dilations or groups.
     """
@@ -250,6 +261,13 @@ def _elements(signal: Any) -> tuple[Any, Any]:
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     """The data of a sparse array times a dense one, which broadcasts to its shape.
 
+    Args:
+      sp_mat: a BCOO.
+      v: a dense array, or a number.
+
+    Returns:
+      The data of the product, at the same indices.
+
     Raises:
       ShapeError: the product has another shape.
     """
@@ -281,7 +299,11 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The products of the elements of two sparse arrays, of as many axes."""
+    """The products of the elements of two sparse arrays, of as many axes.
+
+    Args:
+      lhs, rhs: two BCOO; their shapes broadcast.
+    """
     if lhs.ndim != rhs.ndim:
         raise errors.ShapeError(
             "bcoo_multiply_sparse: arrays with as many axes are required, got "
