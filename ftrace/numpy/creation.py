@@ -62,7 +62,7 @@ def array(
       object: a number, an array of any library, or lists and tuples of them.
       dtype: of the elements; None is what they promote to: Python's ints become int32,
         floats float32. NumPy's arrays keep their dtype.
-      copy: accepted; an array never shows another one's changes.
+      copy: False shares the memory of a NumPy array.
       order: accepted, without effect.
       ndmin: at least so many axes; new ones stand in front.
       device: where the array is put; None is the default device.
@@ -435,6 +435,14 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
     Args:
       file: a file, or its name.
       *args, **kwargs: those of `numpy.load`.
+
+    Example:
+      >>> import io
+      >>> file = io.BytesIO()
+      >>> fnp.save(file, fnp.array([1, 2]))
+      >>> _ = file.seek(0)
+      >>> fnp.load(file)
+      Array([1, 2], dtype=int32)
     """
     found: Any = np.load(file, *args, **kwargs)
     if not hasattr(found, "dtype"):
@@ -455,6 +463,13 @@ def fromfile(
       count: how many; -1 for all.
       sep: what stands between numbers in a text; "" for bytes.
       offset: bytes before the first one.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile() as file:
+      ...     np.array([1, 2], np.int32).tofile(file.name)
+      ...     print(fnp.fromfile(file.name, dtype=int))
+      [1 2]
     """
     return asarray(np.fromfile(file, dtypes.as_dtype(dtype), count, sep, offset))
 

@@ -194,7 +194,8 @@ def _running(name: str, kind: str, nothing: int | None = None):
           out: not supported.
 
         Returns:
-          An array of the shape of `a`; of its size where there is no axis.
+          An array of the shape of `a`; of its size where there is no axis. Narrow
+          integers stay, where NumPy widens them.
 
         Raises:
           AxisError: there is no such axis.

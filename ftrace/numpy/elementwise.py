@@ -127,7 +127,8 @@ def _float(name: str, op: Primitive):
           x: an array of any shape, or a number.
 
         Returns:
-          An array of the shape of `x`, in its dtype; float32 for integers and bools.
+          An array of the shape of `x`, in its dtype; float32 for integers and bools,
+          where NumPy has float64.
         """
         return elementwise(op, x, inexact=True)
 

@@ -411,6 +411,13 @@ def getitem(x: Value, index: Any) -> Any:
     Raises:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.
+
+    Example:
+      >>> x = fnp.array([[1, 2, 3], [4, 5, 6]])
+      >>> x[1, ::-1]
+      Array([6, 5, 4], dtype=int32)
+      >>> x[x > 2]
+      Array([3, 4, 5, 6], dtype=int32)
     """
     return read_at(x, index)
 

@@ -220,7 +220,7 @@ def _total(name: str, primitive: Primitive):
 
         Returns:
           An array without the reduced axes, in the dtype of `a`; bools and narrower
-          integers become int32, or uint32. float16 and bfloat16 are added in float32.
+          integers become int32, or uint32. Floats of 16 bits are computed in float32.
 
         Raises:
           AxisError: there is no such axis.
