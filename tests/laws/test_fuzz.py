@@ -18,7 +18,7 @@ from tests.fuzz.ways import OURS
 
 
 def test_programs_agree_in_all_ways(tmp_path: Path, capsys: Any) -> None:
-    arguments = ["--programs", "18", "--seed", "7", "--state", str(tmp_path)]
+    arguments = ["--programs", "9", "--seed", "7", "--state", str(tmp_path)]
     assert main(arguments) == 0, capsys.readouterr().out
 
 

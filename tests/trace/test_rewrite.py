@@ -229,7 +229,7 @@ def test_users_follow_a_value_that_is_rewritten() -> None:
 
 # Size and time.
 
-LENGTH = 50_000
+LENGTH = 20_000
 
 
 def reshaped(x: Node, i: int) -> Node:
@@ -276,7 +276,7 @@ def test_deep_chains_need_no_recursion() -> None:
 
 
 def test_wide_trees_need_no_recursion() -> None:
-    nodes = [var(6, 4, number=i) for i in range(10_000)]
+    nodes = [var(6, 4, number=i) for i in range(4_000)]
     while len(nodes) > 1:
         nodes = [add(*nodes[i : i + 2]) for i in range(0, len(nodes) - 1, 2)] + nodes[
             len(nodes) - len(nodes) % 2 :
