@@ -15,8 +15,9 @@ RUNNER = Path(__file__).with_name("run_examples.py")
 STEPS = {
     "data_parallel": 3, "tensor_parallel": 2, "fsdp": 3, "pipeline": 2, "stencil": 20,
 }  # fmt: skip
-#: Those whose devices are arranged otherwise where there are twice as many.
-ARRANGED = ("tensor_parallel", "stencil")
+#: Of several processes, where a share is asked for: three kinds of exchanges; and those
+#: whose devices are arranged otherwise where there are twice as many.
+SOME = {2: ("fsdp", "pipeline", "stencil"), 4: ("tensor_parallel", "stencil")}
 
 
 def words(request: pytest.FixtureRequest, count: int) -> list[str]:
@@ -24,7 +25,7 @@ def words(request: pytest.FixtureRequest, count: int) -> list[str]:
     every = request.config.option.all_rows
     if every and count < 4:
         return [word for name in STEPS for word in (name, "-")]
-    names = STEPS if every or count < 4 else ARRANGED
+    names = STEPS if count == 1 or (every and count < 4) else SOME[count]
     return [word for name in names for word in (name, f"{STEPS[name]}")]
 
 

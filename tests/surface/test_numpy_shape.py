@@ -226,7 +226,7 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
         call(fnp.ones((2, 3)))
 
 
-@covering(1, count=[17, 40, 130], axis=[0, 1])
+@covering(1, count=[17, 40, 70], axis=[0, 1])
 def test_very_many_parts_are_joined_as_a_few_are(count: int, axis: int) -> None:
     """They go in groups; values, derivatives and batches are those of one join."""
     rng = np.random.default_rng(count)

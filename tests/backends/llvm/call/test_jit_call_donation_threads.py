@@ -341,7 +341,7 @@ def test_records_come_and_go_while_threads_call() -> None:
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
+    for _ in range(8):
         for n in range(1, 24):
             step(fnp.ones(n), 1.0)
         step.clear_cache()
