@@ -25,7 +25,7 @@ def words(request: pytest.FixtureRequest, count: int) -> list[str]:
     every = request.config.option.all_rows
     if every and count < 4:
         return [word for name in STEPS for word in (name, "-")]
-    names = STEPS if count == 1 or (every and count < 4) else SOME[count]
+    names = STEPS if every or count == 1 else SOME[count]
     return [word for name in names for word in (name, f"{STEPS[name]}")]
 
 
