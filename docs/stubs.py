@@ -210,7 +210,9 @@ def _entry(stub: _Stub, name: str, value: Any) -> str:
     if isinstance(value, type) and value.__module__.startswith("ftrace."):
         stub.need(value.__module__, value.__qualname__, name)
         return ""
-    kind = f"type[{stub.need('typing', 'Any')}]" if isinstance(value, type) else ""
+    # To `isinstance` an alias is a class, too, in Python 3.10.
+    is_class = issubclass(type(value), type)
+    kind = f"type[{stub.need('typing', 'Any')}]" if is_class else ""
     if not kind and type(value) in (int, float, str, bool, tuple, type(None)):
         kind = "None" if value is None else stub.type(type(value))
     return f"{name}: {kind or stub.need('typing', 'Any')}"
