@@ -24,6 +24,10 @@ def from_dlpack(
 
     Raises:
       ArgumentError: it has no `__dlpack__`, as traced arrays have none.
+
+    Example:
+      >>> ft.dlpack.from_dlpack(np.arange(3, dtype=np.int32))
+      Array([0, 1, 2], dtype=int32)
     """
     return share(external_array, device=device, copy=copy)
 

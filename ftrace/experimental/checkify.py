@@ -262,6 +262,15 @@ def checkify(
     Returns:
       (*args, **kwargs) -> (error, result). `error.get()` is the message of the first
       check that failed, or None; `error.throw()` raises.
+
+    Example:
+      >>> from ftrace.experimental import checkify
+      >>> def root(x):
+      ...     checkify.check(x >= 0, "the root of {x}", x=x)
+      ...     return fnp.sqrt(x)
+      >>> error, y = ft.jit(checkify.checkify(root))(-1.0)
+      >>> print(error.get())
+      the root of -1.0 ...
     """
     tree.check_callable(f, "checkify")
     wanted = frozenset(errors)

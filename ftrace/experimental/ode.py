@@ -87,6 +87,12 @@ def odeint(
     Raises:
       ArgumentError: args hold something else than arrays and numbers.
       DtypeError, ShapeError: t is no vector of floats.
+
+    Example:
+      >>> from ftrace.experimental.ode import odeint
+      >>> t = fnp.array([0.0, 1.0, 2.0])
+      >>> fnp.round(odeint(lambda y, t: -y, fnp.array(1.0), t), 4)  # exp(-t)
+      Array([1.    , 0.3679, 0.1353], dtype=float32)
     """
     flatten_values(args, "odeint: the argument ")
     times = fnp.asarray(t)

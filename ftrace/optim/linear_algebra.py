@@ -37,6 +37,12 @@ def power_iteration(
 
     Raises:
       ArgumentError: `matrix` is a function, and `v0` is not given.
+
+    Example:
+      >>> from ftrace import optim
+      >>> value, vector = optim.power_iteration(fnp.array([[3.0, 0.0], [0.0, 1.0]]))
+      >>> fnp.round(value, 3)
+      Array(3., dtype=float32)
     """
     multiply: Any = matrix
     if not hasattr(matrix, "shape"):
@@ -127,6 +133,12 @@ def nnls(A: Any, b: Any, iters: int, unroll: int | bool = 1, L: Any = None) -> A
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> from ftrace import optim
+      >>> a = fnp.array([[1.0, 0.0], [0.0, 1.0]])
+      >>> fnp.round(optim.nnls(a, fnp.array([2.0, -1.0]), iters=100), 3)
+      Array([2., 0.], dtype=float32)
     """
     if A.ndim != 2 or b.ndim not in (1, 2) or len(A) != len(b):
         raise ShapeError(f"nnls takes (m, n) and (m,) or (m, k): {A.shape}, {b.shape}")

@@ -76,6 +76,10 @@ def dct():
     Raises:
       ValueRangeError: the type, the length or the norm is not one of these.
       AxisError: there is no such axis.
+
+    Example:
+      >>> ft.scipy.fft.dct(fnp.array([1.0, 1.0, 1.0]))
+      Array([6., 0., 0.], dtype=float32)
     """
 
 

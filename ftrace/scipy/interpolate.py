@@ -40,6 +40,13 @@ class RegularGridInterpolator:
       ShapeError: there are more coordinates than axes of `values`.
       ValueRangeError: the method is unknown.
       DtypeError: `fill_value` does not fit `values`.
+
+    Example:
+      >>> grid = fnp.array([0.0, 1.0]), fnp.array([0.0, 10.0])
+      >>> f = ft.scipy.interpolate.RegularGridInterpolator(
+      ...     grid, fnp.array([[0.0, 1.0], [2.0, 3.0]]))
+      >>> f(fnp.array([[0.5, 5.0], [1.0, 10.0]]))
+      Array([1.5, 3. ], dtype=float32)
     """
 
     def __init__(

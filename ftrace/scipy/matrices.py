@@ -45,6 +45,11 @@ def block_diag(*arrs: Value) -> Any:
 
     Raises:
       ShapeError: an operand has more than two axes.
+
+    Example:
+      >>> ft.scipy.linalg.block_diag(fnp.ones((1, 2)), fnp.array([[3.0]]))
+      Array([[1., 1., 0.],
+             [0., 0., 3.]], dtype=float32)
     """
     given = values_together(arrs or (fnp.zeros((1, 0)),))
     blocks = [fnp.atleast_2d(x) for x in given]
@@ -71,6 +76,12 @@ def toeplitz(c: Value, r: Value | None = None) -> Any:
       c: (..., n), the first column.
       r: (..., m), the first row, of which the first element is not looked at; by
         default the conjugate of `c`.
+
+    Example:
+      >>> ft.scipy.linalg.toeplitz(fnp.array([1, 2, 3]))
+      Array([[1, 2, 3],
+             [2, 1, 2],
+             [3, 2, 1]], dtype=int32)
     """
     column, row = _column_and_row("toeplitz", c, r, fnp.conjugate)
     *batch, n = column.shape
@@ -441,6 +452,11 @@ def expm(
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> fnp.round(ft.scipy.linalg.expm(fnp.array([[0.0, -1.0], [1.0, 0.0]])), 4)
+      Array([[ 0.5403, -0.8415],
+             [ 0.8415,  0.5403]], dtype=float32)
     """
     most = ax.static_int(max_squarings, "expm: max_squarings")
     a = square("expm", A)

@@ -36,9 +36,18 @@ def map_coordinates(
         mirrored at the middle of its last element and at its edge.
       cval: the value outside, for "constant" (SciPy's "grid-constant").
 
+    Returns:
+      Of the shape of each array of coordinates, and the dtype of `input`.
+
     Raises:
       ShapeError: there is not one array of coordinates per axis.
       UnsupportedError: the order or the mode is another.
+
+    Example:
+      >>> x = fnp.array([[0.0, 1.0], [10.0, 11.0]])
+      >>> at = [fnp.array([0.5, 1.0]), fnp.array([0.5, 0.25])]
+      >>> ft.scipy.ndimage.map_coordinates(x, at, order=1)
+      Array([ 5.5 , 10.25], dtype=float32)
     """
     x = as_value(input)
     places = [as_value(c) for c in coordinates]

@@ -96,10 +96,20 @@ def minimize(
         (20) instead; `maxcor`, how many steps are remembered (10); `ftol`, the gain of
         an iteration at which to stop; `maxfun` and `maxgrad`, of evaluations.
 
+    Returns:
+      `OptimizeResults`: x, fun, success and more.
+
     Raises:
       ShapeError: x0 is no vector.
       ArgumentError: `args` is no tuple, or an option is unknown.
       ValueRangeError: the method is unknown.
+
+    Example:
+      >>> def rosenbrock(x):
+      ...     return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+      >>> result = ft.scipy.optimize.minimize(rosenbrock, fnp.zeros(2))
+      >>> fnp.round(result.x, 2)
+      Array([1., 1.], dtype=float32)
     """
     given: Any = args
     if not isinstance(given, tuple):

@@ -63,6 +63,10 @@ def detrend(
     Raises:
       ValueRangeError: the type is another, or a position lies outside.
       UnsupportedError: `overwrite_data` is given.
+
+    Example:
+      >>> fnp.round(ft.scipy.signal.detrend(fnp.array([1.0, 2.0, 4.0])), 3)
+      Array([ 0.167, -0.333,  0.167], dtype=float32)
     """
     if overwrite_data is not None:
         raise errors.UnsupportedError(
@@ -488,6 +492,11 @@ def convolve():
     Raises:
       ShapeError: the shapes do not fit.
       ValueRangeError: the mode is unknown.
+
+    Example:
+      >>> x, y = fnp.array([1.0, 2.0, 3.0]), fnp.array([1.0, 10.0])
+      >>> ft.scipy.signal.convolve(x, y, mode="same")
+      Array([ 1., 12., 23.], dtype=float32)
     """
 
 
@@ -564,6 +573,10 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
       ShapeError: the shapes do not fit.
       ValueRangeError: the mode is unknown.
       AxisError: there is no such axis.
+
+    Example:
+      >>> ft.scipy.signal.fftconvolve(fnp.array([1.0, 2.0]), fnp.array([1.0, 10.0]))
+      Array([ 1., 12., 20.], dtype=float32)
     """
     x, k = _operands("fftconvolve", in1, in2, mode)
     along = ax.canonical_axes(axes, x.ndim, "fftconvolve")

@@ -93,6 +93,14 @@ class Dim(Immutable, _Base):
     Raises:
       ArgumentError: the name is no identifier.
       ValueRangeError: the range holds no size of 2 or more.
+
+    Example:
+      >>> n = ft.Dim("n")
+      >>> total = ft.jit(fnp.sum, dynamic={"a": {0: n}})
+      >>> float(total(fnp.ones(4))), float(total(fnp.ones(7))), total.trace_count
+      (4.0, 7.0, 1)
+      >>> 2 * n + 1
+      2*n + 1
     """
 
     __slots__ = ("hashed", "interval", "terms")

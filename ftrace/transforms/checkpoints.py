@@ -80,6 +80,15 @@ class Checkpoints:
 
     Raises:
       ArgumentError, ValueRangeError: `folder` is no path, `keep` no count.
+
+    Example:
+      >>> import os, tempfile
+      >>> states = ft.Checkpoints(os.path.join(tempfile.mkdtemp(), "run"), keep=2)
+      >>> for step in range(3):
+      ...     states.save(step, {"w": fnp.full(2, step)})
+      >>> states.wait()
+      >>> states.steps()
+      [1, 2]
     """
 
     def __init__(self, folder: PathLike, keep: int | None = 3) -> None:

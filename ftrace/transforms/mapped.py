@@ -116,10 +116,18 @@ def pmap(
       donate_argnums: arguments that the caller gives up.
       global_arg_shapes: accepted for JAX's sake.
 
+    Returns:
+      A function of arguments that have the axis. Its results have it too.
+
     Raises:
       ShardingError: the axis is longer than there are devices; over several processes,
         it has not one element for each of this one's devices.
       ValueRangeError: no argument is mapped, or one without axes; `devices` is empty.
+
+    Example:
+      >>> f = ft.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")
+      >>> f(fnp.array([[2.0, 8.0]]))  # of as many rows as there are devices
+      Array([[1., 1.]], dtype=float32)
     """
     tree.check_callable(fun, "pmap")
     given: Any = static_broadcasted_argnums
@@ -401,10 +409,20 @@ def shard_map(
         an axis from the first device, without a proof that it is.
       auto: the axes that are not in `axis_names`.
 
+    Returns:
+      A function of whole arrays, to whole arrays.
+
     Raises:
       ValueRangeError: the mesh has no axes, or not one that a spec names; a result
         differs along an axis that its spec does not name.
       ShapeError: a spec is longer than an array has axes, or does not divide one.
+
+    Example:
+      >>> mesh = ft.make_mesh((1,), ("x",))  # of as many devices as there are
+      >>> f = ft.shard_map(lambda part: lax.psum(part.sum(), "x"), mesh=mesh,
+      ...                  in_specs=ft.P("x"), out_specs=ft.P())
+      >>> f(fnp.array([1.0, 2.0, 3.0]))
+      Array(6., dtype=float32)
     """
     if f is None:
         options = {

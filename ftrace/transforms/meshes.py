@@ -414,6 +414,11 @@ def make_mesh(
     Raises:
       ValueRangeError: there are too few devices, a size is below 1, or the names or
         types are not as many.
+
+    Example:
+      >>> mesh = ft.make_mesh((1, 1), ("data", "model"))
+      >>> mesh.axis_names, dict(mesh.shape)
+      (('data', 'model'), {'data': 1, 'model': 1})
     """
     given = devices_of() if devices is None else list(devices)
     sizes = tuple([int(n) for n in axis_shapes])

@@ -25,6 +25,12 @@ def fwd_and_bwd(
       (fwd, bwd): fwd(*args) -> (result, residuals), or (result, residuals, aux), and
       bwd(residuals, cotangent of the result) -> the cotangent of each argument, one
       alone if `argnums` is an int.
+
+    Example:
+      >>> fwd, bwd = ft.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+      >>> result, residuals = fwd(fnp.array([1.0, 2.0]), fnp.array([3.0, 4.0]))
+      >>> bwd(residuals, fnp.ones(2))
+      (Array([3., 4.], dtype=float32), Array([1., 2.], dtype=float32))
     """
     chosen = Argnums("fwd_and_bwd", argnums)
 

@@ -148,10 +148,21 @@ def make_single_device_sharding(
 class NamedSharding(Sharding):
     """A mesh, and a spec in terms of its axes.
 
+    Args:
+      mesh: a mesh.
+      spec: a `PartitionSpec`: per axis of an array the axes of the mesh that divide it.
+      memory_kind: the kind of memory, by default the devices' own.
+
     Raises:
       ArgumentError: what should be a spec is none.
       ValueRangeError: the spec names an axis that the mesh has not, or one twice; there
         is no such kind of memory.
+
+    Example:
+      >>> mesh = ft.make_mesh((1,), ("x",))
+      >>> x = ft.device_put(np.arange(4), ft.NamedSharding(mesh, ft.P("x")))
+      >>> x.sharding.spec, len(x.addressable_shards)
+      (P('x',), 1)
     """
 
     mesh: Any

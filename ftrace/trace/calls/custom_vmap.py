@@ -219,6 +219,23 @@ class custom_vmap(custom_call.WithRules[P, R]):
             return result, out_batched
 
     Derivatives of the function are batched by the derivative of the rule.
+
+    Args:
+      fun: a function of arrays.
+
+    Raises:
+      NoCustomRuleError: it is called before it was given a rule.
+
+    Example:
+      >>> from ftrace.custom_batching import custom_vmap
+      >>> @custom_vmap
+      ... def total(x):
+      ...     return fnp.sum(x)
+      >>> @total.def_vmap
+      ... def rule(axis_size, in_batched, x):
+      ...     return fnp.sum(x, axis=1), True
+      >>> ft.vmap(total)(fnp.array([[1, 2], [3, 4]]))
+      Array([3, 7], dtype=int32)
     """
 
     kind = "custom_vmap"
