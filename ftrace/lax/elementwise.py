@@ -599,7 +599,7 @@ def convert_element_type(operand: Value, new_dtype: Any) -> Any:
 
     Args:
       operand: an array, or a number. Integers are taken modulo the width, Python's too.
-      new_dtype: the dtype, or its name. Without `enable_x64` it is as it was asked for.
+      new_dtype: the dtype, or its name; 64 bits are 32 where `enable_x64` is False.
 
     Returns:
       Of the shape of the operand; never of weak type.

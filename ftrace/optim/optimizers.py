@@ -670,8 +670,8 @@ def adagrad():
 
     Args:
       learning_rate: a number or a schedule.
-      initial_accumulator_value: with what that sum begins.
-      eps: keeps the divisor from zero.
+      initial_accumulator_value: with what the sum of squares begins.
+      eps: added to it before the root.
 
     Example:
       >>> from ftrace import optim

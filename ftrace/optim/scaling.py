@@ -561,7 +561,7 @@ def scale_by_sm3(
     Args:
       b1: the decay of the mean of updates.
       b2: the decay of the sums of squares.
-      eps: where a sum is 0.
+      eps: added to the sum before the root.
     """
 
     def divide(g: Any, bounds: Any, before: Any) -> tuple[Any, ...]:
@@ -590,8 +590,8 @@ def scale_by_distance_over_gradients(
     """The way that was gone over the root of the sum of squares (Ivgi et al., 2023).
 
     Args:
-      reps_rel: the first distance, relative to the norm of the parameters.
-      eps: keeps the divisor from zero.
+      reps_rel: the first distance, relative to 1 plus the norm of the parameters.
+      eps: added to the sum before the root.
       param_dtype: of the state.
       global_scale: a factor of the steps.
 
