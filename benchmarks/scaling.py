@@ -76,19 +76,35 @@ class Cluster:
         total = count * nbytes * self.per_byte
         return 2 * self.overhead + self.latency + max(count - 1, 0) * each + total
 
+    def gather(self, ranks: int, nbytes: float) -> float:
+        """As `Group.gathering` does: each sends to each, or few bytes go in rounds.
+
+        The first is what Open MPI does for MPI_Iallgather (`nbc_iallgather.c`), which
+        alone can be waited for with an eye on the time. MPICH and the blocking calls of
+        both have rounds for few bytes as well, and a ring for many, which sends no less
+        (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005).
+        """
+        others = ranks - 1
+        if ranks < processes.MANY or nbytes > processes.SHORT:
+            return self.messages(others, nbytes)
+        rounds = others.bit_length() * self.messages(1, 0)
+        copied = 2 * ranks * nbytes / self.memory
+        return rounds + others * nbytes * self.per_byte + copied
+
     def exchange(self, kind: str, ranks: int, nbytes: int) -> float:
         """What an exchange takes, of so many bytes that each process has before it."""
         others = ranks - 1
+        every = self.gather(ranks, nbytes)
         fold = (1 + ranks) * nbytes / ranks / self.memory
         part = self.messages(others, nbytes / ranks)
         if kind in ("sum", "max", "min"):
             if ranks == 2:
                 return self.messages(1, nbytes) + 3 * nbytes / self.memory
             if nbytes <= processes.FEW:
-                return self.messages(others, nbytes) + ranks * nbytes / self.memory
-            return 2 * part + fold
+                return every + ranks * nbytes / self.memory
+            return part + fold + self.gather(ranks, nbytes / ranks)
         if kind == "gather":
-            return self.messages(others, nbytes)
+            return every
         if kind == "scatter":
             return part + fold
         if kind == "all_to_all":

@@ -43,6 +43,7 @@ import numpy
 
 from ftrace.errors import DeviceError, MissingExtraError, ProcessError
 from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 
 np: Any = numpy  # whose stubs leave too much unknown
@@ -72,6 +73,7 @@ class _World:
     Attributes:
       index, count: its number, and how many there are.
       mpi: `mpi4py.MPI`, where there are several.
+      native: the same for native code, where that may call it.
       notes: the communicator on which processes tell that they end.
       doors: the one on which those meet who become a group.
       ended: what those that have ended told, and when it was heard.
@@ -88,6 +90,7 @@ class _World:
         """As before `join`: one process, alone."""
         self.index, self.count = 0, 1
         self.mpi: Any = None
+        self.native: Native | None = None
         self.notes: Any = None
         self.doors: Any = None
         self.ended: dict[int, tuple[str, float]] = {}
@@ -145,7 +148,7 @@ def join(
             if _world.count > 1:
                 _world.notes, _world.doors = world.Dup(), world.Dup()
         if _world.count > 1:
-            _world.mpi = mpi
+            _world.mpi, _world.native = mpi, _native(mpi)
             _world.hook, sys.excepthook = sys.excepthook, _end
             atexit.register(_leave_at_exit)
     got = _world.index, _world.count
@@ -322,6 +325,78 @@ def room(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
             free.append(memory)
 
 
+# What native code needs to know.
+
+
+class Native(NamedTuple):
+    """MPI as native code calls it.
+
+    Attributes:
+      send, receive, test: the addresses of MPI_Isend, MPI_Irecv and MPI_Testall.
+      request, status: the bytes of a handle of a request, and of a status.
+    """
+
+    send: int
+    receive: int
+    test: int
+    request: int
+    status: int
+
+
+def native() -> Native | None:
+    """None where MPI is not found, or not every thread may call it."""
+    return _world.native
+
+
+def _native(mpi: Any) -> Native | None:
+    if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+        return None
+    ctypes = import_module("ctypes")
+    try:
+        library = ctypes.CDLL(mpi.__file__)  # finds what it is linked with
+        calls = library.MPI_Isend, library.MPI_Irecv, library.MPI_Testall
+    except (AttributeError, OSError):
+        return None
+    send, receive, test = [ctypes.cast(f, ctypes.c_void_p).value for f in calls]
+    sizes = mpi._sizeof(mpi.Request), mpi._sizeof(mpi.Status)
+    return Native(send, receive, test, *sizes)
+
+
+def kind_of(dtype: Any) -> tuple[int, int]:
+    """What `_bytes` makes of a dtype: the handle of its type, and its bytes."""
+    code, size = (dtype.char, dtype.itemsize) if dtype.char in _KNOWN else ("B", 1)
+    return _world.mpi._handleof(_world.mpi.Datatype.fromcode(code)), size
+
+
+class Pairwise(NamedTuple):
+    """What one of two does in a collective, in elements from the beginning of memory.
+
+    Attributes:
+      sent, length: where in the operand that begins which is sent, and how many it is.
+      into: where in the result that begins which comes.
+      own: where in the operand that begins which stays.
+      kept: where in the result that begins then; -1: it is combined with what comes.
+    """
+
+    sent: int
+    length: int
+    into: int
+    own: int
+    kept: int
+
+
+def pairwise(kind: str, place: int, size: int) -> Pairwise:
+    """What the first or the second does with an operand of so many elements."""
+    other, half = 1 - place, size // 2
+    if kind == "gather":
+        return Pairwise(0, size, other * size, 0, place * size)
+    if kind == "all_to_all":
+        return Pairwise(other * half, half, other * half, place * half, place * half)
+    if kind == "scatter":
+        return Pairwise(other * half, half, 0, place * half, -1)
+    return Pairwise(0, size, 0, 0, -1)
+
+
 # Groups.
 
 
@@ -342,9 +417,10 @@ def settle(error: BaseException) -> None:
     """Finishes all that was started: what was to wait for it has ended by an error.
 
     The memory that MPI may still read or write, where that fails, is kept: the frames
-    of the error have it.
+    of the error have it. Who interrupts the program does not wait.
     """
-    left = [each for each in _world.groups.values() if not each.settle()]
+    waits = isinstance(error, Exception)
+    left = [each for each in _world.groups.values() if not each.settle(waits)]
     if left:
         _world.kept.append(error)
 
@@ -445,45 +521,70 @@ class Group:
 
     def _gather(self, messages: Any, x: Array, out: Array | None = None) -> Work:
         found = np.empty((self.size, *x.shape), x.dtype) if out is None else out
-        if self.size > 2:
-            yield [messages.Iallgather(_bytes(x), _bytes(found))]
-            return found
-        # One message each way: what MPI schedules takes twice as long for 4 MB.
-        requests = self._swap(messages, x, found[1 - self.place, ...])
-        found[self.place] = x
-        yield requests
+        if self.size == 2:
+            return (yield from self._pair("gather", x, found, messages=messages))
+        if self.size >= MANY and x.nbytes <= SHORT:
+            return (yield from self._gather_in_rounds(messages, x, found))
+        yield [messages.Iallgather(_bytes(x), _bytes(found))]
         return found
 
-    def _swap(self, messages: Any, x: Array, into: Array) -> Sequence[Any]:
-        """The array of the other one of two."""
-        other = 1 - self.place
-        return messages.Irecv(_bytes(into), other), messages.Isend(_bytes(x), other)
+    def _gather_in_rounds(self, messages: Any, x: Array, out: Array) -> Work:
+        """As many rows again come in each round (Bruck et al., IEEE TPDS 8, 1997)."""
+        n, own, have = self.size, self.place, 1
+        with room(out.shape, out.dtype) as rows:  # of this process, of the next one, …
+            rows[0] = x
+            while have < n:
+                more = min(have, n - have)
+                came, sent = rows[have : have + more], rows[:more]
+                yield [
+                    messages.Irecv(_bytes(came), (own + have) % n),
+                    messages.Isend(_bytes(sent), (own - have) % n),
+                ]
+                have, messages = have + more, self._later
+            out[own:], out[:own] = rows[: n - own], rows[n - own :]
+        return out
+
+    def _pair(
+        self, kind: str, x: Array, out: Array, fold: Callable[..., Array] | None = None,
+        messages: Any = None,
+    ) -> Work:  # fmt: skip
+        """A collective of two. What MPI schedules takes twice as long for 4 MB."""
+        way, other = pairwise(kind, self.place, x.size), 1 - self.place
+        messages = self._messages if messages is None else messages
+        given, made = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
+        came, sent, own = (
+            memory[begin : begin + way.length]
+            for memory, begin in ((made, way.into), (given, way.sent), (given, way.own))
+        )
+        requests = [
+            messages.Irecv(_bytes(came), other), messages.Isend(_bytes(sent), other)
+        ]  # fmt: skip
+        if way.kept >= 0:
+            made[way.kept : way.kept + way.length] = own
+        yield requests
+        if fold is not None:
+            fold((came, own) if self.place else (own, came), came)
+        return out
 
     def exchanging(self, x: Array, out: Array | None = None) -> Work:
         """Row i of `x` goes to the i-th; row j of the result is from the j-th."""
         if self.size == 1:
             return x
         found = np.empty(x.shape, x.dtype) if out is None else out
-        sent, own, other = np.ascontiguousarray(x), self.place, 1 - self.place
-        if self.size > 2:
-            yield [self._messages.Ialltoall(_bytes(sent), _bytes(found))]
-            return found
-        requests = self._swap(self._messages, sent[other, ...], found[other, ...])
-        found[own] = sent[own]
-        yield requests
+        if self.size == 2:
+            return (yield from self._pair("all_to_all", x, found))
+        sent = np.ascontiguousarray(x)
+        yield [self._messages.Ialltoall(_bytes(sent), _bytes(found))]
         return found
 
     def reducing(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
         """Row i of `x` goes to the i-th, which combines what comes."""
         if self.size == 1:
             return x[0]
-        sent, own = np.ascontiguousarray(x), self.place
         if self.size == 2:
-            yield self._swap(self._messages, sent[1 - own, ...], out)
-            mine = sent[own, ...]
-            return fold((out, mine) if own else (mine, out), out)
-        with room(sent.shape, sent.dtype) as rows:
-            yield from self.exchanging(sent, rows)
+            return (yield from self._pair("scatter", x, out, fold))
+        with room(x.shape, x.dtype) as rows:
+            yield from self.exchanging(x, rows)
             return fold(rows, out)
 
     def spreading(self, x: Array, place: int = 0) -> Work:
@@ -527,8 +628,7 @@ class Group:
             return x
         found = np.empty(x.shape, x.dtype) if out is None else out
         if self.size == 2:
-            yield self._swap(self._messages, x, found)
-            return fold((found, x) if self.place else (x, found), found)
+            return (yield from self._pair("sum", x, found, fold))
         if x.nbytes <= FEW:
             with room((self.size, *x.shape), x.dtype) as rows:
                 yield from self.gathering(x, rows)
@@ -547,7 +647,30 @@ class Group:
         """Each process combines a part; `out` may be `x`."""
         with room((x.size // self.size,), x.dtype) as own:
             yield from self.reducing(fold, x.reshape(self.size, -1), own)
-            yield [self._later.Iallgather(_bytes(own), _bytes(out))]
+            yield from self._gather(self._later, own, out.reshape(self.size, -1))
+
+    # What native code does.
+
+    @property
+    def handle(self) -> int:
+        """The communicator of its messages, as native code names it."""
+        return _world.mpi._handleof(self._messages)
+
+    def resume(self, what: str, handles: Sequence[int], failed: int) -> None:
+        """Waits for requests that native code has begun.
+
+        Args:
+          failed: what MPI has given instead of success, or 0.
+        """
+        if failed:
+            raise _world.mpi.Exception(failed)
+        requests = [*map(_world.mpi.Request.fromhandle, handles)]
+
+        def work() -> Work:
+            yield requests
+            return None
+
+        self.run(what, work())
 
     # Starting and waiting.
 
@@ -620,13 +743,15 @@ class Group:
             raise pending.error
         return pending.result
 
-    def settle(self) -> bool:
+    def settle(self, waits: bool) -> bool:
         """Finishes all that was started; if that fails it is left to MPI."""
         try:
-            while self._queue:
+            while self._queue and waits:
                 self.finish(self._queue[-1])
         except ProcessError:
             return False
+        if self._queue:
+            self._leave()
         return not self.left
 
     def _leave(self) -> None:
@@ -695,6 +820,9 @@ _KEPT = 1 << 26
 _LINES = 12
 #: Bytes up to which an array is brought to all before it is combined.
 FEW = 1 << 14
+#: Processes from which on, and bytes up to which, arrays are gathered in rounds: each
+#: is worth a message, and the rows are copied once more (`benchmarks/scaling.py`).
+MANY, SHORT = 8, 1 << 15
 
 
 def _bytes(array: Array) -> Array:

@@ -46,7 +46,7 @@ from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
-from ftrace.trace.primitives.exchange import exchange_p, without_vary
+from ftrace.trace.primitives.exchange import exchange_p, lower_exchange
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan import extremum_tangent_p
@@ -191,8 +191,8 @@ LIBRARY: dict[Any, Rule] = {
 SIMPLIFYING: Final = (
     Stage("calls", _inline, about="calls become what they call"),
     Stage(
-        "ranks", {exchange_p: without_vary},
-        about="what all processes have alike is not told to them",
+        "ranks", {exchange_p: lower_exchange},
+        about="what all have alike is not told to them, what they send lies in rows",
     ),
     Stage(
         "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,

@@ -9,8 +9,9 @@ import random
 import re
 import signal
 import sys
+import threading
 import time
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,10 +24,19 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import P, errors, lax
 from ftrace.backends.base import own_devices
+from ftrace.backends.llvm.call.object_layout import offsets
+from ftrace.backends.llvm.runtime import program_table
 from ftrace.experimental import multihost_utils as hosts
 from ftrace.ground import processes
 from ftrace.sharding import Mesh
-from ftrace.trace.primitives.exchange import FOLDS
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.primitives.exchange import (
+    FOLDS,
+    UFUNCS,
+    Exchange,
+    Ranks,
+    exchange_p,
+)
 from ftrace.transforms import shard_files
 
 if sys.argv[1:] == ["never"] and os.environ["OMPI_COMM_WORLD_RANK"] == "1":
@@ -110,6 +120,80 @@ def sums_are_added_in_the_order_of_the_processes() -> None:
     rows = np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * RANK
     every = [np.arange(COUNT * 2.0).reshape(COUNT, 2) + 100 * i for i in range(COUNT)]
     equal(everyone.run("", everyone.exchanging(rows)), [x[RANK] for x in every])
+
+
+@check
+def few_bytes_of_many_processes_go_in_rounds() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "MANY", 3)
+        for members in ([*range(COUNT)], [*range(min(3, COUNT))]):
+            if RANK not in members:
+                continue
+            group = processes.group(members)
+            for shape in ((), (0,), (5,), (2, 3), (5000,)):
+                parts = [np.full(shape, i + 0.5) + np.arange(5)[0] for i in members]
+                equal(group.gather(parts[RANK]), parts)
+                total = group.run("", group.combining(FOLDS["sum"], parts[RANK]))
+                equal(total, np.sum(parts, 0))
+
+
+def program_of(kind: str, axis: int = 0) -> Any:
+    """A jitted program of an exchange between all processes."""
+    ranks = Ranks("x", (tuple(range(COUNT)),))
+    ring = [np.array([(RANK + i) % COUNT], np.int32) for i in (-1, 1)]
+    tables = ring if kind == "permute" else []
+    arg = Exchange(kind, ranks, axis)
+    return ft.jit(lambda x: bind_compound(exchange_p, x, *tables, arg=arg)[0])
+
+
+def exchanged(kind: str, parts: list[Any], axis: int) -> Any:
+    """What NumPy makes of the operands of all."""
+    if kind in FOLDS:
+        return reduce(UFUNCS[kind], parts)
+    if kind == "gather":
+        return np.concatenate(parts, axis)
+    if kind == "permute":
+        return parts[RANK - 1]
+    rows = [np.split(part, COUNT, axis)[RANK] for part in parts]
+    return reduce(np.add, rows) if kind == "scatter" else np.concatenate(rows, axis)
+
+
+@check
+def native_code_exchanges_what_python_does() -> None:
+    native = COUNT == 2 and ft.default_backend() == "cpu"
+    assert (processes.native() is not None) == (COUNT > 1)
+    for kind in (*FOLDS, "gather", "scatter", "all_to_all", "permute"):
+        for dtype in ("float32", "bfloat16", "int32", "bool", "complex64"):
+            for shape, axis in (((COUNT, 3), 0), ((2, COUNT, 3), 1), ((COUNT, 0), 0)):
+                if kind == "permute":
+                    shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
+                if dtype == "complex64" and kind in ("max", "min"):
+                    continue
+                draws = [
+                    np.random.default_rng(i).normal(0, 9, shape) for i in range(COUNT)
+                ]
+                parts = [np.asarray(fnp.array(x).astype(dtype)) for x in draws]
+                wanted, run = exchanged(kind, parts, axis), program_of(kind, axis)
+                x = fnp.array(parts[RANK])
+                for turn in range(7):
+                    if turn == 3 and RANK == 1 and dtype == "float32":
+                        time.sleep(0.02)  # longer than native code tries
+                    found = run(x)
+                    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+                    if dtype == "bfloat16" and kind in ("sum", "scatter"):
+                        wide = np.asarray(found, np.float32), np.asarray(wanted, "f")
+                        close(*wide, rtol=0.02, atol=0.2)  # which rounds once
+                    else:
+                        equal(found, wanted)
+    if native:
+        assert (own_devices("cpu")[0].native() is None) == (offsets() is None)
+        run, x = program_of("sum"), fnp.arange(5.0)
+        equal(run(x), 2 * x)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(program_table, "start_exchange", Mock(side_effect=ValueError))
+            equal(run(x), 2 * x)
+        with TemporaryDirectory() as folder, ft.profiler.trace(folder):
+            equal(run(x), 2 * x)
 
 
 # Arrays and functions over a mesh of all devices. Each array is made of one that all
@@ -602,6 +686,9 @@ def arrays_are_made_of_the_parts_of_each_process() -> None:
 
 def goes_wrong(way: str) -> None:
     """Process 1 does not do what process 0 does."""
+    total = partial(program_of("sum"), fnp.arange(5.0))
+    for _ in range(9):
+        total()  # native code exchanges, and calls, from some time on
     if RANK == 1 and way == "raises":
         raise ValueError("not this one")
     if RANK == 1 and way == "leaves":
@@ -611,11 +698,25 @@ def goes_wrong(way: str) -> None:
     if RANK == 0 and way == "sleeps":  # where MPI itself would wait for ever, too
         ft.config.update("distributed_timeout", 1)
         meet, agree = partial(processes.group, (1, 0)), partial(hosts.assert_equal, 1)
-        for function in (meet, agree):
+        for function in (total, meet, agree):
             with pytest.raises(errors.ProcessError) as caught:
                 function()
             sys.stdout.write(f"{caught.value}\n")
         sys.exit()
+    if way == "fails":
+        if RANK == 1:
+            raise ValueError("not in the program")
+        total()
+    if way == "interrupted":
+        if RANK == 1:
+            time.sleep(30)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.perf_counter()
+        try:
+            total()
+        finally:
+            soon = time.perf_counter() - begin < 10
+            sys.stdout.write(f"ended {'soon' if soon else 'late'}\n")
     if way == "killed":
         checkpoints = ft.Checkpoints(FOLDER, keep=2)
         for step in range(9):

@@ -85,7 +85,13 @@ WAYS: dict[tuple[str, str], list[str]] = {
     ],
     ("leaves", "60"): ["process 1 of 2 left: its program has ended; process 0"],
     ("differs", "60"): ["+int64[4]"],
+    ("fails", "60"): [
+        "ended by ValueError: not in the program; process 0 was waiting for the others "
+        "in sum along x: 2 processes"
+    ],
+    ("interrupted", "60"): ["ended soon\nprocess 0 of 2 ends"],
     ("sleeps", "60"): [
+        "has waited 1 seconds for the others in sum along x: 2 processes",
         "has waited 1 seconds for all processes of a mesh",
         "has waited 1 seconds for the others to run assert_equal",
         "process 0 of 2 is at its end, and has waited 1 seconds for process 1",

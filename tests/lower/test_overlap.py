@@ -76,6 +76,19 @@ def check_places(found: Program) -> None:
     assert not started
 
 
+def test_what_is_sent_lies_in_rows() -> None:
+    (x,) = given = inputs((4, 8, 16))
+    for kind in ("gather", "scatter", "all_to_all"):
+        for axis in range(3):
+            found = program(given, [communicate(x, kind, RANKS, axis)])
+            (step,) = exchanges(found)
+            assert (step.nodes[0].arg.kind, step.nodes[0].arg.axis) == (kind, 0)
+            kernels = [s for s in found.steps if isinstance(s, RunKernel)]
+            assert len(kernels) == (2 if axis else 0)  # there and back
+    (step,) = exchanges(program(given, [communicate(x, "max", RANKS, 1)]))
+    assert step.operands == (0,)  # it moves nothing
+
+
 def test_kernels_that_need_no_sum_run_while_it_is_sent() -> None:
     x, y = given = inputs(LARGE, LARGE)
     summed = total(p.mul(x, x))

@@ -270,7 +270,8 @@ class CPU(Device):
 
     def native(self) -> Native | None:
         """The native code of calls; compiled when needed. The first device has it."""
-        if self._native is None and not self.id and not FENCED:  # it reuses memory
+        first = not self.local_hardware_id
+        if self._native is None and first and not FENCED:  # it reuses memory
             self._native = self._native_calls()
         return self._native
 

@@ -43,7 +43,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import trailing
-from ftrace.trace.primitives.movement import merged, parted
+from ftrace.trace.primitives.movement import merged, move_axis, parted
 from ftrace.trace.primitives.primitive import (
     Array,
     Batched,
@@ -76,6 +76,12 @@ class Ranks:
     def own(self) -> processes.Group:
         """The line of this process."""
         return processes.group(self._line)
+
+    @property
+    def place(self) -> int | None:
+        """Where in its line this process is; None if it is in none."""
+        index = processes.index()
+        return self._line.index(index) if index in self._line else None
 
     @cached_property
     def _line(self) -> tuple[int, ...]:
@@ -216,59 +222,46 @@ def _in_order(function: Any) -> Callable[..., Array]:
     return fold
 
 
-FOLDS = {
-    "sum": _in_order(np.add),
-    "max": _in_order(np.maximum),
-    "min": _in_order(np.minimum),
-}
+#: What combines elements; and the same for rows, in their order.
+UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+FOLDS = {kind: _in_order(ufunc) for kind, ufunc in UFUNCS.items()}
 
 
-def _parts(x: Array, axis: int, count: int) -> Array:
-    """An axis as so many parts, along a new leading axis."""
-    return np.moveaxis(x.reshape(parted(x.shape, axis, count)), axis, 0)
-
-
-def _joined(rows: Array, axis: int) -> Array:
-    """`_parts` back."""
-    moved = np.moveaxis(rows, 0, axis)
-    return moved.reshape(merged(moved.shape, axis))
-
-
-def _permute(
-    group: processes.Group, x: Array, axis: int, tables: Any
-) -> processes.Work:
+def _permute(group: processes.Group, x: Array, tables: Any, out: Any) -> processes.Work:
     """Rows whose source is another row, by number along the whole axis."""
-    rows = np.ascontiguousarray(np.moveaxis(x, axis, 0))
-    found, lanes = np.zeros_like(rows), len(rows)
+    rows = np.ascontiguousarray(x)
+    found, lanes = np.empty_like(rows) if out is None else out, len(rows)
     source, target = [[int(n) for n in table] for table in tables]
     first = group.place * lanes
-    sent = [(rows[i], t // lanes, t) for i, t in enumerate(target) if t >= 0]
-    comes = [(found[i], s // lanes, first + i) for i, s in enumerate(source) if s >= 0]
+    sent = [(rows[i : i + 1], t // lanes, t) for i, t in enumerate(target) if t >= 0]
+    comes = [
+        (found[i : i + 1], s // lanes, first + i)
+        for i, s in enumerate(source) if s >= 0
+    ]  # fmt: skip
+    found[np.less(source, 0)] = 0
     yield from group.sending(sent, comes)
-    return np.moveaxis(found, 0, axis)
+    return found
 
 
 def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
-    """What MPI does for one operand; the result may be in `out`."""
-    kind, axis, group = arg.kind, arg.axis, arg.ranks.own
+    """What MPI does for one operand, along axis 0; the result may be in `out`."""
+    kind, group = arg.kind, arg.ranks.own
     if kind in FOLDS:
         return (yield from group.combining(FOLDS[kind], x, out))
     if kind == "gather":
-        rows = None
-        if out is not None and not axis:  # it is where they have to be
-            rows = out.reshape(group.size, *x.shape)
+        rows = None if out is None else out.reshape(group.size, *x.shape)
         rows = yield from group.gathering(x, rows)
-        return _joined(rows, axis)
+        return rows.reshape(merged(rows.shape, 0))
     if kind == "permute":
-        return (yield from _permute(group, x, axis, tables))
+        return (yield from _permute(group, x, tables, out))
     if kind == "first":
         return (yield from group.spreading(x))
-    parts = _parts(x, axis, group.size)
+    parts = x.reshape(parted(x.shape, 0, group.size))
     if kind == "scatter":
         found = np.empty(parts.shape[1:], x.dtype) if out is None else out
         return (yield from group.reducing(FOLDS["sum"], parts, found))
-    rows = None if out is None or axis else out.reshape(parts.shape)
-    return _joined((yield from group.exchanging(parts, rows)), axis)
+    rows = None if out is None else out.reshape(parts.shape)
+    return (yield from group.exchanging(parts, rows)).reshape(x.shape)
 
 
 def _bucket(
@@ -288,10 +281,10 @@ def _bucket(
         else:
             yield from group.combining(FOLDS[arg.kind], flat, rows)
         begin = 0
-        for own, x, to in zip(args, operands, out, strict=True):
+        for x, to in zip(operands, out, strict=True):
             row = rows[..., begin : begin + x.size].reshape((*front, *x.shape))
             begin += x.size
-            to[...] = _joined(row, own.axis) if front else row
+            to[...] = row.reshape(to.shape)
     return out
 
 
@@ -319,6 +312,11 @@ class Started(NamedTuple):
         return self.out
 
 
+def waiting_for(arg: Exchange) -> str:
+    """For what a process waits, for people."""
+    return f"for the others in {arg}"
+
+
 def start_exchange(
     args: Sequence[Exchange], operands: Sequence[Sequence[Array]],
     out: Sequence[Array] | None = None, meanwhile: bool = False,
@@ -326,7 +324,7 @@ def start_exchange(
     """Begins exchanges: one, or several of one kind as one message.
 
     Args:
-      args: of each, all of one kind and between the same processes.
+      args: of each, all along axis 0, of one kind and between the same processes.
       operands: of each; they stay as they are until it is finished.
       out: where their results have to be: contiguous.
       meanwhile: something else is done before they are finished.
@@ -338,7 +336,7 @@ def start_exchange(
     else:
         ((x, *tables),) = operands
         work = _work(arg, x, tables, out[0] if out else None)
-    pending = group.start(f"for the others in {arg}", work, meanwhile)
+    pending = group.start(waiting_for(arg), work, meanwhile)
     return Started(group, pending, out)
 
 
@@ -347,15 +345,33 @@ def _value(avals: Any, arg: Exchange, *operands: Array) -> Sequence[Array]:
         return [np.int32(arg.ranks.own.place)]
     if arg.kind == "vary":
         return [operands[0]]
-    group = arg.ranks.own
+    (x, *tables), axis = operands, arg.axis
     if arg.kind == "own":
-        return [_parts(operands[0], arg.axis, group.size)[group.place]]
-    return start_exchange([arg], [operands]).finish()
+        size = x.shape[axis] // arg.ranks.size
+        begin = arg.ranks.own.place * size
+        return [x[(*[slice(None)] * axis, slice(begin, begin + size))]]
+    if arg.kind not in _ALONG or not axis:
+        return start_exchange([arg], [operands]).finish()
+    moved = [np.moveaxis(x, axis, 0), *tables]
+    (found,) = start_exchange([Exchange(arg.kind, arg.ranks)], [moved]).finish()
+    return [np.moveaxis(found, 0, axis)]
 
 
-def without_vary(node: Node, read: Collection[int]) -> list[Node]:
+#: Kinds that move what is along an axis.
+_ALONG = ("gather", "scatter", "all_to_all", "permute")
+
+
+def lower_exchange(node: Node, read: Collection[int]) -> list[Node]:
     # vary(x) -> x, in a program that runs
-    return [node.src[0]] if node.arg.kind == "vary" else items(node)
+    # exchange(x, axis=k) -> move_axis(exchange(move_axis(x, k, 0)), 0, k)
+    arg: Exchange = node.arg
+    if arg.kind == "vary":
+        return [node.src[0]]
+    if arg.kind not in _ALONG or not arg.axis:
+        return items(node)
+    x, *tables = node.src
+    moved = communicate(move_axis(x, arg.axis, 0), arg.kind, arg.ranks, 0, *tables)
+    return [move_axis(moved, 0, arg.axis)]
 
 
 # Its rules.

@@ -17,15 +17,13 @@ one call is done before another begins. All are row-major.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ftrace.backends.llvm.call.object_layout import word
+from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops, loop_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.tables import memo
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.reference import Extremum
 from ftrace.trace.tiering import BYTES_KEPT
@@ -41,11 +39,6 @@ _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
 _NUMBERS = (np.float32, np.float64, np.int32)
 #: Where the memory of a record has room: after a word that is 0 unless it is refused.
 _FIRST, _ALIGNED = 64, 64
-_HALF = (1 << 32) - 1
-
-
-class NotLoops(Exception):
-    """Something is done that is no loop."""
 
 
 class Place(NamedTuple):
@@ -194,7 +187,7 @@ class Loops:
         dtypes = [place.like.dtype for place in places]
         if not all(dtype.isnative for dtype in dtypes):
             raise NotLoops
-        self._add(*_loop_of(ufunc, "".join([dtype.char for dtype in dtypes])), *places)
+        self._add(*loop_of(ufunc, "".join([dtype.char for dtype in dtypes])), *places)
 
     def _add(self, address: int, data: int, *places: Place) -> None:
         shape = np.broadcast_shapes(*[place.like.shape for place in places])
@@ -246,47 +239,3 @@ class Loops:
         refused = Place(self._slot, 0, np.empty((), np.bool_))
         self._loop(np.equal, x, zero, found)
         self._loop(np.logical_or, refused, found, refused)
-
-
-#: (operands, count, strides, data)
-_C_LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-
-
-@memo(1024)
-def _loop_of(ufunc: Any, kinds: str) -> tuple[int, int]:
-    """The address of a ufunc's loop for some kinds of elements, and of its data.
-
-    Raises:
-      NotLoops: there is none, or it does something else in a sample.
-    """
-    types = f"{kinds[: ufunc.nin]}->{kinds[ufunc.nin :]}"
-    if ufunc.signature or types not in ufunc.types:
-        raise NotLoops
-    place = 8 * ufunc.types.index(types)
-    address, data = [word(table + place) for table in _tables(ufunc)]
-    arrays = [np.arange(1, 8).astype(kind) for kind in kinds]
-    words = [[x.ctypes.data for x in arrays], [7], [x.itemsize for x in arrays]]
-    given: list[Any] = [np.array(row, np.int64) for row in words]
-    with np.errstate(all="ignore"):
-        expected = ufunc(*arrays[: ufunc.nin])
-    if not address:
-        raise NotLoops
-    _C_LOOP(address)(*[row.ctypes.data for row in given], data)
-    if arrays[-1].tobytes() != expected.tobytes():
-        raise NotLoops
-    return address, data
-
-
-def _tables(ufunc: Any) -> tuple[int, int]:
-    """The addresses of the tables of a ufunc: of its loops, and of their data.
-
-    They stand behind the numbers of its operands (`PyUFuncObject` of NumPy's interface
-    for C), which are looked at; its name goes behind them.
-    """
-    words = [word(id(ufunc) + 8 * i) for i in range(2, 8)]
-    name = ctypes.string_at(words[5]).decode()
-    numbers = words[0] & _HALF, words[0] >> 32, words[1] & _HALF, words[4] & _HALF
-    expected = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes
-    if numbers != expected or name != ufunc.__name__:
-        raise NotLoops
-    return words[2], words[3]

@@ -21,7 +21,8 @@ import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
-from ftrace.backends.llvm.call.numpy_loops import Loops, NotLoops
+from ftrace.backends.llvm.call.numpy_loops import Loops
+from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import memo

@@ -7,7 +7,8 @@ the program around them, or into the scratch memory that it gives them.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from ftrace.backends.debug_report import report_exchange
 from ftrace.backends.host_executor import checked_result
 from ftrace.backends.llvm.runtime import records as r
+from ftrace.backends.llvm.runtime.messages import messages_of
 from ftrace.backends.llvm.runtime.step_log import StepLog
 from ftrace.backends.llvm.runtime.warm_memory import cell_bytes, first_log
 from ftrace.backends.llvm.runtime.work_estimate import (
@@ -23,12 +25,13 @@ from ftrace.backends.llvm.runtime.work_estimate import (
     own_work_of,
     work_of,
 )
+from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as ir
 from ftrace.lower.program import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.exchange import Started, start_exchange
+from ftrace.trace.primitives.exchange import Started, start_exchange, waiting_for
 from ftrace.trace.primitives.primitive import Compound
 
 #: Copies of less are not worth a second thread.
@@ -112,7 +115,8 @@ class ExchangeCall:
     """Steps by which processes do something together: its start, its end, or both.
 
     The runner calls one of its methods on the address of a frame. MPI gets the memory
-    of the program, where operands and results stay in their places until the end.
+    of the program, where operands and results stay in their places until the end. What
+    `messages_of` knows is sent by native code, from the second time on.
     """
 
     def __init__(self, step: ir.RunExchange) -> None:
@@ -137,6 +141,21 @@ class ExchangeCall:
     def whole(self, frame: int) -> None:
         self._finish(self._begin(frame, False))
 
+    def first(self, frame: int, record: int) -> None:
+        """`whole`; the next time there is a group for native code."""
+        self.whole(frame)
+        place = record + r.WORD * r.ExchangeStep.fields.index("group")
+        ctypes.c_size_t.from_address(place).value = self.args[0].ranks.own.handle
+
+    def late(self, requests: int, count: int, failed: int) -> None:
+        """Waits for what native code has begun."""
+        mpi, arg = processes.native(), self.args[0]
+        assert mpi is not None
+        kind = {4: ctypes.c_int, 8: ctypes.c_size_t}[mpi.request]  # MPICH, Open MPI
+        handles: Any = (kind * count).from_address(requests)
+        with self._noting():
+            arg.ranks.own.resume(waiting_for(arg), handles, failed)
+
     def _begin(self, frame: int, meanwhile: bool) -> Started:
         operands = [operand.view(frame) for operand in self._operands]
         out = [result.view(frame) for result in self._results]
@@ -144,12 +163,17 @@ class ExchangeCall:
         return start_exchange(self.args, rows, out, meanwhile)
 
     def _finish(self, started: Started) -> None:
-        try:
+        with self._noting():
             started.finish()
+        report_exchange(self.step, started.pending.began, started.pending.ended)
+
+    @contextmanager
+    def _noting(self) -> Generator[None]:
+        try:
+            yield
         except BaseException as error:
             _add_note(error, self.step.nodes[0])
             raise
-        report_exchange(self.step, started.pending.began, started.pending.ended)
 
 
 class _SlotArray:
@@ -202,15 +226,14 @@ class Table:
         self._objects = max((number for number, _ in pairs), default=-1) + 1
         self._written = kernels, handlers, last
         self._references = references
-        self._writer = writer = _Writer(*self._written)
-        steps, record = writer.write(program, references)
+        writer = _Writer(*self._written)
+        _, record = writer.write(program, references)
         block = writer.block
         released = 0 if self.work.brief else 1
         entry = block.add(*r.Entry(block.add(*record), self._objects, released))
         block.freeze()
+        self._writer = writer  # which has what the records refer to
         self.entry = block.settle(entry)
-        self._steps = [block.settle(step) for step in steps]
-        self._program = r.ProgramRecord(*map(block.settle, record))
 
     def observed(self, log: StepLog) -> tuple[int, Any]:
         """The same program; each of its steps notes when it ran.
@@ -226,19 +249,21 @@ class Table:
         block.freeze()
         return block.settle(entry), writer
 
-    def telling(self, tell: Callable[[int], object]) -> tuple[int, r.Block]:
+    def telling(self, tell: Callable[[int], object]) -> tuple[int, Any]:
         """The same program; it calls `tell` on its frame's address after each step.
 
         Returns:
-          What `run` takes, and the memory in which it is.
+          What `run` takes, and what has the memory in which it is.
         """
-        block = r.Block()
-        teller = block.add(*r.HostStep(self._writer.handlers["run_host"], id(tell)))
-        steps = [word for step in self._steps for word in (step, teller)]
-        program = (len(steps), block.add(*steps), *self._program[2:])
+        writer = _Writer(*self._written, tells=True)
+        steps, record = writer.write(self.program, self._references)
+        block = writer.block
+        teller = block.add(*r.HostStep(writer.handlers["run_host"], id(tell)))
+        both = [word for step in steps for word in (step, teller)]
+        program = len(both), block.add(*both), *record[2:]
         entry = block.add(*r.Entry(block.add(*program), self._objects, 1))
         block.freeze()
-        return block.settle(entry), block
+        return block.settle(entry), writer
 
 
 class _Writer:
@@ -247,6 +272,7 @@ class _Writer:
     Args:
       sizes: for kernels, by number, the place of their sizes or numbers in the frame.
       log: where the steps note when they ran; None if they do not.
+      tells: somebody is told of each step.
     """
 
     def __init__(
@@ -255,8 +281,10 @@ class _Writer:
         handlers: Mapping[str, int],
         sizes: Mapping[int, int],
         log: StepLog | None = None,
+        tells: bool = False,
     ) -> None:
         self.block = r.Block()
+        self._mpi = None if tells or log is not None else processes.native()
         self._log = log
         self._depth = 0
         self.handlers = handlers
@@ -345,15 +373,32 @@ class _Writer:
             return self._branch(step)
         if isinstance(step, ir.RunLoop):
             return self._loop(program, step)
-        call = self._host_call(step)
-        self._host_calls.append(call)
-        return self.block.add(*r.HostStep(self.handlers["run_host"], id(call)))
+        if isinstance(step, ir.RunExchange):
+            return self._exchange(step)
+        return self._host_call(HostCall(step))
 
-    def _host_call(self, step: ir.CallHost | ir.RunExchange) -> Callable[[int], None]:
-        if isinstance(step, ir.CallHost):
-            return HostCall(step)
+    def _host_call(self, call: Any) -> r.Place:
+        return self.block.add(*r.HostStep(self.handlers["run_host"], self._id(call)))
+
+    def _id(self, call: Any) -> int:
+        """The address of an object that is called."""
+        self._host_calls.append(call)
+        return id(call)
+
+    def _exchange(self, step: ir.RunExchange) -> r.Place:
         both = self._exchanges.setdefault(step.nodes, ExchangeCall(step))
-        return getattr(both, step.part)
+        mpi = self._mpi
+        found = messages_of(step, mpi) if mpi else None
+        if found is None or mpi is None:
+            return self._host_call(getattr(both, step.part))
+        rows, (kind, *rest) = found
+        return self.block.add(
+            *r.ExchangeStep(
+                self.handlers["run_exchange"], self._id(both.first),
+                self._id(both.late), 0, *mpi[2:], kind,
+                *self.block.rows(rows), *rest,
+            )
+        )  # fmt: skip
 
     def _kernel(
         self,

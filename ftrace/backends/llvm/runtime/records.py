@@ -105,6 +105,49 @@ class HostStep(Record):
     fields = ("handler", "callable")
 
 
+class ExchangeStep(Record):
+    """What this process sends and gets in a collective, and what it does with that.
+
+    Attributes:
+      begin: a Python object that does all of it the first time, and sets `group`.
+      late: one that waits for requests which were tried in vain.
+      group: the handle of the communicator; 0 before the first time.
+      test: the address of MPI_Testall.
+      kind: the handle of the type of what is sent.
+      request, status: the bytes of a request, and of a status.
+      count, messages: how many messages, and their `MessageRow`s.
+      operand, result: slots.
+      own, kept, nbytes: what of the operand stays, where in the result, and how much.
+      combine, data: a loop of a ufunc, which combines the former with the result, or 0.
+      elements, size: how many there are of how many bytes.
+      own_first: 1 if the own ones are its first operand.
+    """
+
+    fields = (
+        "handler", "begin", "late", "group", "test", "request", "status", "kind",
+        "count", "messages", "operand", "result", "own", "kept", "nbytes", "combine",
+        "data", "elements", "size", "own_first",
+    )  # fmt: skip
+
+
+class MessageRow(Record):
+    """A message: so many of the type of a slot, from an offset in bytes on.
+
+    Attributes:
+      function: the address of MPI_Isend or MPI_Irecv.
+      peer, tag: to or from whom, and its tag; a tag below 0 is the number below.
+      table, row: a slot of int32 numbers, and which of them is divided by `lanes` to
+        the peer; -1: no table. Where it is below 0 there is no message.
+      zeros: bytes that become zeros then.
+    """
+
+    fields = (
+        "function", "slot", "offset", "elements", "peer", "tag", "table", "row",
+        "lanes", "zeros",
+    )  # fmt: skip
+    defaults = (-1, 0, 1, 0)
+
+
 class ObservedStep(Record):
     """Runs a step and notes from when to when.
 

@@ -50,12 +50,16 @@ BUDGET = 1 << 16
 #: What kernels take at least of the budget of a call: those that are too little to
 #: share, and the others.
 _LITTLE, _MUCH = 1 << 10, 1 << 14
+#: How often native code looks whether messages are there before Python does.
+TRIES = 1000
 
 VARIABLES = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 
 @one_number = internal constant [2 x i8] c"n\\00"
+@two_numbers = internal constant [3 x i8] c"nn\\00"
+@three_numbers = internal constant [4 x i8] c"nnn\\00"
 """
 
 
@@ -304,10 +308,16 @@ def run_host(f: Function) -> None:
 
     The exception stays with the thread: whoever called `run` raises it.
     """
+    function = f.view("%record", records.HostStep).pointer("callable")
+    f.give(_call_python(f, function, "ptr %frame"))
+
+
+def _call_python(f: Function, function: str, *numbers: str) -> str:
+    """The status of a call of a Python object on numbers."""
     context = f.view("%context", Context)
     f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
-    function = f.view("%record", records.HostStep).pointer("callable")
-    operands = f"ptr {function}, ptr @one_number, ptr %frame"
+    form = ("@one_number", "@two_numbers", "@three_numbers")[len(numbers) - 1]
+    operands = ", ".join([f"ptr {function}", f"ptr {form}", *numbers])
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
     status = f.variable("i32", RAISED)
@@ -315,7 +325,105 @@ def run_host(f: Function) -> None:
         f.outside("void Py_DecRef", f"ptr {result}")
         f.store("i32", GO_ON, status)
     context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
-    f.give(f.load("i32", status))
+    return f.load("i32", status)
+
+
+# What processes do together.
+
+
+@handlers("i32", *HANDLER, visible=True)
+def run_exchange(f: Function) -> None:
+    """Sends and gets, copies what stays, tries for a while, combines.
+
+    Python knows what to do where it takes longer: it looks whether the others are still
+    there, at the time and at signals.
+    """
+    step = f.view("%record", records.ExchangeStep)
+    with f.when(f.let(f"icmp eq ptr {step.pointer('group')}, null")):
+        begin = step.pointer("begin")
+        f.give(_call_python(f, begin, "ptr %frame", "ptr %record"))
+    requests = _memory(f, step.number("count"), step.number("request"))
+    statuses = _memory(f, step.number("count"), step.number("status"))
+    count, failed = f.variable("i64", 0), f.variable("i32", 0)
+    messages = step.pointer("messages")
+    with f.rows(messages, records.MessageRow, step.number("count")) as row:
+        _begin_message(f, step, row, requests, count, failed)
+    own = f.beyond(f.slot("%frame", step.number("operand")), step.number("own"))
+    result = f.slot("%frame", step.number("result"))
+    f.copy(f.beyond(result, step.number("kept")), own, step.number("nbytes"))
+    count, done = f.load("i64", count), f.variable("i32", 0)
+    with f.repeat(TRIES):
+        few, test = f.let(f"trunc i64 {count} to i32"), step.pointer("test")
+        operands = f"i32 {few}, ptr {requests}, ptr {done}, ptr {statuses}"
+        _note_failure(f, failed, f.let(f"call i32 {test}({operands})"))
+        both = f.let(f"or i32 {f.load('i32', done)}, {f.load('i32', failed)}")
+        f.stop_if(f.let(f"icmp ne i32 {both}, 0"))
+    undone = f.let(f"icmp eq i32 {f.load('i32', done)}, 0")
+    wrong = f.let(f"icmp ne i32 {f.load('i32', failed)}, 0")
+    with f.when(f.let(f"or i1 {undone}, {wrong}")):
+        code = f.let(f"sext i32 {f.load('i32', failed)} to i64")
+        numbers = f"ptr {requests}", f"i64 {count}", f"i64 {code}"
+        status = _call_python(f, step.pointer("late"), *numbers)
+        _give_stopped(f, status)
+    combine = step.pointer("combine")
+    with f.when(f.let(f"icmp ne ptr {combine}, null")):
+        _combine(f, step, combine, own, result)
+    f.give(_spend(f, f.view("%context", Context), _MUCH))
+
+
+def _memory(f: Function, count: str, size: str) -> str:
+    return f.let(f"alloca i8, i64 {f.let(f'mul i64 {count}, {size}')}, align 64")
+
+
+def _begin_message(
+    f: Function, step: View, row: View, requests: str, count: str, failed: str
+) -> None:
+    """One more request, if there is a message."""
+    memory = f.beyond(f.slot("%frame", row.number("slot")), row.number("offset"))
+    number, table = f.variable("i64", row.number("peer")), row.number("table")
+    with f.when(f.let(f"icmp sge i64 {table}, 0")):
+        entry = f.item("i32", f.slot("%frame", table), row.number("row"))
+        wide = f.let(f"sext i32 {f.load('i32', entry)} to i64")
+        f.store("i64", wide, number)
+    known = f.load("i64", number)
+    there = f.let(f"icmp sge i64 {known}, 0")
+    with f.when(f.let(f"xor i1 {there}, true")):
+        operands = f"ptr {memory}, i8 0, i64 {row.number('zeros')}, i1 false"
+        f.do(f"call void @llvm.memset.p0.i64({operands})")
+    with f.when(there):
+        tag = row.number("tag")
+        own = f.let(f"icmp slt i64 {tag}, 0")
+        tag = f.let(f"select i1 {own}, i64 {known}, i64 {tag}")
+        peer = f.let(f"udiv i64 {known}, {row.number('lanes')}")
+        wide = row.number("elements"), peer, tag
+        elements, peer, tag = [f.let(f"trunc i64 {n} to i32") for n in wide]
+        place = f.load("i64", count)
+        before = f.let(f"mul i64 {place}, {step.number('request')}")
+        request = f.beyond(requests, before)
+        operands = (
+            f"ptr {memory}, i32 {elements}, ptr {step.pointer('kind')}, i32 {peer}, "
+            f"i32 {tag}, ptr {step.pointer('group')}, ptr {request}"
+        )
+        found = f.let(f"call i32 {row.pointer('function')}({operands})")
+        _note_failure(f, failed, found)
+        f.store("i64", f.sum(place, 1), count)
+
+
+def _note_failure(f: Function, failed: str, found: str) -> None:
+    f.store("i32", f.let(f"or i32 {f.load('i32', failed)}, {found}"), failed)
+
+
+def _combine(f: Function, step: View, combine: str, own: str, result: str) -> None:
+    """`result = combine(result, own)`, or the other way round."""
+    first = f.let(f"icmp ne i64 {step.number('own_first')}, 0")
+    rows, strides = f.place("ptr", 3), f.place("i64", 3)
+    f.set_slot(rows, 0, f.let(f"select i1 {first}, ptr {own}, ptr {result}"))
+    f.set_slot(rows, 1, f.let(f"select i1 {first}, ptr {result}, ptr {own}"))
+    f.set_slot(rows, 2, result)
+    for i in range(3):
+        f.store("i64", step.number("size"), f.word(strides, i))
+    elements, data = step.at("elements"), step.pointer("data")
+    f.do(f"call void {combine}(ptr {rows}, ptr {elements}, ptr {strides}, ptr {data})")
 
 
 # What is observed. Nothing of it runs in a program that is not.

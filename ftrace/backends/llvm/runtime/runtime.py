@@ -32,7 +32,7 @@ KEPT_SHARE = 8
 HUGE_PAGE = 2 << 20
 
 _EXPORTED = (
-    "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
+    "run", "copy", "run_kernel", "run_host", "run_exchange", "run_branch", "run_loop",
     "observe_step", "observe_piece",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
     "run_pointers", "ask_memory", POLL, STOP, TAKE, GIVE,
@@ -81,7 +81,7 @@ class Runtime:
         self.run_pointers = address("run_pointers")
         # No callback of ctypes: it would print what a signal raises, and go on.
         ctypes.c_void_p.from_address(address("ask_memory")).value = id(_has_room)
-        self.handlers = {name: address(name) for name in _EXPORTED[1:8]}
+        self.handlers = {name: address(name) for name in _EXPORTED[1:9]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 

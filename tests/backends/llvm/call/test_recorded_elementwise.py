@@ -15,7 +15,8 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.backends.base import get_device
-from ftrace.backends.llvm.call.numpy_loops import Loops, NotLoops
+from ftrace.backends.llvm.call.numpy_loops import Loops
+from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 
