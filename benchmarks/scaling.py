@@ -194,7 +194,7 @@ def program_of(fun: Callable[..., Any], *args: Any) -> Program:
       args: arrays, or `ShapeDtypeStruct`s with shardings.
     """
     traced = ft.jit(fun).trace(*args)
-    graph = ready_graph(traced.graph, keeps_constraints=True)
+    graph = ready_graph(traced.graph, lambda constraint: True)
     given = [*traced.places, *[None] * len(graph.captured)]
     if any(s is not None and not s.is_fully_addressable for s in given):
         graph, _ = localize_graph(graph, given)
