@@ -50,8 +50,9 @@ BUDGET = 1 << 16
 #: What kernels take at least of the budget of a call: those that are too little to
 #: share, and the others.
 _LITTLE, _MUCH = 1 << 10, 1 << 14
-#: How often native code looks whether messages are there before Python does.
-TRIES = 1000
+#: How often native code looks whether messages are there before Python does: for about
+#: a millisecond, in which 4 MB come.
+TRIES = 1 << 14
 
 VARIABLES = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
