@@ -21,12 +21,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    DtypeOverflowError,
-    TypePromotionError,
-)
+from ftrace import errors
 from ftrace.ground import settings
 from ftrace.ground.missing_names import no_attribute, tell_missing
 
@@ -148,7 +143,7 @@ def kind(dtype: np.dtype[Any]) -> str:
     found = _KIND.get(dtype)
     if found is None:
         names = ", ".join(map(str, ALL))
-        raise DtypeError(
+        raise errors.DtypeError(
             f"dtype {dtype} is not supported; the dtypes are {names}. "
             + _instead_of(dtype)
         )
@@ -282,7 +277,7 @@ def _promote(
         if set(strong) == {strong[0]} and len(strong) == len(types):
             return types[0]
         names = " and ".join(name_of(dtype) for dtype, _ in types)
-        raise DtypeError(
+        raise errors.DtypeError(
             f"random keys have no dtype in common with others, got {names}; the "
             "numbers of keys are random.key_data(keys)"
         )
@@ -295,7 +290,7 @@ def _promote(
     joined = _join(frozenset(points | set(strong)))
     if joined is None:
         names = " and ".join([f"{d}*" if weak else f"{d}" for d, weak in types])
-        raise TypePromotionError(
+        raise errors.TypePromotionError(
             f"dtypes of few bits have none in common with others, got {names}: "
             "convert one of them with .astype"
         )
@@ -310,7 +305,7 @@ def _promote(
 def require_numbers(dtype: np.dtype[Any]) -> None:
     """Raises where the dtype is that of random keys."""
     if is_key(dtype):
-        raise DtypeError(
+        raise errors.DtypeError(
             f"numbers are required, got {name_of(dtype)}; those of keys are "
             "random.key_data(keys)"
         )
@@ -406,7 +401,7 @@ def named_dtype(dtype: Any) -> np.dtype[Any]:
         try:
             found = _read(dtype)
         except TypeError:
-            raise ArgumentError(f"{dtype!r} is not a dtype") from None
+            raise errors.ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
     return found
 
@@ -509,7 +504,7 @@ def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
     advice = "write it as a float"
     if allowed == (int32,) and -(2**63) <= value < 2**63:
         advice += ", or enable 64 bits with ft.config.update('jax_enable_x64', True)"
-    raise DtypeOverflowError(
+    raise errors.DtypeOverflowError(
         f"Python int {_digits(value)} is too large for {allowed[-1]}; {advice}"
     )
 

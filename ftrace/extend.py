@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes as types_of
-from ftrace.errors import (
-    ArgumentError,
-    DerivativeError,
-    DtypeError,
-    PrimitiveError,
-    ShapeError,
-)
+from ftrace import dtypes as types_of, errors
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lower.kernel.ir import OF_USERS
@@ -102,17 +95,17 @@ def elementwise(
     """
     _check_rules(name, numpy=numpy, kernel=kernel)
     if operands not in (1, 2):
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"extend.elementwise: {name!r} must have 1 or 2 operands, got {operands}; "
             "use extend.primitive with lower= for more"
         )
     if derivatives is not None and len(derivatives) not in (0, operands):
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"extend.elementwise: {name!r} has {operands} operands and "
             f"{len(derivatives)} derivatives; give one for each, or () for none"
         )
     if set(dtypes) - set("fiu"):
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {dtypes!r}"
         )
     factors = [_array_rule(name, i, f) for i, f in enumerate(derivatives or ())]
@@ -128,7 +121,9 @@ def elementwise(
 
     def call(*values: Value) -> Any:
         if len(values) != operands:
-            raise ArgumentError(f"{name} takes {operands} operands, got {len(values)}")
+            raise errors.ArgumentError(
+                f"{name} takes {operands} operands, got {len(values)}"
+            )
         return bind_elementwise(op, *values, inexact=dtypes == "f")
 
     return named(call, name, doc)
@@ -153,9 +148,11 @@ class _ElementwiseRules:
         first, name = avals[0], self.name
         for aval in avals:
             if aval.shape != first.shape or aval.dtype != first.dtype:
-                raise ShapeError(f"{name}: the operands differ: {first!r} and {aval!r}")
+                raise errors.ShapeError(
+                    f"{name}: the operands differ: {first!r} and {aval!r}"
+                )
         if types_of.kind(first.dtype) not in self.kinds:
-            raise DtypeError(
+            raise errors.DtypeError(
                 f"{self.name} is not defined for {first!r}; convert with .astype"
             )
         weak = all(aval.weak_type for aval in avals)
@@ -164,7 +161,7 @@ class _ElementwiseRules:
     def meaning(self, aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
         found = np.asarray(self.numpy(*map(_read_only, arrays)))
         if found.shape != arrays[0].shape:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"{self.name}: numpy returned shape {found.shape} for operands of "
                 f"shape {arrays[0].shape}; use extend.primitive for what is not "
                 "elementwise"
@@ -178,7 +175,7 @@ class _ElementwiseRules:
     def formula(self, node: Node) -> Node:
         found: Any = self.kernel(*map(Term, node.src))
         if not isinstance(found, Term):
-            raise PrimitiveError(
+            raise errors.PrimitiveError(
                 f"the kernel rule of {self.name} must return a term made of its "
                 f"operands, got {type(found).__name__}: {found!r:.60}",
                 custom_call.place_of(self.kernel),
@@ -249,11 +246,11 @@ def primitive(
     """
     _check_rules(name, infer=infer, numpy=numpy)
     if linear and transpose is None:
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"the record of primitive {name!r} lacks transpose (it is linear)"
         )
     if any(i < 0 for i in linear):
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"the record of primitive {name!r}: linear counts operands from 0, got "
             f"{tuple(linear)}"
         )
@@ -263,7 +260,7 @@ def primitive(
             try:
                 hash(value)
             except TypeError:
-                raise ArgumentError(
+                raise errors.ArgumentError(
                     f"{name}: the parameter {key} must be hashable, got "
                     f"{type(value).__name__}; pass arrays by position"
                 ) from None
@@ -294,7 +291,7 @@ def _linear_jvp(name: str, call: Function, linear: tuple[int, ...]) -> Function:
             if i in linear:
                 moved[i] = _zeros(aval_of(primals[i])) if tangent is None else tangent
             elif tangent is not None:
-                raise DerivativeError(
+                raise errors.DerivativeError(
                     f"{name} is linear in its operands {linear}, and has no jvp that "
                     f"tells of operand {i}"
                 )
@@ -312,14 +309,14 @@ def _zeros(aval: ShapedArray) -> Value:
 
 def _check_rules(name: Any, **rules: Any) -> None:
     if not isinstance(name, str):
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"the name of a primitive must be a string, got {name!r:.60}"
         )
     if name in PRIMITIVES or name in COMPOUNDS:
-        raise PrimitiveError(f"there is a primitive named {name!r} already")
+        raise errors.PrimitiveError(f"there is a primitive named {name!r} already")
     missing = [key for key, rule in rules.items() if not callable(rule)]
     if missing:
-        raise PrimitiveError(
+        raise errors.PrimitiveError(
             f"the record of primitive {name!r} lacks {', '.join(missing)}"
         )
 
@@ -350,7 +347,7 @@ class _Rules:
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         if any(i >= len(avals) for i in self.linear):
-            raise PrimitiveError(
+            raise errors.PrimitiveError(
                 f"{self.name} is linear in its operands {self.linear}, but was called "
                 f"with {len(avals)}"
             )
@@ -358,7 +355,7 @@ class _Rules:
 
     def _type(self, found: Any) -> ShapedArray:
         if not (hasattr(found, "shape") and hasattr(found, "dtype")):
-            raise PrimitiveError(
+            raise errors.PrimitiveError(
                 f"the infer rule of {self.name} must return a type, or a tuple of "
                 "types, with shape and dtype: ftrace.ShapeDtypeStruct(shape, dtype), "
                 f"got {found!r:.60}",
@@ -372,13 +369,13 @@ class _Rules:
         answer = _tuple(self.given["numpy"](*map(_read_only, arrays), **params))
         found = [np.asarray(x) for x in answer]
         if len(found) != len(avals):
-            raise PrimitiveError(
+            raise errors.PrimitiveError(
                 f"{self.name}: numpy returned {len(found)} results, but infer promised "
                 f"{len(avals)}"
             )
         for value, aval in zip(found, avals, strict=True):
             if not same_size(tuple(value.shape), aval.shape):
-                raise ShapeError(
+                raise errors.ShapeError(
                     f"{self.name}: numpy returned shape {tuple(value.shape)}, but "
                     f"infer promised {aval!r}"
                 )
@@ -386,7 +383,7 @@ class _Rules:
             # It may lose precision only.
             wide = types_of.is_complex(promised) or not types_of.is_complex(got)
             if got != promised and not (types_of.is_inexact(promised) and wide):
-                raise DtypeError(
+                raise errors.DtypeError(
                     f"{self.name}: numpy returned {value.dtype}, but infer promised "
                     f"{aval!r}"
                 )
@@ -417,7 +414,7 @@ class _Rules:
         if isinstance(found, tree.SEQUENCES):
             leaves = custom_call.aligned(tuple(range(len(linear))), found)
         if leaves is None:
-            raise PrimitiveError(
+            raise errors.PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "
                 f"per operand, or None, got {found!r:.80}",
                 custom_call.place_of(self.given["transpose"]),

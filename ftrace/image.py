@@ -23,8 +23,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import promote_inexact
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract
 from ftrace.trace.eager.dispatch import publish
 from ftrace.trace.eager.precision import Precision, PrecisionLike
@@ -185,12 +184,12 @@ def scale_and_translate(
       Array([0., 0., 1., 2.], dtype=float32)
     """
     name = "scale_and_translate"
-    (x,) = promote_inexact(image)
+    (x,) = ew.promote_inexact(image)
     target, kind = _shape(name, shape, x), _method(name, method)
     if kind is ResizeMethod.NEAREST:
         raise ValueRangeError(f"{name}: method must interpolate; got nearest")
     axes = ax.canonical_axes(tuple(spatial_dims), x.ndim, name)
-    scales, shifts = promote_inexact(scale, translation)
+    scales, shifts = ew.promote_inexact(scale, translation)
     if scales.shape != (len(axes),) or shifts.shape != (len(axes),):
         raise ShapeError(
             f"{name}: scale and translation must have a number for each of the axes "
@@ -262,7 +261,7 @@ def resize(
         for axis in changed:
             x = fnp.take(x, _nearest(x.shape[axis], target[axis]), axis)
         return x
-    (x,) = promote_inexact(x)
+    (x,) = ew.promote_inexact(x)
     if 0 in x.shape and 0 not in target:
         raise ShapeError(f"resize: an image of shape {x.shape} has no pixels")
     # Of images of 64 bits the weights have them, too.

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import errors
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    check_count,
-    full,
-    integers,
-    need_known,
-)
-from ftrace.numpy.elementwise import clip
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member, placed, publish
@@ -56,9 +48,12 @@ def _segments(name: str, kind: str):
           ConcretizationTypeError: num_segments is not given and the ids are traced.
           ValueRangeError: num_segments is negative, or there is no such mode.
         """
-        values, ids = as_value(data), integers(segment_ids, f"{name}: segment_ids")
+        values, ids = (
+            ax.as_value(data),
+            ax.integers(segment_ids, f"{name}: segment_ids"),
+        )
         if not values.shape:
-            values = broadcast_to(values, ids.shape)
+            values = ax.broadcast_to(values, ids.shape)
         if values.shape[: ids.ndim] != ids.shape:
             raise errors.ShapeError(
                 f"{name}: segment_ids of shape {ids.shape} must match the leading axes "
@@ -66,9 +61,9 @@ def _segments(name: str, kind: str):
             )
         count = _count(name, ids, num_segments)
         if check_mode(name, mode) == "clip" and count:
-            ids = clip(widened(ids, count), 0, count - 1)
+            ids = ew.clip(widened(ids, count), 0, count - 1)
         shape = (count, *values.shape[ids.ndim :])
-        start = full(shape, identity_of(kind, values.dtype), values.dtype)
+        start = ax.full(shape, identity_of(kind, values.dtype), values.dtype)
         result = bind(scatter_p, start, values, ids, arg=((0,), kind))
         return placed(result, out_sharding)
 
@@ -126,8 +121,8 @@ def segment_min():
 def _count(name: str, ids: Any, num_segments: int | None) -> int:
     """How many segments there are."""
     if num_segments is not None:
-        return check_count(num_segments, f"{name}: num_segments")
-    need_known(ids, f"{name}: the number of segments", "give num_segments=n")
+        return ax.check_count(num_segments, f"{name}: num_segments")
+    ax.need_known(ids, f"{name}: the number of segments", "give num_segments=n")
     known = ids.__array__()
     return max(int(known.max()) + 1, 0) if known.size else 0
 

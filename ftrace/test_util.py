@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    DerivativeError,
-    GradientCheckError,
-    one_of,
-)
+from ftrace import dtypes, errors
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -63,10 +57,10 @@ def check_grads(
     tree.check_callable(f, "check_grads")
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
-        one_of("check_grads: modes", mode, ("fwd", "rev"))
+        errors.one_of("check_grads: modes", mode, ("fwd", "rev"))
     for name, value, kinds in (("args", args, (tuple, list)), ("order", order, int)):
         if not isinstance(value, kinds):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"check_grads: {name} is a {type(value).__name__}; it takes a tuple of "
                 "the arguments and an order, write check_grads(f, (x,), order=1)"
             )
@@ -167,7 +161,7 @@ def random_like(values: Any, rng: np.random.Generator) -> Any:
     def draw(value: Any) -> Any:
         array = np.asarray(asarray(value))
         if not dtypes.is_inexact(array.dtype):
-            raise DerivativeError(
+            raise errors.DerivativeError(
                 f"check_grads needs float or complex values, got {array.dtype}; close "
                 "over the others"
             )
@@ -231,7 +225,7 @@ def _compare(
     for got, want in zip(numpy_leaves(gots), wants, strict=True):
         if not np.allclose(_wide(got), want, relative, absolute, True):
             error = np.max(np.abs(got - want))
-            raise GradientCheckError(
+            raise errors.GradientCheckError(
                 f"check_grads: {what}: they differ by {error} where "
                 f"{absolute} + {relative} · |value| is allowed; got\n"
                 f"{got}\nand the difference is\n{want}"

@@ -11,17 +11,12 @@ import sys
 
 from ftrace.ground import settings
 from ftrace.ground.spans import note, recorders
-from ftrace.lower.program import (
-    RunExchange,
-    RunKernel,
-    Step,
-    describe,
-    lines_of,
-    name_of,
-)
+from ftrace.lower import program as ir
 
 
-def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -> None:
+def report_compiled(
+    device: str, step: ir.RunKernel, seconds: float, source: str
+) -> None:
     """Tells of a kernel that was compiled; from level 1 on."""
     level = settings.current().debug
     if level < 1:
@@ -32,18 +27,18 @@ def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -
         tell(f"{step.kernel}\n{source}")
 
 
-def report_run(device: str, step: Step, start: float, end: float) -> None:
+def report_run(device: str, step: ir.Step, start: float, end: float) -> None:
     """Tells of a step that was run; from level 2 on.
 
     Args:
       start, end: when, by `time.perf_counter`.
     """
-    name, seconds = name_of(step), end - start
-    note("run", name, start, end, lines_of(step), {"device": device})
+    name, seconds = ir.name_of(step), end - start
+    note("run", name, start, end, ir.lines_of(step), {"device": device})
     if settings.current().debug < 2:
         return
     microseconds = f"{seconds * 1e6:.1f} us"
-    if not isinstance(step, RunKernel):
+    if not isinstance(step, ir.RunKernel):
         tell(f"{device}: ran {name} in {microseconds}")
         return
     info = step.info
@@ -54,7 +49,7 @@ def report_run(device: str, step: Step, start: float, end: float) -> None:
     )
 
 
-def report_exchange(step: RunExchange, began: float, ended: float) -> None:
+def report_exchange(step: ir.RunExchange, began: float, ended: float) -> None:
     """Tells of what was sent meanwhile; from level 2 on.
 
     Args:
@@ -62,8 +57,8 @@ def report_exchange(step: RunExchange, began: float, ended: float) -> None:
     """
     if not recorders and settings.current().debug < 2:
         return
-    what = describe(step).split(" ", 1)[1]
-    note("collective", what, began, ended, lines_of(step))
+    what = ir.describe(step).split(" ", 1)[1]
+    note("collective", what, began, ended, ir.lines_of(step))
     if settings.current().debug >= 2:
         tell(f"sent {what} in {(ended - began) * 1e6:.1f} us")
 

@@ -31,15 +31,13 @@ from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, fenced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import Sizes, evaluate
@@ -61,7 +59,7 @@ class Interpreter(Device):
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
         self.allocator = HostAllocator(self)
-        self._plans: Table[Kernel, KernelPlan] = Table(PLANS_KEPT)
+        self._plans: Table[ir.Kernel, KernelPlan] = Table(PLANS_KEPT)
         self._lock = free_after_fork(threading.Lock())
 
     def copy_in(self, array: Array) -> Buffer:
@@ -333,7 +331,7 @@ class Evaluation:
         value, *closed = node.src
         if 0 in map(self._size, closed):
             shape = self._shape(self.plan.ranges[node])
-            return np.full(shape, identity_of(node.arg, node.dtype), node.dtype)
+            return np.full(shape, red.identity_of(node.arg, node.dtype), node.dtype)
         dtype = _accumulator(node)
         if node in self.plan.contractions:
             if value.op is p.mul or all(

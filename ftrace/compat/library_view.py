@@ -23,12 +23,8 @@ from ftrace.compat import jaxpr, lax_primitives as jax
 from ftrace.compat.primitive import Primitive
 from ftrace.debug import Writer
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lax import gather_scatter
 from ftrace.lax.fft import FftType
-from ftrace.lax.gather_scatter import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-)
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.effects import Callback
 from ftrace.trace.graph import Node
@@ -112,9 +108,9 @@ def _gather(node: Node) -> Steps | None:
     x, *indices = node.src
     offsets = tuple(range(indices[0].ndim, node.ndim))
     params = {
-        "dimension_numbers": GatherDimensionNumbers(offsets, axes, axes),
+        "dimension_numbers": gather_scatter.GatherDimensionNumbers(offsets, axes, axes),
         "slice_sizes": _windows(x, axes),
-        "mode": GatherScatterMode.PROMISE_IN_BOUNDS,
+        "mode": gather_scatter.GatherScatterMode.PROMISE_IN_BOUNDS,
         "fill_value": None,
         **_UNKNOWN,
     }
@@ -129,8 +125,10 @@ def _scatter(node: Node) -> Steps | None:
         return None
     through = tuple(range(indices[0].ndim, updates.ndim))
     params = {
-        "dimension_numbers": ScatterDimensionNumbers(through, axes, axes),
-        "mode": GatherScatterMode.FILL_OR_DROP,
+        "dimension_numbers": gather_scatter.ScatterDimensionNumbers(
+            through, axes, axes
+        ),
+        "mode": gather_scatter.GatherScatterMode.FILL_OR_DROP,
         "update_jaxpr": None if kind == "set" else _combining(kind, x.aval),
         "update_consts": (),
         **_UNKNOWN,

@@ -30,12 +30,7 @@ from ftrace.trace.calls.custom_call import SymbolicZero, zeros_of
 from ftrace.trace.calls.user_primitive import UserArg, UserRecord
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Flags
-from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.primitive import (
-    COMPOUNDS,
-    PRIMITIVES,
-    Compound,
-)
+from ftrace.trace.primitives import elementwise as p, primitive as prim
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray, outside_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -197,10 +192,10 @@ class Primitive:
         return _Record(self.name, infer, value, None, rules, primitive=self)
 
     @cached_property
-    def compound(self) -> Compound:
+    def compound(self) -> prim.Compound:
         """The record of the graph for it."""
         name, number = self.name, 1
-        while name in PRIMITIVES or name in COMPOUNDS:
+        while name in prim.PRIMITIVES or name in prim.COMPOUNDS:
             number += 1
             name = f"{self.name}_{number}"
         return self.record.compound(name, doc=f"a primitive of a library: {self.name}")
@@ -270,7 +265,7 @@ def _lower(primitive: Primitive, tracers: Sequence[Value], params: Any) -> Any:
 def _settled(value: Value, aval: ShapedArray) -> Value:
     if not isinstance(value, Tracer) or value.aval is aval:
         return value
-    return Tracer(cast(value.node, aval.dtype, aval.weak_type), value.scope)
+    return Tracer(p.cast(value.node, aval.dtype, aval.weak_type), value.scope)
 
 
 def _rule(rules: dict[Primitive, Function], primitive: Primitive, what: str) -> Any:

@@ -23,6 +23,7 @@ from ftrace.compat.library_view import ROWS, RULES, Step, Steps, describe_row, o
 from ftrace.compat.linear_util import debug_info as info_of
 from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import graph as g
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint, Contraction, contraction_of
@@ -31,15 +32,6 @@ from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.flatten_arguments import Output, read_argnums, type_of, wraps
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    constant_value,
-    is_constant,
-    nodes_of,
-    toposort,
-)
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
@@ -60,7 +52,7 @@ class TracedJaxpr(jaxpr.Jaxpr):
       graph: its inputs are the arguments, then what is closed over.
     """
 
-    def __init__(self, graph: Graph, arguments: int, debug_info: Any = None) -> None:
+    def __init__(self, graph: g.Graph, arguments: int, debug_info: Any = None) -> None:
         variables = [jaxpr.Var(n.aval) for n in graph.inputs]
         effects = (ORDERED,) if graph.effects else ()
         super().__init__(
@@ -89,7 +81,7 @@ class TracedJaxpr(jaxpr.Jaxpr):
         return [n.aval for n in self.graph.outputs]
 
 
-def jaxpr_of_graph(graph: Graph, debug_info: Any = None) -> jaxpr.ClosedJaxpr:
+def jaxpr_of_graph(graph: g.Graph, debug_info: Any = None) -> jaxpr.ClosedJaxpr:
     """A graph as a jaxpr; the arrays that it captured are constants."""
     count = len(graph.inputs) - len(graph.captured)
     return jaxpr.ClosedJaxpr(TracedJaxpr(graph, count, debug_info), [*graph.captured])
@@ -112,7 +104,7 @@ def trace_to_jaxpr(
     body = close(inputs, [*draft.outputs, *after])
     count, results = len(inputs) - len(before), len(draft.outputs)
     effects = (*body.inputs[count:], *body.outputs[results:])
-    graph = Graph(body.inputs[:count], body.outputs[:results], (), effects)
+    graph = g.Graph(body.inputs[:count], body.outputs[:results], (), effects)
     made = TracedJaxpr(graph, len(draft.arguments) - places, debug_info)
     return jaxpr.ClosedJaxpr(made, [*[np.int32(0)] * places, *draft.values])
 
@@ -174,7 +166,7 @@ def make_jaxpr(
 
 
 def equations(
-    graph: Graph, variables: Sequence[jaxpr.Var]
+    graph: g.Graph, variables: Sequence[jaxpr.Var]
 ) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
     """The results and the equations of a graph whose inputs are these variables."""
     return _Writer(graph, variables).write()
@@ -183,9 +175,9 @@ def equations(
 class _Writer:
     """One walk over a graph."""
 
-    def __init__(self, graph: Graph, variables: Sequence[jaxpr.Var]) -> None:
+    def __init__(self, graph: g.Graph, variables: Sequence[jaxpr.Var]) -> None:
         self.graph = graph
-        self.atoms: dict[Node, jaxpr.Atom] = dict(
+        self.atoms: dict[g.Node, jaxpr.Atom] = dict(
             zip(graph.inputs, variables, strict=True)
         )
         self.eqns: list[jaxpr.JaxprEqn] = []
@@ -194,7 +186,7 @@ class _Writer:
         roots = [*self.graph.outputs, *self.graph.effects[1:]]
         before = self.graph.effects[:1]
         self.atoms.update({n: jaxpr.Literal(np.uint8(0), n.aval) for n in before})
-        for node in toposort(roots, self.atoms):
+        for node in g.toposort(roots, self.atoms):
             if node.op is not item_p and not _is_scalar(node):
                 self._emit(node)
         outvars = [self._atom(n) for n in self.graph.outputs]
@@ -202,16 +194,16 @@ class _Writer:
         # Views that others look through are not needed.
         return outvars, jaxpr.needed(self.eqns, [*outvars, *tokens])[0]
 
-    def _atom(self, node: Node) -> jaxpr.Atom:
+    def _atom(self, node: g.Node) -> jaxpr.Atom:
         if node not in self.atoms:
             if _is_scalar(node):
-                value: Any = constant_value(node)
+                value: Any = g.constant_value(node)
                 number = value.item() if node.aval.weak_type else value
                 return jaxpr.Literal(number, node.aval)
             self._emit(node)  # which a rule has made
         return self.atoms[node]
 
-    def _emit(self, node: Node) -> None:
+    def _emit(self, node: g.Node) -> None:
         operands, steps, results, passed = _describe(node)
         invars = [self._atom(n) for n in operands]
         effects = (ORDERED,) if TOKEN in node.aval.items else ()
@@ -234,11 +226,11 @@ class _Writer:
         self.atoms.update({new: self._atom(old) for new, old in passed})
 
 
-def _is_scalar(node: Node) -> bool:
-    return is_constant(node) and node.shape == ()
+def _is_scalar(node: g.Node) -> bool:
+    return g.is_constant(node) and node.shape == ()
 
 
-def _describe(node: Node) -> Steps:
+def _describe(node: g.Node) -> Steps:
     rule = _RULES.get(node.op.name)
     if rule is not None:
         return rule(node)
@@ -252,17 +244,19 @@ def _describe(node: Node) -> Steps:
     return _own(node)
 
 
-def _own(node: Node) -> Steps:
+def _own(node: g.Node) -> Steps:
     params = {} if node.arg is None else {"arg": node.arg}
     operands = _scalars(node) if node.op.family in ("unary", "binary") else None
     primitive = jax.own_primitive(node.op)  # type: ignore[arg-type]
     return one_step(node, primitive, params, operands)
 
 
-def _scalars(node: Node) -> list[Node]:
+def _scalars(node: g.Node) -> list[g.Node]:
     """The operands, where a number fills one of them as that number."""
     found = [
-        const(constant_value(n), n.dtype, (), n.aval.weak_type) if is_constant(n) else n
+        const(g.constant_value(n), n.dtype, (), n.aval.weak_type)
+        if g.is_constant(n)
+        else n
         for n in node.src
     ]
     if all(n.shape == () for n in found) and node.shape:
@@ -270,7 +264,7 @@ def _scalars(node: Node) -> list[Node]:
     return found
 
 
-def _multiply(node: Node) -> Steps:
+def _multiply(node: g.Node) -> Steps:
     x, y = node.src
     if x is y:
         return one_step(node, jax.NAMED["square"], {}, [x])
@@ -320,12 +314,12 @@ def _spread(shape: Shape, axes: tuple[int, ...], result: Any) -> Step:
     return Step(jax.NAMED["broadcast_in_dim"], params, result)
 
 
-def _const(node: Node) -> Steps:
-    scalar = const(constant_value(node), node.dtype, (), node.aval.weak_type)
+def _const(node: g.Node) -> Steps:
+    scalar = const(g.constant_value(node), node.dtype, (), node.aval.weak_type)
     return Steps((scalar,), (_spread(node.shape, (), node.aval.items),))
 
 
-def _reshape(node: Node) -> Steps:
+def _reshape(node: g.Node) -> Steps:
     (x,) = node.src
     if x.op.family == "reduction" and x.op.name in _REDUCTIONS:
         found = _reduce_to(x, node.shape)
@@ -334,7 +328,7 @@ def _reshape(node: Node) -> Steps:
     return Steps((x,), (_reshaped(x.aval, node.shape),))
 
 
-def _expand(node: Node) -> Steps:
+def _expand(node: g.Node) -> Steps:
     (x,) = node.src
     axes = tuple(range(node.ndim))
     while x.op.name == "reshape" or x.op.name in _REDUCTIONS:
@@ -347,23 +341,23 @@ def _expand(node: Node) -> Steps:
     return Steps((x,), (_spread(node.shape, axes, node.aval.items),))
 
 
-def _permute(node: Node) -> Steps:
+def _permute(node: g.Node) -> Steps:
     return one_step(node, jax.NAMED["transpose"], {"permutation": node.arg})
 
 
-def _pad(node: Node) -> Steps:
+def _pad(node: g.Node) -> Steps:
     zero = const(0, node.dtype, (), False)
     params = {"padding_config": node.arg}
     return one_step(node, jax.NAMED["pad"], params, (*node.src, zero))
 
 
-def _shrink(node: Node) -> Steps:
+def _shrink(node: g.Node) -> Steps:
     starts, stops = zip(*node.arg, strict=True)
     params = {"start_indices": starts, "limit_indices": stops, "strides": None}
     return one_step(node, jax.NAMED["slice"], params)
 
 
-def _stride(node: Node) -> Steps:
+def _stride(node: g.Node) -> Steps:
     steps: tuple[int, ...] = node.arg
     if all(abs(n) == 1 for n in steps):
         axes = tuple(i for i, n in enumerate(steps) if n < 0)
@@ -378,29 +372,29 @@ def _stride(node: Node) -> Steps:
     return one_step(node, jax.NAMED["slice"], params, operands)
 
 
-def _iota(node: Node) -> Steps:
+def _iota(node: g.Node) -> Steps:
     params = {"dtype": node.dtype, "shape": node.shape, "dimension": node.arg}
     return one_step(node, jax.NAMED["iota"], {**params, "sharding": None})
 
 
-def _cast(node: Node) -> Steps:
+def _cast(node: g.Node) -> Steps:
     params = {"new_dtype": node.dtype, "weak_type": node.aval.weak_type}
     return one_step(
         node, jax.NAMED["convert_element_type"], {**params, "sharding": None}
     )
 
 
-def _bitcast(node: Node) -> Steps:
+def _bitcast(node: g.Node) -> Steps:
     params = {"new_dtype": node.dtype}
     return one_step(node, jax.NAMED["bitcast_convert_type"], params)
 
 
-def _round(node: Node) -> Steps:
+def _round(node: g.Node) -> Steps:
     params = {"rounding_method": jax.lax.RoundingMethod.TO_NEAREST_EVEN}
     return one_step(node, jax.NAMED["round"], params)
 
 
-def _select(node: Node) -> Steps:
+def _select(node: g.Node) -> Steps:
     which, x, y = node.src
     return one_step(node, jax.NAMED["select_n"], {}, (which, y, x))
 
@@ -410,20 +404,20 @@ def _select(node: Node) -> Steps:
 _REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
 
 
-def _squeezed(node: Node) -> Node:
+def _squeezed(node: g.Node) -> g.Node:
     """A reduction without the axes that it keeps."""
     kept = tuple(n for i, n in enumerate(node.shape) if i not in node.arg)
     return reshape_p(node, arg=kept)
 
 
-def _reduce(node: Node) -> Steps:
+def _reduce(node: g.Node) -> Steps:
     found = _reduce_to(node, _squeezed(node).shape)
     assert found is not None
     last = found.steps[-1].avals[0]
     return Steps(found.operands, (*found.steps, _reshaped(last, node.shape)))
 
 
-def _reduce_to(node: Node, shape: Shape) -> Steps | None:
+def _reduce_to(node: g.Node, shape: Shape) -> Steps | None:
     """A reduction and the reshape behind it, if that drops the axes."""
     if shape != _squeezed(node).shape:
         return None
@@ -439,7 +433,7 @@ def _reduce_to(node: Node, shape: Shape) -> Steps | None:
     return Steps(node.src, (Step(jax.NAMED[node.op.name], params, result),))
 
 
-def _product(node: Node, found: Contraction, shape: Shape) -> Steps:
+def _product(node: g.Node, found: Contraction, shape: Shape) -> Steps:
     numbers = (found.contracting, found.batch)
     params = {
         "dimension_numbers": numbers,
@@ -461,7 +455,7 @@ def _product(node: Node, found: Contraction, shape: Shape) -> Steps:
 # Operations with several results.
 
 
-def closed_body(body: Body) -> jaxpr.ClosedJaxpr:
+def closed_body(body: g.Body) -> jaxpr.ClosedJaxpr:
     """The body of a loop, a branch or a call as a jaxpr, which has no tokens."""
     inputs, outputs = (
         tuple([n for n in nodes if n.aval is not TOKEN])
@@ -469,10 +463,10 @@ def closed_body(body: Body) -> jaxpr.ClosedJaxpr:
     )
     ends = (*body.inputs, *body.outputs)
     tokens = tuple([n for n in ends if n.aval is TOKEN])
-    return jaxpr_of_graph(Graph(inputs, outputs, (), tokens if tokens[1:] else ()))
+    return jaxpr_of_graph(g.Graph(inputs, outputs, (), tokens if tokens[1:] else ()))
 
 
-def _without_token(node: Node, primitive: Primitive, params: dict[str, Any]) -> Steps:
+def _without_token(node: g.Node, primitive: Primitive, params: dict[str, Any]) -> Steps:
     """A node as one equation; the token that it takes is the one that it gives."""
     parts = [item_p(node, arg=i) for i in range(len(node.aval.items))]
     before = [n for n in node.src if n.aval is TOKEN]
@@ -483,7 +477,7 @@ def _without_token(node: Node, primitive: Primitive, params: dict[str, Any]) -> 
     return Steps(operands, (made,), kept, tuple(zip(after, before, strict=True)))
 
 
-def _describe_compound(node: Node) -> Steps:
+def _describe_compound(node: g.Node) -> Steps:
     arg = node.arg
     primitive = primitive_of(arg)
     if primitive is not None:
@@ -499,7 +493,7 @@ def _describe_compound(node: Node) -> Steps:
     return _own(node)
 
 
-def _scan(node: Node, arg: Scan) -> Steps | None:
+def _scan(node: g.Node, arg: Scan) -> Steps | None:
     if arg.length is None:
         return None
     params: dict[str, Any] = {
@@ -516,7 +510,7 @@ def _scan(node: Node, arg: Scan) -> Steps | None:
     return steps
 
 
-def _while(node: Node, arg: While) -> Steps | None:
+def _while(node: g.Node, arg: While) -> Steps | None:
     if len(arg.body.outputs) > arg.carry:  # what it pushes, reverse mode reads
         return None
     count = arg.consts
@@ -535,20 +529,20 @@ def _while(node: Node, arg: While) -> Steps | None:
     return steps._replace(operands=tuple(operands))
 
 
-def _used_consts(body: Body, count: int) -> tuple[list[int], Body]:
+def _used_consts(body: g.Body, count: int) -> tuple[list[int], g.Body]:
     """Which of the first inputs a body uses, and it without the others."""
-    needed = nodes_of(body.outputs)
+    needed = g.nodes_of(body.outputs)
     kept = [i for i in range(count) if body.inputs[i] in needed]
     inputs = (*[body.inputs[i] for i in kept], *body.inputs[count:])
-    return kept, Body(inputs, body.outputs)
+    return kept, g.Body(inputs, body.outputs)
 
 
-def _cond(node: Node, arg: Branches) -> Steps:
+def _cond(node: g.Node, arg: Branches) -> Steps:
     branches = tuple(map(closed_body, arg.bodies))
     return _without_token(node, jax.NAMED["cond"], {"branches": branches})
 
 
-def _checkpoint(node: Node, arg: Checkpoint) -> Steps:
+def _checkpoint(node: g.Node, arg: Checkpoint) -> Steps:
     params = {
         "jaxpr": closed_body(arg.body).jaxpr,
         "prevent_cse": True,
@@ -571,7 +565,7 @@ class Recorded:
         if graph is None:
             function = jaxpr.jaxpr_as_fun(call_jaxpr)
             draft = trace_body("eval_jaxpr", function, call_jaxpr.in_avals)
-            graph = Graph(draft.arguments, draft.outputs)
+            graph = g.Graph(draft.arguments, draft.outputs)
         body = close(graph.inputs, graph.outputs)
         return replace(self.arg, body=body)
 
@@ -579,7 +573,7 @@ class Recorded:
         return ", ".join([rule.function.__name__ for rule in self.arg.rules])
 
 
-def _ruled(node: Node, arg: Ruled) -> Steps | None:
+def _ruled(node: g.Node, arg: Ruled) -> Steps | None:
     primitive = _RULED.get(node.op.name)
     if primitive is None or arg.effects:
         return None
@@ -598,14 +592,14 @@ _RULED = {
 }
 
 
-_COMPOUNDS: dict[type[Any], Callable[[Node, Any], Steps | None]] = {
+_COMPOUNDS: dict[type[Any], Callable[[g.Node, Any], Steps | None]] = {
     Scan: _scan,
     While: _while,
     Branches: _cond,
     Checkpoint: _checkpoint,
     Ruled: _ruled,
 }
-_RULES: dict[str, Callable[[Node], Steps]] = {
+_RULES: dict[str, Callable[[g.Node], Steps]] = {
     "const": _const,
     "reshape": _reshape,
     "expand": _expand,

@@ -3,7 +3,7 @@
 from builtins import bool as _bool, float as _float, int as _int, list as _list, str as _str, tuple as _tuple
 from collections.abc import Callable as _Callable, Sequence as _Sequence
 from ftrace import Array as _Array
-from ftrace.lax import convolution as convolution, elementwise as elementwise, gammas as gammas, linalg as linalg, products as products, reductions as reductions, special as special
+from ftrace.lax import convolution as convolution, elementwise as elementwise, gammas as gammas, gather_scatter as gather_scatter, linalg as linalg, products as products, reductions as reductions, special as special
 from ftrace.lax.convolution import ConvDimensionNumbers as ConvDimensionNumbers, ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
 from ftrace.lax.elementwise import AccuracyMode as AccuracyMode, RandomAlgorithm as RandomAlgorithm, RoundingMethod as RoundingMethod, Tolerance as Tolerance
 from ftrace.lax.fft import FftType as FftType

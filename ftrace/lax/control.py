@@ -10,17 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    AxisError,
-    ConcretizationTypeError,
-    DtypeError,
-    TreeError,
-)
+from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.numpy.axes import as_value, cast, scalar_type, static_int
 from ftrace.numpy.shape import concatenate, stack
+from ftrace.trace import references
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
@@ -30,14 +24,6 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import (
-    Ref,
-    Written,
-    held,
-    lend,
-    threaded,
-    with_parameters,
-)
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
@@ -100,7 +86,7 @@ def cond(
         tree.check_callable(branch, "cond")
     aval = _scalar("cond: the predicate", pred)
     if dtypes.is_complex(aval.dtype):
-        raise DtypeError(f"cond: the predicate must be a bool, got {aval!r}")
+        raise errors.DtypeError(f"cond: the predicate must be a bool, got {aval!r}")
     if _in_python(pred):
         return branches[bool(pred)](*operands)
     index = as_value(pred)
@@ -136,12 +122,12 @@ def switch(
     if operand is not NOT_GIVEN:
         operands = (operand,)
     if not branches:
-        raise ArgumentError("switch takes at least one branch, got none")
+        raise errors.ArgumentError("switch takes at least one branch, got none")
     for branch in branches:
         tree.check_callable(branch, "switch")
     aval = _scalar("switch: the index", index)
     if not dtypes.is_integer(aval.dtype):
-        raise DtypeError(f"switch: the index must be an integer, got {aval!r}")
+        raise errors.DtypeError(f"switch: the index must be an integer, got {aval!r}")
     names = [name_of(b) for b in branches]
     if len(branches) == 1:
         return branches[0](*operands)
@@ -174,17 +160,19 @@ def _branch(
     avals = [aval_of(x) for x in values]
     try:
         traced = _traced(what, branches, treedef, avals, values)
-    except Written as written:
+    except references.Written as written:
 
-        def again(refs: Sequence[Ref]) -> Any:
-            inner = [threaded(b, refs) for b in branches]
-            return _branch(what, index, inner, (held(refs), *operands), names)
+        def again(refs: Sequence[references.Ref]) -> Any:
+            inner = [references.threaded(b, refs) for b in branches]
+            return _branch(
+                what, index, inner, (references.held(refs), *operands), names
+            )
 
         return written.answer(what, again)
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
-            raise TreeError(
+            raise errors.TreeError(
                 f"{what} branch outputs must have the same pytree structure, but "
                 f"{names[0]} returns {tree.readable(first)} and {name} "
                 f"{tree.readable(other.treedef)}"
@@ -282,7 +270,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     tree.check_callable(cond_fun, "while_loop")
     tree.check_callable(body_fun, "while_loop")
     if _in_python(init_val):
-        with suppress(ConcretizationTypeError):  # of a predicate that is traced
+        with suppress(errors.ConcretizationTypeError):  # of a predicate that is traced
             value = init_val
             while cond_fun(value):
                 value = body_fun(value)
@@ -306,10 +294,13 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 
     try:
         found = _settle("while_loop", avals, names, body_of, test_of)
-    except Written as written:
+    except references.Written as written:
 
-        def again(refs: Sequence[Ref]) -> Any:
-            test, body = threaded(cond_fun, refs), threaded(body_fun, refs)
+        def again(refs: Sequence[references.Ref]) -> Any:
+            test, body = (
+                references.threaded(cond_fun, refs),
+                references.threaded(body_fun, refs),
+            )
 
             def holds(state: Any) -> Any:
                 return test(state[1], state[0])[0]
@@ -317,7 +308,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
             def step(state: Any) -> Any:
                 return body(state[1], state[0])
 
-            return while_loop(holds, step, (init_val, held(refs)))
+            return while_loop(holds, step, (init_val, references.held(refs)))
 
         return written.answer("while_loop", again)
     (body, test), first, avals = found
@@ -428,7 +419,7 @@ def _predicate(traced: Traced, fun: Function) -> Node:
         got = ", ".join(repr(n.aval) for n in outputs) or "nothing"
         if outputs and not one:
             got = f"the tree {tree.readable(traced.treedef)} of {got}"
-        raise DtypeError(
+        raise errors.DtypeError(
             f"while_loop: {name_of(fun)} must return a scalar bool, got {got}; "
             "compare, or reduce with .all() or .any()",
             outputs[0].origin if outputs else None,
@@ -465,13 +456,13 @@ def fori_loop(
     bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
     kinds = {dtypes.kind(a.dtype) for a in bounds}
     if not kinds <= {"i", "u"} and kinds not in ({"f"}, {"b"}):
-        raise DtypeError(
+        raise errors.DtypeError(
             "fori_loop: the bounds must be integers, or both floats, got "
             f"{bounds[0]!r} and {bounds[1]!r}"
         )
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
         if unroll not in (None, False, 1):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"fori_loop: unroll={unroll} takes known bounds, got {lower!r} and "
                 f"{upper!r}"
             )
@@ -516,7 +507,9 @@ def _int(value: Any) -> Any:
     try:
         return int(value if isinstance(value, int) else np.asarray(value).item())
     except (OverflowError, ValueError):
-        raise ArgumentError(f"fori_loop: a bound must be finite, got {value}") from None
+        raise errors.ArgumentError(
+            f"fori_loop: a bound must be finite, got {value}"
+        ) from None
 
 
 def scan(
@@ -557,23 +550,25 @@ def scan(
     """
     tree.check_callable(f, "scan")
     if unroll < 0:
-        raise ArgumentError(f"scan: unroll must not be negative, got {unroll}")
+        raise errors.ArgumentError(f"scan: unroll must not be negative, got {unroll}")
     leaves, treedef = tree.flatten((xs,))
-    places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    places = [i for i, x in enumerate(leaves) if type(x) is references.Ref]
     if not places:
         return _scan("scan", f, init, xs, _length(xs, length), bool(reverse), None)
 
     # Each iteration has a reference to its element of those that are run over.
     def step(carry: Any, x: Any) -> Any:
-        (carry, y), last = with_parameters(partial(f, carry), places, treedef)(*x)
+        (carry, y), last = references.with_parameters(
+            partial(f, carry), places, treedef
+        )(*x)
         return carry, (y, last)
 
     def run(values: Sequence[Any], others: Sequence[Any]) -> Any:
         carry, (ys, last) = scan(step, init, (values, others), length, reverse)
         return (carry, ys), last
 
-    others = [x for x in leaves if type(x) is not Ref]
-    return lend([leaves[i] for i in places], run, others)
+    others = [x for x in leaves if type(x) is not references.Ref]
+    return references.lend([leaves[i] for i in places], run, others)
 
 
 def _length(xs: Any, length: int | None) -> int:
@@ -582,7 +577,7 @@ def _length(xs: Any, length: int | None) -> int:
     for value in values:
         aval = aval_of(value)
         if aval.ndim == 0:
-            raise AxisError(
+            raise errors.AxisError(
                 f"scan runs over the leading axis of xs, got the scalar {aval!r}"
             )
         sizes.setdefault(aval.shape[0], aval)
@@ -592,12 +587,14 @@ def _length(xs: Any, length: int | None) -> int:
         listed = ", ".join(
             f"{n} (length)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
         )
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"scan: xs and length must agree in one length, got {listed or 'none'}"
         )
     (count,) = sizes
     if count < 0:
-        raise ArgumentError(f"scan: the length must not be negative, got {count}")
+        raise errors.ArgumentError(
+            f"scan: the length must not be negative, got {count}"
+        )
     return count
 
 
@@ -638,17 +635,17 @@ def _scan(
     begin = [aval_of(x) for x in values]
     try:
         (body,), first, avals = _settle(what, begin, names, body_of)
-    except Written as written:
+    except references.Written as written:
 
-        def again(refs: Sequence[Ref]) -> Any:
+        def again(refs: Sequence[references.Ref]) -> Any:
             """The references go around with the carry."""
-            body = threaded(f, refs)
+            body = references.threaded(f, refs)
 
             def step(state: Any, x: Any) -> Any:
                 (carry, y), last = body(state[1], state[0], x)
                 return (carry, last), y
 
-            first = init, held(refs)
+            first = init, references.held(refs)
             (carry, last), ys = _scan(what, step, first, xs, length, reverse, counter)
             return (carry, ys), last
 
@@ -691,7 +688,7 @@ def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> N
     """Raises where a body did not return (carry, y) with a carry like the first."""
     children = body.treedef.children()
     if body.treedef.type not in (tuple, list) or len(children) != 2:
-        raise TreeError(
+        raise errors.TreeError(
             f"{what}: {name_of(f)} must return a pair (carry, y), got the structure "
             f"{tree.readable(body.treedef)}; return (carry, None) if there is no y"
         )

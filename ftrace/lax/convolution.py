@@ -16,14 +16,8 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lax import reductions
 from ftrace.lax.products import dot_general
-from ftrace.lax.reductions import (
-    WITHOUT_PAIRS,
-    Padding,
-    check_counts,
-    check_padding,
-    windows_of,
-)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
@@ -143,7 +137,7 @@ def conv_general_dilated(
     lhs: Value,
     rhs: Value,
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
@@ -198,7 +192,7 @@ def conv_general_dilated(
             f"{name}: with lhs_dilation, write the padding in numbers, or use "
             "lax.conv_transpose"
         )
-    windows = windows_of(
+    windows = reductions.windows_of(
         name, x.shape[2:], w.shape[2:], padding, window_strides=window_strides,
         lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
     )  # fmt: skip
@@ -295,7 +289,7 @@ def conv_with_general_padding(
     lhs: Value,
     rhs: Value,
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
     precision: PrecisionLike = None,
@@ -335,7 +329,7 @@ def conv_transpose(
     lhs: Value,
     rhs: Value,
     strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     transpose_kernel: bool = False,
@@ -377,14 +371,14 @@ def conv_transpose(
     axes = conv_dimension_numbers(x.shape, w.shape, numbers)
     space = tuple(axes.rhs_spec)[2:]
     name = "lax.conv_transpose"
-    steps = check_counts(name, "strides", strides, len(space))
-    dilation = check_counts(name, "rhs_dilation", rhs_dilation, len(space))
+    steps = reductions.check_counts(name, "strides", strides, len(space))
+    dilation = reductions.check_counts(name, "rhs_dilation", rhs_dilation, len(space))
     reaches = [(w.shape[a] - 1) * d + 1 for a, d in zip(space, dilation, strict=True)]
     if isinstance(padding, str):
         rows = zip(reaches, steps, strict=True)
         pads = [_transpose_padding(k, s, padding) for k, s in rows]
     else:
-        pads = check_padding(name, padding, len(space))
+        pads = reductions.check_padding(name, padding, len(space))
         if use_consistent_padding:
             rows = zip(reaches, pads, strict=True)
             pads = [(k - lo - 1, k - hi - 1) for k, (lo, hi) in rows]
@@ -399,7 +393,7 @@ def conv_transpose(
 def _transpose_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
     """So that the result has size·step elements ("SAME"), or all that there are."""
     kind = padding.upper()
-    one_of(f"lax.conv_transpose: {WITHOUT_PAIRS}", kind, ("SAME", "VALID"))
+    one_of(f"lax.conv_transpose: {reductions.WITHOUT_PAIRS}", kind, ("SAME", "VALID"))
     if kind == "SAME":
         total = reach + step - 2
         before = reach - 1 if step > reach - 1 else -(-total // 2)
@@ -413,7 +407,7 @@ def conv_general_dilated_patches(
     lhs: Value,
     filter_shape: Sequence[int],
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
@@ -462,7 +456,7 @@ def conv_general_dilated_local(
     lhs: Value,
     rhs: Value,
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
@@ -505,7 +499,7 @@ def conv_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
     strides: Sequence[int],
-    pads: Padding,
+    pads: reductions.Padding,
     batch_group_count: int = 1,
 ) -> tuple[int, ...]:
     """The shape of a convolution of (batch, feature, space…) and (out, in, space…).
@@ -519,7 +513,7 @@ def conv_shape_tuple(
       (8, 16, 16, 16)
     """
     space, sizes = tuple(lhs_shape)[2:], tuple(rhs_shape)[2:]
-    windows = windows_of(
+    windows = reductions.windows_of(
         "lax.conv_shape_tuple", space, sizes, pads, window_strides=strides,
         lhs_dilation=None, rhs_dilation=None,
     )  # fmt: skip
@@ -531,7 +525,7 @@ def conv_general_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
     """The shape of a convolution whose axes are named, as in ("NHWC", "HWIO", …).
@@ -552,7 +546,7 @@ def conv_transpose_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
     window_strides: Sequence[int],
-    padding: Padding,
+    padding: reductions.Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
     """The shape of `conv_transpose`, whose kernel has its output feature at "O".
@@ -569,7 +563,9 @@ def conv_transpose_shape_tuple(
         rows = zip(sizes, steps, strict=True)
         pads = [_transpose_padding(k, s, padding) for k, s in rows]
     else:
-        pads = check_padding("lax.conv_transpose_shape_tuple", padding, len(space))
+        pads = reductions.check_padding(
+            "lax.conv_transpose_shape_tuple", padding, len(space)
+        )
     found = [
         (n - 1) * s - k + 2 + lo + hi
         for n, k, s, (lo, hi) in zip(space, sizes, steps, pads, strict=True)

@@ -18,10 +18,9 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.creation import astype
-from ftrace.numpy.elementwise import arctan2, compare, maximum, minimum
 from ftrace.numpy.floats import join_bits, reinterpret, split_bits
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, recording
@@ -168,7 +167,7 @@ def _binary(
         check_ranks(name, x, y)
         if of_complex is not None and dtypes.is_complex(dtype):
             return of_complex(x, y)
-        return (compare if op in p.COMPARES else apply_elementwise)(op, x, y)
+        return (ew.compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
     return _named(function, name, op, kinds)
 
@@ -201,8 +200,8 @@ if TYPE_CHECKING:
 
 
 add = _binary("add", p.add, "iufc")
-max = _binary("max", p.maximum, of_complex=maximum)
-min = _binary("min", p.minimum, of_complex=minimum)
+max = _binary("max", p.maximum, of_complex=ew.maximum)
+min = _binary("min", p.minimum, of_complex=ew.minimum)
 _mul = _binary("mul", p.mul, "iufc")
 
 
@@ -302,7 +301,7 @@ def atan2(x: Value, y: Value) -> Any:
     """
     check_dtypes("atan2", x, y)
     check_ranks("atan2", x, y)
-    return arctan2(x, y)
+    return ew.arctan2(x, y)
 
 
 def reciprocal(x: Value) -> Any:

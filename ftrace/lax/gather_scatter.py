@@ -20,10 +20,9 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.numpy import axes as ax
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import apply_repeatedly
-from ftrace.numpy.elementwise import maximum, minimum, negative
 from ftrace.numpy.indexing import default_fill, widened
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
@@ -295,7 +294,7 @@ def _places(
             here = (start >= 0) & (start <= last)
             inside = here if inside is None else inside & here
         if last:
-            at[axis] = minimum(maximum(start, 0), last)
+            at[axis] = ew.minimum(ew.maximum(start, 0), last)
     for axis, place in windows.paired:
         at[axis] = ax.iota(dtypes.int32, batch, place)
     if writing:
@@ -321,7 +320,7 @@ def _as_signed(start: Any, size: int) -> Any:
     """A start in a signed dtype that holds the size of its axis."""
     unsigned = dtypes.kind(start.dtype) == "u"
     if unsigned and dtypes.limits(start.dtype)[1] > size:
-        start = minimum(start, size)  # which is out of bounds, too
+        start = ew.minimum(start, size)  # which is out of bounds, too
     wide = dtypes.int32 if unsigned or start.dtype.itemsize < 4 else start.dtype
     return ax.cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
 
@@ -504,7 +503,7 @@ def _scatter(name: str, kind: str, negated: bool = False):
           ShapeError: the dimension numbers do not fit the shapes or each other.
           DtypeError: the starts are no integers, or the updates of another dtype.
         """
-        new = negative(ax.as_value(updates)) if negated else updates
+        new = ew.negative(ax.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
         x, numbers = _with_an_axis(operand, dimension_numbers)
         starts = check_starts(name, scatter_indices)

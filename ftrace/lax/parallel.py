@@ -27,7 +27,6 @@ from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import reduction as primitives
 from ftrace.trace.primitives.movement import merged
 from ftrace.trace.primitives.primitive import Compound
-from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import Axis, Tracer, Value, aval_of, axis_of
@@ -62,7 +61,7 @@ def _mapped(what: str, function: Callable[[Value], Any], x: Any) -> Any:
 
 
 def _along(op: Compound, axis: Axis, x: Value, *more: Value) -> Any:
-    arg = Along(axis.name, axis.size, axis.checked)
+    arg = primitives.Along(axis.name, axis.size, axis.checked)
     return bind_compound(op, x, axis.index, *more, arg=arg)[0]
 
 

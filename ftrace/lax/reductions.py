@@ -25,8 +25,11 @@ from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member, placed
 from ftrace.trace.graph import Op
-from ftrace.trace.primitives import elementwise as p, reduction as reducers
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    reduction as reducers,
+)
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
@@ -132,7 +135,7 @@ def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None)
             f"lax.reduce_sum: a sum of {aval!r} is not allowed within "
             "jax_allow_f16_reductions=False; convert it with .astype"
         )
-    return placed(_reduce("reduce_sum", reduce_sum_p, operand, axes), out_sharding)
+    return placed(_reduce("reduce_sum", bc.reduce_sum_p, operand, axes), out_sharding)
 
 
 _FEW_BITS = (np.dtype(np.float16), dtypes.bfloat16)

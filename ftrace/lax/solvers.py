@@ -10,15 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.backends.base import get_device
-from ftrace.errors import (
-    ArgumentError,
-    DerivativeError,
-    DeviceError,
-    ShapeError,
-    TreeError,
-)
 from ftrace.lax.control import close_over
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind
@@ -190,7 +183,7 @@ def _solution(
 
     def cotangents(mask: Flags, flat: Sequence[Value]) -> list[Value]:
         if not others:
-            raise DerivativeError(
+            raise errors.DerivativeError(
                 f"{what}: reverse mode solves the transposed system; give it "
                 "transpose_solve, or symmetric=True"
             )
@@ -304,7 +297,7 @@ class _Problem:
         types = self.avals * copies
         traced = bodies.trace_function(where, function, tree.structure(args), types)
         if traced.draft.effects:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{where} has effects (debug.print, io_callback), which would happen "
                 "at no definite time; take them out of it"
             )
@@ -331,13 +324,13 @@ class _Problem:
         self, where: str, got: tree.TreeDef, types: Sequence[ShapedArray]
     ) -> None:
         if got != self.structure:
-            raise TreeError(
+            raise errors.TreeError(
                 f"{where} must return the structure of {self.name}, "
                 f"{tree.readable(self.structure)}, got {tree.readable(got)}"
             )
         for name, mine, aval in zip(self.names, self.avals, types, strict=True):
             if not same_size(aval.shape, mine.shape):
-                raise ShapeError(
+                raise errors.ShapeError(
                     f"{where} must return the shapes of {self.name}: {name} is "
                     f"{mine!r}, got {aval!r}"
                 )
@@ -381,7 +374,7 @@ def composite(
     tree.check_callable(decomposition, "lax.composite")
 
     def refuse(primals: Any, tangents: Any) -> Any:
-        raise DerivativeError(
+        raise errors.DerivativeError(
             f"JVP rule for composite {name!r} not implemented; give a function that "
             "calls it a rule with custom_jvp"
         )
@@ -442,13 +435,13 @@ def platform_dependent(
         if branch is not None or name != "default":
             tree.check_callable(branch, f"lax.platform_dependent: {name}")
     if "gpu" in per_platform:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "lax.platform_dependent: write opencl= (in JAX cuda= or rocm=), not gpu="
         )
     device = get_device(None).name
     chosen = per_platform.get(_PLATFORMS.get(device, device), default)
     if chosen is None:
-        raise DeviceError(
+        raise errors.DeviceError(
             f"lax.platform_dependent: no branch for the device {device!r}; give "
             "default="
         )

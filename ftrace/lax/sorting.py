@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import refuse_complex
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
@@ -108,7 +107,7 @@ def top_k(operand: Value, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
 def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
     x, place = ax.along(operand, axis, f"lax.{name}")
-    refuse_complex(f"lax.{name}", x)
+    ew.refuse_complex(f"lax.{name}", x)
     count = ax.static_int(k, f"lax.{name}: k", 0, x.shape[place])
     arg = TopK(count, place, largest)
     (places,) = bind_compound(top_k_p, x, arg=arg)

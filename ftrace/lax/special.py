@@ -36,13 +36,6 @@ from ftrace.errors import DtypeError
 from ftrace.lax import gammas
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes, check_ranks
-from ftrace.lax.gammas import (
-    log_beta,
-    positive_gamma,
-    run_wide,
-    stirling_rest,
-    weak_as,
-)
 from ftrace.numpy.axes import bound_to, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
@@ -304,11 +297,15 @@ def _unit(a: Any, x: Any) -> Any:
     some = choose(large, 1.0, a)
     argument = choose(large, 1.0, x)
     half = fnp.exp(-0.5 * argument)  # x^a·exp(-x) may be large where exp(-x) is not
-    plain = fnp.power(argument, some) * half / positive_gamma(some + 1) * some * half
+    plain = (
+        fnp.power(argument, some) * half / gammas.positive_gamma(some + 1) * some * half
+    )
     many, argument = choose(large, a, _LARGE), choose(large, x, _LARGE)
     less = distance(many, argument)[1]
     root = fnp.sqrt(many / (2 * math.pi))
-    return choose(large, root * fnp.exp(many * less - stirling_rest(many)), plain)
+    return choose(
+        large, root * fnp.exp(many * less - gammas.stirling_rest(many)), plain
+    )
 
 
 def _gamma_ratio(a: Any, x: Any, *, upper: bool) -> Any:
@@ -415,7 +412,7 @@ def _beta_unit(a: Any, b: Any, x: Any) -> Any:
     """x^a·(1 - x)^b/B(a, b), of positive a and b and 0 < x < 1."""
     large = fnp.minimum(a, b) >= 10
     s, t = choose(large, 1.0, a), choose(large, 1.0, b)
-    plain = fnp.exp(s * fnp.log(x) + t * fnp.log1p(-x) - log_beta(s, t))
+    plain = fnp.exp(s * fnp.log(x) + t * fnp.log1p(-x) - gammas.log_beta(s, t))
     # Both large: by how far x is from the mean, as C. Loader has it.
     s, t = choose(large, a, 10.0), choose(large, b, 10.0)
     root = fnp.sqrt(s * (t / (s + t)) * (1 / (2 * math.pi)))
@@ -427,7 +424,12 @@ def beta_exponent(a: Any, b: Any, x: Any) -> Any:
     total = a + b
     off = x * b - (1 - x) * a  # (x - a/total)·total
     exponent = a * log1p_less(off / a) + b * log1p_less(-off / b)
-    return exponent + stirling_rest(total) - stirling_rest(a) - stirling_rest(b)
+    return (
+        exponent
+        + gammas.stirling_rest(total)
+        - gammas.stirling_rest(a)
+        - gammas.stirling_rest(b)
+    )
 
 
 def _beta_fraction(a: Any, b: Any, x: Any, wanted: Any) -> Any:
@@ -514,7 +516,7 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
                 raise DtypeError(f"lax.{name} takes floats, got {dtype}; convert them")
             check_ranks(name, *operands)
             operands = promote_inexact(*operands)
-            return weak_as(operands, run_wide(of_all, operands))
+            return gammas.weak_as(operands, gammas.run_wide(of_all, operands))
 
         return cast_to(F, update_wrapper(call, said))
 

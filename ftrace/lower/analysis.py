@@ -26,11 +26,8 @@ from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, has_any, make_node
 from ftrace.trace.graph_map import convert
-from ftrace.trace.primitives import movement
-from ftrace.trace.primitives.broadcast import expand, expand_p
-from ftrace.trace.primitives.elementwise import add, cast_p, mul, product_of_contraction
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size, upper_bound
@@ -52,7 +49,7 @@ def is_step(node: Node) -> bool:
 def root_of(node: Node) -> Node:
     """The value whose memory a value is: reshapes and barriers share it."""
     while True:
-        if node.op is reshape_p:
+        if node.op is movement.reshape_p:
             node = node.src[0]
         elif node.op is item_p and node.src[0].op.family == "barrier":
             number: int = node.arg
@@ -67,7 +64,7 @@ def squeeze(shape: Shape) -> Shape:
 
 def is_contraction(node: Node) -> bool:
     """Is it a contraction: matmul, convolution?"""
-    return product_of_contraction(node) is not None
+    return p.product_of_contraction(node) is not None
 
 
 def reduced_axes(node: Node) -> list[int]:
@@ -78,7 +75,7 @@ def reduced_axes(node: Node) -> list[int]:
 def elements_of_sum(node: Node) -> Node:
     """What a sum adds up, in the shape and the dtype in which it is computed."""
     node = root_of(node.src[0])
-    while node.op is cast_p:
+    while node.op is p.cast_p:
         node = root_of(node.src[0])
     return node
 
@@ -140,7 +137,7 @@ def _weight_of(op: Op) -> int:
 #: Answers about shapes that are remembered: they are the same ones layer after layer.
 RECENT = 1 << 10
 #: Movements that neither leave out an element nor add one.
-KEEPING = (expand_p, movement.permute_p, movement.reshape_p)
+KEEPING = (bc.expand_p, movement.permute_p, movement.reshape_p)
 #: For each axis of an operand the axis of the result that runs in step; None is none.
 Steps = tuple[int | None, ...]
 
@@ -169,7 +166,7 @@ def _moved(node: Node) -> Steps:
         return tuple(arg.index(a) for a in range(x.ndim))
     if node.op is movement.reshape_p:
         return same_axes(x.shape, node.shape)
-    if node.op is expand_p:
+    if node.op is bc.expand_p:
         pairs = enumerate(zip(x.shape, node.shape, strict=True))
         return tuple(a if same_size(n, m) else None for a, (n, m) in pairs)
     if node.op is movement.pad_p:
@@ -243,8 +240,8 @@ def _gathered(node: Node) -> list[Steps]:
 def counted_axis(index: Node, size: int) -> int | None:
     """The axis along which an index array counts 0, 1, … size - 1; None is none."""
     chain: list[Node] = []
-    while (index.op is cast_p and _counts_to(index, size)) or index.op in KEEPING:
-        if index.op is not cast_p:
+    while (index.op is p.cast_p and _counts_to(index, size)) or index.op in KEEPING:
+        if index.op is not p.cast_p:
             chain.append(index)
         (index,) = index.src
     if index.op is not iota_p or not _counts_to(index, size):
@@ -293,8 +290,8 @@ def counted_by_axes(node: Node) -> Node | None:
             continue
         along = iota(node.dtype, node.shape, axis)
         if stride > 1:
-            along = mul(along, const(stride, node.dtype, node.shape))
-        total = along if total is None else add(total, along)
+            along = p.mul(along, const(stride, node.dtype, node.shape))
+        total = along if total is None else p.add(total, along)
     return total
 
 
@@ -309,8 +306,8 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
     op, arg = node.op, node.arg
     if op is movement.reshape_p:
         return movement.reshape(src[0], shape)
-    if op is expand_p:
-        return expand(src[0], shape)
+    if op is bc.expand_p:
+        return bc.expand(src[0], shape)
     if op is const_p:
         return make_node(const_p, node.aval.with_shape(shape), (), arg)
     if op is iota_p:
@@ -333,6 +330,6 @@ def _counting_anew(node: Node, src: Sequence[Node]) -> list[Node]:
         along = counted_axis(whole, node.src[0].shape[axis])
         if along is not None and not same_size(index.shape[along], whole.shape[along]):
             ones = tuple(n if a == along else 1 for a, n in enumerate(index.shape))
-            index = expand(iota(index.dtype, ones, along), index.shape)
+            index = bc.expand(iota(index.dtype, ones, along), index.shape)
         found.append(index)
     return found

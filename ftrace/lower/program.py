@@ -32,16 +32,10 @@ import numpy as np
 from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
+from ftrace.trace import symbolic as sym
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, making_nodes_of
 from ftrace.trace.primitives.sources import variable
-from ftrace.trace.symbolic import (
-    Sizes,
-    any_dynamic,
-    evaluate,
-    evaluate_shape,
-    is_dynamic,
-)
 
 T = TypeVar("T")
 #: What `isinstance` is asked for, so that the parts stay untyped.
@@ -290,11 +284,11 @@ class Program:
     @property
     def is_dynamic(self) -> bool:
         """Are there sizes that only a call knows?"""
-        if any(any_dynamic(slot.shape) for slot in self.slots):
+        if any(sym.any_dynamic(slot.shape) for slot in self.slots):
             return True
         return any(map(_is_dynamic, self.steps))
 
-    def at(self, sizes: Sizes) -> Program:
+    def at(self, sizes: sym.Sizes) -> Program:
         """The program for these sizes of the dynamic dimensions; kernels stay."""
         steps = tuple([_step_at(step, sizes) for step in self.steps])
         needed = {step.scratch: _scratch_bytes(step) for step in steps
@@ -302,7 +296,7 @@ class Program:
         placed = [n for n, slot in enumerate(self.slots) if slot.place == "arena"]
         plan = plan_memory(
             [
-                replace(life, nbytes=needed.get(n, evaluate(life.nbytes, sizes)))
+                replace(life, nbytes=needed.get(n, sym.evaluate(life.nbytes, sizes)))
                 for n, life in zip(placed, self.lifetimes, strict=True)
             ]
         )
@@ -312,7 +306,7 @@ class Program:
                 slot,
                 shape=(needed[n],)
                 if n in needed
-                else evaluate_shape(slot.shape, sizes),
+                else sym.evaluate_shape(slot.shape, sizes),
                 position=offsets.get(n, slot.position),
             )
             for n, slot in enumerate(self.slots)
@@ -448,7 +442,7 @@ def describe(step: Step) -> str:
 def _is_dynamic(step: Step) -> bool:
     if isinstance(step, RunKernel):
         return step.kernel.is_dynamic
-    if isinstance(step, RunLoop) and is_dynamic(step.length):
+    if isinstance(step, RunLoop) and sym.is_dynamic(step.length):
         return True
     return any(inner.is_dynamic for inner in programs_of(step))
 
@@ -460,16 +454,16 @@ def _scratch_bytes(step: RunBranch | RunLoop) -> int:
     return -(-step.body.arena // ALIGNMENT) * ALIGNMENT * step.lanes
 
 
-def _step_at(step: Step, sizes: Sizes) -> Step:
+def _step_at(step: Step, sizes: sym.Sizes) -> Step:
     """A step for these sizes."""
     if isinstance(step, RunKernel):
         return replace(step, info=_info_at(step.info, sizes))
     if isinstance(step, RunLoop) and step.length is not None:
-        length = evaluate(step.length, sizes)
+        length = sym.evaluate(step.length, sizes)
         step = replace(step, length=length, lanes=max(min(step.lanes, length), 1))
     if isinstance(step, CallHost):
         types = [
-            s.aval.with_shape(evaluate_shape(s.shape, sizes)) for s in step.node.src
+            s.aval.with_shape(sym.evaluate_shape(s.shape, sizes)) for s in step.node.src
         ]
         operands = [variable(aval, 0, i) for i, aval in enumerate(types)]
         arg = _argument_at(step.node.arg, sizes)
@@ -483,10 +477,10 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
     return replace(step, body=step.body.at(sizes))
 
 
-def _argument_at(arg: Any, sizes: Sizes) -> Any:
+def _argument_at(arg: Any, sizes: sym.Sizes) -> Any:
     """An operation's argument, which may hold sizes at any depth."""
-    if is_dynamic(arg):
-        return evaluate(arg, sizes)
+    if sym.is_dynamic(arg):
+        return sym.evaluate(arg, sizes)
     if isinstance(arg, _TUPLE):
         parts = [_argument_at(part, sizes) for part in arg]
         return arg.__class__(*parts) if hasattr(arg, "_fields") else tuple(parts)
@@ -495,13 +489,13 @@ def _argument_at(arg: Any, sizes: Sizes) -> Any:
         new = {k: _argument_at(v, sizes) for k, v in values.items()}
         return replace(arg, **new) if new != values else arg
     if isinstance(arg, ShapedArray):
-        return arg.with_shape(evaluate_shape(arg.shape, sizes))
+        return arg.with_shape(sym.evaluate_shape(arg.shape, sizes))
     return arg
 
 
-def _info_at(info: ir.KernelInfo, sizes: Sizes) -> ir.KernelInfo:
+def _info_at(info: ir.KernelInfo, sizes: sym.Sizes) -> ir.KernelInfo:
     return replace(
         info,
-        operations=evaluate(info.operations, sizes),
-        bytes=evaluate(info.bytes, sizes),
+        operations=sym.evaluate(info.operations, sizes),
+        bytes=sym.evaluate(info.bytes, sizes),
     )

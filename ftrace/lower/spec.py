@@ -26,20 +26,14 @@ from ftrace.lower.analysis import is_step
 from ftrace.lower.movement.reorder import MOVEMENTS
 from ftrace.lower.simplify.algebra import ELEMENTWISE, arg_of
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import primitive
-from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    movement as mv,
+    primitive,
+    reduction as red,
+)
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.movement import (
-    pad_p,
-    permute_p,
-    reshape_p,
-    shear_p,
-    shrink_p,
-    stride_p,
-    unshear_p,
-)
-from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
 from ftrace.trace.symbolic import is_dynamic, same_size, surely_at_most
@@ -113,7 +107,7 @@ def _reduces_something(node: Node) -> bool:
     return len(axes) > 0 and not any(surely_at_most(shape[a], 1) for a in axes)
 
 
-_PADDING = (pad_p, shear_p, unshear_p)
+_PADDING = (mv.pad_p, mv.shear_p, mv.unshear_p)
 _MOVING = tuple(op for op in MOVEMENTS if op not in _PADDING)
 
 _SIMPLE: Final = (
@@ -121,7 +115,7 @@ _SIMPLE: Final = (
     Pat(where=is_step),
     Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
     Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
-    Pat(REDUCTIONS, where=_all(_has_elements, _reduces_something)),
+    Pat(red.REDUCTIONS, where=_all(_has_elements, _reduces_something)),
     Pat(copy, where=_has_elements),
     Pat(where=_all(_is_users, _has_elements)),
 )
@@ -144,15 +138,30 @@ MOVED_SPEC: Final = Spec(
     "after movement",
     (
         *_SIMPLE[:2],
-        Pat((iota_p, *_INDEXING, shear_p, unshear_p), where=_has_elements),
+        Pat((iota_p, *_INDEXING, mv.shear_p, mv.unshear_p), where=_has_elements),
         *_SIMPLE[3:],
         # Past a reshape, and below a pad, a movement gets only where axes correspond.
-        _above(shrink_p, reshape_p, shear_p, unshear_p),
-        _above(stride_p, shrink_p, reshape_p, pad_p, expand_p, shear_p, unshear_p),
-        _above(permute_p, shrink_p, stride_p, reshape_p, shear_p, unshear_p),
-        _above(reshape_p, *[op for op in MOVEMENTS if op is not reshape_p]),
-        _above(pad_p, const_p, *[op for op in MOVEMENTS if op is not pad_p]),
-        _above(expand_p, *[op for op in MOVEMENTS if op is not expand_p]),
+        _above(mv.shrink_p, mv.reshape_p, mv.shear_p, mv.unshear_p),
+        _above(
+            mv.stride_p,
+            mv.shrink_p,
+            mv.reshape_p,
+            mv.pad_p,
+            bc.expand_p,
+            mv.shear_p,
+            mv.unshear_p,
+        ),
+        _above(
+            mv.permute_p,
+            mv.shrink_p,
+            mv.stride_p,
+            mv.reshape_p,
+            mv.shear_p,
+            mv.unshear_p,
+        ),
+        _above(mv.reshape_p, *[op for op in MOVEMENTS if op is not mv.reshape_p]),
+        _above(mv.pad_p, const_p, *[op for op in MOVEMENTS if op is not mv.pad_p]),
+        _above(bc.expand_p, *[op for op in MOVEMENTS if op is not bc.expand_p]),
     ),
 )
 

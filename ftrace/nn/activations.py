@@ -14,15 +14,12 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax, reductions
-from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import values_together
+from ftrace.numpy import axes as ax, elementwise as ew, reductions
 from ftrace.numpy.linear import contract
 from ftrace.numpy.reductions import log_softmax, log_sum_exp, logsumexp, softmax
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -118,7 +115,7 @@ def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
       >>> nn.leaky_relu(fnp.array([-2.0, 3.0]), 0.1)
       Array([-0.2,  3. ], dtype=float32)
     """
-    x, slope = values_together([x, negative_slope])
+    x, slope = ew.values_together([x, negative_slope])
     return fnp.where(x >= 0, x, x * slope)
 
 
@@ -514,7 +511,7 @@ def glu(x: Value, axis: int = -1) -> Any:
 
 @ax.takes_names
 def logmeanexp(
-    x: Value, axis: Axis = None, where: Value | None = None, keepdims: bool = False
+    x: Value, axis: ax.Axis = None, where: Value | None = None, keepdims: bool = False
 ) -> Any:
     """log(mean(exp(x))) along `axis`, without overflow.
 
@@ -534,12 +531,12 @@ def logmeanexp(
     if where is None:
         return total - math.log(math.prod(x.shape[a] for a in axes) or math.nan)
     hits = ax.cast(reductions.check_where("logmeanexp", where, x.shape), total.dtype)
-    return total - fnp.log(reductions.reduced(reduce_sum_p, hits, axes, keepdims))
+    return total - fnp.log(reductions.reduced(bc.reduce_sum_p, hits, axes, keepdims))
 
 
 def standardize(
     x: Value,
-    axis: Axis = -1,
+    axis: ax.Axis = -1,
     mean: Value | None = None,
     variance: Value | None = None,
     epsilon: Value = 1e-5,

@@ -25,9 +25,12 @@ from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now
 from ftrace.trace.eager.composite import Number
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
-from ftrace.trace.primitives import movement, reduction
-from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import cast_p, select
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    movement,
+    reduction,
+)
 from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import is_dynamic, lower_bound, same_size
@@ -389,7 +392,7 @@ def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
         aval = tracer.aval_of(x)
     if aval.dtype == dtype and aval.weak_type == weak:
         return as_value(x)
-    return bind(cast_p, as_value(x), arg=(dtype, weak))
+    return bind(p.cast_p, as_value(x), arg=(dtype, weak))
 
 
 def _with_all_bits(x: tracer.Value, aval: ShapedArray) -> tracer.Value:
@@ -424,13 +427,13 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
     if scope is not None:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
-        return tracer.Tracer(select(chosen, *nodes), scope)
+        return tracer.Tracer(p.select(chosen, *nodes), scope)
     values = cast(mask, dtypes.bool_), cast(x, dtype, weak), cast(y, dtype, weak)
     require_room("where", a.with_dtype(dtype, weak).with_shape(shape))
     found = do_now(np.where, *values, dtype=dtype, weak=weak)
     if found is not None:
         return found
-    return bind(select, *[broadcast_to(v, shape) for v in values])
+    return bind(p.select, *[broadcast_to(v, shape) for v in values])
 
 
 # Movement.
@@ -475,7 +478,7 @@ def drop_axes(x: tracer.Value, axes: Iterable[int]) -> Any:
 def expand(x: tracer.Value, shape: Shape) -> Any:
     """`x` repeated along its axes of size 1, to a shape of the same rank."""
     x = as_value(x)
-    return x if same_size(x.shape, shape) else bind(expand_p, x, arg=shape)
+    return x if same_size(x.shape, shape) else bind(bc.expand_p, x, arg=shape)
 
 
 def broadcast_to(x: tracer.Value, shape: Shape, name: str = "broadcast_to") -> Any:

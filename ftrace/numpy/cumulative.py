@@ -21,8 +21,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import reduction
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, reduction
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,
     Running,
@@ -45,7 +44,7 @@ SHORT = 8
 
 
 _REDUCTIONS = {
-    "sum": reduce_sum_p, "prod": reduction.reduce_prod_p,
+    "sum": bc.reduce_sum_p, "prod": reduction.reduce_prod_p,
     "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
 }  # fmt: skip
 

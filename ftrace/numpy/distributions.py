@@ -21,7 +21,6 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
@@ -33,8 +32,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member, placed
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.tracing.tracer import Value, aval_of, concrete
@@ -65,7 +63,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
     def quantiles(
         a: Value,
         q: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         out: None = None,
         overwrite_input: bool = False,
         method: str = "linear",
@@ -195,7 +193,7 @@ def _medians(name: str, skip_nan: bool):
 
     def medians(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         out: None = None,
         overwrite_input: bool = False,
         keepdims: bool = False,
@@ -260,7 +258,7 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     size = x.shape[1]
     if skip_nan:
         present = ax.cast(x == x, q.dtype)
-        count = reduced(reduce_sum_p, present, (1,), False)[None]
+        count = reduced(bc.reduce_sum_p, present, (1,), False)[None]
     else:
         count = ax.full((1, x.shape[0]), size, q.dtype)
 
@@ -333,9 +331,9 @@ def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     ignored = missing | ~(ordered >= 0)
     sums = scan_with(ax.choose(ignored, 0, ordered), "sum", 1, False)
     less = sums[None] < (q * sums[:, -1])[..., None]
-    index = reduced(reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
+    index = reduced(bc.reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
     present = ax.cast(~missing, dtypes.int32)
-    count = reduced(reduce_sum_p, present, (1,), False)
+    count = reduced(bc.reduce_sum_p, present, (1,), False)
     index = _within(index, count if skip_nan else x.shape[1])
     result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
     nothing = count == 0 if skip_nan else missing.any(1)

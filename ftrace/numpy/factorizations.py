@@ -13,15 +13,13 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, reductions
-from ftrace.numpy.axes import Axis
 from ftrace.numpy.editing import take_along_axis
 from ftrace.numpy.linear import matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.library import factors
 from ftrace.trace.primitives.library.factors import householder_factor_p, qr_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p
@@ -359,7 +357,9 @@ def eigvals(a: Value) -> Any:
 Order = Any  # int | float | str | None
 
 
-def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:
+def norm(
+    x: Value, ord: Order = None, axis: ax.Axis = None, keepdims: bool = False
+) -> Any:
     """The norm of vectors or matrices. Its derivative at zero is zero, not NaN.
 
     Args:
@@ -399,7 +399,7 @@ def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False)
 
 
 def vector_norm(
-    x: Value, /, *, axis: Axis = None, keepdims: bool = False, ord: Order = 2
+    x: Value, /, *, axis: ax.Axis = None, keepdims: bool = False, ord: Order = 2
 ) -> Any:
     """The norm of vectors along `axis`, or of all elements as one vector.
 
@@ -429,27 +429,28 @@ def vector_norm(
         )
     if ord == 0:
         hits = ax.cast(x != 0, dtypes.real_dtype(x.dtype))
-        return reductions.reduced(reduce_sum_p, hits, axes, keepdims)
+        return reductions.reduced(bc.reduce_sum_p, hits, axes, keepdims)
     size = abs(x)
     if ord == math.inf:
         return reductions.max(size, axes, keepdims=keepdims, initial=0)
     if ord == -math.inf:
         return reductions.min(size, axes, keepdims=keepdims)
     if ord == 1:
-        return reductions.reduced(reduce_sum_p, size, axes, keepdims)
+        return reductions.reduced(bc.reduce_sum_p, size, axes, keepdims)
     return run_fused(_p_norm, [size], axes=axes, keepdims=keepdims, ord=float(ord))
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return bind(
-        p.sqrt, reductions.reduced(reduce_sum_p, squared_magnitude(x), axes, keepdims)
+        p.sqrt,
+        reductions.reduced(bc.reduce_sum_p, squared_magnitude(x), axes, keepdims),
     )
 
 
 def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
     powers = elementwise(p.power, size, ord)
     return elementwise(
-        p.power, reductions.reduced(reduce_sum_p, powers, axes, keepdims), 1 / ord
+        p.power, reductions.reduced(bc.reduce_sum_p, powers, axes, keepdims), 1 / ord
     )
 
 
@@ -483,7 +484,7 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
         )
     row, column = axes
     added, sought = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reductions.reduced(reduce_sum_p, abs(x), (added,), keepdims)
+    sums = reductions.reduced(bc.reduce_sum_p, abs(x), (added,), keepdims)
     if not keepdims and sought > added:
         sought -= 1
     if ord > 0:

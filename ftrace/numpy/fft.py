@@ -14,9 +14,8 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, one_of
-from ftrace.numpy import axes as ax
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import Dtype, asarray, dtype_or
-from ftrace.numpy.elementwise import conjugate, multiply
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
 from ftrace.trace.eager.dispatch import member, placed
@@ -173,7 +172,7 @@ def hfft(
       >>> fnp.fft.hfft(fnp.array([1.0, 1.0, 1.0]))
       Array([4., 0., 0., 0.], dtype=float32)
     """
-    return irfft(conjugate(a), n, axis, _opposite(norm))
+    return irfft(ew.conjugate(a), n, axis, _opposite(norm))
 
 
 def ihfft(
@@ -199,7 +198,7 @@ def ihfft(
       >>> fnp.fft.ihfft(fnp.array([4.0, 0.0, 0.0, 0.0]))
       Array([1.-0.j, 1.-0.j, 1.-0.j], dtype=complex64)
     """
-    return conjugate(rfft(asarray(a), n, axis, _opposite(norm)))
+    return ew.conjugate(rfft(asarray(a), n, axis, _opposite(norm)))
 
 
 def _along_several(name: str, default: tuple[int, int] | None = None):
@@ -505,7 +504,7 @@ def _frequencies(
     numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
     if not real:
         numbers = ax.choose(numbers < (count + 1) // 2, numbers, numbers - count)
-    unit = ax.cast(multiply(d, count), target)
+    unit = ax.cast(ew.multiply(d, count), target)
     return placed(ax.cast(numbers, target) / unit, device)
 
 

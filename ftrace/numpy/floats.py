@@ -16,8 +16,7 @@ from ftrace.numpy.creation import finfo
 from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -61,7 +60,7 @@ def _pack(bits: Any, axis: int, big: bool) -> Any:
     groups = ax.reshape(bits, (*bits.shape[:-1], -(-size // 8), 8))
     places = ax.iota(dtypes.uint8, (8,), 0)
     parts = ax.cast(groups, dtypes.uint8) << (places[::-1] if big else places)
-    packed = ax.drop_axes(bind(reduce_sum_p, parts, arg=(last + 1,)), (last + 1,))
+    packed = ax.drop_axes(bind(bc.reduce_sum_p, parts, arg=(last + 1,)), (last + 1,))
     return ax.move_axis(packed, last, axis)
 
 
@@ -637,7 +636,7 @@ def join_bits(x: Any, size: int) -> Any:
     whole, width, last = _unsigned(size), dtypes.bits_of(x.dtype), x.ndim - 1
     bits = ax.cast(reinterpret(x, _unsigned(width)), whole)
     placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
-    return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))
+    return ax.drop_axes(bind(bc.reduce_sum_p, placed, arg=(last,)), (last,))
 
 
 def _unsigned(bits: int) -> np.dtype[Any]:

@@ -26,10 +26,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ImmutableError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, cumulative, reductions
+from ftrace.numpy import axes as ax, cumulative, elementwise as ew, reductions
 from ftrace.numpy.at import at as at_of
 from ftrace.numpy.creation import asarray
-from ftrace.numpy.elementwise import truth
 from ftrace.numpy.indexing import getitem
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.avals import Shape
@@ -601,7 +600,7 @@ class ufunc:
         """The rows combined in pairs, until one is left."""
         x, *mask = rows
         nothing = ax.cast(np.asarray(self.identity), kind)
-        x = truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
+        x = ew.truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
         if mask:
             x = ax.choose(mask[0], x, nothing)
         return backend().reduce(x, ax.cast(start, kind), self, (0,))

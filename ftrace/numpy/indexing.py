@@ -26,7 +26,6 @@ from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
-from ftrace.trace.symbolic import Dim, any_dynamic, is_dynamic
 from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import tell_of_indices
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, concrete
@@ -58,7 +57,7 @@ def signed(values: Any) -> Any:
 
 def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     """((start, stop), step) of a slice; the stop is next to the last element."""
-    if any_dynamic((size, part.start, part.stop, part.step)):
+    if sizing.any_dynamic((size, part.start, part.stop, part.step)):
         return sizing.dynamic_slice_bounds(part, size)
     try:
         start, stop, step = part.indices(size)
@@ -109,7 +108,7 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
     """Indices along an axis counted from its front, and whether all are in bounds."""
     found = values if is_known(values) else _constant_values(values)
-    if is_dynamic(size):
+    if sizing.is_dynamic(size):
         values, found = ax.as_value(values), None
     if found is not None:
         found = signed(found).astype(np.int64)
@@ -128,7 +127,7 @@ def widened(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
     most = sizing.upper_bound(size)
     limit = dtypes.limits(values.dtype)[1]
-    if limit > most or (is_dynamic(size) and limit == most):
+    if limit > most or (sizing.is_dynamic(size) and limit == most):
         return ax.cast(values, values.dtype)
     return ax.cast(values, dtypes.int32 if most < 2**31 else dtypes.int64)
 
@@ -146,7 +145,7 @@ _CONSTANT_SIZE = 65536
 
 def _constant_values(tracer: Tracer) -> Any:
     """The values of a small traced index that depends on no argument, else None."""
-    if is_dynamic(tracer.node.size) or tracer.node.size > _CONSTANT_SIZE:
+    if sizing.is_dynamic(tracer.node.size) or tracer.node.size > _CONSTANT_SIZE:
         return None
     seen: set[Node] = {tracer.node}
     pending = [tracer.node]
@@ -227,7 +226,7 @@ def parse_index(
     parts = _without_ellipsis(shape, [_plain(p) for p in index_parts(index)])
     joined = together and any(isinstance(part, Tracer) for part in parts)
     for part in parts:
-        if joined and type(part) is int and not is_dynamic(shape[axis]):
+        if joined and type(part) is int and not sizing.is_dynamic(shape[axis]):
             known = part if mode else _check_integer(part, axis, shape, wrap)
             part = cast_to(Any, np.asarray(known))
         if part is None or part is Ellipsis:
@@ -236,11 +235,11 @@ def parse_index(
             bounds[axis], steps[axis] = slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
-        elif is_dynamic(part) or (
+        elif sizing.is_dynamic(part) or (
             type(part) is int
             and (
                 mode is None
-                or is_dynamic(shape[axis])
+                or sizing.is_dynamic(shape[axis])
                 or _is_inside(part, shape[axis], wrap)
             )
         ):
@@ -290,7 +289,7 @@ def index_parts(index: Any) -> Any:
 
 def _plain(part: Any) -> Any:
     """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
-    if part is None or part is Ellipsis or type(part) in (int, slice, Dim):
+    if part is None or part is Ellipsis or type(part) in (int, slice, sizing.Dim):
         return part
     if isinstance(part, Tracer):
         if dtypes.kind(part.dtype) not in "biu":

@@ -20,10 +20,9 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, factorizations, linear
+from ftrace.numpy import axes as ax, elementwise as ew, factorizations, linear
 from ftrace.numpy.arithmetic import by_squaring
 from ftrace.numpy.creation import finfo
-from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
 from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
@@ -78,7 +77,7 @@ def solve(a: Value, b: Value) -> Any:
       >>> fnp.linalg.solve(a, fnp.array([3.0, 5.0]))
       Array([0.8, 1.4], dtype=float32)
     """
-    x, y = promote_inexact(square("solve", a), ax.as_value(b))
+    x, y = ew.promote_inexact(square("solve", a), ax.as_value(b))
     n = x.shape[-1]
     if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
         raise ShapeError(
@@ -295,7 +294,7 @@ def lstsq(
       >>> fnp.round(solution, 4), rank
       (Array([2., 1.], dtype=float32), Array(2, dtype=int32))
     """
-    x, y = promote_inexact(ax.as_value(a), ax.as_value(b))
+    x, y = ew.promote_inexact(ax.as_value(a), ax.as_value(b))
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
         raise ShapeError(
             "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "
@@ -366,7 +365,7 @@ def tensorinv(a: Value, ind: int = 2) -> Any:
       >>> fnp.linalg.tensorinv(a).shape
       (6, 2, 3)
     """
-    x = inexact(a)
+    x = ew.inexact(a)
     count = ax.static_int(ind, "tensorinv: ind", 1)
     rows, columns = x.shape[:count], x.shape[count:]
     if prod(rows) != prod(columns):
@@ -398,7 +397,7 @@ def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
       >>> fnp.linalg.tensorsolve(a, fnp.ones((2, 3)))
       Array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], dtype=float32)
     """
-    x, y = inexact(a), ax.as_value(b)
+    x, y = ew.inexact(a), ax.as_value(b)
     if axes is not None:
         last = ax.canonical_axes(tuple(axes), x.ndim, "tensorsolve")
         x = ax.permute(x, (*[i for i in range(x.ndim) if i not in last], *last))
@@ -444,8 +443,8 @@ def cond(x: Value, p: Any = None) -> Any:
     matrix = square("cond", matrix)
     result = norm(matrix, p, (-2, -1)) * norm(inv(matrix), p, (-2, -1))
     # The norm of an inverse that does not exist is infinite, unless x has NaN.
-    given = isnan(matrix).any((-2, -1))
-    infinite = isnan(result) & ~given
+    given = ew.isnan(matrix).any((-2, -1))
+    infinite = ew.isnan(result) & ~given
     return ax.choose(infinite, ax.full((), math.inf, result.dtype), result)
 
 
@@ -474,7 +473,7 @@ def matrix_rank(
     if rtol is not None and tol is not None:
         raise ArgumentError("matrix_rank: only one of tol or rtol may be specified.")
     limit: Any = rtol if rtol is not None else tol
-    matrix = inexact(M)
+    matrix = ew.inexact(M)
     if matrix.ndim < 2:
         return ax.cast((matrix != 0).any(), dtypes.int32)
     if hermitian:
@@ -484,7 +483,7 @@ def matrix_rank(
     if limit is None:
         scale = max(matrix.shape[-2:]) * epsilon(matrix)
         limit = values.max(-1) * scale
-    limit = inexact(limit)
+    limit = ew.inexact(limit)
     return add_up(values > ax.insert_axes(limit, (limit.ndim,)), -1)
 
 

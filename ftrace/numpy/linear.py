@@ -21,9 +21,7 @@ from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member, placed
 from ftrace.trace.eager.precision import check_precision
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -129,11 +127,11 @@ def _multiply_sum(
     is_bool = x.dtype == dtypes.bool_
     if is_bool and kept < len(shape):
         x, y = ax.cast(x, dtypes.int32), ax.cast(y, dtypes.int32)
-    product = bind(mul, _place(x, x_axes, shape), _place(y, y_axes, shape))
+    product = bind(p.mul, _place(x, x_axes, shape), _place(y, y_axes, shape))
     axes = tuple(range(kept, len(shape)))
     if not axes:
         return product
-    result = ax.drop_axes(bind(reduce_sum_p, product, arg=axes), axes)
+    result = ax.drop_axes(bind(bc.reduce_sum_p, product, arg=axes), axes)
     return ax.cast(result, dtypes.bool_) if is_bool else result
 
 

@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-    ZeroStepError,
-    one_of,
-)
+from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import (
@@ -306,9 +298,11 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     first, last, gap = [value for value, _ in bounds]
     for value in (first, last, gap):
         if type(value) is complex or (type(value) is float and value - value != 0):
-            raise ValueRangeError(f"arange takes finite real numbers, got {value}")
+            raise errors.ValueRangeError(
+                f"arange takes finite real numbers, got {value}"
+            )
     if gap == 0:
-        raise ZeroStepError("arange: the step must not be 0")
+        raise errors.ZeroStepError("arange: the step must not be 0")
     count = max(0, math.ceil((last - first) / gap))
     whole = first == int(first) and gap == int(gap)
     if count == 0:
@@ -325,7 +319,7 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
 
 def _numeric(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype == dtypes.bool_:
-        raise DtypeError(
+        raise errors.DtypeError(
             "arange: the dtype must be numeric, got bool; compare a range with a "
             "number, or cast it with .astype(bool)"
         )
@@ -336,7 +330,7 @@ def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     """A range with a dynamic dimension in it: whole numbers only."""
     for x in (start, stop, step):
         if not is_dynamic(x) and type(x) is not int:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 "arange: beside a dynamic dimension the other arguments must be Python "
                 f"integers, got {x!r}"
             )
@@ -350,7 +344,7 @@ def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
 def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
     """A Python number and its (dtype, weak_type)."""
     if not is_value(x) or aval_of(x).shape != ():
-        raise ArgumentError(f"arange takes numbers, got {x!r:.60}")
+        raise errors.ArgumentError(f"arange takes numbers, got {x!r:.60}")
     aval = aval_of(x)
     if isinstance(x, (int, float, complex)):
         number = x
@@ -538,11 +532,11 @@ def meshgrid(
       Array([[10, 10, 10],
              [20, 20, 20]], dtype=int32)
     """
-    one_of("meshgrid: indexing", indexing, ("xy", "ij"))
+    errors.one_of("meshgrid: indexing", indexing, ("xy", "ij"))
     vectors = [ax.as_value(x) for x in xi]
     if any(v.ndim > 1 for v in vectors):
         shapes = ", ".join(str(v.shape) for v in vectors)
-        raise ShapeError(f"meshgrid takes vectors, got shapes {shapes}")
+        raise errors.ShapeError(f"meshgrid takes vectors, got shapes {shapes}")
     ndim = len(vectors)
     places = list(range(ndim))
     if indexing == "xy" and ndim > 1:
@@ -694,11 +688,13 @@ class _Joined:
             numbers = (*map(int, given), *self.numbers[len(given) :])
             axis, ndim, place = numbers
         except ValueError:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"a directive is one to three integers, separated by commas: {text!r}"
             ) from None
         if not (-ndim <= axis < max(ndim, 1) and -ndim <= place < ndim):
-            raise ValueRangeError(f"the directive {text!r} names an axis beyond {ndim}")
+            raise errors.ValueRangeError(
+                f"the directive {text!r} names an axis beyond {ndim}"
+            )
         return numbers
 
 

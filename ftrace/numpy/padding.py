@@ -16,7 +16,6 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, UnsupportedError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder, round as rounded
-from ftrace.numpy.axes import Axis
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
 from ftrace.numpy.functions import apply_along_axis
@@ -268,7 +267,7 @@ def _statistic(
 # Roll.
 
 
-def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
+def roll(a: Value, shift: Any, axis: ax.Axis = None) -> Any:
     """The elements moved along the axes; what leaves at one end enters at the other.
 
     Args:

@@ -15,15 +15,12 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import array
-from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
 from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p, reduction
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, is_value
 
@@ -111,7 +108,7 @@ class Over(NamedTuple):
 
 
 def over(
-    name: str, a: Any, axis: Axis, keepdims: bool, where: Value | None = None
+    name: str, a: Any, axis: ax.Axis, keepdims: bool, where: Value | None = None
 ) -> Over:
     axes = ax.canonical_axes(axis, a.ndim, name)
     return Over(name, axes, keepdims, check_where(name, where, a.shape))
@@ -147,7 +144,7 @@ def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
 
 #: Sums and products of bools are "or" and "and".
 _BOOL = {
-    reduce_sum_p: (reduction.reduce_max_p, p.bit_or),
+    bc.reduce_sum_p: (reduction.reduce_max_p, p.bit_or),
     reduction.reduce_prod_p: (reduction.reduce_min_p, p.bit_and),
 }
 
@@ -198,7 +195,7 @@ def _total(name: str, primitive: Primitive):
     @ax.takes_names
     def total(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         dtype: Dtype = None,
         out: None = None,
         keepdims: bool = False,
@@ -236,7 +233,7 @@ def _total(name: str, primitive: Primitive):
     return total
 
 
-@member(_total, reduce_sum_p)
+@member(_total, bc.reduce_sum_p)
 def sum():
     """The sum of the elements along `axis`, or of all.
 
@@ -267,7 +264,7 @@ def prod():
 def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
     def nan_total(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         dtype: Dtype = None,
         out: None = None,
         keepdims: bool = False,
@@ -371,7 +368,7 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
     @ax.takes_names
     def extreme(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         out: None = None,
         keepdims: bool = False,
         initial: Value | None = None,
@@ -463,7 +460,9 @@ amin = min
 
 
 @ax.takes_names
-def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(
+    a: Value, axis: ax.Axis = None, out: None = None, keepdims: bool = False
+) -> Any:
     """The greatest element less the least, along `axis` or of all.
 
     Args:
@@ -493,7 +492,7 @@ def _truth(name: str, primitive: Primitive):
     @ax.takes_names
     def truth(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         out: None = None,
         keepdims: bool = False,
         *,
@@ -549,7 +548,7 @@ def all():
 
 
 @ax.takes_names
-def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: Value, axis: ax.Axis = None, keepdims: bool = False) -> Any:
     """How many elements along `axis`, or of all, are not zero.
 
     Args:
@@ -566,7 +565,7 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
     """
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
     axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
-    return reduced(reduce_sum_p, hits, axes, keepdims)
+    return reduced(bc.reduce_sum_p, hits, axes, keepdims)
 
 
 # Are two arrays equal, or nearly so?
@@ -683,8 +682,8 @@ def _scalar(x: Any, value: float) -> Any:
 
 def _exponentials(name: str, logarithm: bool):
     @ax.takes_names
-    def exponentials(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
-        x = inexact(x)
+    def exponentials(x: Value, axis: ax.Axis = -1, where: Value | None = None) -> Any:
+        x = ew.inexact(x)
         axes = ax.canonical_axes(axis, x.ndim, name)
         operands = [x] if where is None else [x, check_where(name, where, x.shape)]
         return run_fused(_normalize, operands, axes=axes, logarithm=logarithm)
@@ -746,7 +745,7 @@ def _normalize(x: Any, *mask: Any, axes: tuple[int, ...], logarithm: bool) -> An
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     shifted = _shift(x, axes)
     powers = bind(p.exp, shifted)
-    total = reduced(reduce_sum_p, powers, axes, True)
+    total = reduced(bc.reduce_sum_p, powers, axes, True)
     result = shifted - bind(p.log, total) if logarithm else powers / total
     nothing = _scalar(x, -np.inf if logarithm else 0)
     return ax.choose(mask[0], result, nothing) if mask else result
@@ -764,7 +763,7 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
 @ax.takes_names
 def logsumexp(
     a: Value,
-    axis: Axis = None,
+    axis: ax.Axis = None,
     b: Value | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
@@ -794,10 +793,10 @@ def logsumexp(
     if b is None:
         a = ax.as_value(a)
     else:
-        a, factors = map(ax.strong, promote_inexact(*values_together([a, b])))
+        a, factors = map(ax.strong, ew.promote_inexact(*ew.values_together([a, b])))
         shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
         a, factors = (ax.broadcast_to(x, shape, "logsumexp") for x in (a, factors))
-    a = inexact(a)
+    a = ew.inexact(a)
     axes = ax.canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)
     if factors is not None:
@@ -831,7 +830,7 @@ def _logsumexp(
     powers = bind(p.exp, a - top)
     if scaled:
         powers = powers * rest[-1]
-    total = reduced(reduce_sum_p, powers, axes, True)
+    total = reduced(bc.reduce_sum_p, powers, axes, True)
     if part:
         return bind(p.sign, total)
     if scaled and not dtypes.is_complex(a.dtype):

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import common_type, less, values_together
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
@@ -756,11 +754,11 @@ def concatenate(
     for other in parts[1:]:
         rest = [(x.shape[:axis], x.shape[axis + 1 :]) for x in (first, other)]
         if other.ndim != first.ndim or rest[0] != rest[1]:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"concatenate: shapes {first.shape} and {other.shape} may differ only "
                 f"along axis {axis}"
             )
-    target, weak = common_type(*parts)
+    target, weak = ew.common_type(*parts)
     if dtype is not None:
         target, weak = dtypes.as_dtype(dtype), False
     return _join([ax.cast(x, target, weak) for x in parts], axis)
@@ -772,10 +770,12 @@ def sequence_of(name: str, arrays: Any) -> list[Any]:
     elif hasattr(arrays, "__iter__"):
         parts = list(arrays)
     else:
-        raise ArgumentError(f"{name} takes a sequence of arrays, got {arrays!r:.60}")
+        raise errors.ArgumentError(
+            f"{name} takes a sequence of arrays, got {arrays!r:.60}"
+        )
     if not parts:
-        raise ValueRangeError(f"{name} takes at least one array, got none")
-    return values_together(parts)
+        raise errors.ValueRangeError(f"{name} takes at least one array, got none")
+    return ew.values_together(parts)
 
 
 def _join(parts: list[Any], axis: int) -> Any:
@@ -819,7 +819,7 @@ def _concatenate(axis: int, *parts: Any) -> Any:
 def _join_two(x: Any, y: Any, axis: int) -> Any:
     left, right = x.shape[axis], y.shape[axis]
     line = ax.line(x.ndim, axis, left + right)
-    first = less(ax.iota(dtypes.int32, line, axis), left)
+    first = ew.less(ax.iota(dtypes.int32, line, axis), left)
     padded = ax.pad_axis(x, axis, 0, right), ax.pad_axis(y, axis, left, 0)
     return ax.choose(first, *padded)
 
@@ -973,7 +973,7 @@ def block(arrays: Any) -> Any:
     """
     depth = _block_depth(arrays)
     leaves, treedef = tree.flatten(arrays, lambda x: not isinstance(x, list))
-    leaves = values_together(leaves)
+    leaves = ew.values_together(leaves)
     ndim = max([depth, *(x.ndim for x in leaves)])
     leaves = [ax.insert_axes(x, range(ndim - x.ndim)) for x in leaves]
     return _block(tree.unflatten(treedef, leaves), ndim - depth)
@@ -988,7 +988,7 @@ def _block_depth(arrays: Any) -> int:
         return 0
     depths = {_block_depth(item) for item in arrays}
     if len(depths) != 1:
-        raise ShapeError(
+        raise errors.ShapeError(
             "block: the lists must not be empty and must have one depth, got the "
             f"depths {sorted(depths)}"
         )

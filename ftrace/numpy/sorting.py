@@ -28,11 +28,10 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.library import sorting as library
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic import any_dynamic, upper_bound
 from ftrace.trace.tiering import LONG_ROW
 from ftrace.trace.tracing.tracer import Value, concrete
@@ -618,7 +617,7 @@ def _first(a: Any, primitive: Primitive, axis: int) -> Any:
         dtype = dtypes.int64
     numbers = ax.iota(dtype, a.shape, axis)
     beyond = ax.full(a.shape, size - 1, dtype)
-    return bind(reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
+    return bind(red.reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
 
 
 def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
@@ -653,10 +652,10 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
             )
         missing = is_nan(x) if skip_nan else None
         if missing is not None:
-            x = without_nan(x, identity(primitive, x.dtype))
+            x = without_nan(x, red.identity(primitive, x.dtype))
         result = position_of(primitive, x, place)
         if missing is not None:
-            nothing = reduced(reduce_min_p, missing, (place,), True)
+            nothing = reduced(red.reduce_min_p, missing, (place,), True)
             result = ax.choose(nothing, ax.full((), -1, result.dtype), result)
         if not keepdims:
             return ax.drop_axes(result, (place,))
@@ -665,7 +664,7 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
     return positions
 
 
-@member(_positions, reduce_max_p)
+@member(_positions, red.reduce_max_p)
 def argmax():
     """The index of the first greatest element; the first NaN where there is one.
 
@@ -677,7 +676,7 @@ def argmax():
     """
 
 
-@member(_positions, reduce_min_p)
+@member(_positions, red.reduce_min_p)
 def argmin():
     """The index of the first least element; the first NaN where there is one.
 
@@ -687,7 +686,7 @@ def argmin():
     """
 
 
-@member(_positions, reduce_max_p, skip_nan=True)
+@member(_positions, red.reduce_max_p, skip_nan=True)
 def nanargmax():
     """The index of the first greatest element, NaN left out; -1 where all are NaN.
 
@@ -697,7 +696,7 @@ def nanargmax():
     """
 
 
-@member(_positions, reduce_min_p, skip_nan=True)
+@member(_positions, red.reduce_min_p, skip_nan=True)
 def nanargmin():
     """The index of the first least element, NaN left out; -1 where all are NaN.
 

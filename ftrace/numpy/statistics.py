@@ -13,16 +13,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy import axes as ax, reductions
-from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import absolute, common_type, conjugate
+from ftrace.numpy import axes as ax, elementwise as ew, reductions
 from ftrace.numpy.linear import diagonal_of, dot_axes
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Value
 
@@ -36,7 +33,7 @@ Dtype = Any
 @ax.takes_names
 def mean(
     a: Value,
-    axis: Axis = None,
+    axis: ax.Axis = None,
     dtype: Dtype = None,
     out: None = None,
     keepdims: bool = False,
@@ -76,7 +73,7 @@ def mean(
 
 
 def _mean(a: Any, along: reductions.Over, dtype: np.dtype[Any]) -> Any:
-    total = reductions.masked_reduce(reduce_sum_p, a, along, dtype)
+    total = reductions.masked_reduce(bc.reduce_sum_p, a, along, dtype)
     return elementwise(p.div, total, counted(a.shape, along, dtype))
 
 
@@ -89,13 +86,13 @@ def counted(
         return count if is_dynamic(count) else float(count)
     hits = ax.cast(along.mask, dtypes.real_dtype(dtype))
     return ax.cast(
-        reductions.reduced(reduce_sum_p, hits, along.axes, along.keepdims), dtype
+        reductions.reduced(bc.reduce_sum_p, hits, along.axes, along.keepdims), dtype
     )
 
 
 def nanmean(
     a: Value,
-    axis: Axis = None,
+    axis: ax.Axis = None,
     dtype: Dtype = None,
     out: None = None,
     keepdims: bool = False,
@@ -128,7 +125,7 @@ def _spread(name: str, root: bool):
     @ax.takes_names
     def spread(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         dtype: Dtype = None,
         out: None = None,
         ddof: Value = 0,
@@ -216,7 +213,7 @@ def _spread_without_nan(name: str, root: bool):
 
     def nan_spread(
         a: Value,
-        axis: Axis = None,
+        axis: ax.Axis = None,
         dtype: Dtype = None,
         out: None = None,
         ddof: Value = 0,
@@ -286,7 +283,7 @@ def _mean_square(
     center = ax.cast(next(given), dtype) if has_mean else _mean(a, along, dtype)
     squares = squared_magnitude(a - center)
     dtype = squares.dtype
-    total = reductions.masked_reduce(reduce_sum_p, squares, along, dtype)
+    total = reductions.masked_reduce(bc.reduce_sum_p, squares, along, dtype)
     lost: Any = next(given, ddof)
     count: Any = prod(a.shape[axis] for axis in axes)
     if not has_where and lost is ddof:
@@ -311,7 +308,7 @@ def squared_magnitude(x: Value) -> Any:
 
 def average(
     a: Value,
-    axis: Axis = None,
+    axis: ax.Axis = None,
     weights: Value | None = None,
     returned: bool = False,
     keepdims: bool = False,
@@ -342,11 +339,11 @@ def average(
         total = ax.full(result.shape, prod(a.shape[i] for i in axes), result.dtype)
         return (result, total) if returned else result
     factors = ax.as_value(weights)
-    dtype = dtypes.to_inexact(common_type(a, factors)[0])
+    dtype = dtypes.to_inexact(ew.common_type(a, factors)[0])
     factors = reductions.weights_like("average", factors, a.shape, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
-    weighted = reductions.reduced(reduce_sum_p, a * factors, axes, keepdims)
-    total = reductions.reduced(reduce_sum_p, factors, axes, keepdims)
+    weighted = reductions.reduced(bc.reduce_sum_p, a * factors, axes, keepdims)
+    total = reductions.reduced(bc.reduce_sum_p, factors, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
     return (weighted / total, total) if returned else weighted / total
 
@@ -390,7 +387,7 @@ def cov(
     variables = [_variables(m, rowvar)]
     if y is not None:
         variables.append(_variables(y, rowvar or ax.shape_of(y)[:1] == (1,)))
-    computed = dtypes.settled(*common_type(*variables))
+    computed = dtypes.settled(*ew.common_type(*variables))
     computed = reductions.chosen_dtype(dtype, dtypes.to_inexact(computed))
     if not dtypes.is_inexact(computed):
         raise ValueRangeError(f"cov: dtype must be float or complex, got {computed}")
@@ -433,7 +430,7 @@ def _sample_weights(name: str, weights: Value, samples: int) -> Any:
     weights = ax.need_shape(weights, f"cov: {name}", (samples,))
     if name == "fweights":
         ax.integers(weights, "cov: fweights")
-    return absolute(weights)
+    return ew.absolute(weights)
 
 
 def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -> Any:
@@ -444,15 +441,15 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
         divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
         w = weights[0] if len(weights) == 1 else weights[0] * weights[1]
-        count = reductions.reduced(reduce_sum_p, w, (0,), False)
-        centered = x - reductions.reduced(reduce_sum_p, x * w, (1,), True) / count
+        count = reductions.reduced(bc.reduce_sum_p, w, (0,), False)
+        centered = x - reductions.reduced(bc.reduce_sum_p, x * w, (1,), True) / count
         weighted = centered * w
         lost: Any = ddof
         if importance and ddof:
-            squares = reductions.reduced(reduce_sum_p, w * weights[-1], (0,), False)
+            squares = reductions.reduced(bc.reduce_sum_p, w * weights[-1], (0,), False)
             lost = squares * ddof / count
         divisor = count - lost
-    products = dot_axes("cov", centered, conjugate(weighted), ((1,), (1,)))
+    products = dot_axes("cov", centered, ew.conjugate(weighted), ((1,), (1,)))
     return products / divisor
 
 

@@ -22,10 +22,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, ShapeError, one_of
 from ftrace.ground import settings
-from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import cast, choose, full
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
-from ftrace.numpy.elementwise import promote_inexact
 from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.draw import sampler
 from ftrace.random.keys import Key
@@ -75,7 +73,7 @@ def unit(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
     info = finfo(dtype)
     width = 8 if info.nmant < 8 else info.bits
-    drawn = cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
+    drawn = ax.cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
     fraction = elementwise(ops.shift_right_logical, drawn, width - info.nmant)
     one: Any = np.ones(1, dtype)
     number = elementwise(ops.bit_or, fraction, one.view(drawn.dtype)[0])
@@ -94,20 +92,20 @@ def between(
       dtype: of the result.
       exact: the product with the width of the range is not rounded.
     """
-    low, high = cast(low, dtype), cast(high, dtype)
+    low, high = ax.cast(low, dtype), ax.cast(high, dtype)
     floats, width = unit(key, shape, dtype), high - low
     if exact or dtype != dtypes.float32:
         return fnp.maximum(low, floats * width + low)
     # Rounded once: the product has 48 bits at most.
-    wide = [cast(x, dtypes.float64) for x in (floats, width, low)]
-    return fnp.maximum(low, cast(wide[0] * wide[1] + wide[2], dtype))
+    wide = [ax.cast(x, dtypes.float64) for x in (floats, width, low)]
+    return fnp.maximum(low, ax.cast(wide[0] * wide[1] + wide[2], dtype))
 
 
 def between_numbers(
     key: Key, low: float, high: float, shape: Shape, dtype: Dtype
 ) -> Any:
     """Floats in [low, high), for two Python numbers."""
-    bounds = full((), low, dtype), full((), high, dtype)
+    bounds = ax.full((), low, dtype), ax.full((), high, dtype)
     return between(key, *bounds, shape, dtype, is_exact_range(low, high, dtype))
 
 
@@ -231,7 +229,7 @@ def _integers(key: Key, low: Tracer, high: Tracer, shape: Shape, dtype: Dtype) -
         least, greatest = dtypes.limits(dtype)
         low, high = (_as_integers(x, dtypes.int32) for x in (low, high))
         low, high = _clip(low, least, greatest), _clip(high, least, greatest + 1)
-        return cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
+        return ax.cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
     return offset_between(key, low, high, shape, dtype)
 
 
@@ -241,16 +239,16 @@ def offset_between(key: Key, low: Any, high: Any, shape: Shape, dtype: Dtype) ->
     high = _as_integers(high)
     beyond = high > min(greatest, dtypes.limits(high.dtype)[1])
     low, high = _as_integers(low, dtype), _as_integers(high, dtype)
-    span = choose(high <= low, 1, cast(high - low, keys.unsigned(width)))
+    span = ax.choose(high <= low, 1, ax.cast(high - low, keys.unsigned(width)))
     # A range up to and with the greatest value; the full one wraps to 0, and the
     # remainder by 0 is the dividend itself.
-    span = choose(beyond & (high > low), span + 1, span)
+    span = ax.choose(beyond & (high > low), span + 1, span)
     # 2**width mod span, to carry the upper half of the bits over.
-    multiplier = _rem(full((), 1 << (width // 2), span.dtype), span)
+    multiplier = _rem(ax.full((), 1 << (width // 2), span.dtype), span)
     multiplier = _rem(multiplier * multiplier, span)
     upper, lower = (keys.random_bits(k, width, shape) for k in keys.split_key(key))
     offset = _rem(upper, span) * multiplier + _rem(lower, span)
-    return low + cast(_rem(offset, span), dtype)
+    return low + ax.cast(_rem(offset, span), dtype)
 
 
 def _rem(x: Any, y: Any) -> Any:
@@ -263,12 +261,12 @@ def _clip(x: Any, low: int, high: int) -> Any:
 
 def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
     """In an integer dtype, by default its own; what does not fit becomes an end."""
-    x = x if dtypes.is_integer(x.dtype) else cast(x, dtypes.default_dtype("i"))
+    x = x if dtypes.is_integer(x.dtype) else ax.cast(x, dtypes.default_dtype("i"))
     if dtype is None:
         return x
     least, greatest = dtypes.limits(dtype)
     own_least, own_greatest = dtypes.limits(x.dtype)
-    return cast(_clip(x, max(least, own_least), min(greatest, own_greatest)), dtype)
+    return ax.cast(_clip(x, max(least, own_least), min(greatest, own_greatest)), dtype)
 
 
 # Coin flips.
@@ -313,7 +311,7 @@ def bernoulli(
 
 
 def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
-    p = cast(p, dtype)
+    p = ax.cast(p, dtype)
     if mode == "low":
         return unit(key, shape, dtype) < p
     upper, lower = unit(key, (2, *shape), dtype)
@@ -335,8 +333,8 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       Array([-1, -1,  1,  1, -1], dtype=int32)
     """
     up = unit(key, shape, dtypes.default_dtype("f")) < 0.5
-    one = cast(full((), 1, dtypes.default_dtype("f")), dtype)
-    return choose(up, one, full((), -1, dtype))
+    one = ax.cast(ax.full((), 1, dtypes.default_dtype("f")), dtype)
+    return ax.choose(up, one, ax.full((), -1, dtype))
 
 
 # Normal.
@@ -497,7 +495,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     square = mean * mean
     root = fnp.sqrt(4 * mean * y + square * (y * y))
     x = mean + square * y / 2 - mean / 2 * root
-    return choose(z <= mean / (mean + x), x, square / x)
+    return ax.choose(z <= mean / (mean + x), x, square / x)
 
 
 # Logarithms of a uniform sample.
@@ -607,7 +605,7 @@ def extreme(key: Key, shape: Shape, dtype: Dtype, mode: str | None) -> Any:
     info = finfo(dtype)
     upper, lower = unit(key, (2, *shape), dtype)
     u = 2.0**-info.nmant * lower + upper + float(info.tiny)
-    u = choose(upper >= 0.5, upper, u)
+    u = ax.choose(upper >= 0.5, upper, u)
     return -fnp.log(-fnp.log1p(-u))
 
 
@@ -615,14 +613,14 @@ def _extreme_of_64_bits(key: Key, shape: Shape) -> Any:
     """u and 1 - u are multiples of 2^-64; the smaller one keeps 24 bits."""
     upper, lower = keys.random_bits(key, 32, (2, *shape))
     with settings.config(enable_x64=True):
-        whole = cast(upper, dtypes.uint64) << 32 | cast(lower, dtypes.uint64)
+        whole = ax.cast(upper, dtypes.uint64) << 32 | ax.cast(lower, dtypes.uint64)
         is_small = upper < 1 << 31
-        whole = filled = choose(is_small, whole, ~whole + 1)
+        whole = filled = ax.choose(is_small, whole, ~whole + 1)
         for distance in (1, 2, 4, 8, 16, 32):  # all bits below the highest one
             filled = filled | filled >> distance
-        x = cast(whole & ~(filled >> 24), dtypes.float32)
+        x = ax.cast(whole & ~(filled >> 24), dtypes.float32)
     x = fnp.maximum(x * 2.0**-64, 2.0**-65)
-    return -fnp.log(-choose(is_small, fnp.log1p(-x), fnp.log(x)))
+    return -fnp.log(-ax.choose(is_small, fnp.log1p(-x), fnp.log(x)))
 
 
 @sampler()
@@ -722,7 +720,7 @@ def triangular(
     u, width = unit(key, shape, dtype), right - left
     rising = left + fnp.sqrt(u * width * (mode - left))
     falling = right - fnp.sqrt((1 - u) * width * (right - mode))
-    return choose(u < (mode - left) / width, rising, falling)
+    return ax.choose(u < (mode - left) / width, rising, falling)
 
 
 @sampler("iu", own=how.drawn_dtype)
@@ -745,8 +743,8 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
       Array([1, 1, 2, 2, 1], dtype=int32)
     """
     u = unit(key, shape, p.dtype)
-    u = choose(u == 0, 1, u)
-    return cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
+    u = ax.choose(u == 0, 1, u)
+    return ax.cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
 
 
 @how.sharded
@@ -786,7 +784,7 @@ def multivariate_normal(
              [ 0.17609091, -0.2652421 ]], dtype=float32)
     """
     one_of("random.multivariate_normal: method", method, ("cholesky", "eigh", "svd"))
-    mean, cov = promote_inexact(mean, cov)
+    mean, cov = ew.promote_inexact(mean, cov)
     outer, square = aval_of(mean).shape, aval_of(cov).shape
     if not outer or square[-2:] != outer[-1:] * 2:
         raise ShapeError(

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.ground import settings
 from ftrace.lax.elementwise import rng_bit_generator
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import broadcast_leading, expand
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.movement import permute, reshape, shrink_axis
 from ftrace.trace.primitives.sources import const, const_like, iota
 from ftrace.trace.tracing.tracer import Tracer, aval_of
@@ -54,16 +52,16 @@ def hash_counters(key: Pair, high: Node, low: Node) -> Pair:
     shape = low.shape
     parity = reduce(p.bit_xor, [*key, const(_PARITY, dtypes.uint32)])
     schedule = (*key, parity)
-    x = p.add(high, broadcast_leading(schedule[0], shape))
-    y = p.add(low, broadcast_leading(schedule[1], shape))
+    x = p.add(high, bc.broadcast_leading(schedule[0], shape))
+    y = p.add(low, bc.broadcast_leading(schedule[1], shape))
     for group in range(5):
         for distance in _ROTATIONS[group % 2]:
             x = p.add(x, y)
             y = p.bit_xor(_rotate_left(y, distance), x)
         count = const(group + 1, dtypes.uint32)
-        x = p.add(x, broadcast_leading(schedule[(group + 1) % 3], shape))
+        x = p.add(x, bc.broadcast_leading(schedule[(group + 1) % 3], shape))
         injected = p.add(schedule[(group + 2) % 3], count)
-        y = p.add(y, broadcast_leading(injected, shape))
+        y = p.add(y, bc.broadcast_leading(injected, shape))
     return x, y
 
 
@@ -111,7 +109,7 @@ def _side_by_side(words: Words) -> Node:
     """Arrays along a new last axis."""
     shape = (*words[0].shape, len(words))
     side = iota(dtypes.uint32, shape, len(shape) - 1)
-    wide = [expand(reshape(x, (*x.shape, 1)), shape) for x in words]
+    wide = [bc.expand(reshape(x, (*x.shape, 1)), shape) for x in words]
     found = wide[-1]
     for i in reversed(range(len(words) - 1)):
         found = p.select(p.eq(side, const_like(side, i)), wide[i], found)
@@ -172,7 +170,7 @@ def _bits_in_halves(key: Key, width: int, shape: Shape) -> Tracer:
     if width == 64:
         bits = _wide(*[shrink_axis(bits, 0, i * size, (i + 1) * size) for i in (0, 1)])
     elif width < 32:
-        wide = expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
+        wide = bc.expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
         places = iota(dtypes.uint32, wide.shape, 1)
         by = p.mul(places, const_like(places, width))
         parts = p.cast(p.shift_right_logical(wide, by), unsigned(width))
@@ -280,7 +278,7 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
 
 def _chosen(impl: Any, dtype: Any) -> np.dtype[Any]:
     if impl is not None and dtype is not None:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"a generator is named by impl or by dtype, got both: {impl!r}, {dtype!r}"
         )
     return key_dtype(impl if dtype is None else dtype)
@@ -316,9 +314,11 @@ def _integers(seed: Any, dtype: np.dtype[Any]) -> Any:
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
     if not dtypes.is_integer(aval.dtype):
-        raise DtypeError(f"random.key: the seed must be an integer, got {aval!r}")
+        raise errors.DtypeError(
+            f"random.key: the seed must be an integer, got {aval!r}"
+        )
     if aval.shape:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"random.key: the seed must be a scalar, got {aval!r}; use vmap for several"
         )
     if offset := settings.config.read("random_seed_offset"):
@@ -329,7 +329,7 @@ def _integers(seed: Any, dtype: np.dtype[Any]) -> Any:
 def _as_integer(seed: int) -> Any:
     """A Python integer in the first of the allowed dtypes that holds it."""
     if not -(1 << 63) <= seed < 1 << 63:
-        raise DtypeOverflowError(
+        raise errors.DtypeOverflowError(
             f"random.key: a seed is an integer of 64 bits with a sign, got {seed}; "
             "fold larger numbers in piece by piece with random.fold_in"
         )
@@ -405,12 +405,12 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
-            raise DtypeOverflowError(
+            raise errors.DtypeOverflowError(
                 f"random.fold_in takes an unsigned integer of 32 bits, got {data}"
             )
         data = word(data, dtypes.uint32)
     if aval_of(data).shape:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"random.fold_in takes a scalar, got {aval_of(data)!r}; use vmap for "
             "several"
         )
@@ -455,7 +455,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     words = found.itemsize // 4
     check_keys("wrap_key_data", key_bits_array, words)
     if dtypes.is_key(key_bits_array.dtype):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "random.wrap_key_data takes uint32 words, got keys; use them as they are"
         )
     return draw(wrapped, key_bits_array, dtype=found)

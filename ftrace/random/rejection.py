@@ -31,9 +31,8 @@ from ftrace.errors import ShapeError
 from ftrace.lax.control import scan, while_loop
 from ftrace.lax.elementwise import lgamma
 from ftrace.lax.special import random_gamma_grad
-from ftrace.numpy import axes as ax
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
-from ftrace.numpy.elementwise import promote_inexact
 from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.distributions import unit
 from ftrace.random.draw import sampler
@@ -556,7 +555,7 @@ def multinomial(
         raise ShapeError("random.multinomial: p must have an axis, got a scalar")
     shape = own if shape is None else how.common_shape("multinomial", shape, p)
     how.common_shape("multinomial", shape[:-1], n)
-    n, p = promote_inexact(n, p)
+    n, p = ew.promote_inexact(n, p)
     key = how.check_key("multinomial", key)
     draw = partial(how.draw, _multinomial, key, n, p)
     return draw(shape=shape, dtype=wanted, unroll=unroll)

@@ -19,8 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
 from ftrace.lax.elementwise import complex as make_complex
-from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import inexact
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.fft import resize
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
@@ -40,7 +39,7 @@ def _along(name: str):
     ) -> Any:
         one_of(f"{name}: type", type, (2, 3), UnsupportedError)
         one_of(f"{name}: norm", norm, (None, "backward", "forward", "ortho"))
-        value = inexact(x)
+        value = ew.inexact(x)
         if value.dtype.itemsize == 2:
             value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
         if dtypes.is_complex(value.dtype):
@@ -100,7 +99,7 @@ def _along_several(name: str, along: Callable[..., Any]):
         axes: int | Sequence[int] | None = None,
         norm: str | None = None,
     ) -> Any:
-        value = inexact(x)
+        value = ew.inexact(x)
         sizes = None if s is None else ax.check_shape(s, name)
         if axes is None:
             count = value.ndim if sizes is None else len(sizes)

@@ -10,14 +10,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
-from ftrace.lax.gammas import (
-    any_gamma,
-    compose,
-    compose_real,
-    log_beta,
-    run_wide,
-    stirling_rest,
-)  # fmt: skip
+from ftrace.lax import gammas
 from ftrace.lax.special import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
@@ -98,7 +91,7 @@ def _hyp1f1(a: Any, b: Any, x: Any) -> Any:
 
     one = fnp.ones_like(y)
     total = converge(step, (one, one), far)[1]
-    ratio = any_gamma(t) / any_gamma(t - s) * fnp.power(y, -s)
+    ratio = gammas.any_gamma(t) / gammas.any_gamma(t - s) * fnp.power(y, -s)
     value = choose(far, ratio * total, value)
     value = choose(b == 0, math.inf, choose(a == b, fnp.exp(x), value))
     value = choose(a == 0, 1.0, value)
@@ -112,7 +105,7 @@ def _hyp1f1_slope(function: Any, a: Any, b: Any, x: Any) -> Any:
 _kummer = _differentiable(_hyp1f1, _hyp1f1_slope, _hyp1f1, 3)
 
 
-@compose_real
+@gammas.compose_real
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!.
 
@@ -138,9 +131,17 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
     s, t, e = choose(apart, a, 0.3), choose(apart, b, 0.3), choose(apart, d, 0.5)
     r = choose(apart, rest, 0.1)
     total = s + t + e
-    first = any_gamma(total) * any_gamma(e) / (any_gamma(s + e) * any_gamma(t + e))
+    first = (
+        gammas.any_gamma(total)
+        * gammas.any_gamma(e)
+        / (gammas.any_gamma(s + e) * gammas.any_gamma(t + e))
+    )
     first = first * _hypergeometric((s, t), 1 - e, r, apart)
-    second = any_gamma(total) * any_gamma(-e) / (any_gamma(s) * any_gamma(t))
+    second = (
+        gammas.any_gamma(total)
+        * gammas.any_gamma(-e)
+        / (gammas.any_gamma(s) * gammas.any_gamma(t))
+    )
     other = _hypergeometric((s + e, t + e), 1 + e, r, apart)
     value = first + fnp.power(r, e) * second * other
     # Where it is whole, m, the two have poles that cancel: DLMF 15.8.10.
@@ -155,7 +156,7 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
         return n < m, term * (s + k) * (t + k) / (n * gap) * -r, total
 
     one = fnp.ones_like(r)
-    start = any_gamma(choose(m > 0, m, 1.0)) * one
+    start = gammas.any_gamma(choose(m > 0, m, 1.0)) * one
     sums = converge(finite, (start, fnp.zeros_like(r)), near & (m > 0))[1]
     log = fnp.log(r)
     limit = rounding(x) / 4
@@ -170,13 +171,18 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
         term = term * (s + m + k) * (t + m + k) / (n * (n + m)) * r
         return fnp.abs(more) > limit * fnp.abs(total), term, total + more
 
-    start = one / any_gamma(m + 1)
+    start = one / gammas.any_gamma(m + 1)
     logs = converge(infinite, (start, fnp.zeros_like(r)), near)[1]
-    head = any_gamma(s + t + m)
+    head = gammas.any_gamma(s + t + m)
     sign = choose(fnp.remainder(m, 2) == 0, 1.0, -1.0)
-    joined = head / (any_gamma(s + m) * any_gamma(t + m)) * sums
+    joined = head / (gammas.any_gamma(s + m) * gammas.any_gamma(t + m)) * sums
     joined = (
-        joined - sign * fnp.power(r, m) * head / (any_gamma(s) * any_gamma(t)) * logs
+        joined
+        - sign
+        * fnp.power(r, m)
+        * head
+        / (gammas.any_gamma(s) * gammas.any_gamma(t))
+        * logs
     )
     return choose(near, joined, value)
 
@@ -216,7 +222,11 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any, apart: bool = False) -> Any:
     at_one = (x == 1) & ~finite & ~trivial & ~pole
     s, t, u = choose(at_one, a, 0.3), choose(at_one, b, 0.3), choose(at_one, c, 1.5)
     e = choose(at_one & (d > 0), u - s - t, 1.0)
-    total = any_gamma(u) * any_gamma(e) / (any_gamma(u - s) * any_gamma(u - t))
+    total = (
+        gammas.any_gamma(u)
+        * gammas.any_gamma(e)
+        / (gammas.any_gamma(u - s) * gammas.any_gamma(u - t))
+    )
     value = choose(at_one, choose(d > 0, total, math.inf), value)
     value = choose((x > 1) & ~finite, math.inf, value)
     value = choose(trivial, 1.0, choose(pole, math.inf, value))
@@ -231,7 +241,7 @@ def _hyp2f1_slope(function: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
 _gauss = _differentiable(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True), 4)
 
 
-@compose_real
+@gammas.compose_real
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1.
 
@@ -266,7 +276,7 @@ def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
         )
     (x,) = promote_inexact(z)
     refuse_complex("bessel_jn", x)
-    return run_wide(_bessel_jn, [x], order=order, steps=steps)
+    return gammas.run_wide(_bessel_jn, [x], order=order, steps=steps)
 
 
 def _bessel_jn(x: Any, order: int, steps: int) -> Any:
@@ -453,14 +463,14 @@ def complex_log_gamma(z: Any) -> Any:
     start = (safe, fnp.zeros_like(safe))
     w, total = converge(shift, start, safe.real < 10, fnp.ones_like(x))
     value = (w - 0.5) * fnp.log(w) - w + 0.5 * math.log(2 * math.pi)
-    value = value + stirling_rest(w) - total
+    value = value + gammas.stirling_rest(w) - total
     return choose(lost, complex(math.nan, math.nan), value)
 
 
 # Numbers of ways.
 
 
-@compose
+@gammas.compose
 def comb(N: Any, k: Any, repetition: bool = False) -> Any:
     """The number of ways to choose k of N things; with repetition: k of N kinds.
 
@@ -482,7 +492,7 @@ def _ways(n: Any, k: Any) -> Any:
     n, k = fnp.broadcast_arrays(n, k)
     inside = (k >= 0) & (k <= n)
     m, j = choose(inside, n, 0.0), choose(inside, k, 0.0)
-    value = fnp.exp(-log_beta(m - j + 1, j + 1)) / (m + 1)
+    value = fnp.exp(-gammas.log_beta(m - j + 1, j + 1)) / (m + 1)
     whole = (fnp.floor(m) == m) & (fnp.floor(j) == j) & (value < 0.1 / rounding(n))
     nearest = bind(p.stop_gradient, fnp.rint(value) - value)
     value = value + choose(whole, nearest, 0.0)

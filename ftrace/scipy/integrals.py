@@ -20,14 +20,8 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
+from ftrace.lax import special
 from ftrace.lax.gammas import compose, compose_real
-from ftrace.lax.special import (
-    converge,
-    gamma_fraction,
-    is_double,
-    rounding,
-    with_slopes,
-)
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import horner, sinc
@@ -52,7 +46,7 @@ def _expn_small(n: Any, x: Any) -> Any:
     """Eₙ for whole n ≥ 1 and x ≤ 1: DLMF 8.19.8."""
     total: Any = 0.0
     factor: Any = 1.0
-    for m in range(20 if is_double(x) else 12):
+    for m in range(20 if special.is_double(x) else 12):
         gap = n - (m + 1)
         total = total + choose(gap == 0, 0.0, factor / choose(gap == 0, 1.0, gap))
         factor = factor * (-x / (m + 1))
@@ -68,7 +62,7 @@ def _expn(n: Any, x: Any) -> Any:
     inside = valid & ~zero & (x > 0) & (x < math.inf)
     far = inside & (x > 1)
     k, y = choose(far, n, 1.0), choose(far, x, 2.0)
-    value = fnp.exp(-y) * gamma_fraction(1 - k, y, far)
+    value = fnp.exp(-y) * special.gamma_fraction(1 - k, y, far)
     near = inside & ~far
     k, y = choose(near, n, 1.0), choose(near, x, 0.5)
     value = choose(near, _expn_small(k, y), value)
@@ -88,7 +82,7 @@ def _expn_slope(expn: Any, n: Any, x: Any) -> Any:
     return -choose(n > 0, expn(below, x), first)
 
 
-_expn_of = with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_slope)
+_expn_of = special.with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_slope)
 
 
 @compose_real
@@ -109,10 +103,10 @@ def exp1(x: Any) -> Any:
 
 
 def _expi(x: Any) -> Any:
-    limit = rounding(x) / 4
+    limit = special.rounding(x) / 4
     below = x < 0
     negative = -_expn_of(fnp.ones_like(x), choose(below, -x, 1.0))
-    edge = 40.0 if is_double(x) else 20.0
+    edge = 40.0 if special.is_double(x) else 20.0
 
     def step(k: Any, factor: Any, total: Any) -> tuple[Any, ...]:
         factor = factor * (y / k)
@@ -122,7 +116,7 @@ def _expi(x: Any) -> Any:
     near = (x > 0) & (x <= edge)
     y = choose(near, x, 1.0)
     one = fnp.ones_like(x)
-    value = converge(step, (one, fnp.log(y) + _EULER), near)[1]
+    value = special.converge(step, (one, fnp.log(y) + _EULER), near)[1]
 
     def shrink(k: Any, term: Any, total: Any) -> tuple[Any, ...]:
         term = term * (k / z)
@@ -131,13 +125,15 @@ def _expi(x: Any) -> Any:
     far = (x > edge) & (x < math.inf)
     z = choose(far, x, edge)
     half = fnp.exp(0.5 * z)
-    value = choose(far, converge(shrink, (one, one), far)[1] / z * half * half, value)
+    value = choose(
+        far, special.converge(shrink, (one, one), far)[1] / z * half * half, value
+    )
     value = choose(below, negative, value)
     value = choose(x == 0, -math.inf, choose(x == math.inf, math.inf, value))
     return choose(x == x, value, x)
 
 
-_expi_of = with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
+_expi_of = special.with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
 
 
 @compose_real
@@ -154,7 +150,7 @@ def _sici(x: Any) -> tuple[Any, Any]:
     near = size <= 3
     y = choose(near, size, 1.0)
     square = -y * y
-    terms = range(22 if is_double(x) else 12)
+    terms = range(22 if special.is_double(x) else 12)
     sines = [1 / ((2 * k + 1) * math.factorial(2 * k + 1)) for k in reversed(terms)]
     cosines = [1 / (2 * k * math.factorial(2 * k)) for k in reversed(terms[1:])]
     si = y * horner(sines, square)
@@ -165,7 +161,7 @@ def _sici(x: Any) -> tuple[Any, Any]:
     y = choose(far, size, 4.0)
     z = bind(p.make_complex, fnp.zeros_like(y), y)
     # E₁(iy) = -Ci(y) + i·(Si(y) - π/2)
-    e = gamma_fraction(fnp.zeros_like(y), z, far)
+    e = special.gamma_fraction(fnp.zeros_like(y), z, far)
     cosine, sine = fnp.cos(y), fnp.sin(y)
     si_far = 0.5 * math.pi + e.imag * cosine - e.real * sine
     ci_far = -(e.real * cosine + e.imag * sine)
@@ -177,7 +173,7 @@ def _sici(x: Any) -> tuple[Any, Any]:
     return choose(lost, x, choose(x < 0, -si, si)), choose(lost, x, ci)
 
 
-_sici_of = with_slopes(_sici, lambda _, x: (sinc(x / math.pi), fnp.cos(x) / x))
+_sici_of = special.with_slopes(_sici, lambda _, x: (sinc(x / math.pi), fnp.cos(x) / x))
 
 
 def _pair_of_reals(name: str, function: Any, x: Value) -> tuple[Any, Any]:
@@ -214,13 +210,13 @@ def _sum_over(points: list[float], z: Any) -> Any:
 
 def _beyond(x: Any) -> float:
     """Where exp(-x²) is nothing beside 1/x."""
-    return 40.0 if is_double(x) else 15.0
+    return 40.0 if special.is_double(x) else 15.0
 
 
 def _upper_right(z: Any) -> Any:
     """w(z) where neither part is negative."""
     x, y = z.real, z.imag
-    h, middle, multiples = _points(is_double(x))
+    h, middle, multiples = _points(special.is_double(x))
     high = (y >= math.pi / h) | (x > _beyond(x))  # poles leave nothing
     turns = x / h - fnp.floor(x / h)
     shifted = (turns > 0.25) & (turns < 0.75) & (y < x)
@@ -233,7 +229,7 @@ def _upper_right(z: Any) -> Any:
     pole = 2 * fnp.exp(-near * near) / (1 + choose(shifted, -wave, wave))
     value = 1j * choose(shifted, by_multiples, by_middle)
     value = choose(high, value, value + pole)
-    far = fnp.maximum(x, y) > (1e8 if is_double(x) else 1e4)
+    far = fnp.maximum(x, y) > (1e8 if special.is_double(x) else 1e4)
     return choose(far, 1j / (_ROOT_PI * choose(far, z, 1j)), value)
 
 
@@ -248,7 +244,7 @@ def _wofz(z: Any) -> Any:
     return choose(below, half - fnp.conj(w) + half, w)
 
 
-_wofz_of = with_slopes(_wofz, lambda w, z: 2j / _ROOT_PI - 2 * z * w(z))
+_wofz_of = special.with_slopes(_wofz, lambda w, z: 2j / _ROOT_PI - 2 * z * w(z))
 
 
 def wofz(z: Value) -> Any:
@@ -265,9 +261,9 @@ def _wofz_of_array(z: Any) -> Any:
 
 def _erfcx(x: Any) -> Any:
     y = fnp.abs(x)
-    h, middle, _ = _points(is_double(x))
+    h, middle, _ = _points(special.is_double(x))
     total: Any = 0.0
-    large = y > (1e8 if is_double(x) else 1e4)
+    large = y > (1e8 if special.is_double(x) else 1e4)
     some = choose(large, 1.0, y)
     for t in reversed(middle):
         total = total + math.exp(-t * t) / (some * some + t * t)
@@ -298,8 +294,8 @@ def dawsn(x: Any) -> Any:
       x: an array of real numbers; integers become floats.
     """
     y = fnp.abs(x)
-    h, middle, multiples = _points(is_double(x))
-    large = y > (1e8 if is_double(x) else 1e4)
+    h, middle, multiples = _points(special.is_double(x))
+    large = y > (1e8 if special.is_double(x) else 1e4)
     some = choose(large, 1.0, y)
     turns = some / h - fnp.floor(some / h)
     shifted = (turns > 0.25) & (turns < 0.75)
@@ -314,7 +310,7 @@ def dawsn(x: Any) -> Any:
     near = y < 0.8
     z = choose(near, y, 0.5)
     odd = [(-2) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(20)]
-    series = z * horner(odd[: 18 if is_double(x) else 10][::-1], z * z)
+    series = z * horner(odd[: 18 if special.is_double(x) else 10][::-1], z * z)
     value = choose(near, series, value)
     return choose(x < 0, -value, value)
 
@@ -328,7 +324,7 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
     y = choose(near, size, 1.0)
     t = 0.5 * math.pi * y * y
     square = -t * t
-    terms = range(14 if is_double(x) else 8)
+    terms = range(14 if special.is_double(x) else 8)
     sines = [1 / ((4 * k + 3) * math.factorial(2 * k + 1)) for k in reversed(terms)]
     cosines = [1 / ((4 * k + 1) * math.factorial(2 * k)) for k in reversed(terms)]
     s, c = y * t * horner(sines, square), y * horner(cosines, square)
@@ -350,7 +346,7 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
 
 def _half_square(y: Any) -> Any:
     """y²/2 less a multiple of 2, without the rounding of the square."""
-    scale = 2.0**27 + 1 if is_double(y) else 2.0**12 + 1
+    scale = 2.0**27 + 1 if special.is_double(y) else 2.0**12 + 1
     limited = fnp.minimum(y, 2.0**60)
     big = scale * limited
     high = big - (big - limited)
@@ -364,7 +360,7 @@ def _fresnel_slope(_: Any, x: Any) -> tuple[Any, Any]:
     return fnp.sin(angle), fnp.cos(angle)
 
 
-_fresnel_of = with_slopes(_fresnel, _fresnel_slope)
+_fresnel_of = special.with_slopes(_fresnel, _fresnel_slope)
 
 
 def fresnel(x: Value) -> tuple[Any, Any]:
@@ -394,7 +390,7 @@ def spence(x: Any) -> Any:
     middle = choose(large & (z < 0.5), 1 - z, choose(small, 1 - y, z))
     mirrored = small | (large & (z < 0.5))
     u = choose(mirrored, -fnp.log1p(-choose(mirrored, z, 0.0)), -fnp.log(middle))
-    terms = _DILOGARITHM[: 10 if is_double(x) else 5][::-1]
+    terms = _DILOGARITHM[: 10 if special.is_double(x) else 5][::-1]
     value = u + u * u * (u * horner(terms, u * u) - 0.25)
     turned = math.pi**2 / 6 + fnp.log(z) * u - value
     value = choose(mirrored, turned, value)
@@ -426,7 +422,9 @@ def _owens_t(h: Any, a: Any) -> Any:
     known = base < math.inf
     base = choose(known, base, 0.0)
     top = fnp.minimum(tilt, 9 / fnp.maximum(base, 1e-3))
-    places, weights = (v.astype(h.dtype) for v in _gauss(40 if is_double(h) else 24))
+    places, weights = (
+        v.astype(h.dtype) for v in _gauss(40 if special.is_double(h) else 24)
+    )
     t = top[..., None] * places
     square = t * t
     half = -0.5 * base[..., None] * base[..., None]
@@ -455,7 +453,7 @@ def _owens_t_by_a(_: Any, h: Any, a: Any) -> Any:
     return fnp.exp(-0.5 * h * h * square) / (2 * math.pi * square)
 
 
-_owens_t_of = with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
+_owens_t_of = special.with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
 
 
 @compose_real

@@ -18,8 +18,7 @@ from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
 from ftrace.lax.control import fori_loop
 from ftrace.lax.elementwise import stop_gradient
-from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import inexact, promote_inexact
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.factorizations import adjoint, matrices, square
 from ftrace.numpy.linalg import broadcast_solve, by_columns
 from ftrace.numpy.linear import matmul
@@ -101,7 +100,7 @@ def qr_multiply(
     one_of("qr_multiply: mode", mode, ("left", "right"))
     q, *rest = qr(a, mode="economic", pivoting=pivoting)
     q = fnp.conj(q) if conjugate else q
-    other = inexact(fnp.asarray(c))
+    other = ew.inexact(fnp.asarray(c))
     return (matmul(q, other) if mode == "left" else matmul(other, q), *rest)
 
 
@@ -183,7 +182,7 @@ def eigh(
     if b is None:
         v, w = lax_linalg.eigh(square("eigh", fnp.asarray(a)), lower=lower)
         return w if eigvals_only else (w, v)
-    x, y = promote_inexact(square("eigh", fnp.asarray(a)), fnp.asarray(b))
+    x, y = ew.promote_inexact(square("eigh", fnp.asarray(a)), fnp.asarray(b))
     factor = lax_linalg.cholesky(y)
     if type == 1:
         x = solve_triangular(factor, x, lower=True)
@@ -226,7 +225,7 @@ def eigh_tridiagonal(
       ValueRangeError: `select` is unknown, or its range is missing.
       ShapeError: the shapes do not fit.
     """
-    main, beside = inexact(d), inexact(e)
+    main, beside = ew.inexact(d), ew.inexact(e)
     n = main.shape[0] if main.ndim == 1 else -1
     if n < 1 or beside.shape != (n - 1,):
         raise ShapeError(
@@ -286,7 +285,7 @@ def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
       (T, Z), complex.
     """
     given = [square("rsf2csf", fnp.asarray(x)) for x in (T, Z)]
-    t, z = promote_inexact(*given)
+    t, z = ew.promote_inexact(*given)
     shape = broadcast_shapes("rsf2csf", [t.shape, z.shape])
     n = shape[-1]
     rows, columns = fnp.mgrid[:n, :n]
@@ -530,7 +529,9 @@ def solve_triangular(
     codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
     one_of("solve_triangular: trans", trans, codes)
     code = codes[trans]
-    x, y = promote_inexact(square("solve_triangular", fnp.asarray(a)), fnp.asarray(b))
+    x, y = ew.promote_inexact(
+        square("solve_triangular", fnp.asarray(a)), fnp.asarray(b)
+    )
     conjugate = code == 2 and dtypes.is_complex(x.dtype)
     arg = systems.Triangular(
         True, bool(lower), code > 0, conjugate, bool(unit_diagonal)
@@ -578,7 +579,7 @@ def solve(
     one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a != "pos":
         return fnp.linalg.solve(a, b)
-    x, y = promote_inexact(square("solve", a), ax.as_value(b))
+    x, y = ew.promote_inexact(square("solve", a), ax.as_value(b))
     return cho_solve(cho_factor(x, lower), y)
 
 
@@ -642,7 +643,7 @@ def solve_sylvester(
              [1.]], dtype=float32)
     """
     one_of("solve_sylvester: method", method, ("schur", "eigen"))
-    found = promote_inexact(matrices("solve_sylvester", A), B, C)
+    found = ew.promote_inexact(matrices("solve_sylvester", A), B, C)
     lead = broadcast_shapes("solve_sylvester", [x.shape[:-2] for x in found])
     a, b, c = (ax.broadcast_to(x, (*lead, *x.shape[-2:])) for x in found)
     solution = bind_compound(factors.sylvester_p, a, b, c)[0]

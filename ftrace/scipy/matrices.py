@@ -15,9 +15,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.lax.control import fori_loop, while_loop
-from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import full
-from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.factorizations import square
 from ftrace.numpy.floats import finfo
 from ftrace.trace.bind import bind_compound, broadcast_shapes
@@ -51,7 +49,7 @@ def block_diag(*arrs: Value) -> Any:
       Array([[1., 1., 0.],
              [0., 0., 3.]], dtype=float32)
     """
-    given = values_together(arrs or (fnp.zeros((1, 0)),))
+    given = ew.values_together(arrs or (fnp.zeros((1, 0)),))
     blocks = [fnp.atleast_2d(x) for x in given]
     for x in blocks:
         if x.ndim > 2:
@@ -106,7 +104,9 @@ def _column_and_row(
     name: str, c: Value, r: Value | None, default: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
     """Vectors of one batch; `default` makes the row of the column."""
-    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
+    column, *rest = map(
+        fnp.atleast_1d, ew.values_together([c] if r is None else [c, r])
+    )
     row = rest[0] if rest else default(column)
     batch = broadcast_shapes(name, [column.shape[:-1], row.shape[:-1]])
     shapes = ((*batch, x.shape[-1]) for x in (column, row))
@@ -123,7 +123,7 @@ def hilbert(n: int) -> Any:
     size = ax.check_count(n, "hilbert: n")
     dtype = dtypes.default_dtype("f")
     rows = ax.iota(dtype, (size, size), 0)
-    return full((), 1, dtype) / (rows + ax.iota(dtype, (size, size), 1) + 1)
+    return ax.full((), 1, dtype) / (rows + ax.iota(dtype, (size, size), 1) + 1)
 
 
 def _vector(name: str, x: Value, least: int) -> Any:
@@ -171,7 +171,7 @@ def companion(a: Value) -> Any:
     Raises:
       ShapeError: there are fewer than 2 coefficients.
     """
-    x = inexact(_vector("companion", a, 2))
+    x = ew.inexact(_vector("companion", a, 2))
     row = -x[..., 1:] / x[..., :1]
     return _row_over_diagonal(row, fnp.ones((*x.shape[:-1], x.shape[-1] - 2), x.dtype))
 
@@ -223,7 +223,7 @@ def fiedler_companion(a: Value) -> Any:
     Raises:
       ShapeError: there are no coefficients.
     """
-    x = inexact(ax.as_value(a))
+    x = ew.inexact(ax.as_value(a))
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ShapeError(
             f"fiedler_companion: coefficients are required, got the shape {x.shape}"
@@ -231,7 +231,7 @@ def fiedler_companion(a: Value) -> Any:
     *lead, n = x.shape
     n -= 1
     if n < 1:
-        return full((*lead, 0, 0), 0, x.dtype)
+        return ax.full((*lead, 0, 0), 0, x.dtype)
     if n == 1:
         return ax.reshape(-x[..., 1:] / x[..., :1], (*lead, 1, 1))
     c = x / x[..., :1]
@@ -505,7 +505,7 @@ def expm_frechet(
       ShapeError: the matrices are not square, or differ in shape.
     """
     given = [square("expm_frechet", fnp.asarray(x)) for x in (A, E)]
-    a, e = promote_inexact(*given)
+    a, e = ew.promote_inexact(*given)
     if a.shape != e.shape:
         raise ShapeError(
             "expm_frechet: the direction has the shape of the matrices, got "

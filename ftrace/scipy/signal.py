@@ -16,17 +16,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors, numpy as fnp
-from ftrace.errors import (
-    ShapeError,
-    UnsupportedError,
-    one_of,
-    warn_user,
-)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.convolution import conv_general_dilated
-from ftrace.numpy import axes as ax, fft
-from ftrace.numpy.axes import as_value, cast
-from ftrace.numpy.elementwise import conjugate, inexact
+from ftrace.numpy import axes as ax, elementwise as ew, fft
 from ftrace.numpy.linear import alike
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.eager.precision import check_precision
@@ -73,7 +65,7 @@ def detrend(
             "detrend: arrays are immutable; leave out overwrite_data"
         )
     errors.one_of("detrend: type", type, _TYPES)
-    x = inexact(fnp.asarray(data))
+    x = ew.inexact(fnp.asarray(data))
     if type == "constant":
         return x - x.mean(axis, keepdims=True)
     x = fnp.moveaxis(x, axis, -1)
@@ -88,7 +80,7 @@ def detrend(
         # An orthonormal basis of the lines: what is left is orthogonal to it.
         count = int(stop - start)
         lines = np.stack([np.ones(count), np.arange(count)], -1)
-        basis = cast(np.linalg.qr(lines)[0], x.dtype)
+        basis = ax.cast(np.linalg.qr(lines)[0], x.dtype)
         part = x[..., start:stop]
         parts.append(part - (part @ basis) @ basis.T)
     return fnp.moveaxis(fnp.concatenate(parts, -1), -1, axis)
@@ -257,7 +249,7 @@ def istft(
     Raises:
       ShapeError, AxisError, ValueRangeError: axes or lengths do not fit.
     """
-    z = as_value(Zxx)
+    z = ax.as_value(Zxx)
     if z.ndim < 2:
         raise errors.ShapeError(
             f"istft: two axes are required, got the shape {z.shape}"
@@ -268,7 +260,7 @@ def istft(
             f"istft: freq_axis and time_axis must differ, got {freq_axis} twice"
         )
     z = fnp.moveaxis(
-        cast(z, dtypes.complex_dtype(dtypes.real_dtype(z.dtype))), along, (-2, -1)
+        ax.cast(z, dtypes.complex_dtype(dtypes.real_dtype(z.dtype))), along, (-2, -1)
     )
     count = 2 * (z.shape[-2] - 1) if input_onesided else z.shape[-2]
     size = ax.static_int(nperseg or count, "istft: nperseg")
@@ -325,7 +317,7 @@ class _Spectrum:
         nfft: int | None, trend: Any, onesided: bool,
     ) -> _Spectrum:  # fmt: skip
         if onesided and dtypes.is_complex(x.dtype):
-            warn_user(
+            errors.warn_user(
                 f"{name}: a complex signal has two sides; say return_onesided=False",
             )
             onesided = False
@@ -358,7 +350,7 @@ class _Spectrum:
         dtype = dtypes.real_dtype(self.window.dtype)
         count = self.nfft // 2 + 1 if self.onesided else self.nfft
         numbers = np.arange(count) if self.onesided else np.fft.fftfreq(count) * count
-        return cast(numbers, dtype) * (fs / self.nfft)
+        return ax.cast(numbers, dtype) * (fs / self.nfft)
 
 
 def _check_lengths(name: str, size: int, step: int, length: int) -> None:
@@ -379,7 +371,7 @@ def _window(
 ) -> tuple[Any, int]:
     """The window as an array, and its length."""
     if not isinstance(window, (str, tuple)):
-        win = cast(window, dtype)
+        win = ax.cast(window, dtype)
         if win.ndim != 1 or win.size > most or size not in (None, win.size):
             raise errors.ValueRangeError(
                 f"{name}: window must be a vector of nperseg elements, at most as many "
@@ -388,12 +380,12 @@ def _window(
         return win, win.size
     size = most if size is None else size
     if size > most:
-        warn_user(
+        errors.warn_user(
             f"{name}: nperseg={size} is more than the signal has; it becomes {most}",
         )
         size = most
     if window == "hann":
-        return cast(np.sin(np.pi * np.arange(size) / max(size, 2)) ** 2
+        return ax.cast(np.sin(np.pi * np.arange(size) / max(size, 2)) ** 2
                     if size > 1 else np.ones(1), dtype), size  # fmt: skip
     try:
         from scipy import signal
@@ -403,12 +395,12 @@ def _window(
             "the window as an array"
         ) from None
     made: Any = signal
-    return cast(np.asarray(made.get_window(window, size)), dtype), size
+    return ax.cast(np.asarray(made.get_window(window, size)), dtype), size
 
 
 def _signal(x: Value, axis: int) -> tuple[Any, int]:
     """The signal along its last axis, and where that was."""
-    x = inexact(x)
+    x = ew.inexact(x)
     axis = ax.canonical_axis(axis, x.ndim, "axis")
     return fnp.moveaxis(x, axis, -1), axis
 
@@ -520,13 +512,13 @@ def _convolution_of_matrices(name: str, mirrored: bool):
     ) -> Any:
         check_precision(name, precision)
         if boundary != "fill" or fillvalue != 0:
-            raise UnsupportedError(
+            raise errors.UnsupportedError(
                 f"{name}: only boundary='fill' with fillvalue=0 is supported; pad the "
                 "input first, with ftrace.numpy.pad"
             )
         shapes = [ax.as_value(x).shape for x in (in1, in2)]
         if any(len(shape) != 2 for shape in shapes):
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"{name}: matrices are required, got the shapes {shapes[0]} and "
                 f"{shapes[1]}"
             )
@@ -599,27 +591,27 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
 
 
 def _mirror(x: Value) -> Any:
-    x = conjugate(x)
+    x = ew.conjugate(x)
     return ax.flip(x, range(x.ndim))
 
 
 def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     """The operands in one inexact dtype."""
-    one_of(f"{name}: mode", mode, ("full", "same", "valid"))
+    errors.one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     x, k = alike(in1, in2)
     if not dtypes.is_inexact(x.dtype):
         wide = dtypes.to_inexact(x.dtype)
         x, k = ax.cast(x, wide), ax.cast(k, wide)
     if x.ndim != k.ndim or not x.ndim or 0 in (*x.shape, *k.shape):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: two arrays with as many axes and without empty ones are "
             f"required, got the shapes {x.shape} and {k.shape}"
         )
     return x, k
 
 
-def _unordered(name: str, first: Any, second: Any) -> ShapeError:
-    return ShapeError(
+def _unordered(name: str, first: Any, second: Any) -> errors.ShapeError:
+    return errors.ShapeError(
         f"{name}: one operand must be at least as large as the other along each axis, "
         f"got the shapes {first} and {second}"
     )

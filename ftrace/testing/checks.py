@@ -19,24 +19,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.backends.base import get_device, platform_names
-from ftrace.errors import (
-    ArgumentError,
-    DeviceError,
-    MissingExtraError,
-    one_of,
-)
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config, current
 from ftrace.numpy import stack
 from ftrace.test_util import check_grads, inner_product, numpy_leaves, random_like
-from ftrace.testing.close import (
-    Tolerance,
-    assert_close,
-    assert_same_bits,
-    default_tolerance,
-)
+from ftrace.testing import close
 from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
@@ -60,10 +49,12 @@ def missing_reason(device: str) -> str | None:
     Raises:
       DeviceError: nobody has heard of it.
     """
-    one_of("device", device.partition(":")[0], platform_names(), DeviceError)
+    errors.one_of(
+        "device", device.partition(":")[0], platform_names(), errors.DeviceError
+    )
     try:
         get_device(device)
-    except (DeviceError, MissingExtraError) as error:
+    except (errors.DeviceError, errors.MissingExtraError) as error:
         return error.message
     return None
 
@@ -84,8 +75,8 @@ class Options:
 
     devices: Sequence[str]
     modes: Sequence[str]
-    rtol: Tolerance
-    atol: Tolerance
+    rtol: close.Tolerance
+    atol: close.Tolerance
 
 
 @dataclass(frozen=True)
@@ -115,7 +106,7 @@ class Subject:
         scaled = rtol is None and atol is None  # sums may have cancelled
         given: dict[str, Any] = {"rtol": rtol, "atol": atol, "scaled": scaled}
         given |= options
-        assert_close(actual, desired, err_msg=f"{way} of {self.name}", **given)
+        close.assert_close(actual, desired, err_msg=f"{way} of {self.name}", **given)
 
 
 def _smooth(subject: Subject) -> Subject | None:
@@ -174,10 +165,10 @@ def _check_bits(subject: Subject) -> None:
         first = f(*subject.leaves)
         for number in range(2, CALLS + 1):
             what = f"call {number} beside the first, {way} of {subject.name}"
-            assert_same_bits(f(*subject.leaves), first, err_msg=what)
+            close.assert_same_bits(f(*subject.leaves), first, err_msg=what)
     with config(threads=1):
         what = f"one thread beside several, jit of {subject.name}"
-        assert_same_bits(f(*subject.leaves), first, err_msg=what)
+        close.assert_same_bits(f(*subject.leaves), first, err_msg=what)
 
 
 def _check_vmap(subject: Subject) -> None:
@@ -267,13 +258,13 @@ def _check_tangents(subject: Subject) -> None:
         forward = jvp(f, point, tangents)[1]
         again = jvp(f, point, tuple(map(_as_number, tangents)))[1]
         what = f"Python's numbers as tangents of {subject.name}"
-        assert_same_bits(again, forward, err_msg=what)
+        close.assert_same_bits(again, forward, err_msg=what)
     if "rev" in subject.options.modes:
         pull = vjp(f, *point)[1]
         backward = pull(cotangents)
         again = pull(tree.map(_as_number, cotangents))
         what = f"Python's numbers as cotangents of {subject.name}"
-        assert_same_bits(again, backward, err_msg=what)
+        close.assert_same_bits(again, backward, err_msg=what)
     if forward is None or backward is None:
         return
     ahead, behind = numpy_leaves(forward), numpy_leaves(backward)
@@ -283,9 +274,9 @@ def _check_tangents(subject: Subject) -> None:
         float(np.abs(a.astype(complex) * b).sum())
         for a, b in zip(behind, numpy_leaves(tangents), strict=True)
     ]
-    precision = max(default_tolerance(x.dtype) for x in (*ahead, *behind))
+    precision = max(close.default_tolerance(x.dtype) for x in (*ahead, *behind))
     what = f"⟨ȳ, J ẋ⟩ of the jvp, ⟨Jᵀ ȳ, ẋ⟩ of the vjp of {subject.name}"
-    assert_close(left, right, atol=precision * max(sum(terms), 1.0), err_msg=what)
+    close.assert_close(left, right, atol=precision * max(sum(terms), 1.0), err_msg=what)
 
 
 #: What `check` holds a function to, by the names that `skip` knows.
@@ -308,8 +299,8 @@ def check(
     modes: str | Sequence[str] = ("fwd", "rev"),
     devices: Sequence[str] | None = None,
     skip: Collection[str] = (),
-    rtol: Tolerance = None,
-    atol: Tolerance = None,
+    rtol: close.Tolerance = None,
+    atol: close.Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Holds a function to what must not depend on how it runs.
@@ -344,10 +335,10 @@ def check(
     """
     __tracebackhide__ = True
     for name in skip:
-        one_of("check: skip", name, (*CHECKS, "grads"))
+        errors.one_of("check: skip", name, (*CHECKS, "grads"))
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for name in modes:
-        one_of("check: modes", name, ("fwd", "rev"))
+        errors.one_of("check: modes", name, ("fwd", "rev"))
     devices = available_devices() if devices is None else devices
     options = Options([get_device(name).name for name in devices], modes, rtol, atol)
     subject = _subject_of(f, args, options)
@@ -390,7 +381,7 @@ def _subject_of(f: Function, args: Any, options: Options) -> Subject:
         if isinstance(x, (float, complex)) or hasattr(x, "dtype")
     ]  # fmt: skip
     if not places:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "check needs an argument that varies: an array or a float; whole numbers "
             f"and bools are passed as they are; got {args!r}"
         )

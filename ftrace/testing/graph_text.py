@@ -26,17 +26,8 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import FileFormatError, GraphError, origin_elsewhere
+from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    Op,
-    constant_value,
-    make_node,
-    making_nodes_of,
-    toposort,
-)
 from ftrace.trace.primitives.primitive import Compound, item_p, record_named
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.tracing.scopes import current_scope, scope_of
@@ -74,7 +65,7 @@ def encode(value: Any) -> Any:
         return {"bytes": value.hex()}
     if isinstance(value, np.dtype):
         return {"dtype": dtypes.name_of(cast("np.dtype[Any]", value))}
-    if kind is Body:
+    if kind is g.Body:
         return {"body": graph_rows(value.inputs, value.outputs)}
     if kind in (ShapedArray, Stack):
         return {"type": _type(value)}
@@ -106,7 +97,7 @@ def decode(value: Any) -> Any:
         return dtype_named(parts)
     if kind == "body":
         graph = graph_of(parts)
-        return Body(graph.inputs, graph.outputs)
+        return g.Body(graph.inputs, graph.outputs)
     if kind == "type":
         return _type_of(parts)
     home, _, name = kind.partition(":")
@@ -135,7 +126,7 @@ def _type_of(row: Any) -> ShapedArray:
 # Graphs.
 
 
-def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any]:
+def graph_rows(inputs: Sequence[g.Node], outputs: Sequence[g.Node]) -> dict[str, Any]:
     """A graph as JSON.
 
     Raises:
@@ -143,7 +134,7 @@ def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any
     """
     numbers = {node: i for i, node in enumerate(inputs)}
     rows: list[Any] = []
-    for node in toposort(outputs, inputs):
+    for node in g.toposort(outputs, inputs):
         inferred = isinstance(node.op, Compound) or node.op is item_p
         at = node.origin
         line = at and [Path(at.file).name, at.line, at.function]
@@ -156,7 +147,7 @@ def graph_rows(inputs: Sequence[Node], outputs: Sequence[Node]) -> dict[str, Any
     return {"inputs": types, "nodes": rows, "outputs": [numbers[n] for n in outputs]}
 
 
-def graph_of(text: Any) -> Graph:
+def graph_of(text: Any) -> g.Graph:
     """The graph that `graph_rows` wrote."""
     rows: list[Any] = text["inputs"]
     nodes = [variable(_type_of(t), *decode(arg)) for t, arg in rows]
@@ -164,17 +155,17 @@ def graph_of(text: Any) -> Graph:
     for name, aval, arg, operands, line in given:
         numbers: list[int] = operands
         place: list[Any] = line or ["unknown", 0, "unknown"]
-        with making_nodes_of(origin_elsewhere(*place)):
+        with g.making_nodes_of(origin_elsewhere(*place)):
             nodes.append(_node(name, aval, arg, [nodes[i] for i in numbers]))
     ends: list[int] = text["outputs"]
-    return Graph(inputs, tuple([nodes[i] for i in ends]))
+    return g.Graph(inputs, tuple([nodes[i] for i in ends]))
 
 
-def _node(name: str, aval: Any, arg: Any, operands: Sequence[Node]) -> Node:
-    op: Op = item_p if name == item_p.name else record_named(name)
+def _node(name: str, aval: Any, arg: Any, operands: Sequence[g.Node]) -> g.Node:
+    op: g.Op = item_p if name == item_p.name else record_named(name)
     if aval is None:
         return op(*operands, arg=decode(arg))
-    return make_node(op, _type_of(aval), tuple(operands), decode(arg))
+    return g.make_node(op, _type_of(aval), tuple(operands), decode(arg))
 
 
 # Programs.
@@ -196,8 +187,8 @@ def operation(name: str, aval: Any, *operands: Any, arg: Any = None) -> Any:
     scope: Any = scope_of(operands) or current_scope()
     if scope is None:
         raise GraphError(f"operation: {name} is for functions that are traced; jit it")
-    nodes: list[Node] = [scope.lift(x) for x in operands]
-    with making_nodes_of(None):
+    nodes: list[g.Node] = [scope.lift(x) for x in operands]
+    with g.making_nodes_of(None):
         node = _node(name, aval, arg, nodes)
         if not isinstance(node.op, Compound):
             return Tracer(node, scope)
@@ -222,7 +213,7 @@ def array_text(array: Array) -> str:
     return f'numbers("{name}", {shape}, "{base64.b64encode(packed).decode()}")'
 
 
-def function_text(graph: Graph) -> str:
+def function_text(graph: g.Graph) -> str:
     """A function `program` that makes the nodes of a graph when it is traced.
 
     Raises:
@@ -230,7 +221,7 @@ def function_text(graph: Graph) -> str:
     """
     names = {node: f"x{i}" for i, node in enumerate(graph.inputs)}
     lines = [f"def program({', '.join(names.values())}):"]
-    for node in toposort(graph.outputs, graph.inputs):
+    for node in g.toposort(graph.outputs, graph.inputs):
         if node.op is item_p:
             names[node] = f"{names[node.src[0]]}[{node.arg}]"
             continue
@@ -241,7 +232,7 @@ def function_text(graph: Graph) -> str:
         arg = encode(node.arg)
         parts += [] if arg is None else [f"arg={arg!r}"]
         told = [str(node.origin)] if node.origin is not None else []
-        told += [str(constant_value(node))] if node.op.name == "const" else []
+        told += [str(g.constant_value(node))] if node.op.name == "const" else []
         note = f"  # {', '.join(told)}" if told else ""
         lines.append(f"    {names[node]} = operation({', '.join(parts)}){note}")
     results = "".join([f"{names[node]}, " for node in graph.outputs])

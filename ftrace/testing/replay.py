@@ -40,15 +40,7 @@ from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
-from ftrace.transforms.array_files import (
-    PathLike,
-    bad,
-    check_file,
-    file_named,
-    read,
-    reading,
-    write,
-)
+from ftrace.transforms import array_files
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.stages import known_inputs
@@ -63,7 +55,7 @@ _PARTS = ("name", "text", "identity", "code", "lines")
 _LINES = 12
 
 
-def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
+def record(path: array_files.PathLike, f: Callable[..., Any], *args: Any) -> None:
     """Writes the program of a function, with its inputs and results, for `replay`.
 
     Args:
@@ -84,7 +76,9 @@ def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
       >>> ft.replay(path).same_bits
       True
     """
-    check_file("record", file_named("record", path, "record('f.npz', f, *args)"))
+    array_files.check_file(
+        "record", array_files.file_named("record", path, "record('f.npz', f, *args)")
+    )
     tree.check_callable(f, "record")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph = ready_graph(jitted.trace(*args).graph)
@@ -110,7 +104,7 @@ def record(path: PathLike, f: Callable[..., Any], *args: Any) -> None:
         "disabled_rules": sorted(settings.current().disabled_rules), "graph": rows,
     }  # fmt: skip
     packed = np.frombuffer(zlib.compress(json.dumps(note).encode()), np.uint8)
-    write(path, {"record": packed, "inputs": inputs, "results": results})
+    array_files.write(path, {"record": packed, "inputs": inputs, "results": results})
 
 
 def _run(
@@ -245,10 +239,12 @@ def replay(
 
 
 def _read(path: Path) -> tuple[Any, Any]:
-    whole: Any = read(path)
-    with reading(path):
+    whole: Any = array_files.read(path)
+    with array_files.reading(path):
         if not isinstance(whole, _DICT) or "record" not in whole:
-            raise bad(path, "it is no program that ftrace.record has written")
+            raise array_files.bad(
+                path, "it is no program that ftrace.record has written"
+            )
         packed: Any = whole["record"]
         note: Any = json.loads(zlib.decompress(packed.tobytes()))
         if note["form"] != FORM:

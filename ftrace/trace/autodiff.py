@@ -16,8 +16,7 @@ from ftrace.errors import DerivativeError
 from ftrace.ground.spans import spanned
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
-from ftrace.trace.primitives import primitive
-from ftrace.trace.primitives.elementwise import add, cast
+from ftrace.trace.primitives import elementwise as p, primitive
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
@@ -150,7 +149,7 @@ sums_of_kinds: dict[type[ShapedArray], Callable[[Node, Node], Node]] = {}
 def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
     known = total.get(node)
     if known is not None:
-        cotangent = sums_of_kinds.get(type(node.aval), add)(known, cotangent)
+        cotangent = sums_of_kinds.get(type(node.aval), p.add)(known, cotangent)
     total[node] = cotangent
 
 
@@ -206,7 +205,7 @@ def gradient_nodes(
 
 def _settle(cotangent: Node | None, leaf: Node) -> Node:
     found = zeros_like(leaf) if cotangent is None else cotangent
-    return cast(found, leaf.dtype, leaf.aval.weak_type)
+    return p.cast(found, leaf.dtype, leaf.aval.weak_type)
 
 
 def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:

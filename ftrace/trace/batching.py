@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ftrace import dtypes
 from ftrace.ground.spans import spanned
-from ftrace.trace.graph import (
-    Flags,
-    Node,
-    Nodes,
-    dependents,
-    inherited_origin,
-    rebuild,
-)
+from ftrace.trace import graph as g
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.exchange import lanes, vary
 from ftrace.trace.primitives.movement import move_axis
@@ -21,7 +14,7 @@ from ftrace.trace.primitives.primitive import compound_of, item_p, items, primit
 from ftrace.trace.python_limits import without_collection
 
 
-def _of_each(node: Node, sources: Nodes, flags: Flags) -> Nodes:
+def _of_each(node: g.Node, sources: g.Nodes, flags: g.Flags) -> g.Nodes:
     """The sources of a node, some of which have lanes, and some all lanes share."""
     ranks = lanes.ranks
     if ranks is None or node.op.family == "collective":
@@ -35,8 +28,8 @@ def _of_each(node: Node, sources: Nodes, flags: Flags) -> Nodes:
 @spanned("transform", "vmap")
 @without_collection
 def batch_nodes(
-    outputs: Sequence[Node], leaves: Mapping[Node, Node], size: int
-) -> list[tuple[Node, bool]]:
+    outputs: Sequence[g.Node], leaves: Mapping[g.Node, g.Node], size: int
+) -> list[tuple[g.Node, bool]]:
     """The outputs for batched leaves.
 
     Args:
@@ -47,10 +40,10 @@ def batch_nodes(
     Returns:
       For each output (node, batched): batched ones have the leading axis too.
     """
-    known: dict[Node, tuple[Node, bool]] = {n: (b, True) for n, b in leaves.items()}
-    several: dict[Node, tuple[list[Node], list[bool]]] = {}  # of compounds
-    with inherited_origin() as take:
-        for node in dependents(outputs, leaves):
+    known: dict[g.Node, tuple[g.Node, bool]] = {n: (b, True) for n, b in leaves.items()}
+    several: dict[g.Node, tuple[list[g.Node], list[bool]]] = {}  # of compounds
+    with g.inherited_origin() as take:
+        for node in g.dependents(outputs, leaves):
             if node in known:
                 continue
             take(node)
@@ -64,7 +57,7 @@ def batch_nodes(
             flags = tuple(batched for _, batched in pairs)
             compound = compound_of(node)
             if not any(flags):  # what it depends on has come to be the same for all
-                again = rebuild(node, sources)
+                again = g.rebuild(node, sources)
                 known[node] = again, False
                 if compound is not None:
                     results = items(again)
@@ -79,7 +72,7 @@ def batch_nodes(
     return [known.get(node, (node, False)) for node in outputs]
 
 
-def place_axis(node: Node, batched: bool, axis: int, size: int) -> Node:
+def place_axis(node: g.Node, batched: bool, axis: int, size: int) -> g.Node:
     """The output with its batch axis moved to `axis`; broadcast if it has none."""
     if not batched:
         if lanes.ranks is not None:

@@ -26,22 +26,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ConcretizationTypeError, DerivativeError, Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
+from ftrace.trace import graph as g
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import (
-    Flags,
-    Node,
-    Nodes,
-    bodies_in,
-    constant_bits,
-    make_node,
-    toposort,
-)
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results
@@ -116,7 +107,7 @@ class Callback:
     lanes: tuple[tuple[int, tuple[bool, ...]], ...] = ()
     carried: bool = False
     site: Any = None
-    origin: Origin | None = field(default=None, compare=False)
+    origin: errors.Origin | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -350,7 +341,7 @@ def _value(avals: Any, arg: Callback, token: Any, *operands: Any) -> list[Any]:
     if int(token) != REHEARSAL:
         return [token, *arg(operands)]
     if arg.results:
-        raise ConcretizationTypeError(
+        raise errors.ConcretizationTypeError(
             f"a value was needed that depends on what {arg.name} returns, the function "
             f"of {arg.kind}, before its turn has come or after it; an effect happens "
             "once, in the order of the program. Do not ask for the value (if, float, "
@@ -361,15 +352,15 @@ def _value(avals: Any, arg: Callback, token: Any, *operands: Any) -> list[Any]:
     return [token]
 
 
-def _jvp(node: Node, tangents: Results) -> Results:
+def _jvp(node: g.Node, tangents: Results) -> Results:
     arg: Callback = node.arg
     if any(dtypes.is_inexact(a.dtype) for a in arg.results):
         raise _no_derivative(arg)
     return [None] * len(node.aval.items)
 
 
-def _no_derivative(arg: Callback) -> DerivativeError:
-    return DerivativeError(
+def _no_derivative(arg: Callback) -> errors.DerivativeError:
+    return errors.DerivativeError(
         f"{arg.kind} has no derivative: nothing is known of what {arg.name} computes; "
         "call it in a function under ftrace.custom_jvp or ftrace.custom_vjp that gives "
         "the derivative, or pass it ftrace.lax.stop_gradient of its arguments",
@@ -377,7 +368,7 @@ def _no_derivative(arg: Callback) -> DerivativeError:
     )
 
 
-def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _batch(node: g.Node, src: g.Nodes, batched: g.Flags, size: int) -> Batched:
     """Once per lane, one after the other: in one step of the program."""
     arg: Callback = node.arg
     wide = replace(arg, lanes=((size, batched[1:]), *arg.lanes))
@@ -399,7 +390,7 @@ def _value_pure(avals: Any, arg: Callback, *operands: Any) -> list[Any]:
     return arg(operands)
 
 
-def _batch_pure(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _batch_pure(node: g.Node, src: g.Nodes, batched: g.Flags, size: int) -> Batched:
     arg: Callback = node.arg
     if arg.method.startswith("sequential"):
         wide = replace(arg, lanes=((size, batched), *arg.lanes))
@@ -414,7 +405,7 @@ def _batch_pure(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     return results, [True] * len(results)
 
 
-def _with_lanes(node: Node, method: str, size: int) -> Node:
+def _with_lanes(node: g.Node, method: str, size: int) -> g.Node:
     """An operand that all lanes share, as the callback wants to see it."""
     if method == "expand_dims":
         return reshape(node, (1, *node.shape))
@@ -429,23 +420,23 @@ pure_callback_p = Compound(
 )  # fmt: skip
 
 
-def rehearsal() -> Node:
+def rehearsal() -> g.Node:
     """The token for what is computed again and has had its effects."""
-    return make_node(const_p, TOKEN, (), constant_bits(REHEARSAL, TOKEN.dtype))
+    return g.make_node(const_p, TOKEN, (), g.constant_bits(REHEARSAL, TOKEN.dtype))
 
 
-def check_repeatable(nodes: Sequence[Node]) -> None:
+def check_repeatable(nodes: Sequence[g.Node]) -> None:
     """Raises where a loop would have to call back again for the values it got.
 
     Raises:
       DerivativeError: the nodes, or a body in them, use what an io_callback returns.
     """
-    for node in toposort(nodes):
-        for body in bodies_in(node.arg):
+    for node in g.toposort(nodes):
+        for body in g.bodies_in(node.arg):
             check_repeatable(body.outputs)
         if node.op is callback_p and node.arg.results:
             arg: Callback = node.arg
-            raise DerivativeError(
+            raise errors.DerivativeError(
                 "this derivative runs a while_loop again for what it remembers, and "
                 f"the loop calls {arg.name} by {arg.kind}, which must not be called "
                 "again; pass the values in, or have a loop of a known length (scan)",
@@ -490,7 +481,7 @@ def call_back(
     static = [None if _is_operand(x, static_numbers) else Same.of(x) for x in leaves]
     operands = [x for x, s in zip(leaves, static, strict=True) if s is None]
     types, structure = promised(kind, specs)
-    origin = user_origin()
+    origin = errors.user_origin()
     arg = Callback(
         kind, Same.of(function), treedef, tuple(static), structure, types,
         tuple([tracer.aval_of(x).dtype for x in operands]),

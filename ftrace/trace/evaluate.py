@@ -18,8 +18,7 @@ from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.buffer import has_room
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
 from ftrace.trace.primitives.numpy_sums import PreparedProduct
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
@@ -145,7 +144,7 @@ class NumpyPlan:
             if node.op is const_p:
                 self.constants.append((slot, apply(node, ())))
                 continue
-            is_product = node.op is reduce_sum_p and node.src[0] in deferred
+            is_product = node.op is bc.reduce_sum_p and node.src[0] in deferred
             contracts = _product(node) if is_product else None
             sources = tuple(slots[s] for s in _sources(node, known, deferred))
             steps.append((node, contracts, sources, slot))
@@ -204,11 +203,11 @@ def _require_room(node: Node, operands: Sequence[Any]) -> None:
 
 def _sources(node: Node, known: set[Node], deferred: set[Node]) -> tuple[Node, ...]:
     """What a step reads: a contraction its factors, and these before they repeat."""
-    if node.op is not reduce_sum_p or node.src[0] not in deferred:
+    if node.op is not bc.reduce_sum_p or node.src[0] not in deferred:
         return node.src
     factors = node.src[0].src
     return tuple(
-        s.src[0] if s.op is expand_p and s not in known else s for s in factors
+        s.src[0] if s.op is bc.expand_p and s not in known else s for s in factors
     )
 
 
@@ -232,7 +231,7 @@ def _needed(
 
 def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
     """Products that nothing but one sum uses, and that may be matrix products."""
-    sums = {n.src[0] for n in nodes if n.op is reduce_sum_p and n.src[0].op is p.mul}
+    sums = {n.src[0] for n in nodes if n.op is bc.reduce_sum_p and n.src[0].op is p.mul}
     computed = set(nodes) if sums else set[Node]()
     sums = {n for n in sums if not any(_is_whole(s, n, computed) for s in n.src)}
     found = sums.difference(outputs).intersection(nodes)
@@ -262,11 +261,11 @@ def _repeated_by_numpy(
     nodes: Sequence[Node], deferred: set[Node], outputs: Sequence[Node]
 ) -> set[Node]:
     """Expansions that need not be made: each meets an operand of its full shape."""
-    found = {n for n in nodes if n.op is expand_p}.difference(outputs)
+    found = {n for n in nodes if n.op is bc.expand_p}.difference(outputs)
     if not found:
         return found
     for node in nodes:
-        if node.op is reduce_sum_p and node.src[0] in deferred:
+        if node.op is bc.reduce_sum_p and node.src[0] in deferred:
             continue
         if node.op not in _BROADCASTING or not any(
             s not in found and same_size(s.shape, node.shape) for s in node.src

@@ -8,31 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ftrace.trace.graph import (
-    Node,
-    has_any,
-    inherited_origin,
-    nodes_of,
-    rebuild,
-    toposort,
-)
+from ftrace.trace import graph as g
 from ftrace.trace.primitives.primitive import item_p
 from ftrace.trace.python_limits import without_collection
 
 #: (a node, its new sources) -> what stands in its place; of a node with several results
 #: also these, one by one. None: the same operation over its new sources.
-Change = Callable[[Node, tuple[Node, ...]], Node | Sequence[Node] | None]
+Change = Callable[[g.Node, tuple[g.Node, ...]], g.Node | Sequence[g.Node] | None]
 #: (a node over its new sources, the numbers of its results that are read) -> likewise
-Rule = Callable[[Node, Collection[int]], Node | Sequence[Node] | None]
+Rule = Callable[[g.Node, Collection[int]], g.Node | Sequence[g.Node] | None]
 
 
 @without_collection
-def exchange(outputs: Sequence[Node], change: Change) -> list[Node]:
+def exchange(outputs: Sequence[g.Node], change: Change) -> list[g.Node]:
     """The outputs over what `change` makes of each node, sources first."""
-    done: dict[Node, Node] = {}
-    several: dict[Node, Sequence[Node]] = {}
-    with inherited_origin() as take:
-        for node in toposort(outputs):
+    done: dict[g.Node, g.Node] = {}
+    several: dict[g.Node, Sequence[g.Node]] = {}
+    with g.inherited_origin() as take:
+        for node in g.toposort(outputs):
             take(node)
             if node.op is item_p and node.src[0] in several:
                 number: int = node.arg
@@ -41,8 +34,8 @@ def exchange(outputs: Sequence[Node], change: Change) -> list[Node]:
             src = tuple([done[s] for s in node.src])
             found = change(node, src)
             if found is None:
-                done[node] = rebuild(node, src)
-            elif isinstance(found, Node):
+                done[node] = g.rebuild(node, src)
+            elif isinstance(found, g.Node):
                 done[node] = found
             else:
                 several[node] = found
@@ -50,17 +43,19 @@ def exchange(outputs: Sequence[Node], change: Change) -> list[Node]:
     return [done[node] for node in outputs]
 
 
-def convert(outputs: Sequence[Node], table: Mapping[Any, Rule]) -> list[Node]:
+def convert(outputs: Sequence[g.Node], table: Mapping[Any, Rule]) -> list[g.Node]:
     """The outputs over what the rules of a table make of its operations."""
-    if not has_any(outputs, table):
+    if not g.has_any(outputs, table):
         return list(outputs)
-    read: dict[Node, set[int]] = {}
-    for node in nodes_of(outputs):
+    read: dict[g.Node, set[int]] = {}
+    for node in g.nodes_of(outputs):
         if node.op is item_p and node.src[0].op in table:
             read.setdefault(node.src[0], set()).add(node.arg)
 
-    def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:
+    def change(
+        node: g.Node, src: tuple[g.Node, ...]
+    ) -> g.Node | Sequence[g.Node] | None:
         rule = table.get(node.op)
-        return None if rule is None else rule(rebuild(node, src), read.get(node, ()))
+        return None if rule is None else rule(g.rebuild(node, src), read.get(node, ()))
 
     return exchange(outputs, change)

@@ -34,8 +34,7 @@ from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node
-from ftrace.trace.primitives import elementwise as p, reduction
-from ftrace.trace.primitives.broadcast import expand, reduce_sum
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction
 from ftrace.trace.primitives.library import (
     lapack_numpy,
     library_op,
@@ -109,8 +108,8 @@ def _pinv(whole: Node) -> Sequence[Node]:
 def _inverse(values: Node, rtol: Node, squares: Node | None = None) -> Node:
     """1 over the values, or over their squares; zero for those that count as zero."""
     size = p.absolute(values)
-    limit = expand(reshape(p.cast(rtol, size.dtype), (*rtol.shape, 1)), size.shape)
-    greatest = expand(
+    limit = bc.expand(reshape(p.cast(rtol, size.dtype), (*rtol.shape, 1)), size.shape)
+    greatest = bc.expand(
         reduction.reduce(reduction.reduce_max_p, size, (size.ndim - 1,)), size.shape
     )
     large = p.gt(size, p.mul(limit, greatest))
@@ -315,7 +314,7 @@ def _determinant(factors: Node, pivots: Node) -> Node:
     phases = p.div(numbers, p.cast(length, wide))
     last = (numbers.ndim - 1,)
     turn = reduction.reduce(reduction.reduce_prod_p, phases, last)
-    size = p.mul(turn, p.cast(p.exp(reduce_sum(p.log(length), last)), wide))
+    size = p.mul(turn, p.cast(p.exp(bc.reduce_sum(p.log(length), last)), wide))
     return reshape(size, factors.shape[:-2])
 
 

@@ -25,12 +25,7 @@ from typing import Any
 
 import numpy
 
-from ftrace.errors import (
-    ArgumentError,
-    FileFormatError,
-    ProcessError,
-    ValueRangeError,
-)
+from ftrace import errors
 from ftrace.ground import processes
 from ftrace.transforms.array_files import PathLike
 from ftrace.transforms.save_load import load_from
@@ -63,7 +58,7 @@ class _Job(threading.Thread):
 
     def _check(self) -> None:
         if self.stopped:
-            raise ProcessError("another process ended, which had a part of it")
+            raise errors.ProcessError("another process ended, which had a part of it")
 
 
 class Checkpoints:
@@ -93,9 +88,11 @@ class Checkpoints:
 
     def __init__(self, folder: PathLike, keep: int | None = 3) -> None:
         if not isinstance(folder, (str, os.PathLike)):
-            raise ArgumentError(f"Checkpoints: a path is required, got {folder!r:.60}")
+            raise errors.ArgumentError(
+                f"Checkpoints: a path is required, got {folder!r:.60}"
+            )
         if keep is not None and _count(keep, "Checkpoints: keep") < 1:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"Checkpoints: keep is how many are kept, 1 or more, got {keep}; None "
                 "keeps all"
             )
@@ -121,7 +118,9 @@ class Checkpoints:
         """
         number = _count(step, "Checkpoints.save: step")
         if number < 0:
-            raise ValueRangeError(f"Checkpoints.save: step is 0 or more, got {step}")
+            raise errors.ValueRangeError(
+                f"Checkpoints.save: step is 0 or more, got {step}"
+            )
         self.wait()
         draft = Writing(self._folder / f"{number}", tree)
 
@@ -147,7 +146,7 @@ class Checkpoints:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise FileFormatError(
+            raise errors.FileFormatError(
                 f"{self._folder}: it cannot be read: {error.strerror}; a folder of "
                 "checkpoints was expected"
             ) from error
@@ -161,7 +160,7 @@ class Checkpoints:
         return [step for step in self._found() if self._is_whole(step)]
 
     def _is_whole(self, step: int) -> bool:
-        with suppress(FileFormatError):
+        with suppress(errors.FileFormatError):
             Folder(self._folder / f"{step}").check()
             return True
         return False
@@ -199,7 +198,7 @@ class Checkpoints:
         self.wait()
         if found is None or not self._has_index(found):
             which = "checkpoint" if step is None else f"checkpoint of step {found}"
-            raise FileFormatError(
+            raise errors.FileFormatError(
                 f"{self._folder}: there is no whole {which}; those that can be "
                 f"restored: {self.steps() or 'none'}. Begin with `if "
                 "checkpoints.latest() is not None`"
@@ -221,7 +220,7 @@ class Checkpoints:
             while job.is_alive():
                 job.join(_LOOK)
                 processes.check(f"for a checkpoint in {self._folder}")
-        except ProcessError:
+        except errors.ProcessError:
             self._job = None
             job.stopped = True
             raise
@@ -248,4 +247,6 @@ def _count(value: Any, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise ArgumentError(f"{what} is a whole number, got {value!r:.60}") from None
+        raise errors.ArgumentError(
+            f"{what} is a whole number, got {value!r:.60}"
+        ) from None

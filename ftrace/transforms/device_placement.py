@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import (
-    Counters,
-    Device,
-    devices_of,
-    get_device,
-    live_devices,
-    own_devices,
-)
+from ftrace.backends import base
 from ftrace.errors import ArgumentError
 from ftrace.ground import processes, settings
 from ftrace.trace.arrays.array import Array, is_array
@@ -29,7 +22,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 
-def devices(backend: str | None = None) -> list[Device]:
+def devices(backend: str | None = None) -> list[base.Device]:
     """The devices of a backend.
 
     Args:
@@ -43,7 +36,7 @@ def devices(backend: str | None = None) -> list[Device]:
       >>> ft.devices("cpu")
       [<device cpu>]
     """
-    return devices_of(backend)
+    return base.devices_of(backend)
 
 
 def device_count(backend: str | None = None) -> int:
@@ -62,7 +55,7 @@ def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
-def default_device(device: str | Device) -> AbstractContextManager[Device]:
+def default_device(device: str | base.Device) -> AbstractContextManager[base.Device]:
     """Inside the block programs run on `device`, unless their arguments say else.
 
     Args:
@@ -77,11 +70,11 @@ def default_device(device: str | Device) -> AbstractContextManager[Device]:
       >>> y
       Array(0., dtype=float32, weak_type=True)
     """
-    return _within(get_device(device))
+    return _within(base.get_device(device))
 
 
 @contextmanager
-def _within(chosen: Device) -> Generator[Device, None, None]:
+def _within(chosen: base.Device) -> Generator[base.Device, None, None]:
     with settings.config(device=chosen.name):
         yield chosen
 
@@ -121,7 +114,7 @@ def device_put(
     if False in shared:
         flags = iter(tree.broadcast_prefix(may_alias, x, "device_put: may_alias"))
         x = tree.map(lambda leaf: deepcopy(leaf) if next(flags) is False else leaf, x)
-    if device is None or isinstance(device, (str, Device)):
+    if device is None or isinstance(device, (str, base.Device)):
         return tree.map(lambda leaf: put_by(leaf, device), x)
     leaves, treedef = tree.flatten(x)
     places = tree.broadcast_prefix(device, x, "device_put: device")
@@ -163,7 +156,7 @@ def format_of(array: Array) -> Any:
     return _shardings().row_major(array.ndim, array.sharding)
 
 
-def lead_device(place: Any, what: str = "jit") -> Device | None:
+def lead_device(place: Any, what: str = "jit") -> base.Device | None:
     """The first device of a sharding or a spec, or of its name; None if none is said.
 
     Of one over several processes it is None: all of them run the program.
@@ -174,8 +167,8 @@ def lead_device(place: Any, what: str = "jit") -> Device | None:
     place = getattr(place, "sharding", place)  # of a format
     if place is None or isinstance(place, Enum):
         return None
-    if isinstance(place, (str, Device)):
-        return get_device(place)
+    if isinstance(place, (str, base.Device)):
+        return base.get_device(place)
     shardings = _shardings()
     sharding = shardings.named(place, what)
     return shardings.device_of(sharding) if sharding.is_fully_addressable else None
@@ -187,17 +180,17 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         _shardings().check_rows(what, place.layout, aval_of(value).ndim)
         place = place.sharding
     if place is None:
-        return value if is_array(value) else _put(value, get_device())
-    if isinstance(place, (str, Device)):
-        device = get_device(place)
+        return value if is_array(value) else _put(value, base.get_device())
+    if isinstance(place, (str, base.Device)):
+        device = base.get_device(place)
         array = _put(value, device)
         # On others arrays are because somebody has put them there.
         told = not device.host or isinstance(array, Tracer)
-        if told or len(own_devices(device.platform)) == 1:
+        if told or len(base.own_devices(device.platform)) == 1:
             return array
         return _shardings().placed_on(array, device)
     if isinstance(place, Enum):  # a kind of memory: there is one
-        return _put(value, get_device())
+        return _put(value, base.get_device())
     shardings = _shardings()
     sharding = shardings.named(place, what)
     if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
@@ -214,12 +207,12 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     return shardings.placed(array, sharding)
 
 
-def is_first(device: Device) -> bool:
+def is_first(device: base.Device) -> bool:
     """Is it the first of its platform, where arrays lie that nobody has placed?"""
-    return device is own_devices(device.platform)[0]
+    return device is base.own_devices(device.platform)[0]
 
 
-def _put(value: Any, device: Device) -> Any:
+def _put(value: Any, device: base.Device) -> Any:
     """The array on one device, where it may run or not."""
     if isinstance(value, Tracer):
         return value
@@ -260,19 +253,19 @@ def block_until_ready(x: Any) -> Any:
       >>> y = ft.block_until_ready(ft.jit(fnp.exp)(fnp.ones(1000)))
     """
     for leaf in tree.leaves(x):
-        if is_array(leaf) and isinstance(leaf.memory, Device):
+        if is_array(leaf) and isinstance(leaf.memory, base.Device):
             leaf.memory.synchronize()
     return x
 
 
-def counters(device: str | Device | None = None) -> Counters:
+def counters(device: str | base.Device | None = None) -> base.Counters:
     """What a device has done: kernels, operations, bytes, seconds."""
-    return get_device(device).counters
+    return base.get_device(device).counters
 
 
-def all_counters() -> dict[str, Counters]:
+def all_counters() -> dict[str, base.Counters]:
     """The counters of every device that was used in this process."""
-    return {device.name: device.counters for device in live_devices()}
+    return {device.name: device.counters for device in base.live_devices()}
 
 
 def device_of(array: Array) -> Any:
@@ -280,4 +273,4 @@ def device_of(array: Array) -> Any:
     if processes.count() > 1 and not array.is_fully_addressable:
         return import_module("ftrace.transforms.placed.spanning").PROCESSES
     memory = array.memory
-    return memory if isinstance(memory, Device) else get_device("cpu")
+    return memory if isinstance(memory, base.Device) else base.get_device("cpu")

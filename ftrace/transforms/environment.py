@@ -12,14 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import (
-    ArgumentError,
-    ShapeError,
-    UnexpectedTracerError,
-    ValueRangeError,
-)
 from ftrace.ground import VERSION, processes
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray, VaryingArray
@@ -84,7 +78,7 @@ def local_devices(
     chosen = processes.index() if process_index is None else process_index
     chosen = chosen if host_id is None else host_id
     if not 0 <= chosen < processes.count():
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"local_devices: there are {processes.count()} processes, from 0 on, got "
             f"{chosen}"
         )
@@ -130,7 +124,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
       ValueRangeError: there are more or less trees than devices, or none.
     """
     if len(shards) != len(devices) or not devices:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"device_put_sharded: as many trees as devices, got {len(shards)} trees "
             f"for {len(devices)} devices"
         )
@@ -157,7 +151,9 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
       ValueRangeError: there are no devices.
     """
     if not devices:
-        raise ValueRangeError("device_put_replicated: there must be devices, got none")
+        raise errors.ValueRangeError(
+            "device_put_replicated: there must be devices, got none"
+        )
 
     def put(leaf: Any) -> Any:
         return _along_devices(asarray(leaf)[None].repeat(len(devices), 0), devices)
@@ -246,7 +242,7 @@ def make_array_from_callback(
     for device, index in places.items():
         data = data_callback(index)
         if isinstance(data, Tracer):
-            raise UnexpectedTracerError(
+            raise errors.UnexpectedTracerError(
                 "jax.make_array_from_callback cannot be called within a traced context:"
                 f" a part is of type {data.aval}, and not known; use device_put there"
             )
@@ -277,7 +273,7 @@ def make_array_from_process_local_data(
     if not isinstance(global_shape, (_TUPLE, type(None))):
         shapes, wanted = tree.flatten(global_shape, lambda x: isinstance(x, _TUPLE))
         if wanted != treedef:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"{what}: the shapes are those of {tree.readable(wanted)}, not "
                 f"{tree.readable(treedef)}"
             )
@@ -312,38 +308,38 @@ def make_array_from_single_device_arrays(
     """
     what = "make_array_from_single_device_arrays"
     if not isinstance(arrays, tree.SEQUENCES):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"jax.{what} `arrays` argument must be a list or tuple, got "
             f"{type(arrays).__name__}"
         )
     known = [x for x in arrays if is_array(x)]
     for x in arrays:
         if not is_array(x) and not isinstance(x, Tracer):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{what}: parts are arrays on devices, got {type(x).__name__}; put it "
                 "on one with ftrace.device_put"
             )
         if is_array(x) and len(x.devices()) > 1:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{what}: a part must be on one device, and is on {len(x.devices())}"
             )
     own = len(sharding.addressable_devices)
     if not len(known) == len(arrays) == own:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{what}: the sharding has {own} devices, got "
             f"{len(arrays)} arrays, {len(known)} of them known"
         )
     places = sharding.devices_indices_map(tuple(shape))
     parts = [(part.device, places.get(part.device), part) for part in known]
     if len({part.device for part in known}) < len(known):
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{what}: the parts must be on distinct devices, got "
             f"{[part.device for part in known]}"
         )
     for _, index, part in parts:
         _check_dtype(what, part, dtype)
         if index is None:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{what}: a part is on {part.device}, which is no device of {sharding}"
             )
     return _of_parts(what, tuple(shape), sharding, parts)
@@ -396,7 +392,7 @@ def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
 
 def _check_dtype(what: str, part: Array, dtype: Any) -> None:
     if dtype is not None and part.dtype != dtypes.canonicalize(dtypes.as_dtype(dtype)):
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{what}: If `dtype` is provided, it must match the dtype of the "
             f"addressable shards, which is {part.dtype}; got {dtype!r}"
         )
@@ -404,4 +400,4 @@ def _check_dtype(what: str, part: Array, dtype: Any) -> None:
 
 def _check_part(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:
     if tuple(got) != tuple(wanted):
-        raise ShapeError(f"{what}: a part must have shape {wanted}, got {got}")
+        raise errors.ShapeError(f"{what}: a part must have shape {wanted}, got {got}")

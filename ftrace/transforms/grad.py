@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.trace import autodiff, flatten_arguments
+from ftrace.trace import autodiff, flatten_arguments, references
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
@@ -26,15 +26,6 @@ from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import (
-    Ref,
-    Written,
-    check_distinct,
-    held,
-    hold,
-    threaded,
-    with_parameters,
-)
 from ftrace.trace.tracing.scopes import owned
 from ftrace.trace.tracing.trace import free_variables, trace
 from ftrace.trace.tracing.tracer import Value, aval_of, stack
@@ -125,7 +116,7 @@ def _value_and_grad(
         called = flatten_arguments.name_of(fun)
         try:
             graph = trace("grad", output, avals, values)
-        except Written as written:
+        except references.Written as written:
             found = _vjp_beside(written, name, call, values, has_aux)
             value, pull, *aux = found
             aval = _check_scalar(name, value, called, holomorphic)
@@ -334,7 +325,7 @@ def jvp(
     types = avals + [avals[i].strong() for i in varying]
     try:
         graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
-    except Written as written:
+    except references.Written as written:
         again = partial(jvp, primals=primals, tangents=tangents, has_aux=True)
         return written.differentiated("jvp", again, fun, has_aux)
     moving = graph.inputs[len(avals) :]
@@ -455,12 +446,12 @@ def _takes_references(transform: Any) -> Any:
         name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
     ) -> Any:
         leaves, treedef = tree.flatten(tuple(primals))
-        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+        places = [i for i, x in enumerate(leaves) if type(x) is references.Ref]
         if not places:
             return transform(name, fun, primals, has_aux)
         own = [leaves[i] for i in places]
-        check_distinct(own)
-        run = with_parameters(fun, places, treedef)
+        references.check_distinct(own)
+        run = references.with_parameters(fun, places, treedef)
 
         def of_values(*args: Any) -> Any:
             given = dict(enumerate(tree.leaves(args)))
@@ -469,23 +460,30 @@ def _takes_references(transform: Any) -> Any:
             result, aux = result if has_aux else (result, None)
             return result, (aux, [value for value, _ in last])
 
-        held = [x.read() if type(x) is Ref else x for x in leaves]
+        held = [x.read() if type(x) is references.Ref else x for x in leaves]
         found = transform(name, of_values, tree.unflatten(treedef, held), True)
         *results, (aux, last) = found
-        hold(own, last)
+        references.hold(own, last)
         return (*results, aux) if has_aux else tuple(results)
 
     return call
 
 
 def _vjp_beside(
-    written: Written, name: str, fun: Function, primals: Sequence[Any], has_aux: bool
+    written: references.Written,
+    name: str,
+    fun: Function,
+    primals: Sequence[Any],
+    has_aux: bool,
 ) -> Any:
     """`vjp` of a function that writes references, or whose backward rules do."""
     refs = written.refs_of(name)
     backs = [ref for ref in refs if ref.of is not None]
     others = [ref for ref in refs if ref.of is None]
-    run, before = threaded(fun, [*backs, *others], aux=has_aux), held(others)
+    run, before = (
+        references.threaded(fun, [*backs, *others], aux=has_aux),
+        references.held(others),
+    )
     count = len(backs)
 
     def with_backs(zeros: Sequence[Value], *args: Any) -> Any:
@@ -494,9 +492,9 @@ def _vjp_beside(
 
     with_backs.__name__ = run.__name__
     (result, _), whole, (aux, last) = vjp_for(
-        name, with_backs, (held(backs), *primals), True
+        name, with_backs, (references.held(backs), *primals), True
     )
-    hold(others, last)
+    references.hold(others, last)
 
     def pulled(cotangents: Sequence[Value]) -> list[Any]:
         seeds = [b.of.read().astype(b.dtype) for b in backs]
@@ -521,7 +519,7 @@ def vjp_for(
     tree.check_callable(fun, name)
     try:
         traced = _trace_primals("vjp", fun, primals, has_aux, name)
-    except Written as written:
+    except references.Written as written:
         return _vjp_beside(written, name, fun, primals, has_aux)
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
@@ -724,7 +722,7 @@ def linearize_for(
     tree.check_callable(fun, name)
     try:
         traced = _trace_primals("linearize", fun, primals, has_aux, name)
-    except Written as written:
+    except references.Written as written:
         again = partial(linearize_for, name, primals=primals, has_aux=True)
         return written.differentiated(name, again, fun, has_aux)
     values, treedef, graph, output = traced

@@ -27,13 +27,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.pytree import tree as trees
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer
-from ftrace.transforms.array_files import (
-    SUFFIXES,
-    PathLike,
-    read_arrays,
-    reading,
-    write,
-)
+from ftrace.transforms import array_files
 from ftrace.transforms.device_placement import put_by
 from ftrace.transforms.meshes import Mesh, PartitionSpec
 from ftrace.transforms.placed.spanning import of_indices
@@ -51,7 +45,7 @@ _NUMBERS: dict[Any, Any] = {
 _NAMES = 6
 
 
-def save(path: PathLike, tree: Any) -> None:
+def save(path: array_files.PathLike, tree: Any) -> None:
     """Writes a pytree of arrays: all or nothing.
 
     Args:
@@ -77,7 +71,7 @@ def save(path: PathLike, tree: Any) -> None:
     if is_folder(path, "save"):
         Writing(Path(path), tree).run(processes.check)
     else:
-        write(path, trees.map(_as_numpy, tree))
+        array_files.write(path, trees.map(_as_numpy, tree))
 
 
 def _as_numpy(value: Any) -> Any:
@@ -86,15 +80,15 @@ def _as_numpy(value: Any) -> Any:
     return value.numpy() if is_array(value) else value
 
 
-def is_folder(path: PathLike, what: str) -> bool:
+def is_folder(path: array_files.PathLike, what: str) -> bool:
     """Is it the name of a folder, and not of a file of arrays?"""
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentError(f"{what}: a path is required, got {path!r:.60}")
-    known = Path(path).suffix in SUFFIXES
+    known = Path(path).suffix in array_files.SUFFIXES
     return not known and (not Path(path).suffix or Path(path).is_dir())
 
 
-def load(path: PathLike, device: Any = None, *, like: Any = None) -> Any:
+def load(path: array_files.PathLike, device: Any = None, *, like: Any = None) -> Any:
     """Reads a pytree of arrays: what `save` wrote, or another program's arrays by name.
 
     Args:
@@ -126,8 +120,8 @@ def load(path: PathLike, device: Any = None, *, like: Any = None) -> Any:
 class _File:
     """A file of whole arrays, which is read as `Folder` is."""
 
-    def __init__(self, path: PathLike) -> None:
-        self.structure, self._known = read_arrays(path)
+    def __init__(self, path: array_files.PathLike) -> None:
+        self.structure, self._known = array_files.read_arrays(path)
         self.arrays: dict[str, Any] = {name: {} for name in self._known}
 
     def type_of(self, name: str) -> tuple[Any, tuple[int, ...]]:
@@ -138,11 +132,11 @@ class _File:
         return whole if box is None else whole[tuple([slice(*pair) for pair in box])]
 
 
-def load_from(source: Any, path: PathLike, device: Any, like: Any) -> Any:
+def load_from(source: Any, path: array_files.PathLike, device: Any, like: Any) -> Any:
     """The tree of a `Folder` or a file."""
     if like is None:
         names = {name: name for name in source.arrays}
-        with reading(Path(path)):
+        with array_files.reading(Path(path)):
             tree = rebuild(source.structure, names, os.fspath(path))
         found, treedef = trees.flatten(tree)
         wanted: Sequence[Any] = [None] * len(found)
@@ -165,7 +159,9 @@ def _name(keys: trees.KeyPath) -> str:
     return name_of(tuple([trees.keystr((key,), simple=True) for key in keys]))
 
 
-def _check_like(source: Any, path: PathLike, wanted: dict[str, Any]) -> None:
+def _check_like(
+    source: Any, path: array_files.PathLike, wanted: dict[str, Any]
+) -> None:
     missing = [name for name in wanted if name not in source.arrays]
     extra = [name for name in source.arrays if name not in wanted]
     if missing or extra:

@@ -39,17 +39,8 @@ from ftrace.errors import FileFormatError, ProcessError
 from ftrace.ground import processes, settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.tracing.tracer import Tracer
-from ftrace.transforms.array_files import (
-    Arrays,
-    Place,
-    bad,
-    dtype_named,
-    number_array,
-    reading,
-    safetensors_places,
-    uncarry,
-    write_safetensors,
-)
+from ftrace.transforms import array_files
+from ftrace.transforms.array_files import write_safetensors
 from ftrace.transforms.meshes import names_in
 from ftrace.transforms.placed.spanning import Spanning, places
 from ftrace.transforms.shardings import NamedSharding
@@ -114,7 +105,11 @@ class Writing:
         self.folder, self._timeout = folder, config.distributed_timeout
         self._offered = False
         self._place, self._count = everyone.place, everyone.size
-        self._loads, self._own, self._digests = [0] * self._count, Arrays(), list[str]()
+        self._loads, self._own, self._digests = (
+            [0] * self._count,
+            array_files.Arrays(),
+            list[str](),
+        )
         structure, leaves = describe(tree)
         rows = {name: self._take(name, leaf) for name, leaf in leaves.items()}
         self._index: dict[str, Any] = {"version": 1, "tree": structure, "arrays": rows}
@@ -150,7 +145,9 @@ class Writing:
                 for index, within in places(sharding, shape)
             }
         else:
-            value = number_array(leaf.numpy() if is_array(leaf) else leaf, name)
+            value = array_files.number_array(
+                leaf.numpy() if is_array(leaf) else leaf, name
+            )
             dtype, shape, box = value.dtype, value.shape, _whole(value.shape)
             values, owners[box] = {box: value}, everywhere
             alone = sharding is None or sharding.is_fully_addressable
@@ -357,21 +354,26 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with reading(path):
+        with array_files.reading(path):
             if path.is_dir() and not (path / INDEX).exists():
-                raise bad(path, f"it has no {INDEX}: nothing was finished there")
+                raise array_files.bad(
+                    path, f"it has no {INDEX}: nothing was finished there"
+                )
             index = json.loads((path / INDEX).read_text("utf-8"))
             self.structure, self.arrays = index["tree"], index["arrays"]
             self._files: list[tuple[str, int]] = index["files"]
             self._types = {
-                name: (dtype_named(row["dtype"]), tuple(map(index_of, row["shape"])))
+                name: (
+                    array_files.dtype_named(row["dtype"]),
+                    tuple(map(index_of, row["shape"])),
+                )
                 for name, row in self.arrays.items()
             }
         self._places: dict[int, Any] = {}
 
     def check(self) -> None:
         """Raises where a file is missing or has been cut off."""
-        with reading(self._path):
+        with array_files.reading(self._path):
             for number in range(len(self._files)):
                 self._check_file(number)
 
@@ -387,8 +389,8 @@ class Folder:
         """
         dtype, shape = self.type_of(name)
         box = _whole(shape) if box is None else box
-        with reading(self._path):
-            pieces: list[tuple[Box, Box, int, Place]] = []
+        with array_files.reading(self._path):
+            pieces: list[tuple[Box, Box, int, array_files.Place]] = []
             for number, rows in self.arrays[name]["parts"]:
                 part: Box = tuple([(first, last) for first, last in rows])
                 common = _common(part, box)
@@ -405,7 +407,7 @@ class Folder:
                 into = made[(*_slices(_within(common, box)), ...)]
                 with open(self._file(number), "rb", buffering=0) as file:
                     _read_box(file, place, within, into)
-            return uncarry(made, dtype)
+            return array_files.uncarry(made, dtype)
 
     def _file(self, number: int) -> Path:
         name = self._files[number][0]
@@ -417,16 +419,16 @@ class Folder:
         path, size = self._file(number), self._files[number][1]
         found = path.stat().st_size
         if found != size:
-            raise bad(
+            raise array_files.bad(
                 self._path, f"it was cut off: {path.name} has {found} bytes of {size}"
             )
 
-    def _place(self, number: int, key: str, part: Box) -> Place:
+    def _place(self, number: int, key: str, part: Box) -> array_files.Place:
         """Where in a file a part is."""
         if number not in self._places:
             self._check_file(number)
             with open(self._file(number), "rb", buffering=0) as file:
-                self._places[number] = safetensors_places(
+                self._places[number] = array_files.safetensors_places(
                     lambda first, last: _read(file, first, last)
                 )[0]
         start, dtype, shape = self._places[number][key]
@@ -452,7 +454,7 @@ def _slices(box: Box) -> tuple[slice, ...]:
     return tuple([slice(first, last) for first, last in box])
 
 
-def _read_box(file: Any, place: Place, box: Box, into: Array) -> None:
+def _read_box(file: Any, place: array_files.Place, box: Box, into: Array) -> None:
     """Reads a box of an array that lies row by row: of the bytes those of the box."""
     start, dtype, shape = place
     sizes = _shape(box)

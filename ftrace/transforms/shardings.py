@@ -20,15 +20,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
-from ftrace.transforms.meshes import (
-    AbstractMesh,
-    Interned,
-    Mesh,
-    PartitionSpec,
-    get_abstract_mesh,
-    get_mesh,
-    names_in,
-)
+from ftrace.transforms import meshes
 
 Shape = tuple[int, ...]
 Index = tuple[slice, ...]
@@ -38,7 +30,7 @@ Index = tuple[slice, ...]
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
 
-class Sharding(metaclass=Interned):
+class Sharding(metaclass=meshes.Interned):
     """Which part of an array is on which device: all of it on each, if not else said.
 
     Attributes:
@@ -166,7 +158,7 @@ class NamedSharding(Sharding):
     """
 
     mesh: Any
-    spec: PartitionSpec
+    spec: meshes.PartitionSpec
     memory_kind: str | None = field(default=None)
 
     @property
@@ -174,11 +166,11 @@ class NamedSharding(Sharding):
         return self.mesh, self.spec, self.memory_kind
 
     def __post_init__(self) -> None:
-        if not isinstance(self.spec, PartitionSpec):
+        if not isinstance(self.spec, meshes.PartitionSpec):
             raise ArgumentError(
                 f"NamedSharding takes a mesh and a PartitionSpec, got {self.spec!r}"
             )
-        if self.memory_kind is None and isinstance(self.mesh, Mesh):
+        if self.memory_kind is None and isinstance(self.mesh, meshes.Mesh):
             object.__setattr__(self, "memory_kind", "device")
         super().__post_init__()
         self._check_reduced()
@@ -210,11 +202,11 @@ class NamedSharding(Sharding):
                     )
 
     def _parts(self, entry: Any) -> int:
-        return math.prod(self.mesh.shape[name] for name in names_in(entry))
+        return math.prod(self.mesh.shape[name] for name in meshes.names_in(entry))
 
     @property
     def device_set(self) -> set[Device]:
-        if not isinstance(self.mesh, Mesh):
+        if not isinstance(self.mesh, meshes.Mesh):
             raise ShardingError(f"{self.mesh!r} has no devices")
         return set(self.mesh.devices.flat)
 
@@ -249,12 +241,16 @@ class NamedSharding(Sharding):
         sizes = self.shard_shape(global_shape)
         mesh, found = self.mesh, list[tuple[Any, Index]]()
         counts: Any = mesh.axis_sizes
-        devices = mesh.devices.flat if isinstance(mesh, Mesh) else range(mesh.size)
+        devices = (
+            mesh.devices.flat if isinstance(mesh, meshes.Mesh) else range(mesh.size)
+        )
         for device, place in zip(devices, product(*map(range, counts)), strict=True):
             where: dict[Any, int] = dict(zip(mesh.axis_names, place, strict=True))
             index: list[slice] = []
             for axis, size in enumerate(sizes):
-                names = names_in(self.spec[axis]) if axis < len(self.spec) else ()
+                names = (
+                    meshes.names_in(self.spec[axis]) if axis < len(self.spec) else ()
+                )
                 number = 0
                 for name in names:
                     number = number * mesh.shape[name] + where[name]
@@ -375,7 +371,9 @@ class Shard:
 def sharding_of(array: Array | ShapedArray) -> Sharding:
     """How an array lies on devices: whole on one, unless another sharding was given."""
     if isinstance(array, ShapedArray):
-        return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * array.ndim))
+        return NamedSharding(
+            meshes.get_abstract_mesh(), meshes.PartitionSpec(*[None] * array.ndim)
+        )
     given = getattr(array, "given_sharding", None)
     return given or SingleDeviceSharding(backend().device_of(array))
 
@@ -492,9 +490,12 @@ def named(sharding: Any, what: str) -> Any:
       ArgumentError: it is neither.
       ShardingError: there is no such mesh, or it has no axes.
     """
-    mesh, sharding = get_mesh(), getattr(sharding, "sharding", sharding)  # of a format
+    mesh, sharding = (
+        meshes.get_mesh(),
+        getattr(sharding, "sharding", sharding),
+    )  # of a format
     over = sharding.mesh if isinstance(sharding, NamedSharding) else None
-    if isinstance(over, AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
+    if isinstance(over, meshes.AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
         over, sharding = mesh, NamedSharding(mesh, sharding.spec)
     if over is not None and over.empty:
         raise ShardingError(
@@ -503,7 +504,7 @@ def named(sharding: Any, what: str) -> Any:
         )
     if isinstance(sharding, Sharding):
         return sharding
-    if not isinstance(sharding, PartitionSpec):
+    if not isinstance(sharding, meshes.PartitionSpec):
         raise ArgumentError(
             f"{what}: a device, its name, a sharding or a PartitionSpec is required, "
             f"got {sharding!r}"

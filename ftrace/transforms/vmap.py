@@ -20,15 +20,8 @@ from ftrace.trace.flatten_arguments import (
     wraps,
 )
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.exchange import (
-    Ranks,
-    communicate,
-    lanes as current_lanes,
-    of_ranks,
-    process_place,
-)
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, exchange
+from ftrace.trace.primitives.exchange import lanes as current_lanes
 from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
 from ftrace.trace.primitives.sources import const, iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
@@ -110,7 +103,7 @@ _TUPLE: type[Any] = tuple
 
 def over_lanes(
     fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_name: Any,
-    axis_size: int | None, ranks: Ranks | None = None,
+    axis_size: int | None, ranks: exchange.Ranks | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """`vmap`, of an axis along which several processes have lanes.
 
@@ -170,7 +163,7 @@ def over_lanes(
             places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
         def batched() -> Graph:
-            with of_ranks(ranks):
+            with exchange.of_ranks(ranks):
                 return _batch(graph, avals, axes, size, places, fun)
 
         kind = ("vmap", size, tuple(axes), tuple(places), ranks)
@@ -268,8 +261,8 @@ def lane_numbers(lanes: int) -> Node:
     numbers, ranks = iota(INDEX.dtype, (lanes,), 0), current_lanes.ranks
     if ranks is None:
         return numbers
-    first = p.mul(process_place(ranks), const(lanes, INDEX.dtype))
-    return p.add(broadcast_leading(first, (lanes,)), numbers)
+    first = p.mul(exchange.process_place(ranks), const(lanes, INDEX.dtype))
+    return p.add(bc.broadcast_leading(first, (lanes,)), numbers)
 
 
 def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
@@ -342,7 +335,7 @@ def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Nod
     if place is SHARED:
         node = first_of(node) if batched else node
         ranks = current_lanes.ranks if batched else None
-        return node if ranks is None else communicate(node, "first", ranks)
+        return node if ranks is None else exchange.communicate(node, "first", ranks)
     if place is None:
         if batched:
             raise errors.ValueRangeError(

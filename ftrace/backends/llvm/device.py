@@ -17,21 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace.backends import out_of_memory
-from ftrace.backends.base import (
-    Device,
-    DynamicProgram,
-    Executable,
-    Signature,
-    timed,
-)
+from ftrace.backends import base, out_of_memory
 from ftrace.backends.debug_report import report_compiled, report_run
 from ftrace.backends.llvm.compile import cache_key, object_cache
-from ftrace.backends.llvm.kernels.cached_kernel import (
-    CompiledKernel,
-    pack_program,
-    unpack_program,
-)
+from ftrace.backends.llvm.kernels import cached_kernel
 from ftrace.backends.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.backends.llvm.runtime.records import NO_MEMORY
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
@@ -105,7 +94,7 @@ class Way(NamedTuple):
         return replace(host_target(), without=self.without) if self.without else None
 
 
-class CPU(Device):
+class CPU(base.Device):
     """The host's cores, through LLVM.
 
     Attributes:
@@ -122,7 +111,7 @@ class CPU(Device):
         self.host = not number
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, without its numbers where it loads them, and how it is scheduled.
-        self._kernels: Shared[tuple[Kernel, Way], CompiledKernel]
+        self._kernels: Shared[tuple[Kernel, Way], cached_kernel.CompiledKernel]
         self._kernels = Shared(KERNELS_KEPT)
         # One that forks takes them in the order in which calls do: the last one first.
         free_after_fork(self.memory.lock)
@@ -161,41 +150,45 @@ class CPU(Device):
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
     @without_collection
-    def compile(self, program: Program) -> Executable:
-        with timed(self.counters, "compile_seconds"), self._lock:
+    def compile(self, program: Program) -> base.Executable:
+        with base.timed(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
 
-        def make(program: Program, sizes: Sizes) -> Executable:
+        def make(program: Program, sizes: Sizes) -> base.Executable:
             return CPUExecutable(self, program, kernels, sizes)
 
         if program.is_dynamic:
             known = partial(_texts, kernels), _code_bytes(kernels)
-            return DynamicProgram(program, make, *known)
+            return base.DynamicProgram(program, make, *known)
         return make(program, {})
 
     def prepare(self) -> None:
         prepare_runtime()
 
     @without_collection
-    def load(self, identity: str) -> Executable | None:
+    def load(self, identity: str) -> base.Executable | None:
         if settings.current().tune:  # what is kept was made by the default schedules
             return None
-        with timed(self.counters, "compile_seconds"), self._lock:
+        with base.timed(self.counters, "compile_seconds"), self._lock:
             whole = object_cache.load("program", *cache_key(identity))
-            found = None if whole is None else unpack_program(whole, _source_of)
+            found = (
+                None
+                if whole is None
+                else cached_kernel.unpack_program(whole, _source_of)
+            )
             if found is None:
                 return None
             program, kernels = found
             self.counters.kernels_cached += len(kernels)
             return CPUExecutable(self, program, kernels)
 
-    def keep(self, identity: str, executable: Executable) -> None:
+    def keep(self, identity: str, executable: base.Executable) -> None:
         chosen = settings.current()
         if chosen.tune or not chosen.cache_size:
             return
         if not isinstance(executable, CPUExecutable):
             return
-        whole = pack_program(executable.program, executable.kernels)
+        whole = cached_kernel.pack_program(executable.program, executable.kernels)
         if whole is not None:
             object_cache.store(whole, "program", *cache_key(identity))
 
@@ -204,7 +197,9 @@ class CPU(Device):
             self._kernels.clear()
         object_cache.clear()
 
-    def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
+    def _compile_kernels(
+        self, steps: Sequence[RunKernel]
+    ) -> list[cached_kernel.CompiledKernel]:
         """The code of each step's kernel, as kept or as compiled now.
 
         Those that differ in numbers alone share it, but for those that are tuned.
@@ -232,7 +227,7 @@ class CPU(Device):
     @spanned("codegen", "kernels")
     def _compile_missing(
         self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
-    ) -> list[CompiledKernel]:
+    ) -> list[cached_kernel.CompiledKernel]:
         start = time.perf_counter()
         if tuned:
             from ftrace.backends.llvm.kernels.autotune import compile_tuned
@@ -285,7 +280,7 @@ class CPU(Device):
         return found
 
 
-class CPUExecutable(Executable):
+class CPUExecutable(base.Executable):
     """A program whose call is one native call, loops and branches included.
 
     A loop of unknown length counts as one iteration in the device's counters, and a
@@ -309,7 +304,7 @@ class CPUExecutable(Executable):
         self,
         device: CPU,
         program: Program,
-        kernels: Sequence[CompiledKernel],
+        kernels: Sequence[cached_kernel.CompiledKernel],
         sizes: Sizes = MappingProxyType({}),
     ) -> None:
         self.device = device
@@ -401,7 +396,7 @@ class CPUExecutable(Executable):
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self.results]
 
-    def bind(self, signature: Signature) -> Record | None:
+    def bind(self, signature: base.Signature) -> Record | None:
         device, chosen = self.device, signature.config
         if chosen.debug >= 2 or chosen.observed or not chosen.native_calls:
             return None
@@ -455,16 +450,18 @@ def _source_of(step: RunKernel, numbers: Any) -> Callable[[], str]:
     return source
 
 
-def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
+def _with_numbers(
+    code: cached_kernel.CompiledKernel, numbers: Any
+) -> cached_kernel.CompiledKernel:
     return code if numbers is None else replace(code, numbers=numbers, like=code)
 
 
-def _texts(kernels: Iterable[CompiledKernel]) -> list[str]:
+def _texts(kernels: Iterable[cached_kernel.CompiledKernel]) -> list[str]:
     """The LLVM IR of each kernel."""
     return [kernel.source() for kernel in kernels]
 
 
-def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:
+def _code_bytes(kernels: Iterable[cached_kernel.CompiledKernel]) -> int:
     return sum(code.nbytes for code in {kernel.code for kernel in kernels})
 
 

@@ -13,27 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.emit.module import (
-    LONG,
-    Rendered,
-    lasting,
-    may_be_long,
-    poll,
-    write_function,
-)
 from ftrace.backends.llvm.ir.writer import Type, Writer, literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
-from ftrace.lower.register_loops.register_loop import (
-    FIRST_REGISTER,
-    Recurrence,
-    Repeat,
-    Statement,
-    assigns,
-)
+from ftrace.lower.register_loops import register_loop as rl
 from ftrace.trace.graph import Node, constant_value
 
 #: A register by the number of its buffer, and which of its scalars.
@@ -49,25 +36,25 @@ _SHORTER = 100
 
 def register_of(node: Node) -> Register | None:
     """The register that a load reads; None for any other node."""
-    if node.op is not load_p or node.src[0].arg < FIRST_REGISTER:
+    if node.op is not load_p or node.src[0].arg < rl.FIRST_REGISTER:
         return None
     return int(node.src[0].arg), int(constant_value(node.src[1]))
 
 
 def target_of(store: Store) -> Register | None:
     """The register that a store sets; None for one to memory."""
-    if store.buffer < FIRST_REGISTER:
+    if store.buffer < rl.FIRST_REGISTER:
         return None
     return store.buffer, int(constant_value(store.index))
 
 
-def registers_set(block: Sequence[Statement]) -> dict[Register, None]:
+def registers_set(block: Sequence[rl.Statement]) -> dict[Register, None]:
     """The registers that a block sets, in order."""
-    stores = (s for a in assigns(block) for s in a.stores)
+    stores = (s for a in rl.assigns(block) for s in a.stores)
     return dict.fromkeys(r for s in stores if (r := target_of(s)) is not None)
 
 
-def varying_registers(recurrence: Recurrence) -> set[Register]:
+def varying_registers(recurrence: rl.Recurrence) -> set[Register]:
     """Those that differ from lane to lane."""
     found, before = set[Register](), -1
     while recurrence.axes and len(found) != before:
@@ -76,7 +63,7 @@ def varying_registers(recurrence: Recurrence) -> set[Register]:
         blocks = [recurrence.block]
         for block in blocks:
             for statement in block:
-                if isinstance(statement, Repeat):
+                if isinstance(statement, rl.Repeat):
                     blocks.append(statement.block)
                     if (statement.predicate, 0) in found:
                         found.update(registers_set(statement.block))
@@ -89,14 +76,14 @@ def varying_registers(recurrence: Recurrence) -> set[Register]:
 
 
 def of_lanes(
-    recurrence: Recurrence, registers: set[Register]
+    recurrence: rl.Recurrence, registers: set[Register]
 ) -> dict[Node, frozenset[Node]]:
     """The loads of registers, which depend on the lane."""
     lanes = frozenset(recurrence.axes)
     return {n: lanes for n in recurrence.nodes if register_of(n) in registers}
 
 
-def lanes_for(recurrence: Recurrence, varying: set[Register], target: Target) -> int:
+def lanes_for(recurrence: rl.Recurrence, varying: set[Register], target: Target) -> int:
     """How many lanes are computed at once; 0 where there are none."""
     if not recurrence.axes:
         return 0
@@ -121,7 +108,7 @@ class Registers(Values):
 
     def __init__(
         self,
-        recurrence: Recurrence,
+        recurrence: rl.Recurrence,
         writer: Writer,
         facts: Facts,
         target: Target,
@@ -164,7 +151,7 @@ class RegisterLoop(Registers):
       left: operations until the kernel asks again whether to stop.
     """
 
-    def __init__(self, recurrence: Recurrence, target: Target) -> None:
+    def __init__(self, recurrence: rl.Recurrence, target: Target) -> None:
         varying = varying_registers(recurrence)
         width = lanes_for(recurrence, varying, target)
         axes = recurrence.axes
@@ -173,26 +160,26 @@ class RegisterLoop(Registers):
         facts = Facts([*recurrence.nodes, *axes], free, aligned)
         super().__init__(recurrence, Writer(), facts, target)
         self.width = width
-        for statement in assigns(recurrence.block):
+        for statement in rl.assigns(recurrence.block):
             for store in statement.stores:
                 register = target_of(store)
                 if register is not None:
                     lanes = width if register in varying else 0
                     self.types[register] = Type.of(store.value.dtype, lanes)
-        self.left = str(LONG)
+        self.left = str(emit.LONG)
 
     # Statements.
 
-    def block(self, statements: Sequence[Statement]) -> None:
+    def block(self, statements: Sequence[rl.Statement]) -> None:
         for statement in statements:
-            if isinstance(statement, Repeat):
+            if isinstance(statement, rl.Repeat):
                 self.repeat(statement)
                 continue
             found = self.assign(statement.stores)
             if found:
                 self.hold(found)
 
-    def repeat(self, statement: Repeat) -> None:
+    def repeat(self, statement: rl.Repeat) -> None:
         carried = [r for r in registers_set(statement.block) if r in self.held]
         predicate = statement.predicate, 0
         if statement.predicate >= 0:
@@ -205,7 +192,7 @@ class RegisterLoop(Registers):
         pairs = [(self.types[r].text, self.held[r]) for r in carried]
         times = statement.times
         entry = "" if times is not None else self.any(predicate)
-        polls = may_be_long(statement)
+        polls = emit.may_be_long(statement)
         if polls:
             pairs.append(("i64", self.left))
         length = 1 if times is None else axis_of(times).size
@@ -213,7 +200,9 @@ class RegisterLoop(Registers):
         before = [name for _, _, name in loop.carried]
         self.held.update(zip(carried, before, strict=False))
         if polls:
-            self.left = poll(self.writer, before[-1], lasting(statement.block))
+            self.left = emit.poll(
+                self.writer, before[-1], emit.lasting(statement.block)
+            )
         self.forget()
         if times is None:
             again = self._iteration(statement, carried, before)
@@ -231,7 +220,7 @@ class RegisterLoop(Registers):
         self.forget()
 
     def _iteration(
-        self, statement: Repeat, carried: Sequence[Register], before: Sequence[str]
+        self, statement: rl.Repeat, carried: Sequence[Register], before: Sequence[str]
     ) -> str:
         """One iteration of a while; returns whether there is another."""
         predicate = statement.predicate, 0
@@ -255,17 +244,19 @@ class RegisterLoop(Registers):
         return self.ops.any_lane(self.held[predicate], self.types[predicate].lanes)
 
 
-def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
+def render_recurrence(
+    recurrence: rl.Recurrence, target: Target, name: str
+) -> emit.Rendered:
     """The code of a legal recurrence, as function `name`."""
     writer, units = write_recurrence(recurrence, target)
-    module = write_function(target, name, frozenset(), lambda _: writer)
+    module = emit.write_function(target, name, frozenset(), lambda _: writer)
     each = max(recurrence.operations // units, 1)
-    if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
+    if any(isinstance(s, rl.Repeat) and s.times is None for s in recurrence.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake
-    return Rendered.of(module, units, units * max(each, 1))
+    return emit.Rendered.of(module, units, units * max(each, 1))
 
 
-def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[Writer, int]:
+def write_recurrence(recurrence: rl.Recurrence, target: Target) -> tuple[Writer, int]:
     """The function of a legal recurrence, and how many units it has."""
     loop = RegisterLoop(recurrence, target)
     writer, lanes = loop.writer, loop.width

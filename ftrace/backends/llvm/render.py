@@ -30,18 +30,10 @@ from ftrace.backends.llvm.contraction.find import (
 )
 from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
 from ftrace.backends.llvm.convolution.split_strides import phases
+from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.loop_nest import Nest
-from ftrace.backends.llvm.emit.module import (
-    NAME,
-    Rendered,
-    join,
-    streamed_buffers,
-    write_function,
-    write_in_turn,
-    writer_for,
-)
 from ftrace.backends.llvm.emit.schedule_emitter import ScheduleEmitter
 from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
@@ -157,7 +149,7 @@ class Code:
         self.units, self.dims = self.emit(writer, streamed)
         each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
         if each > LASTING:
-            writer = writer_for(each)
+            writer = emit.writer_for(each)
             self.emit(writer, streamed)
         return writer
 
@@ -239,7 +231,7 @@ def _phase(case: Case) -> Iterator[Code]:
 def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
     """A sum of products, in a stage."""
     for found in schedules_of(case):
-        yield [_product(case, found, streamed_buffers(case.kernel, case.target))]
+        yield [_product(case, found, emit.streamed_buffers(case.kernel, case.target))]
 
 
 def _squares(case: Case) -> Iterator[Sequence[Code]]:
@@ -254,7 +246,7 @@ def _squares(case: Case) -> Iterator[Sequence[Code]]:
     case = case if kernel is case.kernel else Case(kernel, target)
     scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
-    streamed = streamed_buffers(kernel, target, scattered)
+    streamed = emit.streamed_buffers(kernel, target, scattered)
     yield [_scheduled(case, found, operations, streamed=streamed)]
 
 
@@ -277,7 +269,7 @@ def _nests(case: Case) -> Iterator[Sequence[Code]]:
     if case.decides("cut_at_borders"):
         boxes = known_positions.boxes(case.kernel, target)
         cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
-    nests = [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
+    nests = [_nest(part, emit.streamed_buffers(part.kernel, target)) for part in cases]
     yield from zip(*nests, strict=False)
 
 
@@ -306,41 +298,41 @@ def ways_to_run(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
             return
 
 
-def render(kernel: Kernel, target: Target, name: str) -> Rendered:
+def render(kernel: Kernel, target: Target, name: str) -> emit.Rendered:
     """The code of a legal kernel, as function `name`."""
     return _rendered(next(ways_to_run(kernel, target)), target, name)
 
 
-def _rendered(codes: Sequence[Code], target: Target, name: str) -> Rendered:
+def _rendered(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
     """The code of a kernel in one of its ways."""
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
-        module = write_function(target, name, code.streamed, code.write)
+        module = emit.write_function(target, name, code.streamed, code.write)
         known = module, code.units, code.operations, code.worth, code.dims
-        return replace(Rendered.of(*known), schedules=schedules)
+        return replace(emit.Rendered.of(*known), schedules=schedules)
     names = [f"{name}.{n}" for n in range(len(codes))]
     modules = [
-        write_function(target, own, code.streamed, code.write, True)
+        emit.write_function(target, own, code.streamed, code.write, True)
         for own, code in zip(names, codes, strict=True)
     ]
     units = [code.units for code in codes]
-    whole = write_in_turn(name, list(zip(names, units, strict=True)))
+    whole = emit.write_in_turn(name, list(zip(names, units, strict=True)))
     cost = sum(code.operations // code.dense for code in codes)
-    rendered = Rendered.of(join([*modules, whole]), sum(units), cost)
+    rendered = emit.Rendered.of(emit.join([*modules, whole]), sum(units), cost)
     return replace(rendered, schedules=schedules)
 
 
 def _recurrence(
     kernel: register_loop.Recurrence, target: Target, name: str
-) -> Rendered:
+) -> emit.Rendered:
     """The code of a legal recurrence: a scan leaves open how it runs."""
     write = render_recurrence if kernel.scan is None else render_scan
     return write(kernel, target, name)
 
 
 #: What writes kernels of a kind that has one way to run.
-_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
+_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], emit.Rendered]] = {
     register_loop.Recurrence: _recurrence,
     Factor: render_factor,
     Transform: render_transform,
@@ -348,19 +340,21 @@ _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
 }
 
 
-def ways_to_render(kernel: Kernel, target: Target) -> Iterator[Callable[[], Rendered]]:
+def ways_to_render(
+    kernel: Kernel, target: Target
+) -> Iterator[Callable[[], emit.Rendered]]:
     """What gives the code of a kernel of any kind, in operations of the processor."""
     write = _WRITERS.get(type(kernel))
     if isinstance(kernel, register_loop.Recurrence):
         kernel = register_loop.legalize_registers(kernel, operations_of(target))
     if write is not None:
-        yield partial(write, kernel, target, NAME)
+        yield partial(write, kernel, target, emit.NAME)
         return
     kernel = legalize(kernel, operations_of(target) | called_in(kernel))
     for codes in ways_to_run(kernel, target):
-        yield partial(_rendered, codes, target, NAME)
+        yield partial(_rendered, codes, target, emit.NAME)
 
 
-def render_any(kernel: Kernel, target: Target) -> Rendered:
+def render_any(kernel: Kernel, target: Target) -> emit.Rendered:
     """The code of a kernel of any kind, in operations that a processor has."""
     return next(ways_to_render(kernel, target))()

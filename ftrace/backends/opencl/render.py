@@ -42,15 +42,8 @@ from ftrace.backends.opencl.writer import (
 )
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import (
-    Kernel,
-    Store,
-    axis_of,
-    free_ranges,
-    load_p,
-    product_of,
-)
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.reduction import identity_of
@@ -89,7 +82,7 @@ class Contraction:
 
 
 def find_contraction(
-    kernel: Kernel, block: Sequence[Statement], forms: dict[Node, Index]
+    kernel: ir.Kernel, block: Sequence[Statement], forms: dict[Node, Index]
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one that is worth blocking."""
     if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit
@@ -103,10 +96,10 @@ def find_contraction(
     if kernel.ordered or 0 in kernel.shape:
         return None
     (total,) = loop.reduces
-    length = prod(axis_of(r).size for r in loop.ranges)
-    if product_of(total) is None or total.dtype not in _DTYPES or length < SHORTEST:
+    length = prod(ir.axis_of(r).size for r in loop.ranges)
+    if ir.product_of(total) is None or total.dtype not in _DTYPES or length < SHORTEST:
         return None
-    free = free_ranges(kernel.roots)
+    free = ir.free_ranges(kernel.roots)
     for store in kernel.stores:
         if frozenset().union(*[free[e] for e in store.expressions]) != set(kernel.axes):
             return None
@@ -128,12 +121,12 @@ def _orient(
         if not rows or not columns:
             return None
         for column in columns:
-            row = max(rows, key=lambda axis: axis_of(axis).size)
-            height, width = (min(axis_of(a).size, MOST) for a in (row, column))
+            row = max(rows, key=lambda axis: ir.axis_of(axis).size)
+            height, width = (min(ir.axis_of(a).size, MOST) for a in (row, column))
             along = any(
                 abs(forms[node.src[1]].terms.get(column, 0)) == 1
                 for node in toposort([y])
-                if node.op is load_p and node.src[1] in forms
+                if node.op is ir.load_p and node.src[1] in forms
             )
             if best is None or (along, width) > best[0]:
                 found = Contraction(total, x, y, row, column, height, width)
@@ -170,14 +163,14 @@ def _open_blocks(writer: Writer, plan: Contraction) -> Sizes:
     counts: list[int] = []
     named = [("n", plan.columns, plan.width), ("m", plan.rows, plan.height)]
     for dimension, (letter, axis, extent) in enumerate(named):
-        size = axis_of(axis).size
+        size = ir.axis_of(axis).size
         writer.line(f"const int {letter}_from = get_global_id({dimension}) * {extent};")
         writer.line(f"if ({letter}_from >= {size}) return;")
         last = size - extent
         at = f"{letter}_from < {last} ? {letter}_from : {last}"
         writer.line(f"const int {letter}_at = {at};")
         counts.append(-(-size // extent))
-    counts.append(prod(axis_of(axis).size for axis in others))
+    counts.append(prod(ir.axis_of(axis).size for axis in others))
     writer.unflatten("get_global_id(2)", others)
     local = (min(counts[0], 8), min(counts[1], 8), 1)
     padded = [-(-n // width) * width for n, width in zip(counts, local, strict=True)]
@@ -269,7 +262,7 @@ class _Loops:
 
     def _open_group(self) -> Sizes:
         axes = self.launch.axes("group")
-        count = prod(axis_of(axis).size for axis in axes)
+        count = prod(ir.axis_of(axis).size for axis in axes)
         lanes = self.launch.lanes
         self.writer.line("const int lid = get_local_id(0);")
         self.writer.unflatten("get_group_id(0)", axes)
@@ -278,7 +271,7 @@ class _Loops:
     def _open_items(self) -> Sizes:
         """Defines the axes by the global ids: the innermost first, then all others."""
         writer, axes = self.writer, self.launch.axes("item")
-        sizes = [axis_of(axis).size for axis in axes]
+        sizes = [ir.axis_of(axis).size for axis in axes]
         if len(axes) > 1 and sample(sizes[-1]) >= 8:
             counts = [sizes[-1], prod(sizes[:-1])]
             groups = [axes[-1:], axes[:-1]]
@@ -303,7 +296,7 @@ class _Loops:
         for statement in block:
             if isinstance(statement, Let):
                 self.writer.let(statement.node)
-            elif isinstance(statement, Store):
+            elif isinstance(statement, ir.Store):
                 self._write_store(statement, depth)
             elif isinstance(statement, ReduceLoop):
                 self._write_reduce(statement, depth)
@@ -328,7 +321,7 @@ class _Loops:
     def _share(self, ranges: Sequence[Node], body: Callable[[], None]) -> None:
         """Runs the body for all values of the ranges: each lane takes every n-th."""
         writer, lanes = self.writer, self.launch.lanes
-        whole, rest = divmod(prod(axis_of(r).size for r in ranges), lanes)
+        whole, rest = divmod(prod(ir.axis_of(r).size for r in ranges), lanes)
         if is_dynamic(whole) or whole:
             at = writer.fresh("t")
             head = f"for (int {at} = 0; {at} < {writer.number(whole)}; ++{at})"
@@ -346,7 +339,7 @@ class _Loops:
         everyone = count == self.launch.lanes
         return self.writer.braces("" if everyone else f"if (lid < {text})")
 
-    def _write_store(self, store: Store, depth: int) -> None:
+    def _write_store(self, store: ir.Store, depth: int) -> None:
         """A store outside some axes: one of the work-items that share it does it."""
         roles, names = self.roles, self.writer.names
         outside = self.axes[depth:]
@@ -409,7 +402,7 @@ class _Loops:
         """Nested loops; a long sum of floats in blocks."""
         writer = self.writer
         *outer, last = loop.ranges
-        size = upper_bound(axis_of(last).size)
+        size = upper_bound(ir.axis_of(last).size)
         sums = any(n.arg == "add" and dtypes.is_inexact(n.dtype) for n in loop.reduces)
         with writer.braces(*[writer.for_loop(r) for r in outer]):
             if sums and size > LONG_SUM:
@@ -420,7 +413,7 @@ class _Loops:
 
     def _sum_in_blocks(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
         writer, last = self.writer, loop.ranges[-1]
-        size = axis_of(last).size
+        size = ir.axis_of(last).size
         first, stop = writer.fresh("t"), writer.fresh("t")
         end, late = writer.number(size), writer.number(size - SUM_BLOCK)
         head = f"for (int {first} = 0; {first} < {end}; {first} += {SUM_BLOCK})"
@@ -437,7 +430,7 @@ class _Loops:
         """Each lane reduces its share; then a tree combines what they have."""
         ranges = loop.ranges
         totals = [self._open_total(node) for node in loop.reduces]
-        innermost = sample(axis_of(ranges[-1]).size)
+        innermost = sample(ir.axis_of(ranges[-1]).size)
         outer = ranges[:-1] if innermost >= self.launch.lanes else ()
         with self.writer.braces(*[self.writer.for_loop(r) for r in outer]):
             inner = ranges[len(outer) :]
@@ -528,7 +521,7 @@ def program_source(kernels: Sequence[Rendered]) -> str:
     return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
 
 
-def render(kernel: Kernel, traits: Traits) -> Rendered:
+def render(kernel: ir.Kernel, traits: Traits) -> Rendered:
     """The OpenCL C of a kernel.
 
     Args:

@@ -30,14 +30,9 @@ from ftrace.errors import ArgumentError, ConcretizationTypeError, GraphError
 from ftrace.numpy.axes import canonical_axis
 from ftrace.trace.avals import ShapedArray as ShapedArray
 from ftrace.trace.flatten_arguments import type_of
+from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import open_scopes, scope_of
-from ftrace.trace.tracing.tracer import (
-    Tracer as Tracer,
-    arrays_of,
-    is_value,
-    stack,
-    unbound_variable,
-)
+from ftrace.trace.tracing.tracer import Tracer as Tracer
 from ftrace.transforms.contexts import (
     ensure_compile_time_eval as ensure_compile_time_eval,
 )
@@ -55,8 +50,10 @@ class OpaqueTraceState:
     __slots__ = ("_hash", "_scopes")
 
     def __init__(self) -> None:
-        self._scopes = tuple(map(weakref.ref, stack.scopes[stack.floor :]))
-        self._hash = hash(tuple(map(id, stack.scopes[stack.floor :])))
+        self._scopes = tuple(
+            map(weakref.ref, tracer.stack.scopes[tracer.stack.floor :])
+        )
+        self._hash = hash(tuple(map(id, tracer.stack.scopes[tracer.stack.floor :])))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueTraceState) and self._scopes == other._scopes
@@ -72,7 +69,7 @@ def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
 
 def trace_state_clean() -> bool:
     """Is nothing being traced?"""
-    return len(stack.scopes) == stack.floor
+    return len(tracer.stack.scopes) == tracer.stack.floor
 
 
 def get_aval(x: Any) -> ShapedArray:
@@ -88,7 +85,7 @@ class _Types(dict[type[Any], Callable[[Any], ShapedArray]]):
 
     def __setitem__(self, kind: type[Any], rule: Callable[[Any], ShapedArray]) -> None:
         super().__setitem__(kind, rule)
-        arrays_of.setdefault(kind, arrays_of[kind])
+        tracer.arrays_of.setdefault(kind, tracer.arrays_of[kind])
 
 
 pytype_aval_mappings = _Types()
@@ -96,7 +93,7 @@ pytype_aval_mappings = _Types()
 
 def valid_jaxtype(x: Any) -> bool:
     """Can it be an operand?"""
-    return is_value(x)
+    return tracer.is_value(x)
 
 
 def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
@@ -105,7 +102,7 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
     Raises:
       ConcretizationTypeError: the value is traced.
     """
-    if isinstance(val, Tracer) and unbound_variable(val.node) is not None:
+    if isinstance(val, Tracer) and tracer.unbound_variable(val.node) is not None:
         raise ConcretizationTypeError(
             f"a value of type {val.aval!r} is not known while tracing. {context}"
         )

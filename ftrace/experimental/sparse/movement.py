@@ -13,16 +13,8 @@ from ftrace import numpy as fnp
 from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError
 from ftrace.experimental.sparse import bcoo
 from ftrace.experimental.sparse.bcoo import BCOO
-from ftrace.lax.gather_scatter import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    check_starts,
-    check_windows,
-    mode_of,
-    result_order,
-)
+from ftrace.lax import gather_scatter
 from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.vmap import vmap
@@ -346,12 +338,12 @@ def bcoo_dynamic_slice(
 def bcoo_gather(
     operand: BCOO,
     start_indices: Value,
-    dimension_numbers: GatherDimensionNumbers,
+    dimension_numbers: gather_scatter.GatherDimensionNumbers,
     slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: str | GatherScatterMode | None = None,
+    mode: str | gather_scatter.GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> BCOO:
     """Windows of the array at computed starts, as `lax.gather` has them.
@@ -369,14 +361,14 @@ def bcoo_gather(
       ShapeError: the dimension numbers do not fit the shapes or each other.
     """
     mat = bcoo.check_sparse("bcoo_gather", operand)
-    how = mode_of("promise_in_bounds" if mode is None else mode)
-    if how is GatherScatterMode.FILL_OR_DROP:
+    how = gather_scatter.mode_of("promise_in_bounds" if mode is None else mode)
+    if how is gather_scatter.GatherScatterMode.FILL_OR_DROP:
         raise UnsupportedError(
             f"bcoo_gather: the mode must be promise_in_bounds or clip, got {mode!r}"
         )
-    starts = check_starts("bcoo_gather", start_indices)
+    starts = gather_scatter.check_starts("bcoo_gather", start_indices)
     sizes = ax.check_shape(tuple(slice_sizes), "bcoo_gather: slice_sizes")
-    windows, offsets = check_windows(
+    windows, offsets = gather_scatter.check_windows(
         "bcoo_gather", mat.shape, starts, dimension_numbers, sizes
     )
     lead = starts.shape[:-1]
@@ -400,7 +392,9 @@ def bcoo_gather(
     shape = (*lead, *[sizes[a] for a in windows.kept])
     found = BCOO((data, indices), shape=shape)
     axes = [*range(len(lead)), *[len(lead) + a for a in windows.kept]]
-    order = [axes.index(a) for a in result_order(windows, offsets, len(lead))]
+    order = [
+        axes.index(a) for a in gather_scatter.result_order(windows, offsets, len(lead))
+    ]
     if order[: found.n_batch] != list(range(found.n_batch)):
         found = bcoo.all_sparse(found)
     return bcoo_transpose(found, permutation=order)
@@ -432,7 +426,7 @@ def _strided(
     keep = bcoo.inside(indices, mat.sparse_shape)
     rows: list[Any] = []
     for column, axis in zip(bcoo.columns(indices), range(k, last), strict=True):
-        moved = column - cast(starts[axis], indices.dtype)
+        moved = column - ax.cast(starts[axis], indices.dtype)
         row = moved // steps[axis]
         keep = keep & (moved % steps[axis] == 0) & (row >= 0) & (row < counts[axis])
         rows.append(row)

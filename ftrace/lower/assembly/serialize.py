@@ -39,19 +39,10 @@ from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel import ir
 from ftrace.lower.program import CallHost, Program, RunKernel
+from ftrace.trace import graph as g
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.inline import HOLDERS, inline_calls
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    Op,
-    bodies_of,
-    make_node,
-    nodes_of,
-    operations_of,
-    toposort,
-)
+from ftrace.trace.graph import make_node
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 from ftrace.trace.primitives.sources import variable
 
@@ -78,7 +69,7 @@ _KINDS = {
     for name in names.split()
 }
 _NAMES = {place: name for name, place in _KINDS.items()}
-_OPS: dict[str, Op] = {
+_OPS: dict[str, g.Op] = {
     op.name: op for op in (ir.param_p, ir.range_p, ir.load_p, ir.reduce_p, ir.fma_p)
 }
 #: What `isinstance` is asked for, so that the parts stay untyped.
@@ -163,7 +154,7 @@ def kernel_identity(kernel: ir.Kernel) -> str | None:
     return _identity(kernel)
 
 
-def graph_identity(graph: Graph, *settings: Any) -> str | None:
+def graph_identity(graph: g.Graph, *settings: Any) -> str | None:
     """The identity of a graph, and of what else decides how it is lowered.
 
     None if it has effects or dynamic dimensions, or holds functions.
@@ -171,10 +162,10 @@ def graph_identity(graph: Graph, *settings: Any) -> str | None:
     if graph.effects:
         return None
     outputs = tuple(inline_calls(graph.outputs))
-    return _identity((graph.inputs, outputs, settings), toposort(outputs))
+    return _identity((graph.inputs, outputs, settings), g.toposort(outputs))
 
 
-def _identity(value: Any, nodes: Iterable[Node] = ()) -> str | None:
+def _identity(value: Any, nodes: Iterable[g.Node] = ()) -> str | None:
     writer = _Writer(readable=False)
     try:
         writer.write(nodes)
@@ -184,16 +175,16 @@ def _identity(value: Any, nodes: Iterable[Node] = ()) -> str | None:
     return _dump([list(writer.bodies.values()), writer.nodes, whole])
 
 
-def size_of_graph(graph: Graph) -> int:
+def size_of_graph(graph: g.Graph) -> int:
     """How many nodes it has, those of bodies included."""
-    count, pending, seen = 0, [graph.outputs], set[Body]()
+    count, pending, seen = 0, [graph.outputs], set[g.Body]()
     while pending:
         outputs = pending.pop()
-        ops = operations_of(outputs)
+        ops = g.operations_of(outputs)
         count += sum(ops.values())
         holds = any(op.family in HOLDERS for op in ops)
-        for node in nodes_of(outputs) if holds else ():
-            for body in bodies_of(node.arg):
+        for node in g.nodes_of(outputs) if holds else ():
+            for body in g.bodies_of(node.arg):
                 if body not in seen:
                     seen.add(body)
                     pending.append(body.outputs)
@@ -204,7 +195,7 @@ def _dump(whole: Any) -> str:
     return json.dumps(whole, separators=(",", ":"), check_circular=False)
 
 
-def _op_of(name: str) -> Op | None:
+def _op_of(name: str) -> g.Op | None:
     return _OPS[name] if name in _OPS else PRIMITIVES.get(name)
 
 
@@ -246,13 +237,13 @@ class _Writer:
       readable: only what a `_Reader` reads.
     """
 
-    def __init__(self, readable: bool, bodies: dict[Body, Any] | None = None) -> None:
+    def __init__(self, readable: bool, bodies: dict[g.Body, Any] | None = None) -> None:
         self.nodes: list[Any] = []
         self.kernels: list[Any] = []
         self.infos: list[Any] = []
-        self.bodies: dict[Body, Any] = {} if bodies is None else bodies
+        self.bodies: dict[g.Body, Any] = {} if bodies is None else bodies
         self._readable = readable
-        self._numbers: dict[Node, int] = {}
+        self._numbers: dict[g.Node, int] = {}
         self._types: dict[ShapedArray, Any] = {}
         self._kernel_numbers: dict[ir.Kernel, int] = {}
         self._info_numbers: dict[ir.KernelInfo, int] = {}
@@ -263,9 +254,9 @@ class _Writer:
             return value
         if kind is tuple:
             return ["(", *self._parts(value)]
-        if kind is Node:
+        if kind is g.Node:
             return ["%", self._number(value)]
-        if kind is Body and not self._readable:
+        if kind is g.Body and not self._readable:
             return ["body", self._body(value)]
         form = _form(kind, self._readable)
         if form is not None:
@@ -316,27 +307,27 @@ class _Writer:
         slots = self.part(step.operands), self.part(step.results)
         return ["host", node.op.name, self.part(node.arg), types, *slots]
 
-    def _body(self, body: Body) -> int:
+    def _body(self, body: g.Body) -> int:
         """The number of a body; it has nodes of its own."""
         if body not in self.bodies:
             inner = _Writer(False, self.bodies)
-            inner.write(toposort(body.outputs))
+            inner.write(g.toposort(body.outputs))
             whole = inner.part((body.inputs, body.outputs))
             self.bodies[body] = [len(self.bodies), inner.nodes, whole]
         return self.bodies[body][0]
 
-    def _number(self, node: Node) -> int:
+    def _number(self, node: g.Node) -> int:
         if node not in self._numbers:
-            self.write(toposort((node,), self._numbers))
+            self.write(g.toposort((node,), self._numbers))
         return self._numbers[node]
 
-    def write(self, nodes: Iterable[Node]) -> None:
+    def write(self, nodes: Iterable[g.Node]) -> None:
         """Writes nodes, sources first, none of which is written."""
         for node in nodes:
             self.nodes.append(self._row(node))
             self._numbers[node] = len(self._numbers)
 
-    def _row(self, node: Node) -> Any:
+    def _row(self, node: g.Node) -> Any:
         op = node.op
         if (self._readable and _op_of(op.name) is not op) or op.name in ir.OF_USERS:
             raise _NoTextError
@@ -368,7 +359,7 @@ class _Reader:
         infos: Sequence[Any] = (),
         nodes: Sequence[Any] = (),
     ) -> None:
-        self._nodes: list[Node] = []
+        self._nodes: list[g.Node] = []
         for row in nodes:
             self._nodes.append(self._node(*row))
         self._kernels = [
@@ -377,7 +368,7 @@ class _Reader:
         ]
         self._infos: list[ir.KernelInfo] = [self.part(info) for info in infos]
 
-    def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> Node:
+    def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> g.Node:
         op, src = _op_of(name), tuple([self._nodes[s] for s in sources])
         if op is None:
             raise KeyError(name)

@@ -23,13 +23,7 @@ from dataclasses import field
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis import (
-    ELEMENTWISE,
-    axes_in_step,
-    is_contraction,
-    is_followed,
-    nbytes,
-)
+from ftrace.lower import analysis
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p
@@ -160,7 +154,7 @@ class _Classes:
         own = self.numbers[node]
         met: set[int] = set()
         for i, (source, steps) in enumerate(
-            zip(node.src, axes_in_step(node), strict=True)
+            zip(node.src, analysis.axes_in_step(node), strict=True)
         ):
             numbers = self.numbers.get((node, i)) or self.numbers[source]
             for number, step in zip(numbers, steps, strict=True):
@@ -217,7 +211,9 @@ _FREE_MOVEMENT = (reshape_p, permute_p, expand_p)
 def find_regions(outputs: Sequence[Node], least: int) -> list[Region]:
     """The regions whose peaks have at least so many bytes, in an order that works."""
     order = toposort(outputs)
-    if not any(nbytes(n) >= least for n in order if n.op.family == "reduction"):
+    if not any(
+        analysis.nbytes(n) >= least for n in order if n.op.family == "reduction"
+    ):
         return []
     return _Finder(order, outputs, least).find()
 
@@ -269,13 +265,13 @@ class _Finder:
                 self.lean[node] = node.aval.size
             elif node.op in (const_p, iota_p):
                 self.lean[node] = 0
-            elif family == "movement" or family in ELEMENTWISE:
+            elif family == "movement" or family in analysis.ELEMENTWISE:
                 self.lean[node] = min(node.size, sum(below))
             else:
                 self.lean[node] = node.size
 
     def _is_peak(self, node: Node) -> bool:
-        if node.op.family != "reduction" or nbytes(node) < self.least:
+        if node.op.family != "reduction" or analysis.nbytes(node) < self.least:
             return False
         return node.size >= _BLOW_UP * self.lean[node.src[0]] > 0
 
@@ -290,7 +286,7 @@ class _Finder:
             if not below:
                 continue
             number = self._joined([*below, *[node] * (node in self.high)])
-            if not is_followed(node):
+            if not analysis.is_followed(node):
                 self.dead.add(number)
                 continue
             self.group[node] = number
@@ -346,7 +342,11 @@ class _Finder:
         own = self.group.get(node)
         if own is not None:
             return None if own in self.dead else own
-        if not after[node] or not is_followed(node) or is_contraction(node):
+        if (
+            not after[node]
+            or not analysis.is_followed(node)
+            or analysis.is_contraction(node)
+        ):
             return None
         numbers = {self.member.get(s) for s in node.src if after[s]}
         if len(numbers) != 1:
@@ -424,13 +424,13 @@ class _Finder:
         if node.op is const_p or node in self.high:
             return True
         if node.op in _FREE_MOVEMENT:
-            (steps,) = axes_in_step(node)
+            (steps,) = analysis.axes_in_step(node)
             grown = node.op is expand_p
             return grown or sum(not same_size(n, 1) for n in node.shape) == sum(
                 s is not None and not same_size(node.shape[s], 1) for s in steps
             )
         blown_up = node.size > _BLOW_UP * self.lean[node]
-        return blown_up and (node.op.family in (*ELEMENTWISE, "movement"))
+        return blown_up and (node.op.family in (*analysis.ELEMENTWISE, "movement"))
 
     def _is_cheap(self, node: Node) -> bool:
         return node.src[0].size <= _RECOMPUTED_TERMS * node.size

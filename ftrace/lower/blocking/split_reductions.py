@@ -30,10 +30,12 @@ from ftrace.lower import analysis as cost
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, rebuild, toposort
 from ftrace.trace.graph_map import exchange
-from ftrace.trace.primitives import movement
-from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, cast, cast_p
-from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    movement,
+    reduction as red,
+)
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, same_size
 
@@ -56,7 +58,7 @@ class Split(NamedTuple):
     name: str
     asks: Callable[[Node], bool]
     parts: Callable[[Node, int], int | None]
-    of: Collection[Op] = tuple(REDUCTIONS)
+    of: Collection[Op] = tuple(red.REDUCTIONS)
     does: str = ""
     lines: Callable[[Node, int], int] = lambda x, size: 1
     ahead: bool = False
@@ -94,28 +96,28 @@ class Split(NamedTuple):
         # Partial sums of halves are not rounded.
         half = x.dtype.itemsize == 2 and dtypes.is_float(x.dtype)
         source = x.src[0]
-        if half and x.op is reduce_sum_p and not cost.is_contraction(x):
-            source = cast(source, dtypes.float32)
+        if half and x.op is bc.reduce_sum_p and not cost.is_contraction(x):
+            source = p.cast(source, dtypes.float32)
         found = _of_factors(x, source, in_parts)
         inner = (axis + 1, *[a + 2 for a in others])
         long = [a for a in inner if not same_size(found.shape[a], 1)]
-        found = reduce(x.op, found, tuple(long))
-        found = reduce(x.op, found, (0 if self.ahead else axis,))
+        found = red.reduce(x.op, found, tuple(long))
+        found = red.reduce(x.op, found, (0 if self.ahead else axis,))
         if lines > 1:
-            found = reduce(x.op, found, (axis + 2,))
+            found = red.reduce(x.op, found, (axis + 2,))
         found = movement.reshape(found, x.shape)
-        found = found if found.dtype == x.dtype else cast(found, x.dtype)
+        found = found if found.dtype == x.dtype else p.cast(found, x.dtype)
         if same_size(whole, size):
             return found
-        return add(found, reduce(x.op, _of_factors(x, source, rest), (axis,)))
+        return p.add(found, red.reduce(x.op, _of_factors(x, source, rest), (axis,)))
 
 
 def _of_factors(x: Node, source: Node, change: Callable[[Node], Node]) -> Node:
     """What is reduced, changed; of a contraction its factors are, before any cast."""
     if not cost.is_contraction(x):
         return change(source)
-    if source.op is cast_p:
-        return cast(_of_factors(x, source.src[0], change), source.dtype)
+    if source.op is p.cast_p:
+        return p.cast(_of_factors(x, source.src[0], change), source.dtype)
     return source.op(*map(change, source.src))
 
 
@@ -278,7 +280,7 @@ def _adds_rows(x: Node, columns: int) -> bool:
     """Is it a sum of numbers that a kernel can add up, in a row of so many columns?"""
     low, high = _ROW_BYTES
     return (
-        x.op is reduce_sum_p
+        x.op is bc.reduce_sum_p
         and dtypes.kind(x.dtype) in "fiu"
         and low <= columns * x.dtype.itemsize <= high
         and not cost.is_contraction(x)
@@ -355,14 +357,14 @@ def _elements_of(root: Node) -> set[Node]:
 
     def below(node: Node) -> list[Node]:
         if node.op.family not in cost.ELEMENTWISE and node.op not in (
-            expand_p,
+            bc.expand_p,
             movement.reshape_p,
         ):
             return []
         return [s for s in node.src if same_size(s.size, root.size)]
 
     near = cost.nodes_near(root, cost.NEAR, below)
-    return {n for n in near if n.op not in (expand_p, movement.reshape_p)}
+    return {n for n in near if n.op not in (bc.expand_p, movement.reshape_p)}
 
 
 # The table.
@@ -386,17 +388,17 @@ SPLITS: tuple[Split, ...] = (
     # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
-        "split_contraction", _is_long_contraction, _parts_in_cache, (reduce_sum_p,),
+        "split_contraction", _is_long_contraction, _parts_in_cache, (bc.reduce_sum_p,),
         ahead=True, rest=True,
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
     Split(
-        "filters_in_parts", _is_by_few_filters, _image_blocks, (reduce_sum_p,),
+        "filters_in_parts", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
         "gradients by few filters are added up in blocks of images", ahead=True,
     ),
     # The gradient of a layer norm of 4096×1024: 2.
     Split(
-        "sum_beside_rows", _is_over_rows, _row_blocks, (reduce_sum_p,),
+        "sum_beside_rows", _is_over_rows, _row_blocks, (bc.reduce_sum_p,),
         "a sum over rows is added up where these rows are passed over", rows=True,
     ),
 )  # fmt: skip
@@ -413,7 +415,7 @@ def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     """The outputs with sums in two steps, where threads or kernels share the first."""
     order = toposort(outputs)
     sums = [
-        n for n in order if n.op is reduce_sum_p and not any_dynamic(n.src[0].shape)
+        n for n in order if n.op is bc.reduce_sum_p and not any_dynamic(n.src[0].shape)
     ]
     chosen: dict[Node, Split] = {}
     for name, how in _OF_DEVICES.items():
@@ -446,7 +448,7 @@ def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
 
 def _adds_up(limits: Limits, x: Node, loops: Shape) -> bool:
     """Threads share the blocks: there must be many. Rows and columns must be loops."""
-    if x.op is not reduce_sum_p:
+    if x.op is not bc.reduce_sum_p:
         return False
     shape, axes = x.src[0].shape, cost.reduced_axes(x)
     if any_dynamic((*shape, *loops)) or not same_size(x.src[0].size, prod(loops)):

@@ -24,16 +24,7 @@ from ftrace.lower.analysis import reduced_axes
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import never_meeting, targets_of
 from ftrace.lower.kernel.ir import axis_of, range_p
-from ftrace.lower.schedule.drafts import (
-    Context,
-    Draft,
-    Group,
-    Layout,
-    Ranges,
-    Schedule,
-    operand_contexts,
-    root_indices,
-)
+from ftrace.lower.schedule import drafts
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
@@ -44,30 +35,32 @@ from ftrace.trace.symbolic import same_size, sample, surely_less
 class View:
     """The contexts of one draft under one layout of its ranges."""
 
-    draft: Draft
-    plan: Schedule
-    layout: Layout
-    contexts: dict[Node, dict[Context, None]] = field(
-        default_factory=dict[Node, dict[Context, None]]
+    draft: drafts.Draft
+    plan: drafts.Schedule
+    layout: drafts.Layout
+    contexts: dict[Node, dict[drafts.Context, None]] = field(
+        default_factory=dict[Node, dict[drafts.Context, None]]
     )
 
     def __post_init__(self) -> None:
         # Of a node in a context; building asks again for what was needed here.
-        self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
+        self._operands: dict[
+            tuple[Node, drafts.Context], list[tuple[Node, drafts.Context]]
+        ] = {}
         self._facts: list[ix.Index] | None = None
         self.members: list[Node] = []
         self.loaded: set[Node] = set()  # members that another kernel computes
-        self.ranges = Ranges(self.layout)
+        self.ranges = drafts.Ranges(self.layout)
         self.axes = self.ranges.group(None, self.draft.shape)
         self.shape = self.draft.shape
         self._derive()
 
-    def root_contexts(self) -> list[tuple[Node, Context]]:
+    def root_contexts(self) -> list[tuple[Node, drafts.Context]]:
         at, indices = self.draft.at, self.axes.indices
         scattered = self.draft.scattered
         if scattered is not None:
             updates = scattered.src[1]
-            where = root_indices(indices, self.shape, updates.shape)
+            where = drafts.root_indices(indices, self.shape, updates.shape)
             targets = targets_of(scattered, where, self.plan.number_of).values()
             read = self.plan.reads([t.where for t in targets], self.draft)
             return [(updates, at(where)), *read]
@@ -76,14 +69,16 @@ class View:
             n.src[0] if self.draft.kind == "scatter" or n in sums else n
             for n in self.draft.roots
         ]
-        return [(n, at(root_indices(indices, self.shape, n.shape))) for n in roots]
+        return [
+            (n, at(drafts.root_indices(indices, self.shape, n.shape))) for n in roots
+        ]
 
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
         pending: list[tuple[int, Node]] = []
         places, inlined = self.plan.places, self.plan.inlined
 
-        def need(node: Node, context: Context) -> None:
+        def need(node: Node, context: drafts.Context) -> None:
             if node not in self.contexts:
                 heappush(pending, (-places[node], node))
             self.contexts.setdefault(node, {})[context] = None
@@ -102,12 +97,16 @@ class View:
                         need(source, inner)
         self.members.reverse()
 
-    def operands(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+    def operands(
+        self, node: Node, context: drafts.Context
+    ) -> list[tuple[Node, drafts.Context]]:
         """What a node needs in a context, and where: see `operand_contexts`."""
         found = self._operands.get((node, context))
         if found is not None:
             return found
-        found = operand_contexts(node, context, self.draft, self.ranges, self.plan)
+        found = drafts.operand_contexts(
+            node, context, self.draft, self.ranges, self.plan
+        )
         self._operands[node, context] = found
         return found
 
@@ -135,7 +134,7 @@ class View:
             found.update(dict.fromkeys(c.position for c in context.valid))
         return list(found)
 
-    def stored(self) -> list[tuple[Node, Context]]:
+    def stored(self) -> list[tuple[Node, drafts.Context]]:
         """What is stored, and at which index of its buffer."""
         if self.draft.scattered is not None:
             return [(self.draft.scattered, self._scattered_at())]
@@ -144,7 +143,7 @@ class View:
         found = [(n, self._of_sum(n, c)) for n, c in pairs]
         return sorted(found, key=lambda pair: pair[0] not in self.draft.sums)
 
-    def _of_sum(self, node: Node, context: Context) -> Context:
+    def _of_sum(self, node: Node, context: drafts.Context) -> drafts.Context:
         """Where a sum is, of one of whose elements the context is given."""
         if node not in self.draft.sums:
             return context
@@ -154,15 +153,15 @@ class View:
 
     def row_of_sum(self, node: Node) -> ix.Index:
         """Which of the elements that a sum is made of is added now."""
-        at = root_indices(self.axes.indices, self.shape, node.src[0].shape)
+        at = drafts.root_indices(self.axes.indices, self.shape, node.src[0].shape)
         (axis,) = reduced_axes(node)
         return at[axis]
 
-    def _scattered_at(self) -> Context:
+    def _scattered_at(self) -> drafts.Context:
         """Where updates go, and where those are in bounds whose index counts."""
         node = self.draft.scattered
         assert node is not None
-        at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        at = drafts.root_indices(self.axes.indices, self.shape, node.src[1].shape)
         found: dict[int, ix.Index] = {}
         valid = ix.ALWAYS
         for axis, target in targets_of(node, at, self.plan.number_of).items():
@@ -181,7 +180,7 @@ class View:
             return frozenset(
                 axis_of(a).number for row in rows for a in ix.ranges_of(row)
             )
-        batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        batch = drafts.root_indices(self.axes.indices, self.shape, node.src[1].shape)
         ranges = ix.ranges_of_all(batch[: node.src[2].ndim])
         ((_, context),) = self.stored()
         where = context.indices
@@ -201,10 +200,10 @@ DECISIONS = {
 _SPLITS = 8
 
 
-def chosen_view(draft: Draft, plan: Schedule) -> View:
+def chosen_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
     """The view of a draft under the layout that is chosen for it."""
     disabled = settings.current().disabled_rules
-    layout: Layout = {None: draft.shape}
+    layout: drafts.Layout = {None: draft.shape}
     view = View(draft, plan, layout)
     for _ in range(0 if "split_ranges" in disabled else _SPLITS):
         split = split_ranges(view)
@@ -216,7 +215,7 @@ def chosen_view(draft: Draft, plan: Schedule) -> View:
     return View(draft, plan, layout | merged) if merged else view
 
 
-def split_ranges(view: View) -> Layout | None:
+def split_ranges(view: View) -> drafts.Layout | None:
     """A layout in which a range that is divided by a constant is two ranges."""
     for index in view.facts():
         for atom, inside in _ranges_divided(index):
@@ -245,18 +244,18 @@ def _ranges_divided(index: ix.Index) -> list[tuple[Node, int]]:
     return found
 
 
-def _atom_at(group: Group, number: int) -> Node | None:
+def _atom_at(group: drafts.Group, number: int) -> Node | None:
     """The atom of the group's range of that number; None for a size of 1."""
     if same_size(group.sizes[number], 1):
         return None
     return group.atoms[sum(not same_size(n, 1) for n in group.sizes[:number])]
 
 
-def merge_ranges(view: View) -> Layout:
+def merge_ranges(view: View) -> drafts.Layout:
     """Layouts in which neighbouring ranges that run on contiguously are one."""
     facts = view.facts()
     opaque = {a for index in facts for a in _hidden_ranges(index)}
-    result: Layout = {}
+    result: drafts.Layout = {}
     for group in view.ranges.groups:
         sizes = [n for n in group.sizes if not same_size(n, 1)]
         merged = [sizes[0]] if sizes else []
@@ -276,7 +275,7 @@ def merge_ranges(view: View) -> Layout:
     return result
 
 
-def _stored_together(view: View, group: Group, position: int) -> bool:
+def _stored_together(view: View, group: drafts.Group, position: int) -> bool:
     """Does no stored value, and no reduce, belong to the outer of two ranges only?"""
     if group.node is not None:
         return True

@@ -30,19 +30,11 @@ from ftrace.ground.tables import memo
 from ftrace.lower.analysis import reshape_groups
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.integer_bounds import Interval
+from ftrace.trace import symbolic as sym
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value, make_node, substitute, toposort
-from ftrace.trace.primitives import elementwise as p, movement
-from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
 from ftrace.trace.primitives.sources import const, const_p, dim_p
-from ftrace.trace.symbolic import (
-    common_divisor,
-    is_dynamic,
-    same_size,
-    sample,
-    surely_at_most,
-    surely_less,
-)
 
 #: Results of each function that are remembered; those of a large program's recur soon.
 REMEMBERED = 1 << 14
@@ -72,9 +64,9 @@ class Index(NamedTuple):
         return add_indices(self, other)
 
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
-        if same_size(factor, 0):
+        if sym.same_size(factor, 0):
             return ZERO
-        if same_size(factor, 1):
+        if sym.same_size(factor, 1):
             return self
         pairs = tuple((atom, c * factor) for atom, c in self.pairs)
         return Index(pairs, self.constant * factor)
@@ -146,7 +138,7 @@ def index_of_atom(atom: Node) -> Index:
 @memo(REMEMBERED)
 def range_index(number: int, size: int, reduced: bool = False) -> Index:
     """The index that is a range by itself; a range of one value is 0."""
-    if same_size(size, 1):
+    if sym.same_size(size, 1):
         return ZERO
     return index_of_atom(ir.make_range(number, size, reduced))
 
@@ -178,10 +170,10 @@ def division_of(atom: Node) -> tuple[Index, int] | None:
 
 def atom_of(index: Index) -> Node | None:
     """The atom that an index is by itself, if it is one."""
-    if len(index.pairs) != 1 or not same_size(index.constant, 0):
+    if len(index.pairs) != 1 or not sym.same_size(index.constant, 0):
         return None
     ((atom, coefficient),) = index.pairs
-    return atom if same_size(coefficient, 1) else None
+    return atom if sym.same_size(coefficient, 1) else None
 
 
 # Sums.
@@ -202,21 +194,21 @@ def _add_terms(terms: dict[Node, int], index: Index, times: int) -> dict[Node, i
 def sum_of_terms(terms: Mapping[Node, int], constant: int) -> Index:
     """The index of these terms, in their order."""
     return Index(
-        tuple([t for t in terms.items() if is_dynamic(t[1]) or t[1]]), constant
+        tuple([t for t in terms.items() if sym.is_dynamic(t[1]) or t[1]]), constant
     )
 
 
 def _normal(coefficients: dict[Node, int], constant: int) -> Index:
     """Joins what was divided: (x // n)·n·k + (x % n)·k -> x·k."""
-    terms = {a: c for a, c in coefficients.items() if not same_size(c, 0)}
+    terms = {a: c for a, c in coefficients.items() if not sym.same_size(c, 0)}
     for atom, coefficient in terms.items():
         division = division_of(atom) if atom.op is p.rem else None
         if division is not None:
             inner, divisor = division
             quotient = divide(inner, divisor)
-            if len(quotient.pairs) == 1 and same_size(quotient.constant, 0):
+            if len(quotient.pairs) == 1 and sym.same_size(quotient.constant, 0):
                 ((top, scale),) = quotient.pairs
-                if same_size(terms.get(top), scale * coefficient * divisor):
+                if sym.same_size(terms.get(top), scale * coefficient * divisor):
                     rest = {a: c for a, c in terms.items() if a not in (atom, top)}
                     return add_indices(_normal(rest, constant), inner * coefficient)
     if len(terms) < 2:
@@ -233,9 +225,9 @@ def _order(term: tuple[Node, int]) -> tuple[str, int, int, str]:
         return atom.op.name, 0, 1, ""
     inner, divisor = division
     text = _text_of(inner)
-    if is_dynamic(divisor):
+    if sym.is_dynamic(divisor):
         text = f"{text} {divisor}"
-    return atom.op.name, 0, sample(divisor), text
+    return atom.op.name, 0, sym.sample(divisor), text
 
 
 @memo(REMEMBERED)
@@ -276,7 +268,7 @@ def _atom_bounds(atom: Node) -> Interval:
     low, high = bounds(inner)
     if atom.op is p.div:
         return low // divisor, high // divisor
-    if surely_at_most(0, low) and surely_less(high, divisor):
+    if sym.surely_at_most(0, low) and sym.surely_less(high, divisor):
         return low, high
     return 0, divisor - 1
 
@@ -284,20 +276,20 @@ def _atom_bounds(atom: Node) -> Interval:
 @memo(REMEMBERED)
 def divide(index: Index, divisor: int) -> Index:
     """index // divisor, rounded down."""
-    if same_size(divisor, 1):
+    if sym.same_size(divisor, 1):
         return index
     whole, rest = _split(index, divisor)
     low, high = bounds(rest)
-    if same_size(low // divisor, high // divisor):
+    if sym.same_size(low // divisor, high // divisor):
         return whole + low // divisor
-    common = common_divisor(divisor, *[c for _, c in rest.pairs])
-    if not same_size(common, 1):
+    common = sym.common_divisor(divisor, *[c for _, c in rest.pairs])
+    if not sym.same_size(common, 1):
         # (c·x + d) // (c·n) = (x + d // c) // n
         pairs = tuple((a, c // common) for a, c in rest.pairs)
         smaller = Index(pairs, rest.constant // common)
         return add_indices(whole, divide(smaller, divisor // common))
     step, high, _ = _step_and_rest(rest, divisor)
-    if not same_size(step, 1):  # (c·x + y) // (c·n) = x // n where 0 <= y < c
+    if not sym.same_size(step, 1):  # (c·x + y) // (c·n) = x // n where 0 <= y < c
         return add_indices(whole, divide(high, divisor // step))
     division = _division_by(p.div, rest)
     if division is not None:  # (x // a) // b -> x // (a·b)
@@ -311,17 +303,17 @@ def divide(index: Index, divisor: int) -> Index:
 @memo(REMEMBERED)
 def remainder(index: Index, divisor: int) -> Index:
     """index % divisor, not negative."""
-    if same_size(divisor, 1):
+    if sym.same_size(divisor, 1):
         return ZERO
     _, rest = _split(index, divisor)
     low, high = bounds(rest)
-    if same_size(low // divisor, high // divisor):
+    if sym.same_size(low // divisor, high // divisor):
         return rest + -(low // divisor) * divisor
     division = _division_by(p.rem, rest)
-    if division is not None and same_size(division[1] % divisor, 0):
+    if division is not None and sym.same_size(division[1] % divisor, 0):
         return remainder(division[0], divisor)
     step, top, below = _step_and_rest(rest, divisor)
-    if not same_size(step, 1):  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
+    if not sym.same_size(step, 1):  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
         return add_indices(remainder(top, divisor // step) * step, below)
     rest = rest + -(low // divisor) * divisor
     return _divide_by(p.rem, rest, divisor)
@@ -343,7 +335,7 @@ def _split(index: Index, divisor: int) -> tuple[Index, Index]:
     rest: dict[Node, int] = {}
     for atom, coefficient in index.pairs:
         quotient, left = divmod(coefficient, divisor)
-        if same_size(left, 0):
+        if sym.same_size(left, 0):
             whole[atom] = quotient
         else:
             rest[atom] = coefficient
@@ -356,17 +348,17 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
 
     c is the largest there is; 1 if there is no other.
     """
-    steps = {common_divisor(coefficient, divisor) for _, coefficient in index.pairs}
-    for step in sorted(steps, key=sample, reverse=True):
-        if same_size(step, 1):
+    steps = {sym.common_divisor(coefficient, divisor) for _, coefficient in index.pairs}
+    for step in sorted(steps, key=sym.sample, reverse=True):
+        if sym.same_size(step, 1):
             break
-        whole = {a for a, c in index.pairs if same_size(c % step, 0)}
+        whole = {a for a, c in index.pairs if sym.same_size(c % step, 0)}
         high = {a: c // step for a, c in index.pairs if a in whole}
         low = {a: c for a, c in index.pairs if a not in whole}
         quotient, left = divmod(index.constant, step)
         below = _normal(low, left)
         least, greatest = bounds(below)
-        if high and surely_at_most(0, least) and surely_less(greatest, step):
+        if high and sym.surely_at_most(0, least) and sym.surely_less(greatest, step):
             return step, _normal(high, quotient), below
     return 1, index, ZERO
 
@@ -377,9 +369,9 @@ def tells_apart(steps: Iterable[tuple[int, int]]) -> bool:
     It is not if each step is larger than all that the smaller ones can add up to.
     """
     reach = 0
-    for step, size in sorted(steps, key=lambda pair: abs(sample(pair[0]))):
-        length = step if surely_less(0, step) else -step
-        if not surely_less(reach, length):
+    for step, size in sorted(steps, key=lambda pair: abs(sym.sample(pair[0]))):
+        length = step if sym.surely_less(0, step) else -step
+        if not sym.surely_less(reach, length):
             return False
         reach += length * (size - 1)
     return True
@@ -390,7 +382,7 @@ def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | N
     if valid is None:
         return None
     least, greatest = bounds(index)
-    if surely_less(greatest, low) or surely_at_most(high, least):
+    if sym.surely_less(greatest, low) or sym.surely_at_most(high, least):
         return None
     if is_within(index, low, high):
         return valid
@@ -400,7 +392,7 @@ def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | N
 def is_within(index: Index, low: int, high: int) -> bool:
     """Is low <= index < high surely?"""
     least, greatest = bounds(index)
-    return surely_at_most(low, least) and surely_less(greatest, high)
+    return sym.surely_at_most(low, least) and sym.surely_less(greatest, high)
 
 
 @memo(RECENT)
@@ -438,9 +430,9 @@ def source_index(
     """
     arg: Any = node.arg
     op = node.op
-    if op is expand_p:
+    if op is bc.expand_p:
         pairs = zip(indices, node.src[0].shape, strict=True)
-        return tuple([ZERO if same_size(n, 1) else i for i, n in pairs]), valid
+        return tuple([ZERO if sym.same_size(n, 1) else i for i, n in pairs]), valid
     if op is movement.permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
@@ -497,7 +489,7 @@ def _divide_exactly(
     position: Index, step: int, size: int, valid: Valid | None
 ) -> tuple[Index, Valid | None]:
     """position / step, where that is a whole number in 0 … size - 1."""
-    if same_size(step, 1):
+    if sym.same_size(step, 1):
         return position, require(valid, position, 0, size)
     valid = require(valid, position, 0, (size - 1) * step + 1)
     low, _ = bounds(position)
@@ -570,12 +562,12 @@ def render_index(index: Index, value_of: Callable[[Node], Node] | None = None) -
     total: Node | None = None
     for atom, coefficient in index.pairs:
         part = atom
-        if not same_size(coefficient, 1):
+        if not sym.same_size(coefficient, 1):
             part = _operation(p.mul, atom, _literal(coefficient))
         total = part if total is None else _operation(p.add, total, part)
     if total is None:
         return _literal(index.constant)
-    if not same_size(index.constant, 0):
+    if not sym.same_size(index.constant, 0):
         total = _operation(p.add, total, _literal(index.constant))
     known = {v: value_of(v) for v in values_in([index])} if value_of else {}
     return substitute([total], known)[0] if known else total
@@ -593,7 +585,7 @@ def affine_form(node: Node, known: Mapping[Node, Index], sizes: bool = False) ->
         return Index((), int(constant_value(node)))
     if node.op is dim_p and sizes:
         return Index((), node.arg)
-    if node.op is ir.range_p and same_size(ir.axis_of(node).size, 1):
+    if node.op is ir.range_p and sym.same_size(ir.axis_of(node).size, 1):
         return ZERO
     if len(node.src) == 2 and node.src[1] in known:
         a, b = (known.get(s) for s in node.src)
@@ -630,12 +622,12 @@ def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
         index = render_index(condition.position, value_of)
         low, high = bounds(condition.position)
         parts: list[Node] = []
-        if same_size(condition.high, condition.low + 1):
+        if sym.same_size(condition.high, condition.low + 1):
             parts.append(p.eq(index, _literal(condition.low)))
         else:
-            if not surely_at_most(condition.low, low):
+            if not sym.surely_at_most(condition.low, low):
                 parts.append(p.ge(index, _literal(condition.low)))
-            if not surely_less(high, condition.high):
+            if not sym.surely_less(high, condition.high):
                 parts.append(p.lt(index, _literal(condition.high)))
         for part in parts:
             total = part if total is None else p.bit_and(total, part)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ftrace import dtypes
 from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.trace.graph import Node, Op, constant_value, toposort
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
@@ -21,7 +20,7 @@ from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
 #: How many operations of an index array are looked through.
 DEPTH = 6
 #: Movements of which every element is one of the operand.
-MOVES = (expand_p, permute_p, reshape_p, shrink_p, stride_p)
+MOVES = (bc.expand_p, permute_p, reshape_p, shrink_p, stride_p)
 #: Numbers beyond it are not followed.
 _LIMIT = 1 << 62
 

@@ -33,28 +33,21 @@ from ftrace import dtypes
 from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
+from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import (
-    Node,
-    Op,
-    constant_value,
-    make_node,
-    toposort,
-    with_line,
-)
 from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import any_dynamic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelOp(Op):
+class KernelOp(g.Op):
     """An operation that exists in kernels only."""
 
     family: str = "kernel"
 
-    def __call__(self, *src: Node, arg: Any = None) -> Node:
-        return make_node(self, src[0].aval, src, arg)
+    def __call__(self, *src: g.Node, arg: Any = None) -> g.Node:
+        return g.make_node(self, src[0].aval, src, arg)
 
 
 class Axis(NamedTuple):
@@ -92,48 +85,48 @@ byte_quads_p = KernelOp("byte_quads")
 OF_USERS: Final[set[str]] = set()
 
 #: The user's lines that expressions of a kernel compute.
-Lines = Mapping[Node, Origin]
+Lines = Mapping[g.Node, Origin]
 NO_LINES: Final[Lines] = MappingProxyType({})
 
 INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)
 
 
-def param(number: int, dtype: np.dtype[Any], size: int) -> Node:
+def param(number: int, dtype: np.dtype[Any], size: int) -> g.Node:
     """Buffer `number` of the kernel: `size` elements of `dtype`."""
-    return make_node(param_p, ShapedArray.of((size,), dtype), (), number)
+    return g.make_node(param_p, ShapedArray.of((size,), dtype), (), number)
 
 
-def make_range(number: int, size: int, reduced: bool) -> Node:
-    return make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))
+def make_range(number: int, size: int, reduced: bool) -> g.Node:
+    return g.make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))
 
 
-def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
+def load(buffer: g.Node, index: g.Node, valid: g.Node | None = None) -> g.Node:
     """The element of a buffer at an index; zero where `valid` is false."""
     src = (buffer, index) if valid is None else (buffer, index, valid)
-    return make_node(load_p, ShapedArray.of((), buffer.dtype), src)
+    return g.make_node(load_p, ShapedArray.of((), buffer.dtype), src)
 
 
-def is_masked(value: Node) -> bool:
+def is_masked(value: g.Node) -> bool:
     """Is it zero already where the access is not valid?"""
     while value.op is cast_p:
         value = value.src[0]
     return value.op is load_p and len(value.src) == 3
 
 
-def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
+def reduce(op: str, value: g.Node, ranges: tuple[g.Node, ...]) -> g.Node:
     """`value` combined over the ranges by "add", "mul", "max" or "min"."""
     aval = ShapedArray.of((), value.dtype)
-    return make_node(reduce_p, aval, (value, *ranges), op)
+    return g.make_node(reduce_p, aval, (value, *ranges), op)
 
 
-def product_of(total: Node, like: Collection[Op] = (mul,)) -> Node | None:
+def product_of(total: g.Node, like: Collection[g.Op] = (mul,)) -> g.Node | None:
     """The product that a reduce is the sum of; None where it is another one."""
     found = total.op is reduce_p and total.arg == "add" and total.src[0].op in like
     return total.src[0] if found else None
 
 
-def axis_of(node: Node) -> Axis:
+def axis_of(node: g.Node) -> Axis:
     """The axis of a range node."""
     axis = node.arg
     assert isinstance(axis, Axis)
@@ -154,17 +147,17 @@ class Store:
     """
 
     buffer: int
-    index: Node
-    value: Node
-    valid: Node | None = None
+    index: g.Node
+    value: g.Node
+    valid: g.Node | None = None
     combine: str = ""
 
     @property
-    def expressions(self) -> tuple[Node, ...]:
+    def expressions(self) -> tuple[g.Node, ...]:
         parts = (self.index, self.value)
         return parts if self.valid is None else (*parts, self.valid)
 
-    def over(self, new: Mapping[Node, Node]) -> Store:
+    def over(self, new: Mapping[g.Node, g.Node]) -> Store:
         """The store with other expressions in the place of its own."""
         valid = None if self.valid is None else new[self.valid]
         return Store(self.buffer, new[self.index], new[self.value], valid, self.combine)
@@ -196,7 +189,7 @@ class Kernel:
         thread; every other axis may run in any order and in parallel.
     """
 
-    axes: tuple[Node, ...]
+    axes: tuple[g.Node, ...]
     stores: tuple[Store, ...]
     buffers: tuple[BufferSpec, ...]
     ordered: frozenset[int] = frozenset()
@@ -209,16 +202,16 @@ class Kernel:
         return hash((self.axes, self.stores, self.buffers, self.ordered))
 
     @cached_property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[g.Node]:
         """All expressions, sources first."""
-        return toposort(self.roots)
+        return g.toposort(self.roots)
 
     @property
-    def roots(self) -> list[Node]:
+    def roots(self) -> list[g.Node]:
         """The expressions of its stores."""
         return [e for store in self.stores for e in store.expressions]
 
-    def over(self, new: Mapping[Node, Node]) -> Kernel:
+    def over(self, new: Mapping[g.Node, g.Node]) -> Kernel:
         """The kernel with other expressions in the place of those of its stores."""
         return replace(self, stores=tuple([store.over(new) for store in self.stores]))
 
@@ -227,7 +220,7 @@ class Kernel:
         return tuple(axis_of(axis).size for axis in self.axes)
 
     @property
-    def ordered_axes(self) -> set[Node]:
+    def ordered_axes(self) -> set[g.Node]:
         """The axes in `ordered`: a store that combines stands in all of their loops."""
         return {axis for axis in self.axes if axis_of(axis).number in self.ordered}
 
@@ -246,7 +239,7 @@ class Kernel:
     @cached_property
     def scatters(self) -> bool:
         """Is anything stored where an array says?"""
-        return any(n.op is load_p for n in toposort([s.index for s in self.stores]))
+        return any(n.op is load_p for n in g.toposort([s.index for s in self.stores]))
 
     def __str__(self) -> str:
         return render_kernel(self)
@@ -274,21 +267,24 @@ class KernelInfo:
 
 
 def free_ranges(
-    roots: list[Node], given: Mapping[Node, frozenset[Node]] = MappingProxyType({})
-) -> dict[Node, frozenset[Node]]:
+    roots: list[g.Node],
+    given: Mapping[g.Node, frozenset[g.Node]] = MappingProxyType({}),
+) -> dict[g.Node, frozenset[g.Node]]:
     """For each node below the roots, the ranges on which its value depends.
 
     Args:
       given: the same for some of them.
     """
     free = dict(given)
-    add_free_ranges(free, toposort(roots))
+    add_free_ranges(free, g.toposort(roots))
     return free
 
 
-def add_free_ranges(free: dict[Node, frozenset[Node]], nodes: Iterable[Node]) -> None:
+def add_free_ranges(
+    free: dict[g.Node, frozenset[g.Node]], nodes: Iterable[g.Node]
+) -> None:
     """Finds them for nodes, sources first, that are not in `free`."""
-    empty: frozenset[Node] = frozenset()
+    empty: frozenset[g.Node] = frozenset()
     for node in nodes:
         if node in free:
             continue
@@ -301,10 +297,10 @@ def add_free_ranges(free: dict[Node, frozenset[Node]], nodes: Iterable[Node]) ->
             free[node] = next(iter(parts)) if len(parts) == 1 else empty.union(*parts)
 
 
-def kernel_lines(kernel: Kernel) -> list[tuple[str, Node]]:
+def kernel_lines(kernel: Kernel) -> list[tuple[str, g.Node]]:
     """The kernel's statements as text, each with what it computes or stores."""
-    names: dict[Node, str] = {}
-    lines: list[tuple[str, Node]] = []
+    names: dict[g.Node, str] = {}
+    lines: list[tuple[str, g.Node]] = []
     for node in kernel.nodes:
         if node.op is range_p:
             axis = axis_of(node)
@@ -312,7 +308,7 @@ def kernel_lines(kernel: Kernel) -> list[tuple[str, Node]]:
         elif node.op is param_p:
             names[node] = f"buffer{node.arg}"
         elif node.op.name == "const":
-            names[node] = str(constant_value(node))
+            names[node] = str(g.constant_value(node))
         elif node.op is dim_p:
             names[node] = f"[{node.arg}]"
         else:
@@ -336,5 +332,5 @@ def render_kernel(kernel: Kernel, lines: Lines = NO_LINES) -> str:
     """
     loops = ", ".join(f"i{a.number}<{a.size}" for a in map(axis_of, kernel.axes))
     rows = kernel_lines(kernel)
-    told = [with_line(f"  {text}", lines.get(node)) for text, node in rows]
+    told = [g.with_line(f"  {text}", lines.get(node)) for text, node in rows]
     return "\n".join([f"kernel ({loops}):", *told])

@@ -11,37 +11,22 @@ from collections.abc import Callable
 from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.legalize.term import (
-    INFINITY,
-    Operand,
-    Term,
-    apply,
-    clamp,
-    copy_sign,
-    eq,
-    fma,
-    format_of,
-    mul_add,
-    ne,
-    number,
-    select,
-    sqrt,
-)
+from ftrace.lower.legalize import term
 from ftrace.trace.primitives import elementwise as p
 
 
 class Complex(NamedTuple):
     """re + i·im."""
 
-    re: Term
-    im: Term
+    re: term.Term
+    im: term.Term
 
 
-def real(z: Complex) -> Term:
+def real(z: Complex) -> term.Term:
     return z.re
 
 
-def imag(z: Complex) -> Term:
+def imag(z: Complex) -> term.Term:
     return z.im
 
 
@@ -63,64 +48,66 @@ def sub(z: Complex, w: Complex) -> Complex:
 
 def mul(z: Complex, w: Complex) -> Complex:
     """The first product of each part unrounded, where there is an fma: as NumPy's."""
-    re = mul_add(z.re, w.re, -(z.im * w.im))
-    return Complex(re, mul_add(z.re, w.im, z.im * w.re))
+    re = term.mul_add(z.re, w.re, -(z.im * w.im))
+    return Complex(re, term.mul_add(z.re, w.im, z.im * w.re))
 
 
 def square(z: Complex) -> Complex:
     """(re - im)(re + im) + i·2·re·im: no difference of infinite squares, nor 0·∞."""
     product, gap = z.re * z.im, abs(z.re) - abs(z.im)
-    re = select(eq(gap, 0.0), 0.0, (z.re - z.im) * (z.re + z.im))
+    re = term.select(term.eq(gap, 0.0), 0.0, (z.re - z.im) * (z.re + z.im))
     return Complex(re, product + product)
 
 
 def mul_zero(z: Complex, w: Complex) -> Complex:
-    zero = number(0.0, z.re)
+    zero = term.number(0.0, z.re)
     return choose(_is_zero(z) | _is_zero(w), Complex(zero, zero), mul(z, w))
 
 
 def div(z: Complex, w: Complex) -> Complex:
     """Scaled by the greater part of the divisor (R. L. Smith 1962), as NumPy does."""
     wide = abs(w.re) >= abs(w.im)
-    most, least = select(wide, w.re, w.im), select(wide, w.im, w.re)
-    x, y = select(wide, z.re, z.im), select(wide, z.im, z.re)
-    zero = eq(most, 0.0)
+    most, least = term.select(wide, w.re, w.im), term.select(wide, w.im, w.re)
+    x, y = term.select(wide, z.re, z.im), term.select(wide, z.im, z.re)
+    zero = term.eq(most, 0.0)
     # A zero, which infinities give way to, or NaN.
-    r = select(zero, least, least / most)
-    below = select(zero, abs(most), most + least * r)
-    along, across = (select(zero, r, part * r) for part in (y, x))
-    return Complex((x + along) / below, select(wide, y - across, across - y) / below)
+    r = term.select(zero, least, least / most)
+    below = term.select(zero, abs(most), most + least * r)
+    along, across = (term.select(zero, r, part * r) for part in (y, x))
+    return Complex(
+        (x + along) / below, term.select(wide, y - across, across - y) / below
+    )
 
 
-def equal(z: Complex, w: Complex) -> Term:
-    return eq(z.re, w.re) & eq(z.im, w.im)
+def equal(z: Complex, w: Complex) -> term.Term:
+    return term.eq(z.re, w.re) & term.eq(z.im, w.im)
 
 
-def not_equal(z: Complex, w: Complex) -> Term:
-    return ne(z.re, w.re) | ne(z.im, w.im)
+def not_equal(z: Complex, w: Complex) -> term.Term:
+    return term.ne(z.re, w.re) | term.ne(z.im, w.im)
 
 
-def is_finite(z: Complex) -> Term:
-    return (abs(z.re) < INFINITY) & (abs(z.im) < INFINITY)
+def is_finite(z: Complex) -> term.Term:
+    return (abs(z.re) < term.INFINITY) & (abs(z.im) < term.INFINITY)
 
 
-def choose(chosen: Term, z: Complex, w: Complex) -> Complex:
-    return Complex(select(chosen, z.re, w.re), select(chosen, z.im, w.im))
+def choose(chosen: term.Term, z: Complex, w: Complex) -> Complex:
+    return Complex(term.select(chosen, z.re, w.re), term.select(chosen, z.im, w.im))
 
 
-def _is_zero(z: Complex) -> Term:
-    return eq(z.re, 0.0) & eq(z.im, 0.0)
+def _is_zero(z: Complex) -> term.Term:
+    return term.eq(z.re, 0.0) & term.eq(z.im, 0.0)
 
 
-def _greater(a: Term, b: Term) -> Term:
-    return select(a > b, a, b)
+def _greater(a: term.Term, b: term.Term) -> term.Term:
+    return term.select(a > b, a, b)
 
 
-def _is_infinite(a: Term, b: Term) -> Term:
-    return eq(a, INFINITY) | eq(b, INFINITY)
+def _is_infinite(a: term.Term, b: term.Term) -> term.Term:
+    return term.eq(a, term.INFINITY) | term.eq(b, term.INFINITY)
 
 
-def _length(z: Complex) -> tuple[Term, Callable[[float, float, float], Term]]:
+def _length(z: Complex) -> tuple[term.Term, Callable[[float, float, float], term.Term]]:
     """|z|·s, ∞ where a part is, also beside NaN; and a choice by s.
 
     s is a power of two that makes squares of the parts safe: with e of `_exponents`
@@ -131,21 +118,23 @@ def _length(z: Complex) -> tuple[Term, Callable[[float, float, float], Term]]:
     big, small = (2.0**62, 2.0**-40) if a.single else (2.0**510, 2.0**-450)
     large, tiny = largest > big, largest < small
 
-    def choice(if_large: float, if_tiny: float, otherwise: float) -> Term:
-        return select(large, if_large, select(tiny, if_tiny, number(otherwise, a)))
+    def choice(if_large: float, if_tiny: float, otherwise: float) -> term.Term:
+        return term.select(
+            large, if_large, term.select(tiny, if_tiny, term.number(otherwise, a))
+        )
 
     down, up = _exponents(a)
     scale = choice(2.0**-down, 2.0**up, 1.0)
     x, y = a * scale, b * scale
-    value = sqrt(fma(x, x, y * y))
-    return select(_is_infinite(a, b), INFINITY, value), choice
+    value = term.sqrt(term.fma(x, x, y * y))
+    return term.select(_is_infinite(a, b), term.INFINITY, value), choice
 
 
-def _exponents(x: Term) -> tuple[int, int]:
+def _exponents(x: term.Term) -> tuple[int, int]:
     return (66, 80) if x.single else (520, 600)
 
 
-def absolute(z: Complex) -> Term:
+def absolute(z: Complex) -> term.Term:
     """sqrt(re² + im²), scaled; ∞ where a part is, also beside NaN."""
     value, choice = _length(z)
     down, up = _exponents(value)
@@ -157,71 +146,75 @@ def sign(z: Complex) -> Complex:
     length, choice = _length(z)
     down, up = _exponents(length)
     scale = choice(2.0**-down, 2.0**up, 1.0)
-    length = select(eq(length, 0.0), 1.0, length)
+    length = term.select(term.eq(length, 0.0), 1.0, length)
     return Complex(z.re * scale / length, z.im * scale / length)
 
 
-def _times(a: Term, b: Term, unit: Operand = 1.0) -> Term:
+def _times(a: term.Term, b: term.Term, unit: term.Operand = 1.0) -> term.Term:
     """a·b, where a zero a wins over infinity and NaN; `unit` is ±1, as b is."""
-    return a * select(eq(a, 0.0), unit, b)
+    return a * term.select(term.eq(a, 0.0), unit, b)
 
 
-def _unit(x: Term) -> Term:
+def _unit(x: term.Term) -> term.Term:
     """±1 with the sign of x."""
-    return copy_sign(number(1.0, x), x)
+    return term.copy_sign(term.number(1.0, x), x)
 
 
-def _is_lost(angle: Term, x: Term) -> Term:
+def _is_lost(angle: term.Term, x: term.Term) -> term.Term:
     """Is there no angle, beside an infinite part x? Then the result is as of 0."""
-    return eq(abs(x), INFINITY) & ne(angle, angle)
+    return term.eq(abs(x), term.INFINITY) & term.ne(angle, angle)
 
 
-def _polar(exponential: Callable[[Term], Term], base: float, z: Complex) -> Complex:
+def _polar(
+    exponential: Callable[[term.Term], term.Term], base: float, z: Complex
+) -> Complex:
     """baseʳᵉ·(cos im, sin im). A power that overflows is applied in two steps."""
     limit = (126.0 if z.re.single else 1022.0) / math.log2(base)
     large = z.re > limit
-    length = exponential(select(large, z.re - 16.0, z.re))
-    rest = select(large, number(base**16, z.re), 1.0)
-    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
+    length = exponential(term.select(large, z.re - 16.0, z.re))
+    rest = term.select(large, term.number(base**16, z.re), 1.0)
+    cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
     lost = _is_lost(sine, z.re)
-    re = select(lost, 1.0, cosine) * length * rest  # no float has the cosine 0
-    sine = select(lost, length - length, sine)  # 0, and NaN beside infinity
+    re = term.select(lost, 1.0, cosine) * length * rest  # no float has the cosine 0
+    sine = term.select(lost, length - length, sine)  # 0, and NaN beside infinity
     return Complex(re, _times(sine, length) * rest)
 
 
 def exp(z: Complex) -> Complex:
     """e^re·(cos im + i·sin im)."""
-    return _polar(lambda x: apply(p.exp, x), math.e, z)
+    return _polar(lambda x: term.apply(p.exp, x), math.e, z)
 
 
 def exp2(z: Complex) -> Complex:
-    return _polar(lambda x: apply(p.exp2, x), 2.0, Complex(z.re, z.im * math.log(2)))
+    return _polar(
+        lambda x: term.apply(p.exp2, x), 2.0, Complex(z.re, z.im * math.log(2))
+    )
 
 
 def expm1(z: Complex) -> Complex:
     """e^z - 1; near 0 the real part is expm1(re)·cos(im) - 2·sin²(im/2)."""
     value = exp(z)
-    half = apply(p.sin, z.im * 0.5)
-    near = apply(p.expm1, z.re) * apply(p.cos, z.im) - 2.0 * half * half
-    return Complex(select(abs(z.re) < 1.0, near, value.re - 1.0), value.im)
+    half = term.apply(p.sin, z.im * 0.5)
+    near = term.apply(p.expm1, z.re) * term.apply(p.cos, z.im) - 2.0 * half * half
+    return Complex(term.select(abs(z.re) < 1.0, near, value.re - 1.0), value.im)
 
 
-def _log_absolute(z: Complex) -> Term:
+def _log_absolute(z: Complex) -> term.Term:
     """log|z|; near the unit circle by log1p((a - 1)(a + 1) + b²) with a > b."""
     x, y = abs(z.re), abs(z.im)
     swapped = y > x
-    a, b = select(swapped, y, x), select(swapped, x, y)
+    a, b = term.select(swapped, y, x), term.select(swapped, x, y)
     near = (a > 0.7) & (a < 1.5)
-    excess = fma(b, b, (a - 1.0) * (a + 1.0))
-    inside = 0.5 * apply(p.log1p, select(near, excess, 0.0))
+    excess = term.fma(b, b, (a - 1.0) * (a + 1.0))
+    inside = 0.5 * term.apply(p.log1p, term.select(near, excess, 0.0))
     length, choice = _length(z)
     down, up = (math.log(2) * exponent for exponent in _exponents(length))
-    return select(near, inside, apply(p.log, length) + choice(down, -up, 0.0))
+    return term.select(near, inside, term.apply(p.log, length) + choice(down, -up, 0.0))
 
 
 def log(z: Complex) -> Complex:
     """(log|z|, the angle of z)."""
-    return Complex(_log_absolute(z), apply(p.atan2, z.im, z.re))
+    return Complex(_log_absolute(z), term.apply(p.atan2, z.im, z.re))
 
 
 def log2(z: Complex) -> Complex:
@@ -233,29 +226,33 @@ def log1p(z: Complex) -> Complex:
     """log(1 + z), exact for a small z: |1 + z|² - 1 = re·(2 + re) + im²."""
     above = Complex(z.re + 1.0, z.im)
     near = (abs(z.re) < 0.4) & (abs(z.im) < 0.8)
-    excess = fma(z.im, z.im, z.re * (2.0 + z.re))
-    inside = 0.5 * apply(p.log1p, select(near, excess, 0.0))
-    re = select(near, inside, _log_absolute(above))
-    return Complex(re, apply(p.atan2, z.im, above.re))
+    excess = term.fma(z.im, z.im, z.re * (2.0 + z.re))
+    inside = 0.5 * term.apply(p.log1p, term.select(near, excess, 0.0))
+    re = term.select(near, inside, _log_absolute(above))
+    return Complex(re, term.apply(p.atan2, z.im, above.re))
 
 
 def square_root(z: Complex) -> Complex:
     """t = sqrt((|re| + |z|)/2) is one part, im/2t the other."""
     a, b = abs(z.re), abs(z.im)
     largest = _greater(a, b)
-    layout = format_of(a)
+    layout = term.format_of(a)
     large, small = largest > 2.0 ** (layout.bias - 3), largest < layout.tiny * 2.0**60
-    one = number(1.0, a)
-    scale = select(large, 2.0**-4, select(small, 2.0**80, one))
-    unscale = select(large, 2.0**2, select(small, 2.0**-40, one))
+    one = term.number(1.0, a)
+    scale = term.select(large, 2.0**-4, term.select(small, 2.0**80, one))
+    unscale = term.select(large, 2.0**2, term.select(small, 2.0**-40, one))
     scaled = Complex(a * scale, b * scale)
-    t = sqrt((scaled.re + absolute(scaled)) * 0.5)
-    other = select(eq(t, 0.0), 0.0, scaled.im * 0.5 / t)
+    t = term.sqrt((scaled.re + absolute(scaled)) * 0.5)
+    other = term.select(term.eq(t, 0.0), 0.0, scaled.im * 0.5 / t)
     t, other = t * unscale, other * unscale
     right = z.re >= 0.0
-    re = select(eq(b, INFINITY), INFINITY, select(right, t, other))
-    im = select(eq(b, INFINITY), INFINITY, select(right, other, t))
-    return Complex(re, copy_sign(im, z.im))
+    re = term.select(
+        term.eq(b, term.INFINITY), term.INFINITY, term.select(right, t, other)
+    )
+    im = term.select(
+        term.eq(b, term.INFINITY), term.INFINITY, term.select(right, other, t)
+    )
+    return Complex(re, term.copy_sign(im, z.im))
 
 
 def rsqrt(z: Complex) -> Complex:
@@ -263,7 +260,7 @@ def rsqrt(z: Complex) -> Complex:
 
 
 def _one(z: Complex) -> Complex:
-    return Complex(number(1.0, z.re), number(0.0, z.re))
+    return Complex(term.number(1.0, z.re), term.number(0.0, z.re))
 
 
 def logistic(z: Complex) -> Complex:
@@ -290,12 +287,12 @@ def sinh(z: Complex) -> Complex:
     return _sinh(z, abs(z.re))
 
 
-def _sinh(z: Complex, without_angle: Term) -> Complex:
+def _sinh(z: Complex, without_angle: term.Term) -> Complex:
     """Without an angle the real part is NaN but for 0 and infinity, x = 2·x."""
-    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
-    lost = ne(cosine, cosine) & eq(z.re + z.re, z.re)
-    re = select(lost, without_angle, apply(p.sinh, z.re) * cosine)
-    return Complex(re, _times(sine, apply(p.cosh, z.re)))
+    cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
+    lost = term.ne(cosine, cosine) & term.eq(z.re + z.re, z.re)
+    re = term.select(lost, without_angle, term.apply(p.sinh, z.re) * cosine)
+    return Complex(re, _times(sine, term.apply(p.cosh, z.re)))
 
 
 @_rotate
@@ -306,10 +303,10 @@ def sin(z: Complex) -> Complex:
 
 def cosh(z: Complex) -> Complex:
     """(cosh re·cos im, sinh re·sin im)."""
-    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
-    re = apply(p.cosh, z.re) * select(_is_lost(sine, z.re), 1.0, cosine)
-    im = _times(apply(p.sinh, z.re), sine, _unit(sine))
-    return Complex(re, select(eq(sine, 0.0), sine * _unit(z.re), im))
+    cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
+    re = term.apply(p.cosh, z.re) * term.select(_is_lost(sine, z.re), 1.0, cosine)
+    im = _times(term.apply(p.sinh, z.re), sine, _unit(sine))
+    return Complex(re, term.select(term.eq(sine, 0.0), sine * _unit(z.re), im))
 
 
 def cos(z: Complex) -> Complex:
@@ -323,26 +320,26 @@ def tanh(z: Complex) -> Complex:
     For a large |re|: (±1, 4·sin(im)·cos(im)·e^-2|re|), where no angle is 0 if re is
     infinite. Source: W. Kahan, Branch cuts for complex elementary functions (1987).
     """
-    t, s = apply(p.tan, z.im), apply(p.sinh, z.re)
-    b = fma(t, t, 1.0)
-    c = apply(p.cosh, z.re)
-    below = fma(b * s, s, 1.0)
+    t, s = term.apply(p.tan, z.im), term.apply(p.sinh, z.re)
+    b = term.fma(t, t, 1.0)
+    c = term.apply(p.cosh, z.re)
+    below = term.fma(b * s, s, 1.0)
     a = abs(z.re)
     large = a > (11.0 if a.single else 22.0)
-    decay = apply(p.exp, -2.0 * a)
-    wave = 4.0 * apply(p.sin, z.im) * apply(p.cos, z.im) * decay
-    wave = select(_is_lost(wave, a), 0.0, wave)
-    limit = copy_sign(1.0 + wave, z.re)  # 1, or NaN
-    re = select(large, limit, _unless_zero(z.re, b * c * s / below))
-    return Complex(re, select(large, wave, _unless_zero(z.im, t / below)))
+    decay = term.apply(p.exp, -2.0 * a)
+    wave = 4.0 * term.apply(p.sin, z.im) * term.apply(p.cos, z.im) * decay
+    wave = term.select(_is_lost(wave, a), 0.0, wave)
+    limit = term.copy_sign(1.0 + wave, z.re)  # 1, or NaN
+    re = term.select(large, limit, _unless_zero(z.re, b * c * s / below))
+    return Complex(re, term.select(large, wave, _unless_zero(z.im, t / below)))
 
 
-def _unless_zero(x: Term, value: Term) -> Term:
+def _unless_zero(x: term.Term, value: term.Term) -> term.Term:
     """The value, and x where it is 0, also beside NaN."""
-    return select(eq(x, 0.0), x, value)
+    return term.select(term.eq(x, 0.0), x, value)
 
 
-def _arc(z: Complex) -> tuple[Term, Term, Term]:
+def _arc(z: Complex) -> tuple[term.Term, term.Term, term.Term]:
     """The real parts of asin and of acos, the imaginary part of asin.
 
     With u = sqrt(1 - z), v = sqrt(1 + z): atan2(re, Re uv), 2·atan2(Re u, Re v),
@@ -354,23 +351,27 @@ def _arc(z: Complex) -> tuple[Term, Term, Term]:
     a, b = abs(z.re), abs(z.im)
     big = _far(a)
     far = (a > big) | (b > big)
-    sine = apply(p.atan2, z.re, select(far, b, u.re * v.re - u.im * v.im))
-    cosine = apply(p.atan2, select(far, b, u.re), select(far, z.re, v.re))
-    cosine = cosine * select(far, number(1.0, a), 2.0)
+    sine = term.apply(p.atan2, z.re, term.select(far, b, u.re * v.re - u.im * v.im))
+    cosine = term.apply(
+        p.atan2, term.select(far, b, u.re), term.select(far, z.re, v.re)
+    )
+    cosine = cosine * term.select(far, term.number(1.0, a), 2.0)
     half = Complex(v.re * 0.5, v.im * 0.5)
-    quarter = fma(half.re, half.re, half.im * half.im)  # |z|/4, which is no overflow
-    quarter = select(_is_infinite(a, b), INFINITY, quarter)
-    im = apply(p.asinh, select(far, quarter, abs(u.re * v.im - u.im * v.re)))
-    im = im + select(far, math.log(4), number(0.0, a))
-    right = number(math.pi / 2, a)
+    quarter = term.fma(
+        half.re, half.re, half.im * half.im
+    )  # |z|/4, which is no overflow
+    quarter = term.select(_is_infinite(a, b), term.INFINITY, quarter)
+    im = term.apply(p.asinh, term.select(far, quarter, abs(u.re * v.im - u.im * v.re)))
+    im = im + term.select(far, math.log(4), term.number(0.0, a))
+    right = term.number(math.pi / 2, a)
     return (
         _unless_zero(z.re, sine),
-        select(eq(a, 0.0), right, cosine),
-        copy_sign(im, z.im),
+        term.select(term.eq(a, 0.0), right, cosine),
+        term.copy_sign(im, z.im),
     )
 
 
-def _far(x: Term) -> float:
+def _far(x: term.Term) -> float:
     """From where on 1 is nothing beside a square."""
     return 2.0**30 if x.single else 2.0**60
 
@@ -388,7 +389,7 @@ def acos(z: Complex) -> Complex:
 def acosh(z: Complex) -> Complex:
     """±i·acos(z), the one on the right."""
     _, angle, im = _arc(z)
-    return Complex(abs(im), copy_sign(angle, z.im))
+    return Complex(abs(im), term.copy_sign(angle, z.im))
 
 
 def atanh(z: Complex) -> Complex:
@@ -398,34 +399,34 @@ def atanh(z: Complex) -> Complex:
     """
     a, b = abs(z.re), abs(z.im)
     big = _far(a)
-    x = select(eq(b, INFINITY), 2.0, clamp(a, None, big))
-    y = select(b > big, copy_sign(number(big, b), z.im), z.im)
-    below = fma(y, y, (1.0 - x) * (1.0 - x))
+    x = term.select(term.eq(b, term.INFINITY), 2.0, term.clamp(a, None, big))
+    y = term.select(b > big, term.copy_sign(term.number(big, b), z.im), z.im)
+    below = term.fma(y, y, (1.0 - x) * (1.0 - x))
     least, up = (2.0**-120, 24) if a.single else (2.0**-800, 60)
     beside = below < least
-    ratio = select(beside, 2.0, 4.0 * x) / select(beside, b * 2.0**up, below)
-    near = apply(p.log1p, ratio) * select(beside, 0.5, number(0.25, a))
-    near = near + select(beside, up * math.log(2) / 2, number(0.0, a))
+    ratio = term.select(beside, 2.0, 4.0 * x) / term.select(beside, b * 2.0**up, below)
+    near = term.apply(p.log1p, ratio) * term.select(beside, 0.5, term.number(0.25, a))
+    near = near + term.select(beside, up * math.log(2) / 2, term.number(0.0, a))
     wide = a > b
-    greater, lesser = select(wide, a, b), select(wide, b, a)
+    greater, lesser = term.select(wide, a, b), term.select(wide, b, a)
     slope = lesser / greater
-    squares = fma(0.5 * lesser, slope, 0.5 * greater)
-    away = select(wide, 0.5, 0.5 * slope) / squares
-    away = select(_is_infinite(a, b), 0.0, away)
-    re = _unless_zero(a, select((a > big) | (b > big), away, near))
-    im = 0.5 * apply(p.atan2, 2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
-    return Complex(copy_sign(re, z.re), im)
+    squares = term.fma(0.5 * lesser, slope, 0.5 * greater)
+    away = term.select(wide, 0.5, 0.5 * slope) / squares
+    away = term.select(_is_infinite(a, b), 0.0, away)
+    re = _unless_zero(a, term.select((a > big) | (b > big), away, near))
+    im = 0.5 * term.apply(p.atan2, 2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
+    return Complex(term.copy_sign(re, z.re), im)
 
 
 def power(z: Complex, w: Complex) -> Complex:
     """e^(w·log z); 0 to a power with a positive real part is 0, z to the 0 is 1."""
     value = exp(mul(w, log(z)))
-    zero = number(0.0, z.re)
+    zero = term.number(0.0, z.re)
     value = choose(_is_zero(z) & (w.re > 0.0), Complex(zero, zero), value)
     return choose(_is_zero(w), _one(z), value)
 
 
-Value = Term | Complex
+Value = term.Term | Complex
 
 #: For each elementwise primitive what it is on complex operands.
 COMPLEX: Final[dict[str, Callable[..., Value]]] = {

@@ -20,7 +20,6 @@ import math
 from typing import Final
 
 from ftrace.lower.legalize import term
-from ftrace.lower.legalize.term import INFINITY, NAN, Pair, Term
 from ftrace.trace.graph import constant_value
 from ftrace.trace.primitives.sources import const_p
 
@@ -81,7 +80,7 @@ _SINH_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def scale_by_power(y: Term, n: Term) -> Term:
+def scale_by_power(y: term.Term, n: term.Term) -> term.Term:
     """y·2ⁿ for an integral |n| ≤ 2·bias, where no `ldexp` exists: y·2^⌊n/2⌋·2^⌈n/2⌉.
 
     Rounded once, also where the result is denormal, for 2^-16 ≤ |y| ≤ 2^16.
@@ -94,38 +93,38 @@ def scale_by_power(y: Term, n: Term) -> Term:
     return first * term.float_of(rest << layout.fraction)
 
 
-def _reduce(x: Term) -> tuple[Term, Term, Term]:
+def _reduce(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     """r = x - n·ln 2, the integer n, and n + magic, for |x| < 2^(fraction - 3)."""
     high, low = _LN2_SINGLE if x.single else _LN2_DOUBLE
     n, shifted = term.nearest(x, _LOG2E)
     return term.fma(n, -low, term.fma(n, -high, x)), n, shifted
 
 
-def exp_parts(x: Term) -> Pair:
+def exp_parts(x: term.Term) -> term.Pair:
     """(y, n) with eˣ = y·2ⁿ and y in [0.7, 1.5]."""
     r, n, _ = _reduce(x)
     return term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE), n
 
 
-def exp_normal(x: Term) -> Term:
+def exp_normal(x: term.Term) -> term.Term:
     """eˣ where the result is a normal number."""
     r, _, shifted = _reduce(x)
     y = term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE)
     return y * term.power_of_two(shifted)
 
 
-def exp(x: Term) -> Term:
+def exp(x: term.Term) -> term.Term:
     """eˣ. Degree 6 or 11; denormal results are rounded once."""
     low, high = (-105.0, 89.0) if x.single else (-746.0, 710.0)
     return term.ldexp(*exp_parts(term.clamp(x, low, high)))
 
 
-def exp2(x: Term) -> Term:
+def exp2(x: term.Term) -> term.Term:
     """2ˣ = 2ⁿ·2ʳ with n = round(x), exact for integers. Degree 6 or 11."""
     return term.ldexp(*exp2_parts(x))
 
 
-def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
+def exp2_parts(x: term.Term, rest: term.Term | None = None) -> term.Pair:
     """(y, n) with 2^(x + rest) = y·2ⁿ, for any x and a small rest."""
     low, high = (-151.0, 129.0) if x.single else (-1076.0, 1025.0)
     x = term.clamp(x, low, high)
@@ -134,7 +133,7 @@ def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
     return term.polynomial(r, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
 
 
-def expm1(x: Term) -> Term:
+def expm1(x: term.Term) -> term.Term:
     """eˣ - 1 = 2ⁿ·(eʳ - 1) + (2ⁿ - 1); halved on the way, so that 2ⁿ is finite."""
     low, high = (-18.0, 89.0) if x.single else (-38.0, 710.0)
     x = term.clamp(x, low, high)
@@ -147,24 +146,24 @@ def expm1(x: Term) -> Term:
     return term.select(abs(x) < tiny, x, whole + whole)
 
 
-def expm1_parts(x: Term) -> Pair:
+def expm1_parts(x: term.Term) -> term.Pair:
     """(p, n) with eˣ = (1 + p)·2ⁿ."""
     r, n, _ = _reduce(x)
     return term.fma(r * r, _expm1_series(r), r), n
 
 
-def _expm1_series(r: Term) -> Term:
+def _expm1_series(r: term.Term) -> term.Term:
     """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
     return term.polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
 
 
-def logistic(x: Term) -> Term:
+def logistic(x: term.Term) -> term.Term:
     """1/(1 + e⁻ˣ), as eˣ/(eˣ + 1) for a negative x, where it is as small as eˣ."""
     e = exp(-abs(x))
     return term.select(x < 0.0, e, 1.0) / (1.0 + e)
 
 
-def tanh(x: Term) -> Term:
+def tanh(x: term.Term) -> term.Term:
     """An odd polynomial up to 0.625, 1 - 2/(e^2|x| + 1) beyond."""
     a = abs(x)
     e = exp_normal(term.clamp(a + a, None, 44.0))
@@ -173,7 +172,7 @@ def tanh(x: Term) -> Term:
     return term.copy_sign(term.select(a < 0.625, small, beyond), x)
 
 
-def sinh(x: Term) -> Term:
+def sinh(x: term.Term) -> term.Term:
     """An odd polynomial up to 1, e^|x|/2 - e^-|x|/2 beyond."""
     a = abs(x)
     half = _half_exp(a)
@@ -181,19 +180,21 @@ def sinh(x: Term) -> Term:
     return term.copy_sign(term.select(a < 1.0, small, half - 0.25 / half), x)
 
 
-def cosh(x: Term) -> Term:
+def cosh(x: term.Term) -> term.Term:
     """e^|x|/2 + e^-|x|/2; finite where the result is."""
     half = _half_exp(abs(x))
     return half + 0.25 / half
 
 
-def _half_exp(a: Term) -> Term:
+def _half_exp(a: term.Term) -> term.Term:
     """eᵃ/2 for a ≥ 0, finite also where eᵃ is not."""
     y, n = exp_parts(term.clamp(a, None, 91.0 if a.single else 712.0))
     return term.ldexp(y, n - 1.0)
 
 
-def _odd(x: Term, single: tuple[float, ...], double: tuple[float, ...]) -> Term:
+def _odd(
+    x: term.Term, single: tuple[float, ...], double: tuple[float, ...]
+) -> term.Term:
     """x + x³·P(x²)."""
     square = x * x
     return term.fma(
@@ -230,21 +231,21 @@ _LOG2_OF_F: Final = (
 )  # fmt: skip
 
 
-def mantissa_by_bits(x: Term) -> Term:
+def mantissa_by_bits(x: term.Term) -> term.Term:
     """`mantissa` where no instruction has it."""
     bits, k, _ = _split_bits(x)
     found = term.float_of(bits - (k << term.format_of(x).fraction))
-    return term.select(x >= 0.0, found, NAN)
+    return term.select(x >= 0.0, found, term.NAN)
 
 
-def exponent_by_bits(x: Term) -> Term:
+def exponent_by_bits(x: term.Term) -> term.Term:
     """`exponent` where no instruction has it."""
     _, k, lift = _split_bits(x)
-    found = term.select(term.eq(x, INFINITY), x, term.integer_to_float(k) + lift)
-    return term.select(term.eq(x, 0.0), -INFINITY, found)
+    found = term.select(term.eq(x, term.INFINITY), x, term.integer_to_float(k) + lift)
+    return term.select(term.eq(x, 0.0), -term.INFINITY, found)
 
 
-def _split_bits(x: Term) -> tuple[Term, Term, Term]:
+def _split_bits(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     """The bits of x·2^-lift, k of that, and the lift: 0 but for denormal numbers."""
     layout = term.format_of(x)
     small = x < layout.tiny
@@ -254,14 +255,14 @@ def _split_bits(x: Term) -> tuple[Term, Term, Term]:
     return bits, k, term.select(small, term.number(-float(lift), x), 0.0)
 
 
-def split_at_root(x: Term) -> tuple[Term, Term]:
+def split_at_root(x: term.Term) -> tuple[term.Term, term.Term]:
     """(f, k) with x = 2ᵏ·(1 + f) and 1 + f in [sqrt(1/2), sqrt(2)]."""
     m, k = term.mantissa(x), term.exponent(x)
     above = m > _ROOT
     return term.select(above, m * 0.5, m) - 1.0, term.select(above, k + 1.0, k)
 
 
-def log_of_parts(f: Term, k: Term) -> Term:
+def log_of_parts(f: term.Term, k: term.Term) -> term.Term:
     """k·ln 2 + log(1 + f) for f in [-1/4, 1/2], also where k is infinite.
 
     The first part of ln 2 is short: its product with k is exact. Both are positive, so
@@ -276,7 +277,7 @@ def log_of_parts(f: Term, k: Term) -> Term:
     return term.mul_add(k, high, f - (half_square - term.mul_add(k, low, odd)))
 
 
-def _log_series(f: Term) -> tuple[Term, Term]:
+def _log_series(f: term.Term) -> tuple[term.Term, term.Term]:
     """(h, t) with log(1 + f) = f - h + t, in float64; h = f²/2 is the greater."""
     s = f / (2.0 + f)
     square = s * s
@@ -285,12 +286,12 @@ def _log_series(f: Term) -> tuple[Term, Term]:
     return half_square, s * term.mul_add(square, series, half_square)
 
 
-def log(x: Term) -> Term:
+def log(x: term.Term) -> term.Term:
     """log(x) = k·ln 2 + log(1 + f)."""
     return log_of_parts(term.mantissa(x) - 1.0, term.exponent(x))
 
 
-def log2(x: Term) -> Term:
+def log2(x: term.Term) -> term.Term:
     """log2(x) = k + log(1 + f)/ln 2, exact for powers of two.
 
     The product with 1/ln 2 is carried in two numbers.
@@ -306,10 +307,10 @@ def log2(x: Term) -> Term:
     error = error + term.fma(top, low, rest * high)
     total, carry = term.fast_two_sum(k, product)
     # The sum's error is NaN where the sum is infinite.
-    return term.select(abs(k) < INFINITY, total + (carry + error), k + f)
+    return term.select(abs(k) < term.INFINITY, total + (carry + error), k + f)
 
 
-def log1p(x: Term) -> Term:
+def log1p(x: term.Term) -> term.Term:
     """log(1 + x): k is that of 1 + x, and f = x·2⁻ᵏ + (2⁻ᵏ - 1) is rounded once."""
     layout = term.format_of(x)
     above = term.bits_of(1.0 + x) - term.bits_of_number(_CUT, x.single)
@@ -319,12 +320,14 @@ def log1p(x: Term) -> Term:
     f = term.mul_add(x, quarter, quarter - 1.0)  # the product is exact
     value = log_of_parts(f, term.integer_to_float(k))
     value = term.select(
-        x > -1.0, value, term.select(term.eq(x, -1.0), -INFINITY, term.number(NAN, x))
+        x > -1.0,
+        value,
+        term.select(term.eq(x, -1.0), -term.INFINITY, term.number(term.NAN, x)),
     )
-    return term.select(term.eq(x, INFINITY) | term.eq(x, 0.0), x, value)
+    return term.select(term.eq(x, term.INFINITY) | term.eq(x, 0.0), x, value)
 
 
-def asinh(x: Term) -> Term:
+def asinh(x: term.Term) -> term.Term:
     """log1p(|x| + x²/(1 + sqrt(1 + x²))); log|x| + ln 2 where x² says nothing more."""
     a = abs(x)
     square = a * a
@@ -332,21 +335,21 @@ def asinh(x: Term) -> Term:
     return term.copy_sign(_log1p_or_double(a, inner), x)
 
 
-def acosh(x: Term) -> Term:
+def acosh(x: term.Term) -> term.Term:
     """log1p(t + sqrt(2t + t²)) with t = x - 1; log x + ln 2 for a large x."""
     t = x - 1.0
     value = _log1p_or_double(x, t + term.sqrt(term.fma(t, t, t + t)))
-    return term.select(x < 1.0, NAN, value)
+    return term.select(x < 1.0, term.NAN, value)
 
 
-def _log1p_or_double(a: Term, inner: Term) -> Term:
+def _log1p_or_double(a: term.Term, inner: term.Term) -> term.Term:
     """log1p(inner), or log(2a) for a large a."""
     large = a > (2.0**30 if a.single else 2.0**60)
     value = log1p(term.select(large, a, inner))
     return term.select(large, value + _LN2, value)
 
 
-def atanh(x: Term) -> Term:
+def atanh(x: term.Term) -> term.Term:
     """log1p(2|x|/(1 - |x|))/2."""
     a = abs(x)
     return term.copy_sign(0.5 * log1p((a + a) / (1.0 - a)), x)
@@ -365,7 +368,7 @@ _LOG2_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def _log2_pair(x: Term) -> Pair:
+def _log2_pair(x: term.Term) -> term.Pair:
     """log2(x) in two numbers, to 2^-35 or 2^-64 of it; x = 2ᵏ(1 + f), s = f/(2 + f)."""
     f, k = split_at_root(x)
     below, below_low = term.fast_two_sum(term.number(2.0, x), f)
@@ -385,13 +388,15 @@ def _log2_pair(x: Term) -> Pair:
     return term.fast_two_sum(high, carry + low)
 
 
-def _product(a: Term, a_low: Term, b: Term, b_low: Term) -> Pair:
+def _product(
+    a: term.Term, a_low: term.Term, b: term.Term, b_low: term.Term
+) -> term.Pair:
     """(a + a_low)·(b + b_low) in two numbers."""
     product, error = term.two_product(a, b)
     return product, term.mul_add(a, b_low, term.mul_add(a_low, b, error))
 
 
-def power(x: Term, y: Term) -> Term:
+def power(x: term.Term, y: term.Term) -> term.Term:
     """x to the power y, with the special values of C99 (annex F.9.4.4).
 
     Small constant powers are products and roots.
@@ -402,7 +407,7 @@ def power(x: Term, y: Term) -> Term:
     return _with_special_values(x, y, _positive_power(abs(x), y))
 
 
-def _positive_power(a: Term, y: Term) -> Term:
+def _positive_power(a: term.Term, y: term.Term) -> term.Term:
     """aʸ for 0 < a < ∞ and a finite y."""
     log_high, log_low = _log2_pair(a)
     # Beyond these bounds every power but 1 is 0 or ∞, and products stay finite.
@@ -415,19 +420,19 @@ def _positive_power(a: Term, y: Term) -> Term:
     return term.ldexp(value, n)
 
 
-def _with_special_values(x: Term, y: Term, value: Term) -> Term:
+def _with_special_values(x: term.Term, y: term.Term, value: term.Term) -> term.Term:
     """xʸ where `value` is that of |x|, right where |x| is neither 0 nor infinite."""
-    usual = (x > 0.0) & (x < INFINITY)
+    usual = (x > 0.0) & (x < term.INFINITY)
     if y.node.op is not const_p or not math.isfinite(constant_value(y.node)):
-        usual = usual & (abs(y) < INFINITY)
+        usual = usual & (abs(y) < term.INFINITY)
     a = abs(x)
     whole = term.eq(term.trunc(y), y)
     half = y * 0.5
     odd = whole & term.ne(term.trunc(half), half)
-    limit = term.select((a < 1.0) ^ (y < 0.0), term.number(0.0, x), INFINITY)
-    at_end = term.eq(a, 0.0) | term.eq(a, INFINITY)
-    special = term.select((x < 0.0) & ~whole, NAN, value)
-    special = term.select(at_end | term.eq(abs(y), INFINITY), limit, special)
+    limit = term.select((a < 1.0) ^ (y < 0.0), term.number(0.0, x), term.INFINITY)
+    at_end = term.eq(a, 0.0) | term.eq(a, term.INFINITY)
+    special = term.select((x < 0.0) & ~whole, term.NAN, value)
+    special = term.select(at_end | term.eq(abs(y), term.INFINITY), limit, special)
     special = term.float_of(
         term.bits_of(special) ^ term.select(odd, term.sign_bit(x), 0)
     )
@@ -435,12 +440,12 @@ def _with_special_values(x: Term, y: Term, value: Term) -> Term:
     one = (
         term.eq(x, 1.0)
         | term.eq(y, 0.0)
-        | (term.eq(a, 1.0) & term.eq(abs(y), INFINITY))
+        | (term.eq(a, 1.0) & term.eq(abs(y), term.INFINITY))
     )
     return term.select(~usual, term.select(one, 1.0, special), value, term.RARE)
 
 
-def _simple_power(x: Term, power: Term) -> Term | None:
+def _simple_power(x: term.Term, power: term.Term) -> term.Term | None:
     """x to a constant power that needs no logarithm."""
     if power.node.op is not const_p:
         return None
@@ -448,9 +453,11 @@ def _simple_power(x: Term, power: Term) -> Term | None:
     if y == 0.0:
         return term.number(1.0, x)
     if y == 0.5:  # its value at -0 and -∞ is not that of sqrt
-        return term.select(term.eq(x, -INFINITY), INFINITY, term.sqrt(x) + 0.0)
+        return term.select(
+            term.eq(x, -term.INFINITY), term.INFINITY, term.sqrt(x) + 0.0
+        )
     if y == -0.5:
-        return term.select(term.eq(x, -INFINITY), 0.0, 1.0 / (term.sqrt(x) + 0.0))
+        return term.select(term.eq(x, -term.INFINITY), 0.0, 1.0 / (term.sqrt(x) + 0.0))
     if y == -1.0:
         return 1.0 / x
     if y in (-2.0, -3.0, -4.0):
@@ -458,7 +465,7 @@ def _simple_power(x: Term, power: Term) -> Term | None:
     return _repeat_product(x, int(y)) if y in (1.0, 2.0, 3.0, 4.0) else None
 
 
-def _repeat_product(x: Term, count: int) -> Term:
+def _repeat_product(x: term.Term, count: int) -> term.Term:
     """x multiplied by itself: squared, and halves multiplied."""
     if count == 1:
         return x
@@ -467,7 +474,7 @@ def _repeat_product(x: Term, count: int) -> Term:
     return square * x if count & 1 else square
 
 
-def _inverse(x: Term, count: int) -> Term:
+def _inverse(x: term.Term, count: int) -> term.Term:
     """1 / xⁿ; also where that is denormal, and xⁿ is too large for a float.
 
     Large powers are scaled by a power of two, and so is the 1 that they divide.
@@ -485,7 +492,7 @@ _CBRT_BITS_SINGLE: Final = 0x54A1F600
 _CBRT_BITS_DOUBLE: Final = 0x553EE96AC0000000
 
 
-def cbrt(x: Term) -> Term:
+def cbrt(x: term.Term) -> term.Term:
     """x·y² with y = x^(-1/3), and a step of Newton for x = c³.
 
     y is a guess from the bits, right to 3 %, and a step (float64: two) of order four
@@ -511,5 +518,5 @@ def cbrt(x: Term) -> Term:
     error = term.fma(-(root * root), root * 0.25, scaled * 0.25)
     root = term.fma(error, square * (4 / 3), root)
     root = root * term.select(small, term.number(2.0 ** (-lift // 3), x), 1.0)
-    plain = term.eq(x, 0.0) | term.eq(a, INFINITY)
+    plain = term.eq(x, 0.0) | term.eq(a, term.INFINITY)
     return term.select(plain, x, term.copy_sign(root, x))

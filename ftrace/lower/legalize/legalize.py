@@ -26,17 +26,8 @@ from ftrace.errors import GraphError
 from ftrace.lower.kernel import ir
 from ftrace.lower.legalize import exponential, special, term, trigonometry
 from ftrace.lower.legalize.complex import COMPLEX, Complex, absolute, choose
-from ftrace.lower.legalize.term import Term
 from ftrace.lower.legalize.trigonometry import sin_cos_pi
-from ftrace.trace.graph import (
-    Node,
-    constant_bits,
-    constant_value,
-    inherited_origin,
-    make_node,
-    rebuild,
-    toposort,
-)
+from ftrace.trace import graph as g
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
@@ -58,7 +49,7 @@ ACCURACY: Final[dict[str, tuple[float, float]]] = {
 }  # fmt: skip
 
 
-def sign(x: Term) -> Term:
+def sign(x: term.Term) -> term.Term:
     """-1, 0 or 1; ±0 and NaN are themselves."""
     category = dtypes.kind(x.dtype)
     if category == "u":
@@ -68,17 +59,17 @@ def sign(x: Term) -> Term:
     return term.select(x > 0.0, 1.0, term.select(x < 0.0, term.number(-1.0, x), x))
 
 
-def is_finite(x: Term) -> Term:
+def is_finite(x: term.Term) -> term.Term:
     """|x| < ∞: false for NaN."""
     return abs(x) < term.INFINITY
 
 
-def rsqrt(x: Term) -> Term:
+def rsqrt(x: term.Term) -> term.Term:
     """1/sqrt(x): two roundings."""
     return 1.0 / term.sqrt(x)
 
 
-def nextafter(x: Term, y: Term) -> Term:
+def nextafter(x: term.Term, y: term.Term) -> term.Term:
     """The next number toward y. Floats of one sign are ordered as their bits are.
 
     Any width, so that it serves 16-bit floats in their own dtype.
@@ -103,18 +94,18 @@ def nextafter(x: Term, y: Term) -> Term:
     return term.bitcast(term.select(_is_nan(magnitude, x.dtype), bits, result), x.dtype)
 
 
-def _is_nan(magnitude: Term, dtype: np.dtype[Any]) -> Term:
-    infinity = int.from_bytes(constant_bits(term.INFINITY, dtype), sys.byteorder)
+def _is_nan(magnitude: term.Term, dtype: np.dtype[Any]) -> term.Term:
+    infinity = int.from_bytes(g.constant_bits(term.INFINITY, dtype), sys.byteorder)
     return magnitude > infinity
 
 
-def fused_multiply_add(node: Node) -> Node:
+def fused_multiply_add(node: g.Node) -> g.Node:
     """a·b + c where no fma exists.
 
     A relaxed one is a product and a sum. An exact one: float32 in float64 arithmetic,
     where the product is exact; float64 by Dekker's product (|a|, |b| < 2^996).
     """
-    a, b, c = map(Term, node.src)
+    a, b, c = map(term.Term, node.src)
     if node.arg == term.RELAXED:
         return (a * b + c).node
     if a.single:
@@ -127,7 +118,7 @@ def fused_multiply_add(node: Node) -> Node:
     return (high + low).node
 
 
-def _product_error(a: Term, b: Term, product: Term) -> Term:
+def _product_error(a: term.Term, b: term.Term, product: term.Term) -> term.Term:
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)
     return a_low * b_low - (
@@ -135,19 +126,19 @@ def _product_error(a: Term, b: Term, product: Term) -> Term:
     )
 
 
-def _halves(x: Term) -> tuple[Term, Term]:
+def _halves(x: term.Term) -> tuple[term.Term, term.Term]:
     """x in two halves of 26 bits (Veltkamp)."""
     scaled = x * 134217729.0
     high = scaled - (scaled - x)
     return high, x - high
 
 
-Decomposition = Callable[[Node], Node]
+Decomposition = Callable[[g.Node], g.Node]
 
 
-def _formula(function: Callable[..., Term]) -> Decomposition:
+def _formula(function: Callable[..., term.Term]) -> Decomposition:
     """A function of terms as a function of the node that it replaces."""
-    return lambda node: function(*map(Term, node.src)).node
+    return lambda node: function(*map(term.Term, node.src)).node
 
 
 #: Each function, of terms.
@@ -181,17 +172,17 @@ DECOMPOSITIONS: Final[dict[str, Decomposition]] = {"fma": fused_multiply_add} | 
 }
 
 
-def formula(name: str, has: Collection[str]) -> Callable[..., Term]:
+def formula(name: str, has: Collection[str]) -> Callable[..., term.Term]:
     """The function of terms that computes `name` for a device that has these."""
     return _by_tables(has).get(name, FORMULAS[name])
 
 
-def _by_tables(has: Collection[str]) -> dict[str, Callable[..., Term]]:
+def _by_tables(has: Collection[str]) -> dict[str, Callable[..., term.Term]]:
     """Those for a device that has these which take tables."""
     return BY_TABLES if all(name in has for name in special.TABLES_OF_32) else {}
 
 
-def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
+def decompose(roots: Sequence[g.Node], has: Collection[str]) -> list[g.Node]:
     """The roots with every operation decomposed that is not in `has`.
 
     Operations in neither `has` nor `DECOMPOSITIONS` stay. What they are decomposed to
@@ -200,12 +191,12 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     better = {name: _formula(function) for name, function in _by_tables(has).items()}
     known = DECOMPOSITIONS | better
     found = list(roots)
-    while any(n.op.name in known and n.op.name not in has for n in toposort(found)):
-        new: dict[Node, Node] = {}
-        with inherited_origin() as take:
-            for node in toposort(found):
+    while any(n.op.name in known and n.op.name not in has for n in g.toposort(found)):
+        new: dict[g.Node, g.Node] = {}
+        with g.inherited_origin() as take:
+            for node in g.toposort(found):
                 take(node)
-                made = rebuild(node, tuple([new[s] for s in node.src]))
+                made = g.rebuild(node, tuple([new[s] for s in node.src]))
                 name = made.op.name
                 lacks = name in known and name not in has
                 new[node] = known[name](made) if lacks else made
@@ -256,8 +247,8 @@ def split_complex(kernel: ir.Kernel) -> ir.Kernel:
     types = {n.dtype for n in nodes} | {spec.dtype for spec in kernel.buffers}
     if not any(map(dtypes.is_complex, types)):
         return kernel
-    values: dict[Node, Node | Complex] = {}
-    with inherited_origin() as take:
+    values: dict[g.Node, g.Node | Complex] = {}
+    with g.inherited_origin() as take:
         for node in nodes:
             take(node)
             values[node] = _split(node, values)
@@ -272,11 +263,11 @@ def _real_spec(spec: ir.BufferSpec) -> ir.BufferSpec:
     return replace(spec, dtype=dtypes.real_dtype(spec.dtype), size=2 * spec.size)
 
 
-def _split(node: Node, values: Mapping[Node, Node | Complex]) -> Node | Complex:
+def _split(node: g.Node, values: Mapping[g.Node, g.Node | Complex]) -> g.Node | Complex:
     src = [values[s] for s in node.src]
     is_complex = dtypes.is_complex(node.dtype)
     if not is_complex and not any(isinstance(s, Complex) for s in src):
-        plain = cast("tuple[Node, ...]", tuple(src))
+        plain = cast("tuple[g.Node, ...]", tuple(src))
         return _rebuilt(node, plain)
     rule = _STRUCTURAL.get(node.op.name)
     if rule is not None:
@@ -288,43 +279,43 @@ def _split(node: Node, values: Mapping[Node, Node | Complex]) -> Node | Complex:
     return result if isinstance(result, Complex) else result.node
 
 
-def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+def _rebuilt(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
     """The node over new sources; the aval stays, as a kernel operation's does."""
-    return node if src == node.src else make_node(node.op, node.aval, src, node.arg)
+    return node if src == node.src else g.make_node(node.op, node.aval, src, node.arg)
 
 
-def _split_const(node: Node, src: list[Any]) -> Complex:
-    value = constant_value(node)
+def _split_const(node: g.Node, src: list[Any]) -> Complex:
+    value = g.constant_value(node)
     real = dtypes.real_dtype(node.dtype)
     re, im = (const(part, real, node.shape) for part in (value.real, value.imag))
-    return Complex(Term(re), Term(im))
+    return Complex(term.Term(re), term.Term(im))
 
 
-def _split_load(node: Node, src: list[Any]) -> Complex:
+def _split_load(node: g.Node, src: list[Any]) -> Complex:
     buffer, index, *valid = src
     parts = (ir.load(buffer, _part_index(index, part), *valid) for part in (0, 1))
-    return Complex(*map(Term, parts))
+    return Complex(*map(term.Term, parts))
 
 
-def _part_index(index: Node, part: int) -> Node:
+def _part_index(index: g.Node, part: int) -> g.Node:
     """2·index + part."""
     if index.op is const_p:
-        return const(2 * int(constant_value(index)) + part, ir.INDEX)
-    doubled = Term(index) * 2
+        return const(2 * int(g.constant_value(index)) + part, ir.INDEX)
+    doubled = term.Term(index) * 2
     return (doubled + part).node if part else doubled.node
 
 
-def _split_reduce(node: Node, src: list[Any]) -> Complex:
+def _split_reduce(node: g.Node, src: list[Any]) -> Complex:
     value, ranges = src[0], tuple(src[1:])
     if node.arg == "mul":
         return _reduce_product(value, ranges)
     if node.arg != "add":
         raise GraphError(f"complex numbers have no {node.arg}: {node!r}", node.origin)
     parts = (ir.reduce("add", part.node, ranges) for part in value)
-    return Complex(*map(Term, parts))
+    return Complex(*map(term.Term, parts))
 
 
-def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
+def _reduce_product(value: Complex, ranges: tuple[g.Node, ...]) -> Complex:
     """The product of the lengths, turned by the sum of the angles.
 
     An angle is an integer of the float's width: a whole turn is its whole range, so
@@ -337,33 +328,33 @@ def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
     shift = 8 * layout.bits.itemsize - 1 - layout.fraction
     angle = term.apply(p.atan2, value.im, value.re) * (half_turn / math.pi)
     units = term.cast(term.round_even(angle), layout.bits) << shift
-    angle = Term(ir.reduce("add", units.node, ranges))
-    product = Term(ir.reduce("mul", length.node, ranges))
+    angle = term.Term(ir.reduce("add", units.node, ranges))
+    product = term.Term(ir.reduce("mul", length.node, ranges))
     half_turns = term.cast(angle >> shift, length.dtype) * (1 / half_turn)
     sine, cosine = sin_cos_pi(half_turns)
     signed = term.select(term.eq(term.round_even(half_turns), 0.0), product, -product)
     return Complex(signed * cosine, signed * sine)
 
 
-def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
+def _split_cast(node: g.Node, src: list[Any]) -> g.Node | Complex:
     (x,), target = src, node.dtype
     if dtypes.is_complex(target):
         real = dtypes.real_dtype(target)
         if isinstance(x, Complex):
             return Complex(term.cast(x.re, real), term.cast(x.im, real))
-        re = term.cast(Term(x), real)
+        re = term.cast(term.Term(x), real)
         return Complex(re, term.number(0.0, re))
     if target == dtypes.bool_:
         return (term.ne(x.re, 0.0) | term.ne(x.im, 0.0)).node
     return term.cast(x.re, target).node
 
 
-def _make_pair(node: Node, src: list[Any]) -> Complex:
+def _make_pair(node: g.Node, src: list[Any]) -> Complex:
     real = dtypes.real_dtype(node.dtype)
-    return Complex(*(term.cast(Term(x), real) for x in src))
+    return Complex(*(term.cast(term.Term(x), real) for x in src))
 
 
-def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
+def _split_bitcast(node: g.Node, src: list[Any]) -> g.Node | Complex:
     """complex64 and 64 bits: the real part is the lower half."""
     (x,) = src
     if node.dtype == node.src[0].dtype:
@@ -373,32 +364,32 @@ def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
             term.cast(term.bitcast(part, dtypes.uint32), dtypes.uint64) for part in x
         )
         return term.bitcast((high << 32) | low, node.dtype).node
-    bits = term.bitcast(Term(x), dtypes.uint64)
+    bits = term.bitcast(term.Term(x), dtypes.uint64)
     halves = (bits, bits >> 32)
     parts = (term.cast(half & 0xFFFFFFFF, dtypes.uint32) for half in halves)
     return Complex(*(term.bitcast(part, dtypes.float32) for part in parts))
 
 
-_STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
+_STRUCTURAL: dict[str, Callable[[g.Node, list[Any]], g.Node | Complex]] = {
     "const": _split_const, "load": _split_load,
     "reduce": _split_reduce, "cast": _split_cast,
     "param": lambda node, src: ir.param(
         node.arg, dtypes.real_dtype(node.dtype), 2 * node.size
     ),
-    "select": lambda node, src: choose(Term(src[0]), src[1], src[2]),
+    "select": lambda node, src: choose(term.Term(src[0]), src[1], src[2]),
     "complex": _make_pair, "bitcast": _split_bitcast,
     "copy": lambda node, src: src[0], "stop_gradient": lambda node, src: src[0],
 }  # fmt: skip
 
 
 def _split_store(
-    store: ir.Store, values: Mapping[Node, Node | Complex]
+    store: ir.Store, values: Mapping[g.Node, g.Node | Complex]
 ) -> list[ir.Store]:
     index, value = values[store.index], values[store.value]
     valid = None if store.valid is None else values[store.valid]
-    assert isinstance(index, Node)
-    assert valid is None or isinstance(valid, Node)
-    if isinstance(value, Node):
+    assert isinstance(index, g.Node)
+    assert valid is None or isinstance(valid, g.Node)
+    if isinstance(value, g.Node):
         return [replace(store, index=index, value=value, valid=valid)]
     if store.combine not in ("", "add"):
         raise GraphError(
@@ -430,8 +421,8 @@ def widen_half(kernel: ir.Kernel) -> ir.Kernel:
     nodes = kernel.nodes
     if not any(dtypes.is_half(node.dtype) for node in nodes):
         return kernel
-    values: dict[Node, Node] = {}
-    with inherited_origin() as take:
+    values: dict[g.Node, g.Node] = {}
+    with g.inherited_origin() as take:
         for node in nodes:
             take(node)
             values[node] = _widen(node, tuple(values[s] for s in node.src))
@@ -445,18 +436,18 @@ def widen_half(kernel: ir.Kernel) -> ir.Kernel:
     return replace(kernel, stores=tuple(stores))
 
 
-def _wide(node: Node) -> Node:
+def _wide(node: g.Node) -> g.Node:
     return p.cast(node, dtypes.float32)
 
 
-def _narrow(node: Node, dtype: Dtype) -> Node:
+def _narrow(node: g.Node, dtype: Dtype) -> g.Node:
     """A float32 in 16 bits; what was 16 bits wide before is itself."""
     if node.op is p.cast_p and node.src[0].dtype == dtype:
         return node.src[0]
     return p.cast(node, dtype)
 
 
-def _widen(node: Node, src: tuple[Node, ...]) -> Node:
+def _widen(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
     """The node with float32 in place of 16 bits; `src` is widened."""
     dtype = node.dtype
     if node.op is ir.param_p or node.op is ir.range_p:
@@ -474,23 +465,23 @@ def _widen(node: Node, src: tuple[Node, ...]) -> Node:
         new = p.bitcast(x, arg=dtype)
         return _wide(new) if dtypes.is_half(dtype) else new
     if node.op is p.nextafter and dtypes.is_half(dtype):
-        x, y = (Term(_narrow(s, dtype)) for s in src)
+        x, y = (term.Term(_narrow(s, dtype)) for s in src)
         return _wide(nextafter(x, y).node)
     if src == node.src:
         return node
     if dtypes.is_half(dtype):
-        return make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
+        return g.make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
     if dtype == dtypes.bool_:
         src = tuple(map(_rounded, src, node.src))
-    return make_node(node.op, node.aval, src, node.arg)
+    return g.make_node(node.op, node.aval, src, node.arg)
 
 
-def _rounded(x: Node, before: Node) -> Node:
+def _rounded(x: g.Node, before: g.Node) -> g.Node:
     """The float32 that `x` is after 16 bits, if that is what it was before."""
     return _wide(_narrow(x, before.dtype)) if dtypes.is_half(before.dtype) else x
 
 
-def _widen_cast(node: Node, x: Node) -> Node:
+def _widen_cast(node: g.Node, x: g.Node) -> g.Node:
     """A cast to 16 bits goes through float32, as everywhere, and rounds."""
     if not dtypes.is_half(node.dtype):
         return p.cast(x, node.dtype)

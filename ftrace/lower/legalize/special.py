@@ -31,7 +31,6 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
 from ftrace.lower.legalize import exponential, term
-from ftrace.lower.legalize.term import INFINITY, NAN, Term
 from ftrace.lower.legalize.trigonometry import sin_cos_pi
 
 # erf(x)/x - 1 in x² for |x| ≤ 1: 2^-29.4 and 2^-56.0 of erf(x).
@@ -118,7 +117,7 @@ _FAR_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def erf(x: Term) -> Term:
+def erf(x: term.Term) -> term.Term:
     """x + x·P(x²) up to 1, 1 - exp(log(erfc(|x|))) beyond."""
     a = abs(x)
     end = 4.0 if x.single else 6.0
@@ -129,14 +128,14 @@ def erf(x: Term) -> Term:
     return term.copy_sign(term.select(a < 1.0, _small_erf(a), beyond), x)
 
 
-def _small_erf(x: Term) -> Term:
+def _small_erf(x: term.Term) -> term.Term:
     """erf(x) up to 1."""
     return term.fma(
         x, term.polynomial(x * x, _ERF_SINGLE if x.single else _ERF_DOUBLE), x
     )
 
 
-def erfc(x: Term) -> Term:
+def erfc(x: term.Term) -> term.Term:
     """1 - erf(x) up to 3/4, beyond it exp(-a²)·P(q)/(1 + 2a) with a = |x|.
 
     There q = (a - m)/(a + m); a negative x takes 2 less that. The rounding errors of
@@ -165,7 +164,7 @@ def erfc(x: Term) -> Term:
     return term.select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
 
 
-def erf_inv(x: Term) -> Term:
+def erf_inv(x: term.Term) -> term.Term:
     """x·P(w) with w = -log(1 - x²).
 
     The variable is that of M. Giles, Approximating the erfinv function (GPU Computing
@@ -189,7 +188,9 @@ def erf_inv(x: Term) -> Term:
             term.polynomial(w - 3.125, _CENTRE_DOUBLE),
             term.select(w < 16.0, tail, far),
         )
-    end = term.select(term.eq(a, 1.0), term.copy_sign(term.number(INFINITY, x), x), NAN)
+    end = term.select(
+        term.eq(a, 1.0), term.copy_sign(term.number(term.INFINITY, x), x), term.NAN
+    )
     return term.select(a < 1.0, x * value, end)
 
 
@@ -247,7 +248,7 @@ _DIGAMMA_TAIL_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def lgamma(x: Term) -> Term:
+def lgamma(x: term.Term) -> term.Term:
     """log|gamma(x)|; ∞ at 0, the negative integers and both infinities.
 
     For z in [3/4, 9/4] a polynomial; below that lgamma(z) = lgamma(z + 1) - log(z); up
@@ -260,10 +261,10 @@ def lgamma(x: Term) -> Term:
     reflected = math.log(math.pi) - exponential.log(a * sine) - value
     value = term.select(x < -(2.0**-27 if x.single else 2.0**-60), reflected, value)
     pole = (x <= 0.0) & term.eq(term.round_even(x), x)
-    return term.select(pole | term.eq(a, INFINITY), INFINITY, value)
+    return term.select(pole | term.eq(a, term.INFINITY), term.INFINITY, value)
 
 
-def _lgamma_positive(a: Term) -> Term:
+def _lgamma_positive(a: term.Term) -> term.Term:
     large = a > _LGAMMA_LARGE
     small = a < 0.75
     z = term.select(small, a + 1.0, a)
@@ -285,7 +286,7 @@ def _lgamma_positive(a: Term) -> Term:
     return term.select(large, term.fma(a - 0.5, logarithm - 1.0, rest), near)
 
 
-def digamma(x: Term) -> Term:
+def digamma(x: term.Term) -> term.Term:
     """The derivative of lgamma; NaN at 0 and the negative integers.
 
     On [1, 2] a polynomial; down to 0 and up to 3 that of x ± 1 and a reciprocal; above
@@ -305,10 +306,10 @@ def digamma(x: Term) -> Term:
     reflected = value - math.pi * (cosine / sine)
     value = term.select(negative, reflected, value)
     pole = (x <= 0.0) & term.eq(term.round_even(x), x)
-    return term.select(pole, NAN, term.select(term.ne(x, x), x, value))
+    return term.select(pole, term.NAN, term.select(term.ne(x, x), x, value))
 
 
-def _digamma_large(a: Term) -> Term:
+def _digamma_large(a: term.Term) -> term.Term:
     """log(a) - 1/(2a) - P(1/a²)/a² for a > 3; float64 takes that of a + 1 up to 4."""
     inverse = 1.0 / a
     if a.single:
@@ -319,7 +320,7 @@ def _digamma_large(a: Term) -> Term:
     return exponential.log(b) + term.select(short, rest - inverse, rest)
 
 
-def _digamma_tail(inverse: Term, coefficients: tuple[float, ...]) -> Term:
+def _digamma_tail(inverse: term.Term, coefficients: tuple[float, ...]) -> term.Term:
     square = inverse * inverse
     return term.mul_add(
         -0.5, inverse, -(square * term.polynomial(square, coefficients))
@@ -403,7 +404,7 @@ TABLES_OF_32: Final = {
 _OPS: Final = {place: KernelOp(name) for name, place in TABLES_OF_32.items()}
 
 
-def _piece_of(a: Term, name: str) -> tuple[Term, Term, Term]:
+def _piece_of(a: term.Term, name: str) -> tuple[term.Term, term.Term, term.Term]:
     """f(c), t and (f(c + t) - f(c))/t of a number in no piece beyond the last."""
     _, first, terms = _IN_PIECES[name]
     place = term.float_of(term.bits_of(term.clamp(a, first, None)) >> _BELOW)
@@ -416,7 +417,7 @@ def _piece_of(a: Term, name: str) -> tuple[Term, Term, Term]:
     return value, t, slope
 
 
-def _odd_in_pieces(x: Term, name: str) -> Term:
+def _odd_in_pieces(x: term.Term, name: str) -> term.Term:
     """f(x) of an odd function that is 1 from the last piece on."""
     first = _IN_PIECES[name].first
     end = first * 2.0 ** (_PIECES // _OF_A_POWER)
@@ -426,17 +427,17 @@ def _odd_in_pieces(x: Term, name: str) -> Term:
     return term.copy_sign(term.fma(slope, t, value), x)
 
 
-def tanh_in_pieces(x: Term) -> Term:
+def tanh_in_pieces(x: term.Term) -> term.Term:
     """tanh(x): float32 by tables."""
     return _odd_in_pieces(x, "tanh") if x.single else exponential.tanh(x)
 
 
-def erf_in_pieces(x: Term) -> Term:
+def erf_in_pieces(x: term.Term) -> term.Term:
     """erf(x): float32 by tables."""
     return _odd_in_pieces(x, "erf") if x.single else erf(x)
 
 
-def erfc_in_pieces(x: Term) -> Term:
+def erfc_in_pieces(x: term.Term) -> term.Term:
     """e^-a²·(e^a²·erfc(a)) with a = |x|: float32 by tables; 2 less that below 0.
 
     The second factor, and the rounding error of a², are carried in two numbers.

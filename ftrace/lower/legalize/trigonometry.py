@@ -25,7 +25,6 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
 from ftrace.lower.legalize import term
-from ftrace.lower.legalize.term import INFINITY, NAN, Operand, Pair, Term
 from ftrace.trace.graph import make_node
 
 #: The parts of `far_angle`, as operations of kernels.
@@ -62,12 +61,12 @@ class Reduced(NamedTuple):
       r, rest: the remainder in two numbers.
     """
 
-    quadrant: Term
-    r: Term
-    rest: Term
+    quadrant: term.Term
+    r: term.Term
+    rest: term.Term
 
 
-def reduce_angle(x: Term) -> Reduced:
+def reduce_angle(x: term.Term) -> Reduced:
     """The remainder of x modulo π/2, and the quadrant; NaN for infinities.
 
     By Cody and Waite up to the limit, by `far_angle` beyond.
@@ -84,23 +83,23 @@ def reduce_angle(x: Term) -> Reduced:
     exact = [
         make_node(op, y.node.aval, (x.node,)) for op, y in zip(ops, near, strict=True)
     ]
-    pairs = zip(map(Term, exact), near, strict=True)
+    pairs = zip(map(term.Term, exact), near, strict=True)
     return Reduced(*(term.select(far, a, b, term.RARE) for a, b in pairs))
 
 
-def far_quadrant(x: Term) -> Term:
+def far_quadrant(x: term.Term) -> term.Term:
     return far_angle(x).quadrant
 
 
-def far_remainder(x: Term) -> Term:
+def far_remainder(x: term.Term) -> term.Term:
     return far_angle(x).r
 
 
-def far_rest(x: Term) -> Term:
+def far_rest(x: term.Term) -> term.Term:
     return far_angle(x).rest
 
 
-def _significand(x: Term, layout: term.Format) -> tuple[Term, Term]:
+def _significand(x: term.Term, layout: term.Format) -> tuple[term.Term, term.Term]:
     """(m, e): |x| = m·2ᵉ."""
     bits = term.bits_of(abs(x))
     hidden = 1 << layout.fraction
@@ -108,7 +107,9 @@ def _significand(x: Term, layout: term.Format) -> tuple[Term, Term]:
     return m, (bits >> layout.fraction) - (layout.bias + layout.fraction)
 
 
-def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Term]:
+def _window(
+    words: list[term.Term], index: term.Term, stages: tuple[int, ...]
+) -> list[term.Term]:
     """Four of the words from `index` on: a shift by words, bit by bit of the index.
 
     Before the stage of bit 2ˢ the index that is left is below 2^(s+1): more than
@@ -126,7 +127,7 @@ def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Ter
     return words
 
 
-def far_angle(x: Term) -> Reduced:
+def far_angle(x: term.Term) -> Reduced:
     """The remainder of any x modulo π/2, and the quadrant, in integers."""
     shape = x.node.shape
     m, e = _significand(x, term.format_of(x))
@@ -156,14 +157,14 @@ def far_angle(x: Term) -> Reduced:
     return Reduced(signed, _with_sign(x, r), _with_sign(x, rest))
 
 
-def _in_single(fraction: Term, low: Term) -> Pair:
+def _in_single(fraction: term.Term, low: term.Term) -> term.Pair:
     """fraction·2⁻⁶²: its upper 24 bits and the rest."""
     upper = fraction >> 38
     rest = term.cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
     return term.cast(upper, dtypes.float32) * 2.0**-24, rest
 
 
-def _in_double(fraction: Term, low: Term) -> Pair:
+def _in_double(fraction: term.Term, low: term.Term) -> term.Pair:
     """fraction·2⁻⁶² + low·2⁻¹²⁶, of three floats, each of them exact."""
     top = term.integer_to_float(fraction >> 12) * 2.0**-50
     tail = (term.bitcast(fraction & 0xFFF, dtypes.uint64) << 36) | (low >> 28)
@@ -173,7 +174,7 @@ def _in_double(fraction: Term, low: Term) -> Pair:
     return term.fast_two_sum(top, lower)
 
 
-def _high_product(a: Term, b: Term, short: bool) -> Term:
+def _high_product(a: term.Term, b: term.Term, short: bool) -> term.Term:
     """The upper 64 bits of the product of two uint64; is the first below 2³²?"""
     mask = 0xFFFFFFFF
     a_high, a_low, b_high, b_low = a >> 32, a & mask, b >> 32, b & mask
@@ -184,7 +185,7 @@ def _high_product(a: Term, b: Term, short: bool) -> Term:
     return a_high * b_high + (first >> 32) + (second >> 32)
 
 
-def _with_sign(x: Term, r: Term) -> Term:
+def _with_sign(x: term.Term, r: term.Term) -> term.Term:
     """r with the sign that x gives it; NaN where x is not finite."""
     return term.float_of(term.bits_of(r) ^ term.sign_bit(x)) + x * 0.0
 
@@ -203,7 +204,7 @@ _COS_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def sin_cos_parts(x: Term) -> tuple[Term, Pair, Pair]:
+def sin_cos_parts(x: term.Term) -> tuple[term.Term, term.Pair, term.Pair]:
     """The quadrant, and sin and cos of the remainder as unevaluated sums.
 
     The greater term of a sum stands first.
@@ -220,7 +221,7 @@ def sin_cos_parts(x: Term) -> tuple[Term, Pair, Pair]:
     return quadrant, (r, sin_rest), (whole, cos_rest)
 
 
-def sin_cos_pi(x: Term) -> Pair:
+def sin_cos_pi(x: term.Term) -> term.Pair:
     """sin and cos of π·x, up to one common sign."""
     r = x - term.round_even(x)
     a = abs(r)
@@ -238,13 +239,13 @@ def sin_cos_pi(x: Term) -> Pair:
     )
 
 
-def _negate_if(odd_bit: Term, y: Term) -> Term:
+def _negate_if(odd_bit: term.Term, y: term.Term) -> term.Term:
     """y with its sign flipped where bit 1 of the integer is set."""
     shift = 30 if y.single else 62
     return term.float_of(term.bits_of(y) ^ ((odd_bit & 2) << shift))
 
 
-def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
+def _sin_cos(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     """The quadrant, and sin and cos of the remainder."""
     if x.single:
         quadrant, r, rest = reduce_angle(x)
@@ -255,7 +256,7 @@ def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
     return quadrant, sin_parts[0] + sin_parts[1], cos_parts[0] + cos_parts[1]
 
 
-def sin(x: Term) -> Term:
+def sin(x: term.Term) -> term.Term:
     """sin(r), or cos(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
     value = term.select(term.eq(quadrant & 1, 0), sin_r, cos_r)
@@ -263,14 +264,14 @@ def sin(x: Term) -> Term:
     return term.select(term.eq(x, 0.0), x, value)
 
 
-def cos(x: Term) -> Term:
+def cos(x: term.Term) -> term.Term:
     """cos(r), or -sin(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
     value = term.select(term.eq(quadrant & 1, 0), cos_r, sin_r)
     return _negate_if(quadrant + 1, value)
 
 
-def tan(x: Term) -> Term:
+def tan(x: term.Term) -> term.Term:
     """sin(r)/cos(r), or -cos(r)/sin(r), of sums in two numbers.
 
     The quotient's error is computed and taken off, so that there is one rounding.
@@ -312,18 +313,20 @@ _ASIN_DOUBLE: Final = (
 )  # fmt: skip
 
 
-def _half_pi(x: Term) -> tuple[float, float]:
+def _half_pi(x: term.Term) -> tuple[float, float]:
     """π/2 in two numbers; those of π/4 and π are their halves and doubles."""
     return (_HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE)[:2]
 
 
-def _sum(base: Term, base_low: Operand, t: Term, u: Term) -> Term:
+def _sum(
+    base: term.Term, base_low: term.Operand, t: term.Term, u: term.Term
+) -> term.Term:
     """base + t + u, rounded once but for u."""
     total, lost = term.fast_two_sum(base, t)
     return total + (lost + (u + base_low))
 
 
-def _angle(y: Term, x: Term) -> Term:
+def _angle(y: term.Term, x: term.Term) -> term.Term:
     """atan(y/x) for y, x ≥ 0, not both of them 0 or ∞: the angle of a ray.
 
     The ray is turned by -π/2 (float64: or by -π/4) to one near the x axis. There is
@@ -346,19 +349,21 @@ def _angle(y: Term, x: Term) -> Term:
     return _sum(base, base_low, t, t * (t * t) * series)
 
 
-def _by_angle(steep: Term, slanted: Term, like: Term, value: float) -> Term:
+def _by_angle(
+    steep: term.Term, slanted: term.Term, like: term.Term, value: float
+) -> term.Term:
     """`value` for π/2, its half for π/4, else 0."""
     half = term.select(slanted, term.number(value / 2, like), 0.0)
     return term.select(steep, value, half)
 
 
-def atan(x: Term) -> Term:
+def atan(x: term.Term) -> term.Term:
     """The angle of (1, |x|)."""
     a = abs(x)
     return term.copy_sign(_angle(a, term.number(1.0, x)), x)
 
 
-def atan2(y: Term, x: Term) -> Term:
+def atan2(y: term.Term, x: term.Term) -> term.Term:
     """The angle of (|x|, |y|), then π less that for a negative x."""
     a, b = abs(y), abs(x)
     larger = term.select(a > b, a, b)
@@ -366,10 +371,12 @@ def atan2(y: Term, x: Term) -> Term:
     angle = _angle(a, term.select(term.eq(larger, 0.0), 1.0, b))
     high, low = _half_pi(x)
     angle = term.select(term.is_negative(x), 2.0 * high - (angle - 2.0 * low), angle)
-    return term.select(term.ne(x, x) | term.ne(y, y), NAN, term.copy_sign(angle, y))
+    return term.select(
+        term.ne(x, x) | term.ne(y, y), term.NAN, term.copy_sign(angle, y)
+    )
 
 
-def _ray(part: Term, larger: Term) -> Term:
+def _ray(part: term.Term, larger: term.Term) -> term.Term:
     """A coordinate on the same ray, so large that products and sums are exact enough.
 
     Infinities become 1, and finite numbers beside them 0.
@@ -378,11 +385,11 @@ def _ray(part: Term, larger: Term) -> Term:
     scale = term.select(larger > 2.0**top, term.number(0.25, part), 1.0)
     if not part.single:
         scale = term.select(larger < 2.0**-900, 2.0**120, scale)
-    axis = term.select(term.eq(part, INFINITY), term.number(1.0, part), 0.0)
-    return term.select(term.eq(larger, INFINITY), axis, part * scale)
+    axis = term.select(term.eq(part, term.INFINITY), term.number(1.0, part), 0.0)
+    return term.select(term.eq(larger, term.INFINITY), axis, part * scale)
 
 
-def _asin_parts(x: Term) -> tuple[Term, Term, Term]:
+def _asin_parts(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     """(large, t, u): asin of x, or beyond 1/2 of sqrt((1 - |x|)/2), is t + u."""
     a = abs(x)
     large = a > 0.5
@@ -392,7 +399,7 @@ def _asin_parts(x: Term) -> tuple[Term, Term, Term]:
     return large, t, t * square * series
 
 
-def asin(x: Term) -> Term:
+def asin(x: term.Term) -> term.Term:
     """x + x³·P(x²) up to 1/2, π/2 - 2·asin(sqrt((1 - x)/2)) beyond."""
     large, t, u = _asin_parts(x)
     high, low = _half_pi(x)
@@ -400,7 +407,7 @@ def asin(x: Term) -> Term:
     return term.copy_sign(term.select(large, beyond, abs(t + u)), x)
 
 
-def acos(x: Term) -> Term:
+def acos(x: term.Term) -> term.Term:
     """π/2 - asin(x) up to 1/2, 2·asin(sqrt((1 - x)/2)) beyond, π less that below."""
     large, t, u = _asin_parts(x)
     high, low = _half_pi(x)

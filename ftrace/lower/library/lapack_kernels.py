@@ -39,8 +39,7 @@ from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p, sources
-from ftrace.trace.primitives.broadcast import reduce_sum
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, sources
 from ftrace.trace.primitives.library import (
     factors,
     lapack_numpy,
@@ -427,7 +426,7 @@ def _count(x: Node) -> Node:
 
 def _total(x: Node) -> Node:
     """The sum along the last axis, which goes."""
-    return reshape(reduce_sum(x, (x.ndim - 1,)), x.shape[:-1])
+    return reshape(bc.reduce_sum(x, (x.ndim - 1,)), x.shape[:-1])
 
 
 _Rule = Callable[[Node], "Sequence[Node] | None"]

@@ -32,8 +32,12 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p, reduction, sources
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    reduction,
+    sources,
+)
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
@@ -136,7 +140,7 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 # Long rows: what each block comes to, what comes before each, and then the blocks.
 
 _WHOLE = {
-    "sum": reduce_sum_p, "prod": reduction.reduce_prod_p,
+    "sum": bc.reduce_sum_p, "prod": reduction.reduce_prod_p,
     "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
 }  # fmt: skip
 

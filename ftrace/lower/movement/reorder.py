@@ -24,28 +24,18 @@ from ftrace.lower.analysis import reshape_groups, same_axes
 from ftrace.lower.simplify import algebra
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, Op, making_nodes_of
-from ftrace.trace.primitives.broadcast import expand, expand_p
-from ftrace.trace.primitives.elementwise import select
-from ftrace.trace.primitives.movement import (
-    MOVEMENT,
-    pad,
-    pad_p,
-    permute,
-    permute_p,
-    reshape,
-    reshape_p,
-    shrink,
-    shrink_p,
-    stride,
-    stride_p,
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    movement as mv,
+    reduction as red,
 )
 from ftrace.trace.primitives.primitive import Primitive, primitive_of
-from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import same_size, surely_at_most, surely_less
 
-MOVEMENTS: Final = (*MOVEMENT, expand_p)
+MOVEMENTS: Final = (*mv.MOVEMENT, bc.expand_p)
 
 
 def pair(
@@ -139,10 +129,10 @@ class _ZeroError(Exception):
 
 #: Movements with one argument for each axis, and what they make of an axis.
 _BY_AXES: dict[Any, Callable[[_Axis, int, Any], _Axis | None]] = {
-    shrink_p: _Axis.shrink,
-    stride_p: _Axis.stride,
-    pad_p: _Axis.pad,
-    expand_p: _Axis.expand,
+    mv.shrink_p: _Axis.shrink,
+    mv.stride_p: _Axis.stride,
+    mv.pad_p: _Axis.pad,
+    bc.expand_p: _Axis.expand,
 }
 
 
@@ -151,11 +141,11 @@ def _compose(x: Node, y: Node) -> Node | None:
     (source,) = y.src
     axes = [_Axis(a, n, 0, 1, n) for a, n in enumerate(source.shape)]
     for node in (y, x):
-        if node.op is permute_p:
+        if node.op is mv.permute_p:
             order: tuple[int, ...] = algebra.arg_of(node)
             axes = [axes[a] for a in order]
             continue
-        args = node.shape if node.op is expand_p else algebra.arg_of(node)
+        args = node.shape if node.op is bc.expand_p else algebra.arg_of(node)
         try:
             found = map(_BY_AXES[node.op], axes, node.src[0].shape, args)
             axes = [axis for axis in found if axis is not None]
@@ -164,11 +154,11 @@ def _compose(x: Node, y: Node) -> Node | None:
         if len(axes) < node.ndim:
             return None
     made = sorted(axes, key=attrgetter("source"))
-    moved = shrink(source, tuple([axis.bounds for axis in made]))
-    moved = stride(moved, tuple([axis.step or 1 for axis in made]))
-    moved = permute(moved, tuple([axis.source for axis in axes]))
-    moved = pad(moved, tuple([axis.pads for axis in axes]))
-    return moved if same_size(moved.shape, x.shape) else expand(moved, x.shape)
+    moved = mv.shrink(source, tuple([axis.bounds for axis in made]))
+    moved = mv.stride(moved, tuple([axis.step or 1 for axis in made]))
+    moved = mv.permute(moved, tuple([axis.source for axis in axes]))
+    moved = mv.pad(moved, tuple([axis.pads for axis in axes]))
+    return moved if same_size(moved.shape, x.shape) else bc.expand(moved, x.shape)
 
 
 # Removal.
@@ -177,24 +167,29 @@ def _compose(x: Node, y: Node) -> Node | None:
 def _keeps_order(x: Node) -> Node | None:
     """Does it move axes of size 1 only? Then it is a reshape."""
     kept = [a for a in algebra.arg_of(x) if not same_size(x.src[0].shape[a], 1)]
-    return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
+    return mv.reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
 CHAINS: Final = (
     # permute that moves only axes of size 1 -> reshape
-    Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
+    Rule(
+        "permute_of_ones_is_reshape", Pat(mv.permute_p, Pat(), name="x"), _keeps_order
+    ),
     # y(y(x)) -> y(x)
     pair(
-        "merge_reshapes", reshape_p, reshape_p, lambda x, y: reshape(y.src[0], x.shape)
+        "merge_reshapes",
+        mv.reshape_p,
+        mv.reshape_p,
+        lambda x, y: mv.reshape(y.src[0], x.shape),
     ),
-    pair("merge_expands", expand_p, expand_p, _compose),
-    pair("merge_permutes", permute_p, permute_p, _compose),
-    pair("merge_pads", pad_p, pad_p, _compose),
-    pair("merge_shrinks", shrink_p, shrink_p, _compose),
+    pair("merge_expands", bc.expand_p, bc.expand_p, _compose),
+    pair("merge_permutes", mv.permute_p, mv.permute_p, _compose),
+    pair("merge_pads", mv.pad_p, mv.pad_p, _compose),
+    pair("merge_shrinks", mv.shrink_p, mv.shrink_p, _compose),
     # stride(stride(x)) -> stride(shrink(x))
-    pair("merge_strides", stride_p, stride_p, _compose),
+    pair("merge_strides", mv.stride_p, mv.stride_p, _compose),
     # shrink(pad(x)) -> pad(shrink(x)), or zero where only zeros are left
-    pair("merge_shrink_of_pad", shrink_p, pad_p, _compose),
+    pair("merge_shrink_of_pad", mv.shrink_p, mv.pad_p, _compose),
 )
 
 
@@ -223,9 +218,9 @@ def _permute_before_reshape(x: Node, y: Node) -> Node | None:
         order += from_axes
         waiting = waiting[len(to_axes) :]
     if order == sorted(order):
-        return reshape(source, x.shape)
+        return mv.reshape(source, x.shape)
     order += [a for a in range(source.ndim) if a not in order]
-    return reshape(permute(source, tuple(order)), x.shape)
+    return mv.reshape(mv.permute(source, tuple(order)), x.shape)
 
 
 def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
@@ -246,7 +241,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
         inside = prod(y.shape[a] for a in to_axes[1:])
         bounds[from_axes[0]] = (lo * inside, hi * inside)
         cut -= here
-    return None if cut else reshape(shrink(source, tuple(bounds)), x.shape)
+    return None if cut else mv.reshape(mv.shrink(source, tuple(bounds)), x.shape)
 
 
 def _grown_axes(source: Node, shape: Shape) -> set[int]:
@@ -266,7 +261,7 @@ def _reshape_before_pad(x: Node, y: Node) -> Node | None:
             return None
         shape[place] = y.src[0].shape[axis]
         pads[place] = added
-    return pad(reshape(y.src[0], tuple(shape)), tuple(pads))
+    return mv.pad(mv.reshape(y.src[0], tuple(shape)), tuple(pads))
 
 
 def _reshape_before_expand(x: Node, y: Node) -> Node | None:
@@ -279,26 +274,26 @@ def _reshape_before_expand(x: Node, y: Node) -> Node | None:
         if grown:
             for axis in to_axes:
                 shape[axis] = 1
-    return expand(reshape(y.src[0], tuple(shape)), x.shape)
+    return bc.expand(mv.reshape(y.src[0], tuple(shape)), x.shape)
 
 
 EXCHANGES: Final = (
     # shrink(y(…)) -> y(shrink(…))
-    pair("shrink_before_stride", shrink_p, stride_p, _compose),
-    pair("shrink_before_permute", shrink_p, permute_p, _compose),
-    pair("shrink_before_reshape", shrink_p, reshape_p, _shrink_before_reshape),
-    pair("shrink_before_expand", shrink_p, expand_p, _compose),
+    pair("shrink_before_stride", mv.shrink_p, mv.stride_p, _compose),
+    pair("shrink_before_permute", mv.shrink_p, mv.permute_p, _compose),
+    pair("shrink_before_reshape", mv.shrink_p, mv.reshape_p, _shrink_before_reshape),
+    pair("shrink_before_expand", mv.shrink_p, bc.expand_p, _compose),
     # stride(y(…)) -> y(stride(…))
-    pair("stride_before_permute", stride_p, permute_p, _compose),
+    pair("stride_before_permute", mv.stride_p, mv.permute_p, _compose),
     # permute(y(…)) -> y(permute(…))
-    pair("permute_before_reshape", permute_p, reshape_p, _permute_before_reshape),
-    pair("permute_before_pad", permute_p, pad_p, _compose),
-    pair("permute_before_expand", permute_p, expand_p, _compose),
+    pair("permute_before_reshape", mv.permute_p, mv.reshape_p, _permute_before_reshape),
+    pair("permute_before_pad", mv.permute_p, mv.pad_p, _compose),
+    pair("permute_before_expand", mv.permute_p, bc.expand_p, _compose),
     # reshape(y(…)) -> y(reshape(…))
-    pair("reshape_before_pad", reshape_p, pad_p, _reshape_before_pad),
-    pair("reshape_before_expand", reshape_p, expand_p, _reshape_before_expand),
+    pair("reshape_before_pad", mv.reshape_p, mv.pad_p, _reshape_before_pad),
+    pair("reshape_before_expand", mv.reshape_p, bc.expand_p, _reshape_before_expand),
     # pad(expand(…)) -> expand(pad(…))
-    pair("pad_before_expand", pad_p, expand_p, _compose),
+    pair("pad_before_expand", mv.pad_p, bc.expand_p, _compose),
 )
 
 
@@ -324,7 +319,7 @@ def _push(x: Node, y: Node) -> Node:
 
 def _push_pad(x: Node, y: Node) -> Node | None:
     op = primitive_of(y)
-    if not (op.zero_at_zero or op is select):
+    if not (op.zero_at_zero or op is p.select):
         return None
     constants = tuple(
         (s.dtype, s.arg if s.op is const_p else bytes(s.dtype.itemsize)) for s in y.src
@@ -345,7 +340,7 @@ def _is_zero_there(
 
 
 def _pull_expand(y: Node) -> Node | None:
-    views = [s for s in y.src if s.op is expand_p]
+    views = [s for s in y.src if s.op is bc.expand_p]
     if not views:
         return None
     grown = set[int].intersection(*[_grown_axes(v, y.shape) for v in views])
@@ -356,9 +351,9 @@ def _pull_expand(y: Node) -> Node | None:
     def shrunk(source: Node) -> Node:
         if source.op is const_p:
             return algebra.move_constant(source, shape)
-        return expand(source.src[0], shape)
+        return bc.expand(source.src[0], shape)
 
-    return expand(_over(y, shrunk), y.shape)
+    return bc.expand(_over(y, shrunk), y.shape)
 
 
 def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
@@ -367,7 +362,7 @@ def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
     if not grown:
         return None
     shape = tuple(1 if a in grown else n for a, n in enumerate(view.shape))
-    return expand(x.op(expand(view.src[0], shape), arg=axes), x.shape)
+    return bc.expand(x.op(bc.expand(view.src[0], shape), arg=axes), x.shape)
 
 
 def _before_reduce(x: Node, y: Node) -> Node:
@@ -383,7 +378,7 @@ def _before_reduce(x: Node, y: Node) -> Node:
 def _permute_before_reduce(x: Node, y: Node) -> Node:
     axes: tuple[int, ...] = algebra.arg_of(x)
     reduced = tuple(sorted(axes.index(a) for a in algebra.arg_of(y)))
-    return _again(y, permute(y.src[0], axes), arg=reduced)
+    return _again(y, mv.permute(y.src[0], axes), arg=reduced)
 
 
 def _push_rule(
@@ -396,22 +391,28 @@ def _push_rule(
     return Rule(name, pattern, function, single_use="y", passes="y")
 
 
-_REPEATED = Pat((expand_p, const_p))
+_REPEATED = Pat((bc.expand_p, const_p))
 
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
-    _push_rule("push_shrink_through_elementwise", shrink_p, algebra.ELEMENTWISE, _push),
     _push_rule(
-        "push_permute_through_elementwise", permute_p, algebra.ELEMENTWISE, _push
+        "push_shrink_through_elementwise", mv.shrink_p, algebra.ELEMENTWISE, _push
     ),
     _push_rule(
-        "push_reshape_through_elementwise", reshape_p, algebra.ELEMENTWISE, _push
+        "push_permute_through_elementwise", mv.permute_p, algebra.ELEMENTWISE, _push
+    ),
+    _push_rule(
+        "push_reshape_through_elementwise", mv.reshape_p, algebra.ELEMENTWISE, _push
     ),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
-    _push_rule("push_pad_through_elementwise", pad_p, algebra.ELEMENTWISE, _push_pad),
+    _push_rule(
+        "push_pad_through_elementwise", mv.pad_p, algebra.ELEMENTWISE, _push_pad
+    ),
     # movement(reduce(x)) -> reduce(movement(x))
-    _push_rule("permute_before_reduce", permute_p, REDUCTIONS, _permute_before_reduce),
-    _push_rule("shrink_before_reduce", shrink_p, REDUCTIONS, _before_reduce),
+    _push_rule(
+        "permute_before_reduce", mv.permute_p, red.REDUCTIONS, _permute_before_reduce
+    ),
+    _push_rule("shrink_before_reduce", mv.shrink_p, red.REDUCTIONS, _before_reduce),
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
@@ -423,7 +424,7 @@ PUSHES: Final = (
     # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))
     Rule(
         "pull_expand_through_reduce",
-        Pat(REDUCTIONS, Pat(expand_p, name="view"), name="x"),
+        Pat(red.REDUCTIONS, Pat(bc.expand_p, name="view"), name="x"),
         _pull_expand_through_reduce,
     ),
 )

@@ -41,9 +41,7 @@ from ftrace.lower.analysis import same_axes
 from ftrace.lower.simplify.algebra import arg_of, is_bits
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import movement
-from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, eq, mul, select
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
@@ -76,9 +74,9 @@ def _slide_product(
     if not _is_repeated(b, inner.axis):
         return None
     slid = movement.unshear_p(a, arg=inner)
-    product = mul(slid, expand(b.src[0], slid.shape))
+    product = p.mul(slid, bc.expand(b.src[0], slid.shape))
     if total is not None:
-        product = reduce_sum_p(product, arg=summed)
+        product = bc.reduce_sum_p(product, arg=summed)
     found = movement.reshape(product, x.shape)
     return found if part is None else movement.shrink(found, arg_of(part))
 
@@ -88,7 +86,7 @@ def _slide_in_sum(
 ) -> Node | None:
     """Only in a sum: products with the zeros around it may be -0."""
     found = _slide_product(x, y, None, view, part)
-    return None if found is None else reduce_sum_p(found, arg=whole.arg)
+    return None if found is None else bc.reduce_sum_p(found, arg=whole.arg)
 
 
 def _is_dense(arg: movement.Shear, read: int, outputs: Any, taps: int) -> bool:
@@ -115,7 +113,7 @@ def through(arg: movement.Shear, view: Node) -> movement.Shear | None:
 
 def _is_repeated(node: Node, axis: int) -> bool:
     """Is it the same along an axis?"""
-    return node.op is expand_p and same_size(node.src[0].shape[axis], 1)
+    return node.op is bc.expand_p and same_size(node.src[0].shape[axis], 1)
 
 
 def _shrink_before(x: Node, y: Node) -> Node | None:
@@ -152,7 +150,7 @@ def _expand_after(x: Node, y: Node) -> Node | None:
     inner = tuple(n if a in slid else m for a, (m, n) in enumerate(pairs))
     if same_size(inner, y.shape):
         return None
-    return expand(movement.unshear_p(expand(source, inner), arg=arg), x.shape)
+    return bc.expand(movement.unshear_p(bc.expand(source, inner), arg=arg), x.shape)
 
 
 def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
@@ -188,7 +186,7 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
         line, tuple((0, behind if a == at else 0, 0) for a in range(len(shape)))
     )
     found = movement.reshape(line, x.shape)
-    return add(found, const_like(found, 0))  # as a sum, it has no -0
+    return p.add(found, const_like(found, 0))  # as a sum, it has no -0
 
 
 def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | None:
@@ -198,7 +196,7 @@ def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | Non
     if not set(axes) <= set(steps):
         return None
     found = tuple(sorted(steps.index(a) for a in axes))
-    return movement.reshape(reduce_sum_p(total, arg=found), x.shape)
+    return movement.reshape(bc.reduce_sum_p(total, arg=found), x.shape)
 
 
 def _slid(below: Pat) -> tuple[Pat, ...]:
@@ -207,8 +205,8 @@ def _slid(below: Pat) -> tuple[Pat, ...]:
     return tuple([Pat(movement.unshear_p, view, name="x") for view in views])
 
 
-_PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")
-_SPREAD = _slid(Pat(mul, name="y"))
+_PRODUCT = Pat(bc.reduce_sum_p, Pat(p.mul, name="y"), name="total")
+_SPREAD = _slid(Pat(p.mul, name="y"))
 _SPREAD_SUM = _slid(_PRODUCT)
 
 WINDOWS: Final = (
@@ -222,7 +220,7 @@ WINDOWS: Final = (
     # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
     Rule(
         "slide_before_product",
-        tuple(Pat(reduce_sum_p, spread, name="whole") for spread in _SPREAD),
+        tuple(Pat(bc.reduce_sum_p, spread, name="whole") for spread in _SPREAD),
         _slide_in_sum,
         single_use="x y",
     ),
@@ -237,7 +235,11 @@ WINDOWS: Final = (
     Rule(
         "slide_before_part_of_product",
         tuple(
-            Pat(reduce_sum_p, Pat(movement.shrink_p, spread, name="part"), name="whole")
+            Pat(
+                bc.reduce_sum_p,
+                Pat(movement.shrink_p, spread, name="part"),
+                name="whole",
+            )
             for spread in _SPREAD
         ),
         _slide_in_sum,
@@ -254,14 +256,14 @@ WINDOWS: Final = (
     # unshear(expand(x)) -> expand(unshear(x)), along axes that do not slide
     Rule(
         "expand_after_unshear",
-        Pat(movement.unshear_p, Pat(expand_p, name="y"), name="x"),
+        Pat(movement.unshear_p, Pat(bc.expand_p, name="y"), name="x"),
         _expand_after,
         single_use="y",
     ),
     # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
     Rule(
         "sum_products_before_reshape",
-        Pat(reduce_sum_p, Pat(movement.reshape_p, _PRODUCT, name="view"), name="x"),
+        Pat(bc.reduce_sum_p, Pat(movement.reshape_p, _PRODUCT, name="view"), name="x"),
         _sum_before_reshape,
         single_use="view total y",
     ),
@@ -269,9 +271,9 @@ WINDOWS: Final = (
     Rule(
         "windows_side_by_side",
         (
-            Pat(reduce_sum_p, Pat(movement.unshear_p, name="y"), name="x"),
+            Pat(bc.reduce_sum_p, Pat(movement.unshear_p, name="y"), name="x"),
             Pat(
-                reduce_sum_p,
+                bc.reduce_sum_p,
                 Pat(movement.permute_p, Pat(movement.unshear_p, name="y"), name="view"),
                 name="x",
             ),
@@ -315,10 +317,10 @@ def _chosen(
 ) -> Node:
     """What `x` is, where each element asks the windows that see it."""
     share = movement.unshear_p(share, arg=arg)
-    mine = eq(whole, movement.unshear_p(extremum, arg=arg))
-    found = select(mine, share, const_like(share, 0))
+    mine = p.eq(whole, movement.unshear_p(extremum, arg=arg))
+    found = p.select(mine, share, const_like(share, 0))
     if summed:
-        found = reduce_sum_p(found, arg=summed)
+        found = bc.reduce_sum_p(found, arg=summed)
     return movement.reshape(found, x.shape)
 
 
@@ -329,13 +331,13 @@ def _before_sliding(node: Node, arg: movement.Shear) -> Node | None:
         own: movement.Shear = arg_of(node)
         same = same_size(own._replace(size=0), arg._replace(size=0))
         return source if same and same_size(source.shape[arg.axis], arg.size) else None
-    if node.op is expand_p:
+    if node.op is bc.expand_p:
         if not same_size(source.shape[arg.axis], node.shape[arg.axis]):
             return None
         if not same_size(source.shape[arg.window], node.shape[arg.window]):
             return None
         found = _before_sliding(source, arg)
-        return None if found is None else expand(found, _resized(node.shape, arg))
+        return None if found is None else bc.expand(found, _resized(node.shape, arg))
     if node.op is movement.reshape_p:
         inner = through(arg, node)
         found = None if inner is None else _before_sliding(source, inner)
@@ -360,8 +362,8 @@ def _resized(shape: Shape, arg: movement.Shear) -> Shape:
     return tuple(arg.size if a == arg.axis else n for a, n in enumerate(shape))
 
 
-_CHOICE = Pat(select, Pat(eq), Pat(), Pat(), name="y")
-_SUM = Pat(reduce_sum_p, _CHOICE, name="total")
+_CHOICE = Pat(p.select, Pat(p.eq), Pat(), Pat(), name="y")
+_SUM = Pat(bc.reduce_sum_p, _CHOICE, name="total")
 
 CHOICES: Final = (
     # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)

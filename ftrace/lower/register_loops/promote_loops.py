@@ -21,17 +21,7 @@ from ftrace.lower.build.build_kernel import origins_of
 from ftrace.lower.control.canonical_loop import Loop, loop_p
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store, bytes_of
-from ftrace.lower.register_loops import scalar_elements as scalar
-from ftrace.lower.register_loops.register_loop import (
-    Assign,
-    Recurrence,
-    Repeat,
-    Statement,
-    Step,
-    buffers_of,
-    cost,
-    register_loop_p,
-)
+from ftrace.lower.register_loops import register_loop as rl, scalar_elements as scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.body import apply_body
 from ftrace.trace.control.conditional import Branches, cond_p
@@ -106,7 +96,7 @@ class Scalarizer(scalar.Elements):
             self.lanes = None  # each iteration is a lane: its values are whole
             stores = self._each_lane(lanes.index)
         block = self.scopes[0].block
-        return self._step([*block, Assign(tuple(stores))] if stores else block)
+        return self._step([*block, rl.Assign(tuple(stores))] if stores else block)
 
     def _last_stores(self, results: Sequence[scalar.Registers | None]) -> list[Store]:
         """What the carry is in the end."""
@@ -125,20 +115,22 @@ class Scalarizer(scalar.Elements):
             stores += self.run(self.pushed(scope, output, k, lane))
         return stores
 
-    def _step(self, block: Sequence[Statement]) -> Node:
+    def _step(self, block: Sequence[rl.Statement]) -> Node:
         operands = list(self.operands)
-        recurrence = Recurrence(
-            self.axes, (), buffers_of(self.results, operands), block=tuple(block),
+        recurrence = rl.Recurrence(
+            self.axes, (), rl.buffers_of(self.results, operands), block=tuple(block),
             registers=tuple(self.registers),
         )  # fmt: skip
         nodes = recurrence.nodes
         most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
-        if sum(_price(n) for n in nodes if cost(n)) > most:
+        if sum(_price(n) for n in nodes if rl.cost(n)) > most:
             raise scalar.Unsuited("too many operations")
         info = self._info(recurrence, nodes)
-        return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
+        return rl.register_loop_p(
+            *operands, arg=rl.Step(recurrence, info, self.results)
+        )
 
-    def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
+    def _info(self, recurrence: rl.Recurrence, nodes: Sequence[Node]) -> KernelInfo:
         arg: Loop = self.node.arg
         lanes = prod(recurrence.shape)
         parts = [f"{lanes}"] if lanes > 1 else []
@@ -149,7 +141,7 @@ class Scalarizer(scalar.Elements):
             origins_of((self.node, *toposort(self.prepare(arg.body)))),
             recurrence.operations,
             bytes_of(recurrence.buffers),
-            tuple(dict.fromkeys(n.op.name for n in nodes if cost(n))),
+            tuple(dict.fromkeys(n.op.name for n in nodes if rl.cost(n))),
         )
 
     def control(
@@ -262,10 +254,12 @@ class Scalarizer(scalar.Elements):
                 stores += yield from self.pushed(inner.number, output, k, t)
         block = self.scopes[scope].block
         if starts:
-            block.append(Assign(tuple(starts)))
+            block.append(rl.Assign(tuple(starts)))
         if not same_size(arg.length, 0):
             number = -1 if predicate is None else _number(predicate)
-            block.append(Repeat(times, number, (*inner.block, Assign(tuple(stores)))))
+            block.append(
+                rl.Repeat(times, number, (*inner.block, rl.Assign(tuple(stores))))
+            )
         return [*carried, *[None] * len(stacked)]
 
     def enter(self, scope: int, node: Node, t: ix.Index) -> int:

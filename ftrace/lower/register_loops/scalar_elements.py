@@ -34,10 +34,9 @@ from ftrace.lower.register_loops import register_loop
 from ftrace.lower.simplify.algebra import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
 from ftrace.trace.primitives.sources import const, const_p, iota_p, is_variable
 
 #: Beside this truth value the result is the other operand.
@@ -297,7 +296,7 @@ class Elements(ElementBuilder[Key]):
         """One after the other; a sum of products rounds once per term."""
         axes: tuple[int, ...] = node.arg
         (source,) = node.src
-        combine = COMBINES[node.op]
+        combine = red.COMBINES[node.op]
         total: Node | None = None
         for position in places([source.shape[a] for a in axes]):
             at = list(indices)
@@ -313,7 +312,7 @@ class Elements(ElementBuilder[Key]):
             else:
                 total = folded(combine, node.dtype, (total, term))
         if total is None:
-            return const(identity(node.op, node.dtype), node.dtype)
+            return const(red.identity(node.op, node.dtype), node.dtype)
         return total
 
     def _gather(
@@ -370,7 +369,7 @@ class Elements(ElementBuilder[Key]):
                 continue
             value = yield scope, updates, (*at, *rest), valid
             if kind != "set":
-                value = folded(COMBINES_BY_NAME[kind], node.dtype, (total, value))
+                value = folded(red.COMBINES_BY_NAME[kind], node.dtype, (total, value))
             total = folded(p.select, node.dtype, (hit, value, total))
         return total
 

@@ -28,7 +28,6 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.lower import analysis as cost
-from ftrace.lower.analysis import weight
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
@@ -421,7 +420,7 @@ class Plan:
             contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            costs[node] = min(total + weight(node), 10_000)
+            costs[node] = min(total + cost.weight(node), 10_000)
 
     def _find_waits(self) -> None:
         bit = 1
@@ -465,7 +464,7 @@ class Plan:
 
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""
-        return min(sum([self.costs[s] for s in node.src]) + weight(node), 10_000)
+        return min(sum([self.costs[s] for s in node.src]) + cost.weight(node), 10_000)
 
     def contractions_of(self, node: Node) -> frozenset[Node]:
         """Those from which a value is computed element by element: the latest.
@@ -516,7 +515,7 @@ def ends_before(draft: Draft, node: Node) -> bool:
     Of an unrolled loop it ends between two steps if it can: it stores little there,
     and the kernels of all steps are the same one.
     """
-    if draft.weight + weight(node) > KERNEL_LIMIT:
+    if draft.weight + cost.weight(node) > KERNEL_LIMIT:
         return True
     root = draft.roots[0] if draft.roots else node
     return (

@@ -23,25 +23,15 @@ from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.ground.tables import memo
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
-from ftrace.trace.primitives import elementwise as p, movement as mv
-from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import stop_gradient
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    movement as mv,
+    reduction as red,
+    sources,
+)
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
-from ftrace.trace.primitives.reduction import (
-    REDUCTIONS,
-    identity_like,
-    reduce,
-    reduce_prod_p,
-)
-from ftrace.trace.primitives.sources import (
-    const,
-    const_like,
-    const_p,
-    dim_p,
-    iota_p,
-    zeros_like,
-)
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import is_dynamic, same_size
 
@@ -82,12 +72,12 @@ def _bits(value: complex, dtype: np.dtype[Any]) -> bytes:
 
 def is_bits(node: Node, value: complex) -> bool:
     """Is it the constant `value`, bit for bit? For -0.0 see `is_negative_zero`."""
-    return node.op is const_p and node.arg == _bits(value, node.dtype)
+    return node.op is sources.const_p and node.arg == _bits(value, node.dtype)
 
 
 def constant(value: int) -> Pat:
     """The constant of that value, bit for bit."""
-    return Pat(const_p, where=lambda node: is_bits(node, value))
+    return Pat(sources.const_p, where=lambda node: is_bits(node, value))
 
 
 X: Final = Pat(name="x")
@@ -103,7 +93,7 @@ def to_x(name: str, pattern: Pat | tuple[Pat, ...]) -> Rule:
 
 def to_zero(name: str, pattern: Pat) -> Rule:
     """A rule by which what matches is zeros like its part x."""
-    return Rule(name, pattern, lambda x: zeros_like(x))
+    return Rule(name, pattern, lambda x: sources.zeros_like(x))
 
 
 def to_binary(name: str, op: Primitive, pattern: Pat) -> Rule:
@@ -113,7 +103,7 @@ def to_binary(name: str, op: Primitive, pattern: Pat) -> Rule:
 
 def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
     """The same constant in another shape."""
-    return make_node(const_p, node.aval.with_shape(shape), (), node.arg)
+    return make_node(sources.const_p, node.aval.with_shape(shape), (), node.arg)
 
 
 def evaluate_scalar(node: Node) -> Any:
@@ -122,7 +112,7 @@ def evaluate_scalar(node: Node) -> Any:
     Raises:
       DynamicDimensionError: one is a dynamic dimension.
     """
-    if any(s.op is dim_p for s in node.src):
+    if any(s.op is sources.dim_p for s in node.src):
         raise DynamicDimensionError(f"{node!r} has no value while it is compiled")
     operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]
     aval = node.aval.with_shape((1,))
@@ -145,12 +135,12 @@ def last_position(positions: Node) -> int | None:
 
 def _reduce_constant(x: Node, c: Node) -> Node | None:
     one, count = move_constant(c, x.shape), c.size // x.size
-    if x.op is reduce_sum_p:
+    if x.op is bc.reduce_sum_p:
         return None if is_dynamic(count) else times_count(one, count)
-    return one if x.op is not reduce_prod_p or is_bits(c, 1) else None
+    return one if x.op is not red.reduce_prod_p or is_bits(c, 1) else None
 
 
-_EVERYWHERE = (mv.reshape_p, mv.permute_p, mv.shrink_p, mv.stride_p, expand_p)
+_EVERYWHERE = (mv.reshape_p, mv.permute_p, mv.shrink_p, mv.stride_p, bc.expand_p)
 
 CONSTANTS: Final = (
     # any value without elements -> constant
@@ -159,14 +149,14 @@ CONSTANTS: Final = (
         Pat(
             name="x",
             aval=lambda n: same_size(n.aval.size, 0),
-            where=lambda n: n.op is not const_p,
+            where=lambda n: n.op is not sources.const_p,
         ),
     ),
     # reduce(value without elements) -> the reduction's identity
     Rule(
         "fold_reduce_of_nothing",
-        Pat(REDUCTIONS, Pat(where=lambda n: same_size(n.aval.size, 0)), name="x"),
-        lambda x: identity_like(x.op, x) if x.size else None,
+        Pat(red.REDUCTIONS, Pat(where=lambda n: same_size(n.aval.size, 0)), name="x"),
+        lambda x: red.identity_like(x.op, x) if x.size else None,
     ),
     # scatter(x, no updates) -> x
     Rule(
@@ -177,13 +167,13 @@ CONSTANTS: Final = (
     # op(constants) -> constant
     Rule(
         "fold_constants",
-        of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(const_p)] * n, name="x")),
-        lambda x: const_like(x, evaluate_scalar(x)),
+        of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(sources.const_p)] * n, name="x")),
+        lambda x: sources.const_like(x, evaluate_scalar(x)),
     ),
     # movement(c) -> c
     Rule(
         "fold_movement_of_constant",
-        Pat(_EVERYWHERE, Pat(const_p, name="c"), name="x"),
+        Pat(_EVERYWHERE, Pat(sources.const_p, name="c"), name="x"),
         lambda x, c: move_constant(c, x.shape),
     ),
     # pad(0) -> 0; shear(0) -> 0
@@ -194,11 +184,15 @@ CONSTANTS: Final = (
     # sum(c) -> n·c; max(c), min(c), prod(1) -> c
     Rule(
         "reduce_of_constant_collapses",
-        Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),
+        Pat(
+            red.REDUCTIONS,
+            Pat(sources.const_p, name="c", where=lambda n: n.size > 0),
+            name="x",
+        ),
         _reduce_constant,
     ),
     # stop_gradient(x) -> x
-    to_x("remove_stop_gradient", Pat(stop_gradient, X)),
+    to_x("remove_stop_gradient", Pat(p.stop_gradient, X)),
 )
 
 
@@ -209,12 +203,12 @@ def axes_of(node: Node) -> tuple[int, ...]:
 def _drop_unit_axes(x: Node) -> Node | None:
     source = x.src[0]
     axes = tuple(a for a in axes_of(x) if not same_size(source.shape[a], 1))
-    return None if axes and axes == x.arg else reduce(x.op, source, axes)
+    return None if axes and axes == x.arg else red.reduce(x.op, source, axes)
 
 
 def _repeats(node: Node) -> set[int]:
     """The axes along which a value is one element many times, as far as that shows."""
-    if node.op is expand_p:
+    if node.op is bc.expand_p:
         pairs = zip(node.src[0].shape, node.shape, strict=True)
         return {a for a, (n, m) in enumerate(pairs) if not same_size(n, m)} | _repeats(
             node.src[0]
@@ -240,7 +234,7 @@ def _merge_reduces(x: Node, inner: Node) -> Node | None:
     if x.op is not inner.op or _is_sum_of_results(inner, set(axes_of(x))):
         return None
     axes = tuple(sorted({*axes_of(x), *axes_of(inner)}))
-    return reduce(x.op, inner.src[0], axes)
+    return red.reduce(x.op, inner.src[0], axes)
 
 
 def _repeated_axes(x: Node, view: Node) -> tuple[int, ...]:
@@ -252,7 +246,7 @@ def _repeated_axes(x: Node, view: Node) -> tuple[int, ...]:
 def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
     shape = tuple(1 if a in repeated else n for a, n in enumerate(view.shape))
     axes = tuple(a for a in axes_of(x) if a not in repeated)
-    return reduce(x.op, expand(view.src[0], shape), axes)
+    return red.reduce(x.op, bc.expand(view.src[0], shape), axes)
 
 
 def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | None:
@@ -288,20 +282,24 @@ def times_count(x: Node, count: int) -> Node:
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         # The count may not fit 16 bits; sums of such floats are wide as well.
         wide = p.cast(x, dtypes.float32)
-        return p.cast(p.mul(wide, const_like(wide, count)), x.dtype, x.aval.weak_type)
+        return p.cast(
+            p.mul(wide, sources.const_like(wide, count)), x.dtype, x.aval.weak_type
+        )
     factor = np.array(count).astype(x.dtype)
-    return p.mul(x, const_like(x, factor))
+    return p.mul(x, sources.const_like(x, factor))
 
 
 REDUCES: Final = (
     # reduce[axes](x) -> reduce[axes without those of size 1](x)
     Rule(
-        "drop_reduced_axes_of_size_1", Pat(REDUCTIONS, Pat(), name="x"), _drop_unit_axes
+        "drop_reduced_axes_of_size_1",
+        Pat(red.REDUCTIONS, Pat(), name="x"),
+        _drop_unit_axes,
     ),
     # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind, no product's
     Rule(
         "merge_reduces",
-        Pat(REDUCTIONS, Pat(REDUCTIONS, name="inner"), name="x"),
+        Pat(red.REDUCTIONS, Pat(red.REDUCTIONS, name="inner"), name="x"),
         _merge_reduces,
         single_use="inner",
     ),
@@ -309,8 +307,8 @@ REDUCES: Final = (
     Rule(
         "merge_reduces_through_reshape",
         Pat(
-            REDUCTIONS,
-            Pat(mv.reshape_p, Pat(REDUCTIONS, name="inner"), name="view"),
+            red.REDUCTIONS,
+            Pat(mv.reshape_p, Pat(red.REDUCTIONS, name="inner"), name="view"),
             name="x",
         ),
         _merge_reduces_through_reshape,
@@ -319,7 +317,7 @@ REDUCES: Final = (
     # sum[a](expand[a: n](x)) -> x·n
     Rule(
         "sum_of_expand_is_multiply",
-        Pat(reduce_sum_p, Pat(expand_p, name="view"), name="x"),
+        Pat(bc.reduce_sum_p, Pat(bc.expand_p, name="view"), name="x"),
         _sum_of_expand,
     ),
 )
@@ -327,7 +325,7 @@ REDUCES: Final = (
 
 # Identities.
 
-C: Final = Pat(const_p, name="c")
+C: Final = Pat(sources.const_p, name="c")
 
 
 def _is_finite_nonzero(c: Node) -> bool:
@@ -336,8 +334,8 @@ def _is_finite_nonzero(c: Node) -> bool:
 
 
 _MASK: Final = Pat(name="mask", aval=has_kind("b"))
-_ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
-_FINITE: Final = Pat(const_p, name="y", where=_is_finite_nonzero)
+_ANY_ZERO: Final = Pat(sources.const_p, where=lambda c: bool(constant_value(c) == 0))
+_FINITE: Final = Pat(sources.const_p, name="y", where=_is_finite_nonzero)
 
 
 def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
@@ -355,7 +353,7 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
 
 def _small_power(x: Node, c: Node) -> Node | None:
     if is_bits(c, 0):
-        return const_like(x, 1)
+        return sources.const_like(x, 1)
     return x if is_bits(c, 1) else p.mul(x, x) if is_bits(c, 2) else None
 
 
@@ -378,14 +376,14 @@ ALGEBRA: Final = (
     Rule(
         "fold_mul_zero_by_mask",
         Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
-        lambda x, mask: p.select(mask, x, zeros_like(x)),
+        lambda x, mask: p.select(mask, x, sources.zeros_like(x)),
     ),
     # max(iota, 0), min(iota, n) -> iota
     Rule(
         "fold_clamp_of_iota",
         Pat(
             (p.maximum, p.minimum),
-            Pat(iota_p, name="positions"),
+            Pat(sources.iota_p, name="positions"),
             C,
             commutes=True,
             name="y",
@@ -403,9 +401,11 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
     last, bound = last_position(x), constant_value(c)
     if last is None or (node.op in (p.eq, p.ne) and 0 <= bound <= last):
         return None
-    ends = [const(end, x.dtype) for end in (0, last)]
-    first, end = (bool(evaluate_scalar(node.op(e, const_like(e, bound)))) for e in ends)
-    return const(first, dtypes.bool_, x.shape) if first == end else None
+    ends = [sources.const(end, x.dtype) for end in (0, last)]
+    first, end = (
+        bool(evaluate_scalar(node.op(e, sources.const_like(e, bound)))) for e in ends
+    )
+    return sources.const(first, dtypes.bool_, x.shape) if first == end else None
 
 
 LOGIC: Final = (
@@ -420,7 +420,7 @@ LOGIC: Final = (
     # iota < n -> true, iota >= 0 -> true, …
     Rule(
         "fold_compare_of_iota",
-        Pat(p.COMPARES, Pat(iota_p, name="x"), C, name="node"),
+        Pat(p.COMPARES, Pat(sources.iota_p, name="x"), C, name="node"),
         _compare_of_iota,
     ),
     # cast[t](x of t) -> x

@@ -29,35 +29,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ftrace import dtypes
-from ftrace.lower.analysis import (
-    KEEPING,
-    axis_below,
-    counted_axis,
-    nodes_near,
-    sliced,
-)
+from ftrace.lower import analysis
 from ftrace.lower.simplify import algebra
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import elementwise as p, movement, sources
-from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.indexing import (
-    axes_and_kind,
-    clamp,
-    gather,
-    in_bounds,
-    read_back,
-    scatter,
-    scatter_p,
-    trailing,
-)
-from ftrace.trace.primitives.reduction import (
-    COMBINES_BY_NAME,
-    REDUCTIONS,
-    reduce,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
+from ftrace.trace.primitives import (
+    broadcast as bc,
+    elementwise as p,
+    indexing,
+    movement,
+    reduction as red,
+    sources,
 )
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, same_size
@@ -79,7 +61,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 def counts_along(node: Node, axis: int) -> bool:
     """Is the node, everywhere, the position along the axis?"""
-    return counted_axis(node, node.shape[axis]) == axis
+    return analysis.counted_axis(node, node.shape[axis]) == axis
 
 
 def _counted(index: Node) -> int | None:
@@ -94,29 +76,29 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     if same_size(node.shape[axis], 1):
         return node
     if node.op is sources.const_p or (node.op is sources.iota_p and node.arg != axis):
-        return sliced(node, (), shape)
-    if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
-        return expand(node.src[0], shape)
-    if depth == 0 or node.op not in (*KEEPING, *algebra.ELEMENTWISE):
+        return analysis.sliced(node, (), shape)
+    if node.op is bc.expand_p and same_size(node.src[0].shape[axis], 1):
+        return bc.expand(node.src[0], shape)
+    if depth == 0 or node.op not in (*analysis.KEEPING, *algebra.ELEMENTWISE):
         return None
-    place = axis_below(node, axis) if node.op in KEEPING else axis
+    place = analysis.axis_below(node, axis) if node.op in analysis.KEEPING else axis
     if place is None:
         return None
     parts = [_constant_along(s, place, depth - 1) for s in node.src]
     found = [part for part in parts if part is not None]
-    return sliced(node, found, shape) if len(found) == len(parts) else None
+    return analysis.sliced(node, found, shape) if len(found) == len(parts) else None
 
 
 def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """i, with size 1 along the axis, if the node is 1 or true where position == i."""
     if depth == 0:
         return None
-    if node.op in KEEPING:
-        place = axis_below(node, axis)
+    if node.op in analysis.KEEPING:
+        place = analysis.axis_below(node, axis)
         inner = None if place is None else _picked(node.src[0], place, depth - 1)
         if inner is None:
             return None
-        return sliced(node, (inner,), _without(node.shape, axis))
+        return analysis.sliced(node, (inner,), _without(node.shape, axis))
     if node.op is p.cast_p and node.src[0].dtype == dtypes.bool_:
         return _picked(node.src[0], axis, depth - 1)
     if node.op is p.select:
@@ -134,7 +116,7 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
 
 def _may_pick(node: Node) -> bool:
     """A quick look: is there a comparison below movement and casts?"""
-    while node.op in KEEPING or node.op is p.cast_p:
+    while node.op in analysis.KEEPING or node.op is p.cast_p:
         node = node.src[0]
     return node.op is p.eq or node.op is p.select
 
@@ -158,7 +140,7 @@ def _factors(body: Node) -> list[tuple[Node, Node]]:
 
 def _core(node: Node) -> Node:
     """The node before it was expanded."""
-    return node.src[0] if node.op is expand_p else node
+    return node.src[0] if node.op is bc.expand_p else node
 
 
 def _varies(node: Node) -> list[int]:
@@ -167,8 +149,8 @@ def _varies(node: Node) -> list[int]:
 
 def _is_reduced(f: Node) -> bool:
     """Does f, up to the next values that are surely stored, hold a reduction?"""
-    near = nodes_near(f, _CONE, lambda node: node.src)
-    return len(near) >= _CONE or any(node.op in REDUCTIONS for node in near)
+    near = analysis.nodes_near(f, _CONE, lambda node: node.src)
+    return len(near) >= _CONE or any(node.op in red.REDUCTIONS for node in near)
 
 
 def _load(f: Node, index: Node, axis: int) -> Node | None:
@@ -178,13 +160,13 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
     if source.op is sources.const_p:
         found = algebra.move_constant(source, shape)
     elif same_size(source.shape[axis], 1):
-        found = expand(source, shape)
+        found = bc.expand(source, shape)
     else:
         both = {*_varies(source)} & {*_varies(at)}
         if both and _is_reduced(source):
             return None  # it stands in the kernel of that reduction, as a sum
         found = _gather(source, at, axis, shape)
-    inside = expand(in_bounds([at], [size]), shape)
+    inside = bc.expand(indexing.in_bounds([at], [size]), shape)
     return p.select(inside, found, sources.zeros_like(found))
 
 
@@ -212,9 +194,12 @@ def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     rest = [a for a in kept if a not in batch]
     dense = sorted([axis, *kept])
     arrays = _index_arrays(at, batch, axis, indexed)
-    found = gather(
+    found = indexing.gather(
         movement.reshape(source, tuple(source.shape[a] for a in dense)),
-        [clamp(i, source.shape[a]) for a, i in zip(indexed, arrays, strict=True)],
+        [
+            indexing.clamp(i, source.shape[a])
+            for a, i in zip(indexed, arrays, strict=True)
+        ],
         tuple(dense.index(a) for a in indexed),
     )
     stand = [*batch, *rest]
@@ -223,7 +208,7 @@ def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     lined = tuple(
         found.shape[order.index(a)] if a in order else 1 for a in range(len(shape))
     )
-    return expand(movement.reshape(found, lined), shape)
+    return bc.expand(movement.reshape(found, lined), shape)
 
 
 def _fold_pick(x: Node, body: Node) -> Node | None:
@@ -238,7 +223,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
                 continue
             others = tuple(a for a in axes if a != axis)
             if others:
-                return reduce(reduce_sum_p, found, others)
+                return red.reduce(bc.reduce_sum_p, found, others)
             exact = dtypes.is_integer(x.dtype)
             return (
                 found if exact else p.add(found, sources.zeros_like(found))
@@ -272,7 +257,9 @@ def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     batch = _varies(at)
     if not any(a in axes for a in batch):
         return None
-    values = reduce(reduce_sum_p, values, tuple(a for a in axes if a not in batch))
+    values = red.reduce(
+        bc.reduce_sum_p, values, tuple(a for a in axes if a not in batch)
+    )
     indexed = sorted([axis, *[a for a in batch if a not in axes]])
     arrays = _index_arrays(at, batch, axis, indexed)
     others = [a for a in range(x.ndim) if a not in batch and a != axis]
@@ -280,13 +267,13 @@ def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     sizes = tuple(at.shape[a] for a in batch)
     rest = tuple(n for a, n in enumerate(x.shape) if a not in indexed)
     zeros = sources.const(0, x.dtype, x.shape)
-    return scatter(
+    return indexing.scatter(
         zeros, movement.reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
     )
 
 
 def _sum_of(op: Any) -> Pat:
-    return Pat(reduce_sum_p, Pat(op, name="body"), name="x")
+    return Pat(bc.reduce_sum_p, Pat(op, name="body"), name="x")
 
 
 ONE_HOT: Final = (
@@ -304,7 +291,7 @@ def _lanes(x: Node) -> dict[int, int] | None:
 
     None if some axis of the batch has no such index, so that updates may collide.
     """
-    axes, _ = axes_and_kind(x)
+    axes, _ = indexing.axes_and_kind(x)
     indices = x.src[2:]
     wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
     found: dict[int, int] = {}
@@ -327,12 +314,12 @@ def _laid_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -
     units = [a for a in range(node.ndim) if a not in order]
     moved = movement.permute(node, (*order, *units))
     shape = tuple(node.shape[source[a]] if a in source else 1 for a in range(x.ndim))
-    return expand(movement.reshape(moved, shape), x.shape)
+    return bc.expand(movement.reshape(moved, shape), x.shape)
 
 
 def _scatter_as_select(x: Node) -> Node | None:
     lanes = _lanes(x)
-    axes, kind = axes_and_kind(x)
+    axes, kind = indexing.axes_and_kind(x)
     base, updates, *indices = x.src
     if lanes is None or len(lanes) == len(axes):
         return None
@@ -345,14 +332,14 @@ def _scatter_as_select(x: Node) -> Node | None:
             mask = here if mask is None else p.bit_and(mask, here)
     assert mask is not None
     new = _laid_out(updates, x, lanes, rest)
-    if kind in COMBINES_BY_NAME:
-        new = COMBINES_BY_NAME[kind](base, new)
+    if kind in red.COMBINES_BY_NAME:
+        new = red.COMBINES_BY_NAME[kind](base, new)
     return p.select(mask, new, base)
 
 
 def _fits(x: Node) -> bool:
     """Can the index dtypes hold every position?"""
-    axes, _ = axes_and_kind(x)
+    axes, _ = indexing.axes_and_kind(x)
     return x.src[0].op is sources.const_p and all(
         dtypes.limits(index.dtype)[1] >= x.shape[axis] - 1
         for axis, index in zip(axes, x.src[2:], strict=True)
@@ -365,54 +352,62 @@ def _products(x: Node) -> Node:
     Devices combine no pairs of numbers in memory. It takes time in the square of the
     number of updates.
     """
-    axes, _ = axes_and_kind(x)
+    axes, _ = indexing.axes_and_kind(x)
     base, updates, *indices = x.src
     count = indices[0].size
     width = updates.size // count
     same: Node | None = None
     for index in indices:
-        ours = expand(movement.reshape(index, (count, 1)), (count, count))
-        theirs = expand(movement.reshape(index, (1, count)), (count, count))
+        ours = bc.expand(movement.reshape(index, (count, 1)), (count, count))
+        theirs = bc.expand(movement.reshape(index, (1, count)), (count, count))
         here = p.eq(ours, theirs)
         same = here if same is None else p.bit_and(same, here)
     assert same is not None
     whole = (count, count, width)
-    factors = expand(movement.reshape(updates, (1, count, width)), whole)
-    factors = p.select(trailing(same, whole), factors, sources.const_like(factors, 1))
-    product = movement.reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
-    return scatter(
-        base, p.mul(read_back(base, indices, axes), product), indices, axes, "set"
+    factors = bc.expand(movement.reshape(updates, (1, count, width)), whole)
+    factors = p.select(
+        indexing.trailing(same, whole), factors, sources.const_like(factors, 1)
+    )
+    product = movement.reshape(
+        red.reduce(red.reduce_prod_p, factors, (1,)), updates.shape
+    )
+    return indexing.scatter(
+        base,
+        p.mul(indexing.read_back(base, indices, axes), product),
+        indices,
+        axes,
+        "set",
     )
 
 
 def _is_chosen_update(x: Node) -> bool:
     """Does a `where` choose between an array and that with few of its elements set?"""
     _, new, old = x.src
-    if new.op is not scatter_p or new.src[0] is not old:
+    if new.op is not indexing.scatter_p or new.src[0] is not old:
         return False
     updates = new.src[1]
     few = not any_dynamic(x.shape) and updates.size * 2 <= x.size
-    return few and axes_and_kind(new)[1] == "set"
+    return few and indexing.axes_and_kind(new)[1] == "set"
 
 
 def _choose_updates(x: Node) -> Node:
     mask, new, _ = x.src
-    axes, kind = axes_and_kind(new)
+    axes, kind = indexing.axes_and_kind(new)
     base, updates, *indices = new.src
-    chosen = read_back(mask, indices, axes)
-    updates = p.select(chosen, updates, read_back(base, indices, axes))
-    return scatter(base, updates, indices, axes, kind)
+    chosen = indexing.read_back(mask, indices, axes)
+    updates = p.select(chosen, updates, indexing.read_back(base, indices, axes))
+    return indexing.scatter(base, updates, indices, axes, kind)
 
 
 def _is_complex_product(x: Node) -> bool:
-    return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
+    return dtypes.is_complex(x.dtype) and indexing.axes_and_kind(x)[1] == "mul"
 
 
 SCATTERS: Final = (
     # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
     Rule(
         "scatter_without_collisions_is_select",
-        Pat(scatter_p, name="x", where=_fits),
+        Pat(indexing.scatter_p, name="x", where=_fits),
         _scatter_as_select,
     ),
     # where(m, x.at[i].set(u), x) -> x.at[i].set(where(m[i], u, x[i]))
@@ -424,7 +419,7 @@ SCATTERS: Final = (
     # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
     Rule(
         "scatter_complex_products",
-        Pat(scatter_p, name="x", where=_is_complex_product),
+        Pat(indexing.scatter_p, name="x", where=_is_complex_product),
         _products,
     ),
 )
@@ -441,12 +436,16 @@ _NARROW = 16
 #: Bytes: copies of several threads share no line, nor two that are fetched together.
 _LINES = 128
 
-_REDUCES: Final = {"add": reduce_sum_p, "min": reduce_min_p, "max": reduce_max_p}
+_REDUCES: Final = {
+    "add": bc.reduce_sum_p,
+    "min": red.reduce_min_p,
+    "max": red.reduce_max_p,
+}
 
 
 def _size_of_copy(x: Node) -> int:
     """Elements along the first indexed axis of a copy, whose end is never read."""
-    axis = axes_and_kind(x)[0][0]
+    axis = indexing.axes_and_kind(x)[0][0]
     size = x.shape[axis]
     row = x.size // size * x.dtype.itemsize
     while row * size % _LINES:
@@ -456,7 +455,7 @@ def _size_of_copy(x: Node) -> int:
 
 def copy_count(x: Node) -> int:
     """How many private copies a scatter is cut into; 0 if it is not."""
-    axes, _ = axes_and_kind(x)
+    axes, _ = indexing.axes_and_kind(x)
     updates = x.src[2].size
     places = x.size // x.shape[axes[0]] * _size_of_copy(x)
     count = MOST_COPIES
@@ -466,7 +465,7 @@ def copy_count(x: Node) -> int:
 
 
 def _is_crowded(x: Node) -> bool:
-    _, kind = axes_and_kind(x)
+    _, kind = indexing.axes_and_kind(x)
     base, updates, *indices = x.src
     if (
         kind not in _REDUCES
@@ -490,7 +489,7 @@ def _privatize(x: Node) -> Node | None:
     copies = copy_count(x)
     if not copies:
         return None
-    axes, kind = axes_and_kind(x)
+    axes, kind = indexing.axes_and_kind(x)
     base, updates, *indices = x.src
     count, rest = indices[0].size, updates.shape[indices[0].ndim :]
     updates = movement.reshape(updates, (count, *rest))
@@ -508,18 +507,24 @@ def _privatize(x: Node) -> Node | None:
     private = sources.const(constant_value(base), x.dtype, (copies, *shape))
     number = sources.iota(dtypes.int32, (copies, each), 0)
     moved = (0, *[a + 1 for a in axes])
-    filled = scatter(private, cut(updates), [number, *map(cut, indices)], moved, kind)
-    total = movement.reshape(reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
+    filled = indexing.scatter(
+        private, cut(updates), [number, *map(cut, indices)], moved, kind
+    )
+    total = movement.reshape(red.reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
     total = movement.shrink_axis(total, axes[0], 0, x.shape[axes[0]])
     if whole < count:
         left = [
             movement.shrink_axis(node, 0, whole, count) for node in (updates, *indices)
         ]
-        total = scatter(total, left[0], left[1:], axes, kind)
+        total = indexing.scatter(total, left[0], left[1:], axes, kind)
     return total
 
 
 PRIVATIZED: Final = (
     # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
-    Rule("privatized_scatter", Pat(scatter_p, name="x", where=_is_crowded), _privatize),
+    Rule(
+        "privatized_scatter",
+        Pat(indexing.scatter_p, name="x", where=_is_crowded),
+        _privatize,
+    ),
 )

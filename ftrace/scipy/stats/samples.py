@@ -11,7 +11,6 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors, random
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.reductions import cummax, cummin
 from ftrace.numpy.axes import as_value, canonical_axis, cast, choose
@@ -27,7 +26,7 @@ Axis = int | None
 
 
 def _check_policy(name: str, policy: str) -> None:
-    one_of(f"{name}: nan_policy", policy, ("propagate", "omit", "raise"))
+    errors.one_of(f"{name}: nan_policy", policy, ("propagate", "omit", "raise"))
     if policy != "propagate":
         raise errors.UnsupportedError(
             f"{name}: nan_policy={policy!r} is not supported, since what is computed "
@@ -125,7 +124,9 @@ def rankdata(
       Array([1.5, 4. , 1.5, 3. ], dtype=float32)
     """
     _check_policy("rankdata", nan_policy)
-    one_of("rankdata: method", method, ("average", "min", "max", "dense", "ordinal"))
+    errors.one_of(
+        "rankdata: method", method, ("average", "min", "max", "dense", "ordinal")
+    )
     x = as_value(a)
     x = fnp.ravel(x) if axis is None else fnp.moveaxis(x, axis, -1)
     default = dtypes.default_dtype("f")
@@ -181,7 +182,7 @@ def sem(
       >>> ft.scipy.stats.sem(fnp.array([1.0, 2.0, 3.0]))
       Array(0.57735026, dtype=float32)
     """
-    one_of("sem: nan_policy", nan_policy, ("propagate", "omit"))
+    errors.one_of("sem: nan_policy", nan_policy, ("propagate", "omit"))
     (x,) = promote_inexact(a)
     if nan_policy == "omit":
         std = fnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims)
@@ -239,7 +240,7 @@ class gaussian_kde:
         data = fnp.atleast_2d(_real("gaussian_kde", dataset))
         d, n = data.shape
         if data.size < 2:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"gaussian_kde: dataset must have several samples, got {data.shape}"
             )
         if weights is None:
@@ -249,7 +250,7 @@ class gaussian_kde:
             data, each = promote_inexact(data, weights)
             each = fnp.atleast_1d(each)
             if each.shape != (n,):
-                raise ShapeError(
+                raise errors.ShapeError(
                     f"gaussian_kde: weights must have the shape ({n},), got "
                     f"{each.shape}"
                 )
@@ -265,13 +266,13 @@ class gaussian_kde:
     def _factor(self, bw_method: BwMethod, neff: Any, d: int) -> Any:
         if bw_method is None or isinstance(bw_method, str):
             method = bw_method or "scott"
-            one_of("gaussian_kde: bw_method", method, ("scott", "silverman"))
+            errors.one_of("gaussian_kde: bw_method", method, ("scott", "silverman"))
             base = neff if method == "scott" else neff * (d + 2) / 4
             return fnp.power(base, -1 / (d + 4))
         if callable(bw_method):
             return bw_method(self)
         if as_value(bw_method).ndim:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 "gaussian_kde: bw_method must be 'scott', 'silverman', a scalar, or a "
                 f"function, got {bw_method!r}"
             )
@@ -321,7 +322,7 @@ class gaussian_kde:
             return x
         if x.shape == (1, self.d):
             return fnp.reshape(x, (self.d, 1))
-        raise ShapeError(
+        raise errors.ShapeError(
             f"gaussian_kde: points must have {self.d} coordinates along their first "
             f"axis, as the dataset has, got the shape {x.shape}"
         )
@@ -335,7 +336,7 @@ class gaussian_kde:
         mean = fnp.atleast_1d(fnp.squeeze(as_value(mean)))
         cov = fnp.atleast_2d(as_value(cov))
         if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"integrate_gaussian: mean and cov must have the shapes ({self.d},) "
                 f"and ({self.d}, {self.d}), got {mean.shape} and {cov.shape}"
             )
@@ -357,7 +358,7 @@ class gaussian_kde:
           ShapeError: there are several coordinates, or a bound is no scalar.
         """
         if self.d != 1 or np.ndim(as_value(low)) or np.ndim(as_value(high)):
-            raise ShapeError("integrate_box_1d takes two scalars, where d is 1")
+            raise errors.ShapeError("integrate_box_1d takes two scalars, where d is 1")
         sigma = fnp.sqrt(fnp.squeeze(self.covariance))
         low, high = [ndtr((b - self.dataset[0]) / sigma) for b in (low, high)]
         return fnp.sum(self.weights * (high - low))
@@ -369,7 +370,7 @@ class gaussian_kde:
           ShapeError: it has another number of coordinates.
         """
         if other.d != self.d:
-            raise ShapeError(f"integrate_kde: d must be {self.d}, got {other.d}")
+            raise errors.ShapeError(f"integrate_kde: d must be {self.d}, got {other.d}")
         small, large = (self, other) if self.n < other.n else (other, self)
         cov = self.covariance + other.covariance
         return fnp.sum(large._overlap(small.dataset, cov) * small.weights)
@@ -397,5 +398,5 @@ class gaussian_kde:
 def _real(name: str, x: Value) -> Any:
     value = as_value(x)
     if dtypes.is_complex(value.dtype):
-        raise DtypeError(f"{name} takes real numbers, got {value.dtype}")
+        raise errors.DtypeError(f"{name} takes real numbers, got {value.dtype}")
     return value

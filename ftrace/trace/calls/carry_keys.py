@@ -28,23 +28,12 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import HOLDERS, inline_calls
 from ftrace.trace.effects import Callback
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    bodies_of,
-    constant_value,
-    make_node,
-    rebuild,
-    rebuild_with,
-    toposort,
-)
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.elementwise import bitcast, cast, cast_p
 from ftrace.trace.primitives.sources import const, const_like, const_p, iota_p
 
 Dtype = np.dtype[Any]
@@ -88,7 +77,7 @@ def _layout(dtype: Dtype) -> _Layout:
     )  # fmt: skip
 
 
-def widen(codes: Node, dtype: Dtype) -> Node:
+def widen(codes: g.Node, dtype: Dtype) -> g.Node:
     """The numbers that codes (uint8) of a dtype stand for: float32, int8 or uint8."""
     unused = 8 - dtypes.bits_of(dtype)
     if dtypes.kind(dtype) != "f":
@@ -126,7 +115,7 @@ def widen(codes: Node, dtype: Dtype) -> Node:
     return p.select(past, const_like(value, np.nan), value)
 
 
-def narrow(x: Node, dtype: Dtype) -> Node:
+def narrow(x: g.Node, dtype: Dtype) -> g.Node:
     """The codes (uint8) of numbers in a dtype: floats round to nearest, ties to even.
 
     Integers wrap, and floats saturate in them.
@@ -165,25 +154,25 @@ def narrow(x: Node, dtype: Dtype) -> Node:
     return p.cast(p.select(lost, const_like(code, layout.nan), code), dtypes.uint8)
 
 
-def carry_keys(graph: Graph) -> Graph:
+def carry_keys(graph: g.Graph) -> g.Graph:
     """The graph over numbers: what they carry has the dtype of its `carrier`."""
     if not _has_carried(graph.inputs, graph.outputs, {}):
         return graph
     inputs = tuple(map(_source, graph.inputs))
     outputs = tuple(_converted(inline_calls(graph.outputs)))
-    return Graph(inputs, outputs, graph.captured)
+    return g.Graph(inputs, outputs, graph.captured)
 
 
 def _has_carried(
-    inputs: Sequence[Node], outputs: Sequence[Node], known: dict[Body, bool]
+    inputs: Sequence[g.Node], outputs: Sequence[g.Node], known: dict[g.Body, bool]
 ) -> bool:
-    nodes = toposort(outputs)  # in the order that the next passes ask for
+    nodes = g.toposort(outputs)  # in the order that the next passes ask for
     found = {node.aval.dtype for node in nodes}  # few, for all the nodes
     found |= {node.aval.dtype for node in inputs}
     if any(map(dtypes.is_carried, found)):
         return True
     for holder in [node for node in nodes if node.op.family in HOLDERS]:
-        for body in bodies_of(holder.arg):
+        for body in g.bodies_of(holder.arg):
             if body not in known:
                 known[body] = _has_carried(body.inputs, body.outputs, known)
             if known[body]:
@@ -191,32 +180,32 @@ def _has_carried(
     return False
 
 
-def _converted(outputs: Sequence[Node]) -> list[Node]:
-    bodies: dict[Body, Body] = {}
+def _converted(outputs: Sequence[g.Node]) -> list[g.Node]:
+    bodies: dict[g.Body, g.Body] = {}
 
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+    def change(node: g.Node, src: tuple[g.Node, ...]) -> g.Node | None:
         if isinstance(node.arg, Callback):
             return node.op(*src, arg=replace(node.arg, carried=True))
         if not node.src:
             return _source(node)
-        if node.op is bitcast:
+        if node.op is p.bitcast:
             kind = dtypes.carrier(node.dtype)
-            return src[0] if src[0].dtype == kind else bitcast(*src, arg=kind)
-        if node.op is cast_p:
+            return src[0] if src[0].dtype == kind else p.bitcast(*src, arg=kind)
+        if node.op is p.cast_p:
             return _cast(node, src[0])
-        found = bodies_of(node.arg) if node.op.family in HOLDERS else ()
+        found = g.bodies_of(node.arg) if node.op.family in HOLDERS else ()
         if not found:
-            return rebuild(node, src)
+            return g.rebuild(node, src)
         for body in found:
             if body not in bodies:
                 inputs = tuple(map(_source, body.inputs))
-                bodies[body] = Body(inputs, tuple(_converted(body.outputs)))
-        return rebuild_with(node, src, [bodies[body] for body in found])
+                bodies[body] = g.Body(inputs, tuple(_converted(body.outputs)))
+        return g.rebuild_with(node, src, [bodies[body] for body in found])
 
     return exchange(outputs, change)
 
 
-def _cast(node: Node, x: Node) -> Node:
+def _cast(node: g.Node, x: g.Node) -> g.Node:
     """A cast from or to a dtype of few bits, of the codes of its numbers."""
     source, target = node.src[0].dtype, node.dtype
     if source == target:
@@ -224,21 +213,21 @@ def _cast(node: Node, x: Node) -> Node:
     wide = widen(x, source) if dtypes.is_narrow(source) else x
     if dtypes.is_narrow(target):
         return narrow(wide, target)
-    return cast(wide, target, node.aval.weak_type)
+    return p.cast(wide, target, node.aval.weak_type)
 
 
-def _source(node: Node) -> Node:
+def _source(node: g.Node) -> g.Node:
     """A node without operands, of numbers that programs move."""
     aval = _carried(node.aval)
     if aval is node.aval:
         return node
     if dtypes.is_narrow(node.dtype) and node.op is const_p:
-        code: Any = constant_value(node).view(aval.dtype)
+        code: Any = g.constant_value(node).view(aval.dtype)
         return const(code, aval.dtype, aval.shape)
     if dtypes.is_narrow(node.dtype) and node.op is iota_p:
-        wide = make_node(node.op, aval.with_dtype(dtypes.float32), (), node.arg)
+        wide = g.make_node(node.op, aval.with_dtype(dtypes.float32), (), node.arg)
         return narrow(wide, node.dtype)
-    return make_node(node.op, aval, (), node.arg)
+    return g.make_node(node.op, aval, (), node.arg)
 
 
 def _carried(aval: ShapedArray) -> Any:

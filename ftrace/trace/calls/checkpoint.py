@@ -34,16 +34,7 @@ from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
 from ftrace.trace.flatten_arguments import P, R
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.primitive import (
-    IN_LOOPS,
-    Batched,
-    Primitive,
-    Results,
-    Where,
-    barrier,
-    item_p,
-)
+from ftrace.trace.primitives import elementwise as p, primitive as prim
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, Written
@@ -227,7 +218,7 @@ def keeps(policy: Policy, node: Node) -> bool:
         factors = [x.aval for x in product.operands]
         numbers = product.contracting, product.batch
         return bool(policy(DOT_GENERAL, *factors, dimension_numbers=numbers))
-    bundle = node.src[0] if node.op is item_p else node
+    bundle = node.src[0] if node.op is prim.item_p else node
     avals = [s.aval for s in bundle.src]
     if node.op is name_p:
         return bool(policy(name_p, *avals, name=node.arg))
@@ -264,13 +255,13 @@ def _can_keep(node: Node) -> bool:
     if node.op.family in ("movement", "source") or isinstance(node.aval, Stack):
         return False
     return len(node.aval.items) == 1 and (
-        node.op is item_p or isinstance(node.op, Primitive)
+        node.op is prim.item_p or isinstance(node.op, prim.Primitive)
     )
 
 
 def _must_keep(node: Node) -> bool:
     """Is it the result of an effect, which happens once?"""
-    return node.op is item_p and any(a is TOKEN for a in node.src[0].aval.items)
+    return node.op is prim.item_p and any(a is TOKEN for a in node.src[0].aval.items)
 
 
 # The call.
@@ -295,7 +286,7 @@ class Checkpoint(Call):
         return getattr(self.policy, "__name__", repr(self.policy))
 
 
-def _jvp(node: Node, tangents: Results) -> Results:
+def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
     found = bodies.linearize(arg.body, tuple(t is not None for t in tangents))
@@ -321,7 +312,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     return bodies.placed(len(found.outputs), found.wanted, results)
 
 
-def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
+def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
     outputs = bodies.chosen(arg.body.outputs, [ct is not None for ct in cotangents])
@@ -345,22 +336,22 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
         *(ct for ct in cotangents if ct is not None),
     ]
     apart = arg.again and bool(constant)
-    where = None if arg.barrier else IN_LOOPS
+    where = None if arg.barrier else prim.IN_LOOPS
     if apart:
         operands = _apart(operands, where)
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
     if apart:  # what was computed again is done with before others begin
-        results = barrier(results, where)
+        results = prim.barrier(results, where)
     return bodies.placed(len(node.src), parts, results)
 
 
-def _apart(operands: list[Node], where: Where) -> list[Node]:
+def _apart(operands: list[Node], where: prim.Where) -> list[Node]:
     """The operands behind a barrier; constants take no memory and stay."""
-    behind = iter(barrier([n for n in operands if n.op is not const_p], where))
+    behind = iter(prim.barrier([n for n in operands if n.op is not const_p], where))
     return [n if n.op is const_p else next(behind) for n in operands]
 
 
-def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
     arg: Checkpoint = node.arg
     body, has = bodies.batch_body(arg.body, batched, size)
     return checkpoint_p.results(*src, arg=replace(arg, body=body)), has

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import Origin
 from ftrace.trace import flatten_arguments
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -288,12 +287,12 @@ def zeros_of(aval: ShapedArray) -> Value:
     return scope.wrap(const(0, aval.dtype, aval.shape))
 
 
-def place_of(function: Any) -> Origin | None:
+def place_of(function: Any) -> errors.Origin | None:
     """Where a function was defined."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     code = getattr(function, "__code__", None)
-    return None if code is None else Origin(code, -1)
+    return None if code is None else errors.Origin(code, -1)
 
 
 class Promise:
@@ -374,7 +373,7 @@ class Promise:
         what = f"{self.what}, at {at}" if at else self.what
         return f"{what}: expected {aval!r} as in {self.like}, got {got}"
 
-    def _origin(self, leaf: Any) -> Origin | None:
+    def _origin(self, leaf: Any) -> errors.Origin | None:
         if isinstance(leaf, Tracer) and not is_variable(leaf.node):
             return leaf.origin or self.origin
         return self.origin

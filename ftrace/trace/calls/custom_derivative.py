@@ -22,18 +22,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, GraphError, Origin, UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import (
-    apply_body,
-    batch_body,
-    chosen,
-    close,
-    linearize,
-    or_zeros,
-    placed,
-    transpose_body,
-    widen,
-)
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
 from ftrace.trace.graph import Body, Flags, Node, Nodes, constant_value, dependents
 from ftrace.trace.primitives.broadcast import reduce_sum
@@ -102,7 +92,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Ruled = node.arg
     always = node.op is linear_call_p
     wanted = [always or dtypes.is_inexact(a.dtype) for a in arg.results]
-    body, has = batch_body(arg.body, batched, size, wanted)
+    body, has = bodies.batch_body(arg.body, batched, size, wanted)
     wide = replace(arg, body=body, lanes=(*arg.lanes, (size, batched)))
     return items(node.op(*src, arg=wide)), has
 
@@ -115,17 +105,19 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     """
     arg: Ruled = node.arg
     closed = tangents[: arg.closed]
-    moving = chosen(arg.body.inputs[: arg.closed], [t is not None for t in closed])
+    moving = bodies.chosen(
+        arg.body.inputs[: arg.closed], [t is not None for t in closed]
+    )
     if moving and dependents(arg.body.outputs, moving):
         raise closure_error(arg.name, node.origin)
     mask = tuple(t is not None for t in tangents[arg.closed : len(arg.avals)])
-    return chosen(tangents[arg.closed : len(arg.avals)], mask), mask
+    return bodies.chosen(tangents[arg.closed : len(arg.avals)], mask), mask
 
 
 def _of_results(arg: Ruled, found: Results) -> Results:
     """The tangents of the results: of those that have any."""
     wanted = [k for k, a in enumerate(arg.results) if dtypes.is_inexact(a.dtype)]
-    return placed(len(arg.body.outputs), wanted, found)
+    return bodies.placed(len(arg.body.outputs), wanted, found)
 
 
 def _transposed_by(
@@ -139,18 +131,18 @@ def _transposed_by(
     """
     arg: Any = node.arg
     mask = tuple(ct is not None for ct in cotangents)
-    known = chosen(cotangents, mask)
+    known = bodies.chosen(cotangents, mask)
     constants = arg.constants
-    count, types = len(constants), chosen(arg.tangents, mask)
+    count, types = len(constants), bodies.chosen(arg.tangents, mask)
     body = rule.trace(what, [*constants, *types], *details, mask)
     for size, flags in arg.lanes:
-        wide = widen(body, (*flags[:count], *[True] * len(known)), size)
+        wide = bodies.widen(body, (*flags[:count], *[True] * len(known)), size)
         outputs = [
             ct if has else reshape(reduce_sum(ct, (0,)), ct.shape[1:])
             for ct, has in zip(wide.outputs, flags[count:], strict=True)
         ]
-        body = close(wide.inputs, outputs)
-    found = apply_body(body, [*node.src[:count], *known])
+        body = bodies.close(wide.inputs, outputs)
+    found = bodies.apply_body(body, [*node.src[:count], *known])
     moved = zip(found, node.src[count:], strict=True)
     return [None] * count + [cast(ct, s.dtype) for ct, s in moved]
 
@@ -232,11 +224,13 @@ def varies_as(tangent: Node, where: Node) -> Node:
 
 def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     """The rule for these tangents: operands and tangents -> results and tangents."""
-    moving = [a.strong() for a in chosen(arg.avals[arg.closed :], mask)]
+    moving = [a.strong() for a in bodies.chosen(arg.avals[arg.closed :], mask)]
     what = "jvp" if len(arg.rules) == 1 else "fwd"
     body = arg.rules[0].trace(what, [*arg.avals, *moving], mask)
     for size, flags in arg.lanes:
-        body = widen(body, (*flags, *chosen(flags[arg.closed :], mask)), size)
+        body = bodies.widen(
+            body, (*flags, *bodies.chosen(flags[arg.closed :], mask)), size
+        )
     return body
 
 
@@ -251,7 +245,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     if not present:
         return [None] * len(arg.body.outputs)
     operands = node.src[: len(arg.avals)]
-    found = apply_body(_jvp_body(arg, mask), [*operands, *present])
+    found = bodies.apply_body(_jvp_body(arg, mask), [*operands, *present])
     count = len(arg.results)
     results = [
         r
@@ -271,10 +265,12 @@ def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Resul
     """The function itself is linear: so is what it does."""
     arg: Ruled = node.arg
     known = [ct is not None for ct in cotangents]
-    body = transpose_body(arg.body, linear, known)
+    body = bodies.transpose_body(arg.body, linear, known)
     constant = [n for n, flag in zip(node.src, linear, strict=True) if not flag]
-    found = apply_body(body, [*constant, *chosen(cotangents, known)])
-    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], found)
+    found = bodies.apply_body(body, [*constant, *bodies.chosen(cotangents, known)])
+    return bodies.placed(
+        len(linear), [i for i, flag in enumerate(linear) if flag], found
+    )
 
 
 custom_jvp_p = call_compound(
@@ -308,7 +304,7 @@ def follow(node: Node) -> list[Node] | None:
     moving = results.inputs[len(operands) :]
     if dependents(results.outputs, moving):
         raise tangent_error(arg.name, node.origin)
-    found = apply_body(results, [*operands, *map(zeros_like, moving)])
+    found = bodies.apply_body(results, [*operands, *map(zeros_like, moving)])
     pairs = list(zip(found, arg.results, strict=True))
     if not all(same_size(r.shape, a.shape) for r, a in pairs):
         return None
@@ -363,7 +359,7 @@ def _jvp_tangent(node: Node, tangents: Results) -> Results:
     count = len(arg.constants)
     if any(t is not None for t in tangents[:count]):
         raise forward_mode_error(arg.name, node.origin)
-    moving = map(or_zeros, tangents[count:], node.src[count:])
+    moving = map(bodies.or_zeros, tangents[count:], node.src[count:])
     return vjp_tangent_p.results(*node.src[:count], *moving, arg=arg)
 
 
@@ -374,7 +370,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     if isinstance(arg.bwd, Rule):
         return _transposed_by(arg.bwd, "bwd", node, cotangents, arg.mask)
     mask = tuple(ct is not None for ct in cotangents)
-    return [*arg.bwd(mask, chosen(cotangents, mask))]
+    return [*arg.bwd(mask, bodies.chosen(cotangents, mask))]
 
 
 def _batch_tangent(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
@@ -400,16 +396,18 @@ def _jvp_linear(node: Node, tangents: Results) -> Results:
     first = arg.closed
     answer: list[Node | None] = [None] * len(arg.body.outputs)
     if any(t is not None for t in tangents[first:]):
-        moving = map(or_zeros, tangents[first:], node.src[first:])
+        moving = map(bodies.or_zeros, tangents[first:], node.src[first:])
         found = linear_call_p.results(*node.src[:first], *moving, arg=arg)
         answer = [
             cast(r, r.dtype) if dtypes.is_inexact(r.dtype) else None for r in found
         ]
     flags = tuple(t is not None for t in tangents[:first])
     if any(flags):
-        moved = linearize(arg.body, (*flags, *[False] * (len(node.src) - first)))
+        moved = bodies.linearize(arg.body, (*flags, *[False] * (len(node.src) - first)))
         body = Body((*arg.body.inputs, *moved.names), tuple(moved.moved))
-        changes = apply_body(body, [*node.src, *chosen(tangents[:first], flags)])
+        changes = bodies.apply_body(
+            body, [*node.src, *bodies.chosen(tangents[:first], flags)]
+        )
         for k, change in zip(moved.wanted, changes, strict=True):
             known = answer[k]
             answer[k] = change if known is None else add(known, change)

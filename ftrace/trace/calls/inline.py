@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.trace import graph as g
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
@@ -23,22 +24,6 @@ from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    Op,
-    bodies_of,
-    dependents,
-    has_any,
-    nodes_of,
-    operations_of,
-    rebuild,
-    rebuild_with,
-    substitute,
-    toposort,
-    with_bodies,
-)
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
@@ -60,7 +45,7 @@ HOLDERS = ("control", "call")
 # is done twice.
 
 
-def follow_rules(outputs: Sequence[Node], leaves: Iterable[Node]) -> list[Node]:
+def follow_rules(outputs: Sequence[g.Node], leaves: Iterable[g.Node]) -> list[g.Node]:
     """The outputs, where calls that vary with the leaves are computed by their rules.
 
     Args:
@@ -69,17 +54,17 @@ def follow_rules(outputs: Sequence[Node], leaves: Iterable[Node]) -> list[Node]:
     """
     if not has_rules(outputs, {}):
         return list(outputs)
-    return _Follower().followed(outputs, set(dependents(outputs, leaves)))
+    return _Follower().followed(outputs, set(g.dependents(outputs, leaves)))
 
 
-def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
+def has_rules(outputs: Sequence[g.Node], known: dict[g.Body, bool]) -> bool:
     """Does a call with a rule stand among the nodes, or in bodies that they hold?"""
-    ops = operations_of(outputs)
+    ops = g.operations_of(outputs)
     if not ops.keys().isdisjoint(_RULED):
         return True
     holders = {op for op in ops if op.family in HOLDERS}
-    for node in nodes_of(outputs) if holders else ():
-        for body in bodies_of(node.arg) if node.op in holders else ():
+    for node in g.nodes_of(outputs) if holders else ():
+        for body in g.bodies_of(node.arg) if node.op in holders else ():
             if body not in known:
                 known[body] = has_rules(body.outputs, known)
             if known[body]:
@@ -91,16 +76,16 @@ class _Walk:
     """One walk; what became of bodies is remembered."""
 
     def __init__(self) -> None:
-        self.bodies: dict[tuple[Body, bool], Body] = {}
+        self.bodies: dict[tuple[g.Body, bool], g.Body] = {}
 
 
 class _Follower(_Walk):
     def followed(
-        self, outputs: Sequence[Node], varying: set[Node], again: bool = False
-    ) -> list[Node]:
+        self, outputs: Sequence[g.Node], varying: set[g.Node], again: bool = False
+    ) -> list[g.Node]:
         """`again` tells that they are those of a checkpoint."""
 
-        def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
+        def change(node: g.Node, src: tuple[g.Node, ...]) -> g.Node | Sequence[g.Node]:
             new = self._rebuilt(node, src, varying, again)
             asked = node in varying and not (again and _is_spared(new))
             found = custom_derivative.follow(new) if asked else None
@@ -109,25 +94,25 @@ class _Follower(_Walk):
         return exchange(outputs, change)
 
     def _rebuilt(
-        self, node: Node, src: tuple[Node, ...], varying: set[Node], again: bool
-    ) -> Node:
+        self, node: g.Node, src: tuple[g.Node, ...], varying: set[g.Node], again: bool
+    ) -> g.Node:
         if node.op.family in HOLDERS and node not in varying:
-            return rebuild(node, src)
-        bodies = bodies_of(node.arg) if node.op.family in HOLDERS else ()
+            return g.rebuild(node, src)
+        bodies = g.bodies_of(node.arg) if node.op.family in HOLDERS else ()
         if node.op in _RULED or not bodies:
-            return rebuild(node, src)
+            return g.rebuild(node, src)
         again = again or node.op is checkpoint_p
-        return rebuild_with(node, src, [self._body(body, again) for body in bodies])
+        return g.rebuild_with(node, src, [self._body(body, again) for body in bodies])
 
-    def _body(self, body: Body, again: bool) -> Body:
+    def _body(self, body: g.Body, again: bool) -> g.Body:
         found = self.bodies.get((body, again))
         if found is None:
-            outputs = self.followed(body.outputs, nodes_of(body.outputs), again)
-            found = self.bodies[body, again] = Body(body.inputs, tuple(outputs))
+            outputs = self.followed(body.outputs, g.nodes_of(body.outputs), again)
+            found = self.bodies[body, again] = g.Body(body.inputs, tuple(outputs))
         return found
 
 
-def _is_spared(node: Node) -> bool:
+def _is_spared(node: g.Node) -> bool:
     return isinstance(node.arg, custom_derivative.Ruled) and node.arg.spared
 
 
@@ -139,8 +124,8 @@ def _no_constraint(constraint: Any) -> bool:
 
 
 def inline_calls(
-    outputs: Sequence[Node], keeps: Callable[[Any], bool] = _no_constraint
-) -> list[Node]:
+    outputs: Sequence[g.Node], keeps: Callable[[Any], bool] = _no_constraint
+) -> list[g.Node]:
     """The outputs without calls, also in the bodies of loops and branches.
 
     Args:
@@ -152,22 +137,24 @@ def inline_calls(
     return _Inliner(keeps).inlined(outputs)
 
 
-def ready_graph(graph: Graph, keeps: Callable[[Any], bool] = _no_constraint) -> Graph:
+def ready_graph(
+    graph: g.Graph, keeps: Callable[[Any], bool] = _no_constraint
+) -> g.Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
     tokens = graph.effects[1:]
     before = (*graph.outputs, *tokens)
     outputs = inline_calls(before, keeps)
     if tuple(outputs) == before:
         return graph
-    nodes = [n for n in toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
+    nodes = [n for n in g.toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
     names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(nodes)]
-    found = substitute(outputs, dict(zip(nodes, names, strict=True)))
+    found = g.substitute(outputs, dict(zip(nodes, names, strict=True)))
     count = len(graph.outputs)
     results = [
         match_aval(new, old.aval)
         for new, old in zip(found[:count], graph.outputs, strict=True)
     ]
-    return Graph(
+    return g.Graph(
         (*graph.inputs, *names),
         tuple(results),
         (*graph.captured, *map(_array, nodes)),
@@ -175,7 +162,7 @@ def ready_graph(graph: Graph, keeps: Callable[[Any], bool] = _no_constraint) -> 
     )
 
 
-def _array(node: Node) -> Array:
+def _array(node: g.Node) -> Array:
     arg: Held = node.src[0].arg
     return arg.array
 
@@ -185,15 +172,15 @@ class _Inliner(_Walk):
         super().__init__()
         self._keeps = keeps
 
-    def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
+    def inlined(self, outputs: Sequence[g.Node], looped: bool = False) -> list[g.Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
-        if not any(map(_concerns, operations_of(outputs))):
+        if not any(map(_concerns, g.operations_of(outputs))):
             return list(outputs)
         return exchange(outputs, lambda node, src: self._change(node, src, looped))
 
     def _change(
-        self, node: Node, src: tuple[Node, ...], looped: bool
-    ) -> Node | Sequence[Node] | None:
+        self, node: g.Node, src: tuple[g.Node, ...], looped: bool
+    ) -> g.Node | Sequence[g.Node] | None:
         if node.op is custom_derivative.vjp_tangent_p:
             raise custom_derivative.forward_mode_error(node.arg.name, node.origin)
         if isinstance(node.arg, Call):
@@ -218,27 +205,30 @@ class _Inliner(_Walk):
             return self._holder(node, src, looped)
         return None
 
-    def body(self, body: Body, looped: bool) -> Body:
+    def body(self, body: g.Body, looped: bool) -> g.Body:
         found = self.bodies.get((body, looped))
         if found is None:
             outputs = self.inlined(body.outputs, looped)
-            found = Body(body.inputs, tuple(outputs))
+            found = g.Body(body.inputs, tuple(outputs))
             self.bodies[body, looped] = found
         return found
 
-    def _holder(self, node: Node, src: tuple[Node, ...], looped: bool) -> Node:
+    def _holder(self, node: g.Node, src: tuple[g.Node, ...], looped: bool) -> g.Node:
         """A loop or branch: what its bodies hold becomes operands of it."""
         looped = looped or isinstance(node.arg, (Scan, While))
-        bodies = [self.body(body, looped) for body in bodies_of(node.arg)]
+        bodies = [self.body(body, looped) for body in g.bodies_of(node.arg)]
         return take_in(node, src, bodies, _held_in(bodies))
 
 
 def take_in(
-    node: Node, src: tuple[Node, ...], bodies: Sequence[Body], used: Sequence[Node]
-) -> Node:
+    node: g.Node,
+    src: tuple[g.Node, ...],
+    bodies: Sequence[g.Body],
+    used: Sequence[g.Node],
+) -> g.Node:
     """`rebuild_with`, where the bodies use some nodes from around, as operands more."""
     if not used:
-        return rebuild_with(node, src, bodies)
+        return g.rebuild_with(node, src, bodies)
     at = _place_of_constants(node.arg, src)
     names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(used)]
     mapping = dict(zip(used, names, strict=True))
@@ -246,39 +236,39 @@ def take_in(
     closed = [
         close(
             [*b.inputs[: at - first], *names, *b.inputs[at - first :]],
-            substitute(b.outputs, mapping),
+            g.substitute(b.outputs, mapping),
         )
         for b in bodies
     ]
-    arg = with_bodies(node.arg, closed)
+    arg = g.with_bodies(node.arg, closed)
     if isinstance(arg, (Scan, While)):
         arg = replace(arg, consts=arg.consts + len(used))
     return node.op(*src[:at], *used, *src[at:], arg=arg)
 
 
-def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
+def loose_tokens(outputs: Sequence[g.Node]) -> list[g.Node]:
     """Of effects that happen because something needs a result of a barrier."""
-    if not has_any(outputs, (barrier_p,)):
+    if not g.has_any(outputs, (barrier_p,)):
         return []
     return [
         token
-        for node in toposort(outputs)
+        for node in g.toposort(outputs)
         if node.op is barrier_p
         for token in node.src
         if token.aval is TOKEN and token.op is item_p
     ]
 
 
-def _concerns(op: Op) -> bool:
+def _concerns(op: g.Op) -> bool:
     return op.family in ("call", "control", "barrier") or op in _VANISHING
 
 
-def _barrier(operands: Sequence[Node]) -> list[Node]:
+def _barrier(operands: Sequence[g.Node]) -> list[g.Node]:
     """barrier(view(input)) -> view(barrier(input)): the view need not be stored."""
-    views: list[list[Node]] = []
-    roots: dict[Node, int] = {}
+    views: list[list[g.Node]] = []
+    roots: dict[g.Node, int] = {}
     for node in operands:
-        chain: list[Node] = []
+        chain: list[g.Node] = []
         root = node
         while root.op.family == "movement" and len(root.src) == 1:
             chain.append(root)
@@ -288,26 +278,26 @@ def _barrier(operands: Sequence[Node]) -> list[Node]:
         views.append([*chain, root])
         roots.setdefault(root, len(roots))
     behind = barrier(list(roots))
-    results: list[Node] = []
+    results: list[g.Node] = []
     for *chain, root in views:
         result = behind[roots[root]]
         for view in reversed(chain):
-            result = rebuild(view, (result,))
+            result = g.rebuild(view, (result,))
         results.append(result)
     return results
 
 
-def _held_in(bodies: Sequence[Body]) -> list[Node]:
+def _held_in(bodies: Sequence[g.Body]) -> list[g.Node]:
     """The arrays that bodies hold, each once."""
-    found: dict[Node, None] = {}
+    found: dict[g.Node, None] = {}
     for body in bodies:
-        for node in toposort(body.outputs):
+        for node in g.toposort(body.outputs):
             if node.op is item_p and node.src[0].op is held_p:
                 found[node] = None
     return list(found)
 
 
-def _place_of_constants(arg: Any, src: Sequence[Node]) -> int:
+def _place_of_constants(arg: Any, src: Sequence[g.Node]) -> int:
     """The position among the operands at which new constants are put."""
     if isinstance(arg, (Scan, While)):
         return arg.consts

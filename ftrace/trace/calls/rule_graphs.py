@@ -27,22 +27,13 @@ from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.primitive import Batched, Compound, barrier
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
-from ftrace.trace.tracing.tracer import (
-    Axis,
-    Tracer,
-    Value,
-    aval_of,
-    has_ended,
-    stack,
-    standing,
-)
 from ftrace.trace.tracing.weak_constants import widened
 
 _CLOSED_DEPTH = -9
-Flat = Callable[..., Sequence[Value]]
+Flat = Callable[..., Sequence[tracer.Value]]
 
 
 # What a rule closes over. It runs when the function around it has returned. The values
@@ -71,7 +62,9 @@ def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
             continue
         seen.add(id(value))
         if isinstance(value, ArrayLike):
-            if not has_ended(value):  # else it is an error to use it, not to have it
+            if not tracer.has_ended(
+                value
+            ):  # else it is an error to use it, not to have it
                 found[id(value)] = value
         elif not isinstance(value, (str, bytes, int, float, type)):
             pending.extend(_parts(value))
@@ -80,7 +73,7 @@ def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
 
 def closed_over_by_rules(values: Iterable[Any]) -> list[ArrayLike]:
     """The same of rules, which may also use the axes that have names here."""
-    return [*closed_over(values), *[axis.index for axis in stack.axes]]
+    return [*closed_over(values), *[axis.index for axis in tracer.stack.axes]]
 
 
 def _parts(value: Any) -> list[Any]:
@@ -154,10 +147,10 @@ held_p = Compound(
 )  # fmt: skip
 
 
-def held(value: Value) -> Node:
+def held(value: tracer.Value) -> Node:
     """The node of a concrete array. What NumPy may change is copied."""
     array = scopes.asarray(scopes.owned(value))
-    return held_p.results(arg=Held(array, aval_of(array), id(array)))[0]
+    return held_p.results(arg=Held(array, tracer.aval_of(array), id(array)))[0]
 
 
 # Calls.
@@ -197,7 +190,7 @@ def call_compound(name: str, doc: str, batch: Any, **rules: Any) -> Compound:
 class _CallScope(Scope):
     """The scope of a function that is called now: what it uses may have values."""
 
-    def capture(self, value: Value) -> Node:
+    def capture(self, value: tracer.Value) -> Node:
         node = super().capture(value)
         self.bindings[self.inputs.index(node)] = value
         return node
@@ -219,14 +212,17 @@ class Called:
     """
 
     body: Body
-    operands: tuple[Value, ...]
+    operands: tuple[tracer.Value, ...]
     closed: int
     effects: bool
     exact: tuple[tuple[int, int], ...] = ()
 
 
 def called(
-    transform: str, function: Flat, values: Sequence[Value], others: Sequence[Value]
+    transform: str,
+    function: Flat,
+    values: Sequence[tracer.Value],
+    others: Sequence[tracer.Value],
 ) -> Called | None:
     """Traces a function for a call.
 
@@ -242,7 +238,7 @@ def called(
     if not scopes.open_scopes():
         return None
     with _CallScope(transform, isolated=True) as scope:
-        tracers = [scope.input(aval_of(x), x) for x in values]
+        tracers = [scope.input(tracer.aval_of(x), x) for x in values]
         draft = Draft.of(scope, function, tracers)
         found = [scope.known_bits.get(n) for n in draft.arguments]
     exact = tuple(
@@ -256,7 +252,8 @@ def called(
     if not draft.effects and scopes.scope_of([*values, *closed, *extra]) is None:
         return None
     names = [
-        sources.variable(aval_of(x), _CLOSED_DEPTH, i) for i, x in enumerate(extra)
+        sources.variable(tracer.aval_of(x), _CLOSED_DEPTH, i)
+        for i, x in enumerate(extra)
     ]
     inputs = [*draft.free, *names, *draft.arguments, *draft.effects[:1]]
     body = close(inputs, [*draft.outputs, *draft.effects[1:]])
@@ -266,7 +263,7 @@ def called(
     return Called(body, operands, len(closed), bool(draft.effects), exact)
 
 
-def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
+def bind_call(op: Compound, call: Called, arg: Any) -> list[tracer.Value]:
     """Records a call; returns its results."""
     given = [x for x in call.operands if x is not None]
     scope = scopes.current_scope() if call.effects else scopes.scope_of(given)
@@ -291,10 +288,12 @@ class Rule:
 
     name: str
     key: Any
-    function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
-    closed: tuple[Value, ...] = field(compare=False, repr=False)
+    function: Callable[..., Sequence[tracer.Value]] = field(compare=False, repr=False)
+    closed: tuple[tracer.Value, ...] = field(compare=False, repr=False)
     exact: tuple[tuple[int, int], ...] = ()
-    axes: tuple[Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
+    axes: tuple[tracer.Axis, ...] = field(
+        default_factory=lambda: tracer.stack.axes, repr=False
+    )
     config: settings.Config = field(
         compare=False, repr=False, default_factory=settings.current
     )
@@ -315,7 +314,7 @@ class Rule:
             # Rules backward run later, under what is in force then.
             config = self.config if what in ("jvp", "fwd") else settings.current()
             try:
-                with standing(*self.axes), settings.standing(config):
+                with tracer.standing(*self.axes), settings.standing(config):
                     found = self.traced[key] = self._trace(what, avals, details)
             except BaseException:
                 scopes.restore(state)
@@ -352,8 +351,8 @@ class Rule:
                 outputs = [behind.get(n, n) for n in outputs]
             return close([t.node for t in tracers], substitute(outputs, mapping))
 
-    def _constant(self, what: str, value: Value) -> Node:
-        if not isinstance(value, Tracer):
+    def _constant(self, what: str, value: tracer.Value) -> Node:
+        if not isinstance(value, tracer.Tracer):
             return held(value)
         made = value.origin
         where = f"\n  it was made at {made.describe()}" if made else ""

@@ -31,7 +31,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
-from ftrace.trace import autodiff
+from ftrace.trace import autodiff, graph as g
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.body import apply_body, around, chosen
@@ -45,17 +45,6 @@ from ftrace.trace.calls.inline import take_in
 from ftrace.trace.calls.rule_graphs import Call
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    bodies_of,
-    dependents,
-    inherited_origin,
-    nodes_of,
-    rebuild,
-    toposort,
-)
 from ftrace.trace.primitives.primitive import Compound, barrier_p, item_p
 from ftrace.trace.primitives.reduction import INVARIANT, Along, pvary_p
 from ftrace.trace.primitives.sources import is_variable, scope_and_position
@@ -66,7 +55,7 @@ from ftrace.trace.tracing.tracer import Axis, Tracer, Value, stack
 
 #: The axes along which a value differs; of an operation with several results one each.
 Names = frozenset[Any]
-Types = dict[Node, Any]
+Types = dict[g.Node, Any]
 
 SAME: Names = frozenset()
 #: Beside all axes: of an argument of a rule, say, of which nothing is known.
@@ -109,7 +98,7 @@ class Varying:
         self.axes = axes
         self._unknown: Names = frozenset([*axes, UNKNOWN])
         self._known: Types = {}
-        self._lifted: list[Node] = []
+        self._lifted: list[g.Node] = []
 
     # Where values differ.
 
@@ -126,19 +115,21 @@ class Varying:
         self._walk([value.node], self._known, ())
         return self._known[value.node]
 
-    def enter(self, graph: Graph, values: Sequence[Value]) -> None:
+    def enter(self, graph: g.Graph, values: Sequence[Value]) -> None:
         """Goes into a graph whose arguments have these values."""
         given = zip(graph.inputs, map(self.of, values), strict=False)
         self._known.update(given)
         self._known.update(dict.fromkeys(graph.inputs[len(values) :], SAME))
 
-    def of_nodes(self, nodes: Sequence[Node], known: Types | None = None) -> list[Any]:
+    def of_nodes(
+        self, nodes: Sequence[g.Node], known: Types | None = None
+    ) -> list[Any]:
         """The same of nodes, given that of variables."""
         types = {**self._known, **(known or {})}
         self._walk(nodes, types, ())
         return [types[node] for node in nodes]
 
-    def key(self, graph: Graph) -> Any:
+    def key(self, graph: g.Graph) -> Any:
         """What decides on a derivative of a graph, beside the graph."""
         leaves = [*graph.inputs, *free_variables(graph)]
         return tuple(self.axes), tuple(self._indices()), tuple(self.of_nodes(leaves))
@@ -146,16 +137,16 @@ class Varying:
     # Derivatives.
 
     def gradients(
-        self, outputs: Sequence[Node], leaves: Sequence[Node],
-        cotangents: Sequence[Node | None],
-    ) -> list[Node]:  # fmt: skip
+        self, outputs: Sequence[g.Node], leaves: Sequence[g.Node],
+        cotangents: Sequence[g.Node | None],
+    ) -> list[g.Node]:  # fmt: skip
         """`gradient_nodes`, of a graph that was entered."""
         of_outputs, of_leaves = self.of_nodes(outputs), self.of_nodes(leaves)
         tangents = autodiff.tangents_of_leaves(leaves)
         first = self.of_nodes([*tangents])
         known = dict(zip(tangents.values(), first, strict=True))
 
-        def linear(found: Sequence[Node | None]) -> list[Node | None]:
+        def linear(found: Sequence[g.Node | None]) -> list[g.Node | None]:
             rows = zip(found, of_outputs, strict=True)
             there = [names for t, names in rows if t is not None]
             nodes = [t for t in found if t is not None]
@@ -168,17 +159,17 @@ class Varying:
         return self.settle(found, of_leaves, known)
 
     def linear(
-        self, nodes: Sequence[Node], wanted: Sequence[Names], known: Types
-    ) -> list[Node]:
+        self, nodes: Sequence[g.Node], wanted: Sequence[Names], known: Types
+    ) -> list[g.Node]:
         """Nodes that are linear in variables, with the pvary that a transpose needs."""
         types = {**self._known, **known}
-        found = self._walk(nodes, types, set(dependents(nodes, [*known])))
+        found = self._walk(nodes, types, set(g.dependents(nodes, [*known])))
         rows = zip(found, nodes, wanted, strict=True)
         return [self._vary(new, types[n], names) for new, n, names in rows]
 
     def settle(
-        self, nodes: Sequence[Node], wanted: Sequence[Names], known: Types
-    ) -> list[Node]:
+        self, nodes: Sequence[g.Node], wanted: Sequence[Names], known: Types
+    ) -> list[g.Node]:
         """Derivatives, each of which differs where what it belongs to does.
 
         Raises:
@@ -197,7 +188,7 @@ class Varying:
         rows = zip(nodes, types, wanted, strict=True)
         return [self._vary(*row) for row in rows]
 
-    def _indices(self) -> list[Node]:
+    def _indices(self) -> list[g.Node]:
         """The numbers of this device along the axes, in the innermost scope."""
         if not self._lifted:
             scope = current_scope()
@@ -205,7 +196,7 @@ class Varying:
             self._lifted = [scope.lift(axis.index) for axis in self.axes.values()]
         return self._lifted
 
-    def _vary(self, node: Node, found: Names, wanted: Names) -> Node:
+    def _vary(self, node: g.Node, found: Names, wanted: Names) -> g.Node:
         if not wanted - found or type(node.aval) is not ShapedArray:
             return node
         if not dtypes.is_inexact(node.dtype):
@@ -220,8 +211,8 @@ class Varying:
 
     @without_collection
     def _walk(
-        self, outputs: Sequence[Node], types: Types, linear: Collection[Node]
-    ) -> list[Node]:
+        self, outputs: Sequence[g.Node], types: Types, linear: Collection[g.Node]
+    ) -> list[g.Node]:
         """Adds what is found of the outputs, and of all that they need, to `types`.
 
         Args:
@@ -230,16 +221,16 @@ class Varying:
         Returns:
           The outputs, over operands that do.
         """
-        made: dict[Node, Any] = {}
-        with inherited_origin() as take:
-            for node in toposort(outputs, types):
+        made: dict[g.Node, Any] = {}
+        with g.inherited_origin() as take:
+            for node in g.toposort(outputs, types):
                 src: Any = tuple([made.get(s, s) for s in node.src])
                 if node.op is item_p:
                     number: int = node.arg
                     types[node] = types[node.src[0]][number]
                     (bundle,) = src
                     inlined = isinstance(bundle, list)
-                    made[node] = bundle[number] if inlined else rebuild(node, src)
+                    made[node] = bundle[number] if inlined else g.rebuild(node, src)
                 elif is_variable(node):
                     types[node] = self._of_variable(node)
                 else:
@@ -248,7 +239,7 @@ class Varying:
                     made[node], types[node] = self._step(node, src, given, linear)
         return [made.get(node, node) for node in outputs]
 
-    def _of_variable(self, node: Node) -> Names:
+    def _of_variable(self, node: g.Node) -> Names:
         """Of an argument of a function that is being traced what it stands for has.
 
         What is not known of differs everywhere.
@@ -266,9 +257,9 @@ class Varying:
         return SAME if node.aval is TOKEN else self._unknown
 
     def _step(
-        self, node: Node, src: tuple[Node, ...], given: list[Any],
-        linear: Collection[Node],
-    ) -> tuple[Node | list[Node], Any]:  # fmt: skip
+        self, node: g.Node, src: tuple[g.Node, ...], given: list[Any],
+        linear: Collection[g.Node],
+    ) -> tuple[g.Node | list[g.Node], Any]:  # fmt: skip
         """A node over its operands, or its results, and where these differ."""
         arg: Any = node.arg
         inserts = node in linear
@@ -278,18 +269,18 @@ class Varying:
             types: Types = dict(zip(arg.body.inputs, given, strict=True))
             outputs = arg.body.outputs
             moving = [s in linear for s in node.src]
-            inner = dependents(outputs, chosen(arg.body.inputs, moving))
+            inner = g.dependents(outputs, chosen(arg.body.inputs, moving))
             found = self._walk(outputs, types, set(inner))
-            results = apply_body(Body(arg.body.inputs, tuple(found)), src)
+            results = apply_body(g.Body(arg.body.inputs, tuple(found)), src)
             return results, [types[n] for n in outputs]
         if isinstance(arg, (Branches, Checkpoint)):
             return self._branches(node, src, given, linear)
         if isinstance(arg, Call) and not inserts:
             return self._branches(node, src, given, ())
         if node.op is barrier_p:
-            return rebuild(node, src), given
+            return g.rebuild(node, src), given
         if node.op is varies_as_p:
-            return rebuild(node, src), [given[1]]
+            return g.rebuild(node, src), [given[1]]
         union = SAME.union(*given)
         if node.op is pvary_p and node.arg.name in given[0]:  # it does already
             return [src[0]], [given[0]]
@@ -302,12 +293,14 @@ class Varying:
         if node.op in INVARIANT and node.arg.checked:
             union -= {node.arg.name}
         several = isinstance(node.op, Compound)
-        return rebuild(node, src), [union] * len(node.aval.items) if several else union
+        return g.rebuild(node, src), [union] * len(
+            node.aval.items
+        ) if several else union
 
     def _loop(
-        self, node: Node, src: tuple[Node, ...], given: list[Any],
-        linear: Collection[Node],
-    ) -> tuple[Node, Any]:  # fmt: skip
+        self, node: g.Node, src: tuple[g.Node, ...], given: list[Any],
+        linear: Collection[g.Node],
+    ) -> tuple[g.Node, Any]:  # fmt: skip
         arg: Any = node.arg
         first = arg.consts + arg.carry
         start = given
@@ -327,22 +320,22 @@ class Varying:
         return self._holder(node, src, given, flags, types, linear), types
 
     def _branches(
-        self, node: Node, src: tuple[Node, ...], given: list[Any],
-        linear: Collection[Node],
-    ) -> tuple[Node, Any]:  # fmt: skip
+        self, node: g.Node, src: tuple[g.Node, ...], given: list[Any],
+        linear: Collection[g.Node],
+    ) -> tuple[g.Node, Any]:  # fmt: skip
         """Of branches, or of the one body of a call."""
         along, flags = SAME, given
         if isinstance(node.arg, Branches):  # each device chooses: they part ways there
             along, *flags = given
             flags = [names | along for names in flags]
-        found = [self._of_body(body, flags) for body in bodies_of(node.arg)]
+        found = [self._of_body(body, flags) for body in g.bodies_of(node.arg)]
         types = tuple([along.union(*names) for names in zip(*found, strict=True)])
         return self._holder(node, src, given, flags, types, linear), types
 
     def _holder(
-        self, node: Node, src: tuple[Node, ...], given: list[Any], flags: list[Any],
-        types: Any, linear: Collection[Node],
-    ) -> Node:  # fmt: skip
+        self, node: g.Node, src: tuple[g.Node, ...], given: list[Any], flags: list[Any],
+        types: Any, linear: Collection[g.Node],
+    ) -> g.Node:  # fmt: skip
         """A loop, branch or checkpoint over bodies with the pvary that they need.
 
         Args:
@@ -351,40 +344,44 @@ class Varying:
           types: where its results do.
         """
         if node not in linear:
-            return rebuild(node, src)
+            return g.rebuild(node, src)
         first = len(src) - len(flags)
         moving = [s in linear for s in node.src[first:]]
         if isinstance(node.arg, Scan):
             carry = range(node.arg.consts, node.arg.consts + node.arg.carry)
             moving, _ = around(moving, carry, lambda now: (None, _moved(node, now)))
-        bodies = [self._body(b, moving, flags, types) for b in bodies_of(node.arg)]
+        bodies = [self._body(b, moving, flags, types) for b in g.bodies_of(node.arg)]
         rows = zip(src[first:], given[-len(flags) :], flags, moving, strict=True)
         inner = [self._vary(x, has, want) if f else x for x, has, want, f in rows]
-        used = nodes_of([n for body in bodies for n in body.outputs])
+        used = g.nodes_of([n for body in bodies for n in body.outputs])
         indices = [n for n in self._indices() if n in used]
         return take_in(node, (*src[:first], *inner), bodies, indices)
 
     def _body(
-        self, body: Body, moving: list[bool], flags: list[Any], wanted: Sequence[Names]
-    ) -> Body:
+        self,
+        body: g.Body,
+        moving: list[bool],
+        flags: list[Any],
+        wanted: Sequence[Names],
+    ) -> g.Body:
         """A body that is linear in those inputs that move; it may use the indices."""
         types: Types = dict(zip(body.inputs, flags, strict=True))
-        linear = set(dependents(body.outputs, chosen(body.inputs, moving)))
+        linear = set(g.dependents(body.outputs, chosen(body.inputs, moving)))
         made = self._walk(body.outputs, types, linear)
         outputs = [
             self._vary(new, types[old], names) if old in linear else new
             for new, old, names in zip(made, body.outputs, wanted, strict=True)
         ]
-        return Body(body.inputs, tuple(outputs))
+        return g.Body(body.inputs, tuple(outputs))
 
-    def _of_body(self, body: Body, flags: Sequence[Any]) -> list[Any]:
+    def _of_body(self, body: g.Body, flags: Sequence[Any]) -> list[Any]:
         types: Types = dict(zip(body.inputs, flags, strict=True))
         self._walk(body.outputs, types, ())
         return [types[node] for node in body.outputs]
 
 
-def _moved(node: Node, moving: list[bool]) -> list[bool]:
+def _moved(node: g.Node, moving: list[bool]) -> list[bool]:
     """Which results of a loop's body depend on inputs that move."""
-    body: Body = node.arg.body
-    linear = set(dependents(body.outputs, chosen(body.inputs, moving)))
+    body: g.Body = node.arg.body
+    linear = set(g.dependents(body.outputs, chosen(body.inputs, moving)))
     return [n in linear for n in body.outputs]

@@ -30,18 +30,14 @@ from ftrace.trace.control import scan
 from ftrace.trace.control.scan import Scan, map_lanes, scan_p
 from ftrace.trace.graph import Body, Flags, Graph, Node, Nodes, substitute, toposort
 from ftrace.trace.graph_map import exchange
-from ftrace.trace.primitives.elementwise import cast, eq, select
+from ftrace.trace.primitives import (
+    elementwise as p,
+    primitive as prim,
+    reduction as red,
+)
 from ftrace.trace.primitives.exchange import communicate, lanes
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import (
-    Batched,
-    Compound,
-    Results,
-    compound_of,
-    items,
-)
-from ftrace.trace.primitives.reduction import communicates, reduce_max_p
 from ftrace.trace.primitives.sources import const, const_like, variable
 from ftrace.trace.tracing.trace import effects_as_output
 
@@ -79,7 +75,7 @@ def _value(avals: Any, arg: Branches, index: Any, *operands: Any) -> list[Any]:
 # Forward mode.
 
 
-def _jvp(node: Node, tangents: Results) -> Results:
+def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     arg: Branches = node.arg
     index, *operands = node.src
     flags = tuple(t is not None for t in tangents[1:])
@@ -88,7 +84,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     varying = [k for k in range(count) if any(f.outputs[k] for f in found)]
     if not varying:
         return [None] * count
-    if any(communicates(body.outputs, body.inputs) for body in arg.bodies):
+    if any(red.communicates(body.outputs, body.inputs) for body in arg.bodies):
         return _selected_tangents(node, tangents, found, varying)
     # Each branch fills the places of its own residuals, by their types, and puts zeros
     # into the others.
@@ -128,9 +124,9 @@ def _jvp(node: Node, tangents: Results) -> Results:
 
 
 def _selected_tangents(
-    node: Node, tangents: Results, found: Sequence[bodies.Linearized],
+    node: Node, tangents: prim.Results, found: Sequence[bodies.Linearized],
     varying: Sequence[int],
-) -> Results:  # fmt: skip
+) -> prim.Results:  # fmt: skip
     """Of branches in which lanes act together: of all branches, and the chosen one.
 
     What a lane adds to a sum over lanes also counts where it takes another branch.
@@ -148,10 +144,10 @@ def _selected_tangents(
             bodies.strong_zeros(body.outputs[k]) if t is None else next(known)
             for k, t in zip(varying, linear, strict=True)
         ]
-        picked = eq(index, const_like(index, number))
+        picked = p.eq(index, const_like(index, number))
         if number:
             pairs = zip(mine, chosen, strict=True)
-            mine = [select(trailing(picked, x.shape), x, y) for x, y in pairs]
+            mine = [p.select(trailing(picked, x.shape), x, y) for x, y in pairs]
         chosen = mine
     return bodies.placed(len(arg.bodies[0].outputs), varying, chosen)
 
@@ -178,7 +174,7 @@ def _with_residuals(
 # Reverse mode.
 
 
-def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
+def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
     arg: Branches = node.arg
     index, *operands = node.src
     if linear[0]:
@@ -199,7 +195,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
 # Batching.
 
 
-def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
     arg: Branches = node.arg
     if any(isinstance(s.aval, Stack) and s.aval is not old.aval
            for s, old in zip(src, node.src, strict=True)):  # fmt: skip
@@ -220,7 +216,7 @@ def _all_may_run(arg: Branches) -> bool:
         nodes = toposort(body.outputs)
         if len(nodes) > FEW or any(n.aval is TOKEN for n in body.outputs):
             return False
-        if any(compound_of(n) or n.op.family == "reduction" for n in nodes):
+        if any(prim.compound_of(n) or n.op.family == "reduction" for n in nodes):
             return False
     return True
 
@@ -228,27 +224,27 @@ def _all_may_run(arg: Branches) -> bool:
 def _communicate(parts: Sequence[Body], batched: Flags) -> bool:
     """Do lanes act together in one of these bodies? Then each of them runs all."""
     return any(
-        communicates(body.outputs, bodies.chosen(body.inputs, batched))
+        red.communicates(body.outputs, bodies.chosen(body.inputs, batched))
         for body in parts
     )
 
 
-def _select(arg: Branches, src: Nodes, batched: Flags, size: int) -> Batched:
+def _select(arg: Branches, src: Nodes, batched: Flags, size: int) -> prim.Batched:
     """All branches, and of each lane the one that it chose."""
     index, *operands = src
     wide = [bodies.widen(body, batched[1:], size) for body in arg.bodies]
     found = [bodies.apply_body(body, operands) for body in wide]
     results = found[-1]
     for number in range(len(found) - 2, -1, -1):
-        picked = eq(index, const_like(index, number))
+        picked = p.eq(index, const_like(index, number))
         results = [
-            select(trailing(picked, other.shape), mine, other)
+            p.select(trailing(picked, other.shape), mine, other)
             for mine, other in zip(found[number], results, strict=True)
         ]
     return results, [True] * len(results)
 
 
-cond_p = Compound(
+cond_p = prim.Compound(
     "cond", "control", _infer, _value, _batch, jvp=_jvp, transpose=_transpose,
     doc="one of several bodies, chosen by an index", show=str,
 )  # fmt: skip
@@ -301,7 +297,7 @@ def _run_while(avals: Sequence[ShapedArray], arg: While, *operands: Any) -> list
     return [*carry, *stacks]
 
 
-def _while_tangents(node: Node, tangents: Results) -> Results:
+def _while_tangents(node: Node, tangents: prim.Results) -> prim.Results:
     arg: While = node.arg
     first = len(node.src)
     given = [t is not None for t in tangents]
@@ -313,7 +309,7 @@ def _while_tangents(node: Node, tangents: Results) -> Results:
     return scan.tangent_scan(node, tangents, found, kept, stacks, False)
 
 
-def _batch_while(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _batch_while(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
     arg: While = node.arg
     first = len(node.src)
     flags, body, has = bodies.batch_carry(
@@ -329,7 +325,7 @@ def _batch_while(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     return while_p.results(*operands, arg=While(cond, body, arg.consts)), has
 
 
-def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
     """All lanes iterate as long as one of them does; others keep what they have.
 
     while cond(x): x = body(x)  ->  while any(cond(xs)): xs = cond(xs) ? body(xs) : xs
@@ -347,17 +343,17 @@ def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         bodies.widen(arg.body, flags, size),
     )
     (going,) = cond.outputs
-    lasts = reshape(reduce_max_p(cast(going, dtypes.uint8), arg=(0,)), ())
+    lasts = reshape(red.reduce_max_p(p.cast(going, dtypes.uint8), arg=(0,)), ())
     if lanes.ranks is not None:
         lasts = communicate(lasts, "max", lanes.ranks)
     # The predicate of the body is a body over the same operands.
     (goes,) = bodies.apply_body(cond, body.inputs)
     after = [
-        select(trailing(goes, new.shape), new, old)
+        p.select(trailing(goes, new.shape), new, old)
         for new, old in zip(body.outputs, body.inputs[arg.consts :], strict=True)
     ]
     arg = While(
-        bodies.close(cond.inputs, [cast(lasts, dtypes.bool_)]),
+        bodies.close(cond.inputs, [p.cast(lasts, dtypes.bool_)]),
         bodies.close(body.inputs, after),
         arg.consts,
     )
@@ -366,7 +362,7 @@ def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     return while_p.results(*operands, arg=arg), [True] * arg.carry
 
 
-while_p = Compound(
+while_p = prim.Compound(
     "while", "control", _infer_while, _run_while, _batch_while, jvp=_while_tangents,
     doc="a body as long as a predicate of its carry holds", show=str,
 )  # fmt: skip
@@ -416,7 +412,7 @@ def merge_control(outputs: Sequence[Node]) -> list[Node]:
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
         if node not in merged:
             return None
-        results = items(node.op(*src, arg=merged[node].arg))
+        results = prim.items(node.op(*src, arg=merged[node].arg))
         return [results[place] for place in merged[node].places]
 
     return exchange(outputs, change)

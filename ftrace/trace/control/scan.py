@@ -18,25 +18,9 @@ import numpy as np
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace.autodiff import sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
-from ftrace.trace.body import (
-    BODY_DEPTH,
-    COTANGENT_DEPTH,
-    RESIDUAL_DEPTH,
-    Linearized,
-    around,
-    batch_carry,
-    check_types,
-    close,
-    depends_on,
-    or_zeros,
-    placed,
-    plan_of,
-    strong_zeros,
-    varying_carry,
-    with_lanes,
-)
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
@@ -95,15 +79,15 @@ def stacked_type(aval: ShapedArray, length: int | None) -> ShapedArray:
 def _infer(arg: Scan, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     body, first = arg.body, arg.consts + arg.carry
     given = [*avals[:first], *(element_type(a, arg.length) for a in avals[first:])]
-    check_types("scan: the operands", body.inputs, given)
+    bodies.check_types("scan: the operands", body.inputs, given)
     carry = [n.aval for n in body.outputs[: arg.carry]]
-    check_types("scan: the carry", body.inputs[arg.consts : first], carry)
+    bodies.check_types("scan: the carry", body.inputs[arg.consts : first], carry)
     ys = [stacked_type(n.aval, arg.length) for n in body.outputs[arg.carry :]]
     return (*carry, *ys)
 
 
 def _value(avals: Sequence[ShapedArray], arg: Scan, *operands: Any) -> list[Any]:
-    plan = plan_of(arg.body)
+    plan = bodies.plan_of(arg.body)
     first = arg.consts + arg.carry
     consts, carry = operands[: arg.consts], list(operands[arg.consts : first])
     xs = operands[first:]
@@ -149,9 +133,11 @@ class Remembered:
     stacked: list[Node]
 
 
-def remember(found: Linearized, body: Body, consts: int, first: int) -> Remembered:
+def remember(
+    found: bodies.Linearized, body: Body, consts: int, first: int
+) -> Remembered:
     """Sorts the residuals of a loop's body; its elements begin at input `first`."""
-    moving = depends_on(found.residuals, body.inputs[consts:])
+    moving = bodies.depends_on(found.residuals, body.inputs[consts:])
     elements = set(body.inputs[first:])
     result = Remembered([], [], [])
     for node in found.residuals:
@@ -168,7 +154,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     arg: Scan = node.arg
     first = arg.consts + arg.carry
     given = [t is not None for t in tangents]
-    found = varying_carry(arg.body, given, range(arg.consts, first))
+    found = bodies.varying_carry(arg.body, given, range(arg.consts, first))
     kept = remember(found, arg.body, arg.consts, first)
     stacks: list[Node] = []
     if kept.stacked:
@@ -194,7 +180,7 @@ def stack_also(node: Node, values: Sequence[Node]) -> list[Node]:
 def tangent_scan(
     node: Node,
     tangents: Results,
-    found: Linearized,
+    found: bodies.Linearized,
     kept: Remembered,
     elements: Sequence[Node],
     reverse: bool,
@@ -216,7 +202,9 @@ def tangent_scan(
         kept.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
     )
     residuals: list[Node] = [*kept.invariant, *kept.elements, *kept.stacked]
-    names = {n: variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
+    names = {
+        n: variable(n.aval, bodies.RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)
+    }
     moving = [i for i, moves in enumerate(found.moving) if moves]
     consts = sum(i < before for i in moving)
     carry = [i for i in moving if before <= i < first]
@@ -226,12 +214,13 @@ def tangent_scan(
         *(names[n] for n in (*kept.elements, *kept.stacked)),
     ]
     after = [
-        or_zeros(found.outputs[i - before], body.outputs[i - before]) for i in carry
+        bodies.or_zeros(found.outputs[i - before], body.outputs[i - before])
+        for i in carry
     ]
     ys = [k for k in found.wanted if k >= arg.carry]
     moved = [t for t in found.outputs[arg.carry :] if t is not None]
     linear = Scan(
-        close(inputs, substitute([*after, *moved], names)),
+        bodies.close(inputs, substitute([*after, *moved], names)),
         length,
         reverse,
         len(invariant) + consts,
@@ -239,11 +228,13 @@ def tangent_scan(
     )
     operands = [
         *invariant,
-        *(or_zeros(tangents[i], node.src[i]) for i in moving),
+        *(bodies.or_zeros(tangents[i], node.src[i]) for i in moving),
         *elements,
     ]
     results = scan_p.results(*operands, arg=linear)
-    return placed(len(body.outputs), [*(i - before for i in carry), *ys], results)
+    return bodies.placed(
+        len(body.outputs), [*(i - before for i in carry), *ys], results
+    )
 
 
 def add_stacks(x: Node, y: Node) -> Node:
@@ -251,7 +242,7 @@ def add_stacks(x: Node, y: Node) -> Node:
     assert isinstance(x.aval, Stack)
     length = x.aval.lanes[0] if x.aval.lanes else None
     element = element_type(x.aval, length)
-    a, b = (variable(element, BODY_DEPTH, i) for i in range(2))
+    a, b = (variable(element, bodies.BODY_DEPTH, i) for i in range(2))
     total = add_stacks(a, b) if isinstance(element, Stack) else add(a, b)
     arg = Scan(Body((a, b), (total,)), length, False, 0, 0)
     return scan_p.results(x, y, arg=arg)[0]
@@ -289,13 +280,16 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     )
     operands = [
         *(node.src[i] for i in fixed),
-        *(or_zeros(cotangents[k], arg.body.outputs[k]) for k in range(arg.carry)),
-        *(strong_zeros(arg.body.inputs[i]) for i in consts),
+        *(
+            bodies.or_zeros(cotangents[k], arg.body.outputs[k])
+            for k in range(arg.carry)
+        ),
+        *(bodies.strong_zeros(arg.body.inputs[i]) for i in consts),
         *(c for k in ys if (c := cotangents[k]) is not None),
         *(node.src[i] for i in elements),
     ]
     results = scan_p.results(*operands, arg=backward)
-    return placed(len(node.src), [*carry, *consts, *xs], results)
+    return bodies.placed(len(node.src), [*carry, *consts, *xs], results)
 
 
 def _parted(places: range, flags: Flags) -> tuple[list[int], list[int]]:
@@ -315,7 +309,7 @@ def _backward_body(
     body = arg.body
     carry = range(arg.consts, arg.consts + arg.carry)
     given = {
-        k: variable(_strong(body.outputs[k].aval), COTANGENT_DEPTH, k)
+        k: variable(_strong(body.outputs[k].aval), bodies.COTANGENT_DEPTH, k)
         for k in (*range(arg.carry), *ys)
     }
     leaves = [body.inputs[i] for i in (*consts, *carry, *xs)]
@@ -324,14 +318,14 @@ def _backward_body(
     )
     parts = dict(zip((*consts, *carry, *xs), found, strict=True))
     totals = [
-        variable(_strong(body.inputs[i].aval), COTANGENT_DEPTH, 10_000 + i)
+        variable(_strong(body.inputs[i].aval), bodies.COTANGENT_DEPTH, 10_000 + i)
         for i in consts
     ]
     sums = [
         total if (part := parts[i]) is None else add(total, part)
         for i, total in zip(consts, totals, strict=True)
     ]
-    return close(
+    return bodies.close(
         [
             *(body.inputs[i] for i in fixed),
             *(given[k] for k in range(arg.carry)),
@@ -340,9 +334,9 @@ def _backward_body(
             *(body.inputs[i] for i in elements),
         ],
         [
-            *(or_zeros(parts[i], body.inputs[i]) for i in carry),
+            *(bodies.or_zeros(parts[i], body.inputs[i]) for i in carry),
             *sums,
-            *(or_zeros(parts[i], body.inputs[i]) for i in xs),
+            *(bodies.or_zeros(parts[i], body.inputs[i]) for i in xs),
         ],
     )
 
@@ -354,12 +348,16 @@ def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Resul
         for i, (s, flag) in enumerate(zip(node.src, linear, strict=True))
     ]
     rows = zip(node.src, linear, strict=True)
-    point = scan_p(*[strong_zeros(s) if flag else s for s, flag in rows], arg=node.arg)
+    point = scan_p(
+        *[bodies.strong_zeros(s) if flag else s for s, flag in rows], arg=node.arg
+    )
     pairs = zip(_jvp(point, names), cotangents, strict=True)
     moved = [(t, ct) for t, ct in pairs if t is not None]
     leaves = [n for n in names if n is not None]
     found = transpose_nodes([t for t, _ in moved], leaves, [ct for _, ct in moved])
-    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], found)
+    return bodies.placed(
+        len(linear), [i for i, flag in enumerate(linear) if flag], found
+    )
 
 
 def _carries_alone(arg: Scan, linear: Flags) -> bool:
@@ -368,10 +366,10 @@ def _carries_alone(arg: Scan, linear: Flags) -> bool:
 
     def step(flags: list[bool]) -> tuple[None, list[bool]]:
         leaves = [n for n, flag in zip(body.inputs, flags, strict=True) if flag]
-        moving = depends_on(body.outputs, leaves)
+        moving = bodies.depends_on(body.outputs, leaves)
         return None, [n in moving for n in body.outputs]
 
-    flags, _ = around(linear, carry, step)
+    flags, _ = bodies.around(linear, carry, step)
     return all(flags[i] for i in carry)
 
 
@@ -387,7 +385,9 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     first = arg.consts + arg.carry
     if any(_lanes(new) != _lanes(old) for new, old in zip(src, node.src, strict=True)):
         return map_lanes(node, src, batched, size)
-    flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)
+    flags, body, has = bodies.batch_carry(
+        arg.body, batched, range(arg.consts, first), size
+    )
     outputs = zip(body.outputs, arg.body.outputs, strict=True)
     if any(_lanes(new) != _lanes(old) for new, old in outputs):
         # Its stacks would have the lanes of a step behind the steps.
@@ -396,7 +396,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     for i, (x, had, wanted) in enumerate(zip(src, batched, flags, strict=True)):
         if had and i >= first and not isinstance(x.aval, Stack):
             x = move_axis(x, 0, 1)  # elements first, then lanes
-        operands.append(with_lanes(x, had, wanted, size))
+        operands.append(bodies.with_lanes(x, had, wanted, size))
     results = scan_p.results(*operands, arg=replace(arg, body=body))
     for k in range(arg.carry, len(results)):
         if has[k] and not isinstance(results[k].aval, Stack):
@@ -431,7 +431,7 @@ def map_lanes(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     ]
     order = sorted(range(len(src)), key=lambda i: kinds[i])
     others = [r for r in results if r.aval is not TOKEN]
-    body = close([names[i] for i in order], [*tokens, *others])
+    body = bodies.close([names[i] for i in order], [*tokens, *others])
     arg = Scan(body, size, False, kinds.count(0), len(tokens))
     found = scan_p.results(*[src[i] for i in order], arg=arg)
     first, rest = iter(found[: len(tokens)]), iter(found[len(tokens) :])

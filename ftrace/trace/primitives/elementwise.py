@@ -22,21 +22,10 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value
-from ftrace.trace.primitives import reference
-from ftrace.trace.primitives.broadcast import (
-    broadcast_leading,
-    expand_p,
-    reduce_sum_p,
-)
+from ftrace.trace.primitives import broadcast as bc, reference, sources
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.primitives.sources import (
-    const,
-    const_like,
-    const_p,
-    no_tangent,
-    zeros_like,
-)
+from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic import same_size
 
 Factor = Callable[[Node, Node], Node] | Callable[[Node, Node, Node], Node]
@@ -71,7 +60,7 @@ def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:
 def batch_elementwise(node: Node, src: Nodes, batched: Flags) -> Node:
     """Operands without the batch axis get it by broadcasting."""
     shape = next(s.shape for s, has in zip(src, batched, strict=True) if has)
-    return node.op(*[broadcast_leading(s, shape) for s in src], arg=node.arg)
+    return node.op(*[bc.broadcast_leading(s, shape) for s in src], arg=node.arg)
 
 
 def total(terms: Iterable[Node | None]) -> Node | None:
@@ -117,7 +106,11 @@ def _elementwise(
 
     if not facts.get("linear") and "jvp" not in facts:
         jumps = not derivatives and "f" in kinds
-        facts = {"jvp": jvp if derivatives else no_tangent, "jumps": jumps, **facts}
+        facts = {
+            "jvp": jvp if derivatives else sources.no_tangent,
+            "jumps": jumps,
+            **facts,
+        }
     facts.setdefault("direct", lambda aval, arg: (numpy, ()))
     return Primitive(
         name, family, infer, meaning, batch_elementwise, dtypes=kinds, **facts
@@ -147,7 +140,7 @@ _compare = partial(
 def is_reused(node: Node) -> bool:
     """Does a movement chain show one element several times (an `expand` below)?"""
     while node.op.family == "movement":
-        if node.op is expand_p:
+        if node.op is bc.expand_p:
             return True
         node = node.src[0]
     return False
@@ -159,7 +152,7 @@ def product_of_contraction(total: Node) -> Node | None:
     A contraction is a sum of products of which both factors are used again, for others:
     matmul, convolution.
     """
-    if total.op is not reduce_sum_p:
+    if total.op is not bc.reduce_sum_p:
         return None
     (product,) = total.src
     while product.op is cast_p:
@@ -174,11 +167,13 @@ def scale(tangent: Node, factor: Node) -> Node:
     In a contraction (both sides repeat their elements) it is a plain product: there
     the zeros are data, and a select per term would cost more than it tells.
     """
-    if factor.op is const_p or tangent.op is const_p:
+    if factor.op is sources.const_p or tangent.op is sources.const_p:
         sides = (factor, tangent), (tangent, factor)
-        beside = {_as_factor(a.dtype, a.arg): b for a, b in sides if a.op is const_p}
+        beside = {
+            _as_factor(a.dtype, a.arg): b for a, b in sides if a.op is sources.const_p
+        }
         if 0 in beside:
-            return zeros_like(beside[0])
+            return sources.zeros_like(beside[0])
         if 1 in beside:
             return beside[1]
         if 2 in beside:
@@ -274,7 +269,7 @@ rem = _binary(
 power = _binary(
     "pow", "fc", reference.power_of_any,
     lambda x, y, z: select(
-        eq(y, zeros_like(y)),
+        eq(y, sources.zeros_like(y)),
         _slope_at_zero(x, y),
         mul(y, power(x, sub(y, one_like(y)))),
     ),
@@ -286,12 +281,12 @@ power = _binary(
 
 def _is_zero(x: Node) -> Node:
     """Where log(x) must not be asked: 0 to a power has no slope in the power."""
-    return eq(x, zeros_like(x))
+    return eq(x, sources.zeros_like(x))
 
 
 def _slope_at_zero(x: Node, y: Node) -> Node:
     """Of x to the power 0 in x: 0, with the slope 1/x in the power."""
-    return select(_is_zero(x), zeros_like(x), div(y, x))
+    return select(_is_zero(x), sources.zeros_like(x), div(y, x))
 
 
 def one_like(x: Node) -> Node:
@@ -306,7 +301,7 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
     """1 where x is the result, 1/2 where y is too, 0 elsewhere: a tie is shared."""
     half = const_like(x, 0.5)
     share = select(eq(y, z), half, one_like(x))
-    return select(eq(x, z), share, zeros_like(x))
+    return select(eq(x, z), share, sources.zeros_like(x))
 
 
 maximum = _binary(
@@ -327,7 +322,7 @@ def _absolute_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     if dtypes.is_complex(x.dtype):  # the real part of conj(x)·t / |x|
         unit = div(conj(x), cast(maximum(node, tiny_like(node)), x.dtype))
         return real(scale(t, unit))
-    return select(ge(x, zeros_like(x)), t, neg(t))
+    return select(ge(x, sources.zeros_like(x)), t, neg(t))
 
 
 def tiny_like(x: Node) -> Node:
@@ -503,12 +498,12 @@ def _trigamma(x: Node) -> Node:
     one = one_like(x)
     low = lt(x, const_like(x, 0.5))
     z = select(low, sub(one, x), x)
-    total = zeros_like(x)
+    total = sources.zeros_like(x)
     for _ in range(_SHIFTS):
         total = add(total, reciprocal(_square(z)))
         z = add(z, one)
     square = reciprocal(_square(z))
-    series = zeros_like(x)
+    series = sources.zeros_like(x)
     for coefficient in reversed(_TRIGAMMA):
         series = mul(add(series, const_like(x, coefficient)), square)
     head = add(one, mul(const_like(x, 0.5), reciprocal(z)))
@@ -530,11 +525,12 @@ conj: Primitive = _unary(
 )  # fmt: skip
 real = _unary(
     "real", "c", np.real, result=_real_part, linear=True, zero_at_zero=True,
-    transpose=lambda node, ct, i: make_complex(ct, zeros_like(ct)), doc="real part",
+    transpose=lambda node, ct, i: make_complex(ct, sources.zeros_like(ct)),
+    doc="real part",
 )  # fmt: skip
 imag = _unary(
     "imag", "c", np.imag, result=_real_part, linear=True, zero_at_zero=True,
-    transpose=lambda node, ct, i: make_complex(zeros_like(ct), neg(ct)),
+    transpose=lambda node, ct, i: make_complex(sources.zeros_like(ct), neg(ct)),
     doc="imaginary part",
 )  # fmt: skip
 
@@ -607,7 +603,7 @@ def _infer_select(arg: Any, *avals: ShapedArray) -> ShapedArray:
 
 def _select_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     _, t, u = tangents
-    zero = zeros_like(node)
+    zero = sources.zeros_like(node)
     return select(node.src[0], t or zero, u or zero)
 
 
@@ -659,8 +655,8 @@ def cast(x: Node, dtype: np.dtype[Any], weak: bool = False) -> Node:
     """`x` in another dtype; constants are converted at once."""
     if x.dtype == dtype and x.aval.weak_type == weak:
         return x
-    if x.op is const_p:
-        return const(convert(constant_value(x), dtype), dtype, x.shape, weak)
+    if x.op is sources.const_p:
+        return sources.const(convert(constant_value(x), dtype), dtype, x.shape, weak)
     return cast_p(x, arg=(dtype, weak))
 
 
@@ -677,7 +673,7 @@ def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
 
 bitcast = Primitive(
     "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
-    jvp=no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
+    jvp=sources.no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
     exact=True, jumps=True, reads_width=True, doc="the same bits in another dtype",
 )  # fmt: skip
 
@@ -700,7 +696,9 @@ def identity(name: str, **facts: Unpack[Facts]) -> Primitive:
 
 copy = identity("copy", transpose=_same, linear=True, doc="the same value, stored")
 stop_gradient = identity(
-    "stop_gradient", jvp=no_tangent, doc="the same value, constant to derivatives"
+    "stop_gradient",
+    jvp=sources.no_tangent,
+    doc="the same value, constant to derivatives",
 )
 
 

@@ -20,8 +20,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import broadcast_leading, expand
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.primitives.numpy_sums import add_at
 from ftrace.trace.primitives.primitive import Array, Primitive
@@ -79,7 +78,7 @@ def _batch_gather(node: Node, src: Nodes, batched: Flags) -> Node:
         depth = indices[0].ndim
         return move_axis(gather(x, indices, shifted), depth, 0)
     size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
-    indices = [broadcast_leading(i, (size, *node.src[1].shape)) for i in indices]
+    indices = [bc.broadcast_leading(i, (size, *node.src[1].shape)) for i in indices]
     if not batched[0]:
         return gather(x, indices, axes)
     lanes = _lane_index(indices[0])
@@ -197,7 +196,7 @@ def clamp(index: Node, size: int) -> Node:
 
 def trailing(mask: Node, shape: Shape) -> Node:
     """`mask` with more axes at the end, to `shape`."""
-    return expand(reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
+    return bc.expand(reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
 
 
 def read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
@@ -290,7 +289,7 @@ def _batch_scatter(node: Node, src: Nodes, batched: Flags) -> Node:
     axes, kind = axes_and_kind(node)
     size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
     x, updates, *indices = [
-        broadcast_leading(s, (size, *old.shape))
+        bc.broadcast_leading(s, (size, *old.shape))
         for s, old in zip(src, node.src, strict=True)
     ]
     shifted = tuple(a + 1 for a in axes)

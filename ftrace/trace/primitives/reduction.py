@@ -34,7 +34,6 @@ from ftrace.trace.primitives.broadcast import Axes, broadcast_leading, reduce_su
 from ftrace.trace.primitives.exchange import Ranks, communicate, lanes, vary
 from ftrace.trace.primitives.indexing import clamp, gather, trailing
 from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
-from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
 from ftrace.trace.primitives.reference import Extremum, maximum, minimum
 from ftrace.trace.primitives.sources import const, const_like, zeros_like
 from ftrace.trace.symbolic import same_size
@@ -51,12 +50,12 @@ def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
 
 
 def _reduction(
-    name: str, kinds: str, ufunc: np.ufunc | Extremum, jvp: Jvp, doc: str
-) -> Primitive:
-    def first(dtype: np.dtype[Any]) -> Array:
+    name: str, kinds: str, ufunc: np.ufunc | Extremum, jvp: primitive.Jvp, doc: str
+) -> primitive.Primitive:
+    def first(dtype: np.dtype[Any]) -> primitive.Array:
         return np.asarray(identity(record, dtype)).astype(dtype)
 
-    def meaning(aval: ShapedArray, axes: Axes, x: Array) -> Array:
+    def meaning(aval: ShapedArray, axes: Axes, x: primitive.Array) -> primitive.Array:
         return ufunc.reduce(x, axis=axes, keepdims=True, initial=first(aval.dtype))
 
     def direct(aval: ShapedArray, axes: Axes) -> tuple[Any, tuple[Any, ...]]:
@@ -68,7 +67,7 @@ def _reduction(
     def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
         return broadcast.infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
 
-    record = Primitive(
+    record = primitive.Primitive(
         name, "reduction", infer, meaning, broadcast.batch_reduction, jvp=jvp,
         dtypes=kinds, doc=doc, direct=direct,
     )  # fmt: skip
@@ -128,7 +127,7 @@ reduce_min_p = _reduction(
 )  # fmt: skip
 
 #: What each of them repeats.
-COMBINES: Final[dict[Op, Primitive]] = {
+COMBINES: Final[dict[Op, primitive.Primitive]] = {
     broadcast.reduce_sum_p: p.add, reduce_prod_p: p.mul,
     reduce_max_p: p.maximum, reduce_min_p: p.minimum,
 }  # fmt: skip

@@ -31,18 +31,13 @@ from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, live
+from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import (
     Scope,
     all_bits,
     current_scope,
     open_scopes,
     scope_of,
-)
-from ftrace.trace.tracing.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    is_value,
 )
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.reference_rules import call_with_references
@@ -72,8 +67,11 @@ class _OnLeaves(ABC):
 
     @abstractmethod
     def run(
-        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
-    ) -> list[Tracer]:
+        self,
+        level: Level,
+        values: Sequence[tracer.Value],
+        tangents: Sequence[Node | None],
+    ) -> list[tracer.Tracer]:
         """The results of a call, by the rules, with the values of the level around."""
 
     def zero(self, aval: ShapedArray) -> Any:
@@ -88,19 +86,21 @@ class _OnLeaves(ABC):
 
     def parts(
         self, kind: str, rule: Function, answer: Any, other: str
-    ) -> tuple[list[Value], Any]:
+    ) -> tuple[list[tracer.Value], Any]:
         """The flat results in what a rule returned, and the other part of it."""
         call = self.call
         what = f"the {kind} rule of {call.name} must return a pair (result, {other})"
         result, rest = calls.pair_of(answer, what, rule)
         if call.output.treedef is None:
-            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
+            self.types = [
+                default_bits(tracer.aval_of(x)) for x in call.output.accept(result)
+            ]
         return self.promise(f"results of the {kind}", rule).leaves(result), rest
 
     def enter(
-        self, level: Level, results: Sequence[Value], moved: Sequence[Node],
+        self, level: Level, results: Sequence[tracer.Value], moved: Sequence[Node],
         zeros: Collection[int] = (),
-    ) -> list[Tracer]:  # fmt: skip
+    ) -> list[tracer.Tracer]:  # fmt: skip
         """The results, and the tangents of those that have any, as traced values."""
         rest = iter(moved)
         tangents: list[Node | None] = []
@@ -122,7 +122,9 @@ class _JvpRule(_OnLeaves):
 
     zeros: Collection[int] = ()
 
-    def jvp(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
+    def jvp(
+        self, mask: Sequence[bool], flat: Sequence[tracer.Value]
+    ) -> list[tracer.Value]:
         """args and the tangents of those in `mask` -> results, and their tangents."""
         call, (rule,) = self.call, self.rules
         count = len(call.avals)
@@ -142,8 +144,11 @@ class _JvpRule(_OnLeaves):
         return [*results, *(t for t in moved if t is not None)]
 
     def run(
-        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
-    ) -> list[Tracer]:
+        self,
+        level: Level,
+        values: Sequence[tracer.Value],
+        tangents: Sequence[Node | None],
+    ) -> list[tracer.Tracer]:
         mask = tuple([t is not None for t in tangents])
         present = [t for t in tangents if t is not None]
         name = self.call.name
@@ -152,7 +157,7 @@ class _JvpRule(_OnLeaves):
             flat = self.jvp(mask, given)
             count = len(self.types)
             found = level.around(flat[count:])
-            moved = [level.enter(t, aval_of(t).strong()) for t in found]
+            moved = [level.enter(t, tracer.aval_of(t).strong()) for t in found]
             results = level.settle(flat[:count], name)
             return self.enter(level, results, moved, self.zeros)
         with Scope(f"the jvp rule of {name}") as scope:
@@ -197,7 +202,9 @@ class _VjpRules(_OnLeaves):
         # their structure, and the leaves that are no arrays.
         self.residuals: dict[Any, tuple[tree.TreeDef, list[Any]]] = {}
 
-    def fwd(self, bwd: Rule, mask: Flags, flat: Sequence[Value]) -> list[Value]:
+    def fwd(
+        self, bwd: Rule, mask: Flags, flat: Sequence[tracer.Value]
+    ) -> list[tracer.Value]:
         """args and tangents -> results, and what stands for their tangents."""
         scope, count = current_scope(), len(self.call.avals)
         assert scope is not None
@@ -217,7 +224,7 @@ class _VjpRules(_OnLeaves):
         """The types of the tangents of the results."""
         return tuple(a.strong() for a in self.types if dtypes.is_inexact(a.dtype))
 
-    def forward(self, mask: Flags, flat: Sequence[Value]) -> list[Value]:
+    def forward(self, mask: Flags, flat: Sequence[tracer.Value]) -> list[tracer.Value]:
         """args -> results, and the residuals that are arrays."""
         leaves: Sequence[Any] = flat
         if self.symbolic:
@@ -230,7 +237,9 @@ class _VjpRules(_OnLeaves):
         self.residuals[mask] = (structure, static)
         return [*results, *(_with_bits(x) for x in kept if _is_array(x))]
 
-    def bwd(self, mask: Flags, present: Flags, flat: Sequence[Value]) -> list[Value]:
+    def bwd(
+        self, mask: Flags, present: Flags, flat: Sequence[tracer.Value]
+    ) -> list[tracer.Value]:
         """residuals and cotangents -> cotangents of the args in `mask`."""
         call = self.call
         structure, static = self.residuals[mask]
@@ -256,8 +265,11 @@ class _VjpRules(_OnLeaves):
         ]
 
     def run(
-        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
-    ) -> list[Tracer]:
+        self,
+        level: Level,
+        values: Sequence[tracer.Value],
+        tangents: Sequence[Node | None],
+    ) -> list[tracer.Tracer]:
         call, mask = self.call, tuple([t is not None for t in tangents])
         flat = self.forward(mask, values)
         count = len(self.types)
@@ -303,24 +315,24 @@ def _as_cotangent(leaf: Any, aval: ShapedArray) -> Any:
     """What a bwd rule gave; floats of another width in that of the argument."""
     if leaf is None:
         return SymbolicZero(aval)
-    if not is_value(leaf) or not dtypes.is_inexact(aval.dtype):
+    if not tracer.is_value(leaf) or not dtypes.is_inexact(aval.dtype):
         return leaf
-    found, wanted = (dtypes.narrow(t) for t in (aval_of(leaf).dtype, aval.dtype))
+    found, wanted = (dtypes.narrow(t) for t in (tracer.aval_of(leaf).dtype, aval.dtype))
     narrower = dtypes.kind(found) == "c" and dtypes.kind(wanted) != "c"
     if found == wanted or narrower or not dtypes.is_inexact(found):
         return leaf
     return ax.cast(leaf, aval.dtype)
 
 
-def _with_bits(value: Value) -> Value:
+def _with_bits(value: tracer.Value) -> tracer.Value:
     """A residual; a number of Python's that the rule has got with all its bits."""
     if (
-        type(value) is Tracer
+        type(value) is tracer.Tracer
         and is_narrow(value.aval)
         and value.scope is current_scope()
     ):
         found = all_bits(value.node)
-        return value if found is None else Tracer(found, value.scope)
+        return value if found is None else tracer.Tracer(found, value.scope)
     return value
 
 
@@ -453,13 +465,13 @@ def _without_rules(call: Invocation, scopes: Sequence[Scope]) -> Iterator[Any]:
             yield result
 
 
-def _is_constant(x: Tracer) -> bool:
+def _is_constant(x: tracer.Tracer) -> bool:
     """Was it made of numbers of Python's alone?"""
     return not any(map(is_variable, nodes_of([x.node])))
 
 
-def _tracers(values: Sequence[Any]) -> list[Tracer]:
-    return [x for x in values if isinstance(x, Tracer)]
+def _tracers(values: Sequence[Any]) -> list[tracer.Tracer]:
+    return [x for x in values if isinstance(x, tracer.Tracer)]
 
 
 class custom_jvp(WithDerivative[P, R]):
@@ -544,7 +556,9 @@ class custom_jvp(WithDerivative[P, R]):
                 if rule is not None
             ]
             if not parts:
-                return result, tree.map(lambda x: calls.zeros_of(aval_of(x)), result)
+                return result, tree.map(
+                    lambda x: calls.zeros_of(tracer.aval_of(x)), result
+                )
             total = parts[0]
             for part in parts[1:]:
                 total = tree.map(lambda a, b: a + b, total, part)

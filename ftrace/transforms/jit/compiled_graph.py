@@ -27,7 +27,7 @@ from ftrace.ground import processes, settings
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import span
 from ftrace.ground.tables import Shared, clear_tables
-from ftrace.trace import tiering
+from ftrace.trace import graph as g, tiering
 from ftrace.trace.arrays.array import HOST, Array, put_somewhere
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
@@ -38,16 +38,7 @@ from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import calls, own_array, signature
 from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import (
-    Graph,
-    Node,
-    bodies_of,
-    bury,
-    has_any,
-    nodes_of,
-    operations_of,
-    substitute,
-)
+from ftrace.trace.graph import substitute
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.exchange import Between
 from ftrace.trace.symbolic import Sizes, evaluate_shape
@@ -71,13 +62,15 @@ NODE_BYTES, KERNEL_BYTES = 1500, 6000
 GRAPH_BYTES = 600
 
 
-def _lower(graph: Graph, given: list[Node], limits: Limits) -> tuple[Graph, Program]:
+def _lower(
+    graph: g.Graph, given: list[g.Node], limits: Limits
+) -> tuple[g.Graph, Program]:
     """The graph after the rewrites, and its program."""
     found = lowering()(graph, limits, given)
     return found.simplified, found.program  # the plan would be half of what is kept
 
 
-def _program_of(lower: Callable[[], tuple[Graph, Program]]) -> Program:
+def _program_of(lower: Callable[[], tuple[g.Graph, Program]]) -> Program:
     return lower()[1]
 
 
@@ -96,13 +89,13 @@ class CompiledGraph:
     lowered_in = 0.0
 
     def __init__(
-        self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
+        self, graph: g.Graph, device: Device, donated: tuple[int, ...] = ()
     ) -> None:
         self.device = device
         with timed(device.counters, "compile_seconds"):
             closed = carry_keys(closed_graph(graph))
             # Others find the program by its graph: it holds no array of this one.
-            closed = Graph(closed.inputs, closed.outputs, (), closed.effects)
+            closed = g.Graph(closed.inputs, closed.outputs, (), closed.effects)
             given = [closed.inputs[i] for i in donated]
             limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
@@ -138,7 +131,7 @@ class CompiledGraph:
         self._whole: CompiledGraph | None = None
 
     @property
-    def simplified(self) -> Graph:
+    def simplified(self) -> g.Graph:
         """The graph after the rewrites of lowering."""
         return self._lowered[0]
 
@@ -154,10 +147,12 @@ class CompiledGraph:
         return self._lowered[1]
 
     @cached_property
-    def _lowered(self) -> tuple[Graph, Program]:
+    def _lowered(self) -> tuple[g.Graph, Program]:
         return self._lower()
 
-    def _identity(self, graph: Graph, given: list[Node], limits: Limits) -> str | None:
+    def _identity(
+        self, graph: g.Graph, given: list[g.Node], limits: Limits
+    ) -> str | None:
         """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
         plain = not (chosen.debug or chosen.check_specs)
@@ -204,7 +199,7 @@ class CompiledGraph:
         """Looks at the numbers; the program is run once more where it can be."""
         repeats = self._whole is None and not self.overwritten
         operands = [array.numpy() for array in arrays] if repeats else []
-        graph: Graph = self._lower.args[0]
+        graph: g.Graph = self._lower.args[0]
         check_program(graph, operands, [result.numpy() for result in results])
 
     def _taken_over(self, array: Array) -> Array:
@@ -240,13 +235,13 @@ class CompiledGraph:
         return self.device.copy_in(array.numpy())
 
 
-def _processes_of(graph: Graph) -> set[int]:
+def _processes_of(graph: g.Graph) -> set[int]:
     """The processes that do something together in a graph, or in bodies within it."""
     found = set[int]()
-    pending: list[Sequence[Node]] = [(*graph.outputs, *graph.effects)]
+    pending: list[Sequence[g.Node]] = [(*graph.outputs, *graph.effects)]
     while pending:
-        for node in nodes_of(pending.pop()):
-            pending += [body.outputs for body in bodies_of(node.arg)]
+        for node in g.nodes_of(pending.pop()):
+            pending += [body.outputs for body in g.bodies_of(node.arg)]
             if isinstance(node.arg, Between):
                 found |= node.arg.processes
     return found
@@ -284,7 +279,7 @@ _cache: Shared[Any, CompiledGraph] = Shared(LATEST)
 
 
 def compile_graph(
-    graph: Graph, device: Device, donated: tuple[int, ...] = ()
+    graph: g.Graph, device: Device, donated: tuple[int, ...] = ()
 ) -> CompiledGraph:
     """The graph compiled for the device, or as anybody has it already.
 
@@ -325,7 +320,7 @@ def clear_caches() -> None:
     """
     _cache.clear()
     clear_tables()
-    bury()
+    g.bury()
 
 
 def cache_clear() -> None:
@@ -338,9 +333,9 @@ def cache_clear() -> None:
         device.clear_cache()
 
 
-def weight_of(graph: Graph) -> int:
+def weight_of(graph: g.Graph) -> int:
     """What its nodes weigh, in bytes, if nobody else has them."""
-    return GRAPH_BYTES * sum(operations_of(graph.outputs).values())
+    return GRAPH_BYTES * sum(g.operations_of(graph.outputs).values())
 
 
 def device_for(arrays: Sequence[Array]) -> Device:
@@ -355,7 +350,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
     return get_device() if found is None else backend().device_of(found)
 
 
-def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
     whole, given, graph = graph, arrays, ready_graph(graph)
     arrays = [*arrays, *graph.captured]
@@ -364,7 +359,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
             array.told()
         own = [array.numpy() for array in arrays]  # random keys are among them
         plain = closed_graph(graph)
-        values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
+        values = evaluate_graph(g.Graph(plain.inputs, plain.outputs), *own)
         if settings.current().checks_calls:
             check_program(plain, own, values)
         return [
@@ -391,7 +386,7 @@ def make_native() -> None:
 
 
 def apply_graph(
-    graph: Graph, operands: Sequence[Value], closed: bool = False
+    graph: g.Graph, operands: Sequence[Value], closed: bool = False
 ) -> list[Any]:
     """The outputs of a graph: recorded where a tracer is involved, else computed.
 
@@ -414,15 +409,15 @@ def apply_graph(
     return results
 
 
-def is_divided(graph: Graph, operands: Sequence[Value]) -> bool:
+def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
     """Is an operand or a value of the graph divided over devices?"""
-    if has_any(graph.outputs, (constraint_p,)):
+    if g.has_any(graph.outputs, (constraint_p,)):
         return True
     return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
 
 
 def place_results(
-    graph: Graph, operands: Sequence[Value], results: Sequence[Array]
+    graph: g.Graph, operands: Sequence[Value], results: Sequence[Array]
 ) -> list[Any]:
     """The results, which know how they are divided."""
     if any(hasattr(x, "given_sharding") for x in results):
@@ -431,7 +426,7 @@ def place_results(
     return late.place_results(graph, operands, results)
 
 
-def _inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:
+def _inline_again(graph: g.Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:
     """`inline`, or the nodes that it has made of these operands before."""
     if graph.effects or not scope.recalls:
         return inline(graph, operands, scope)

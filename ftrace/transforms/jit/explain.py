@@ -39,21 +39,12 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import steps_of_programs
 from ftrace.ground.text_tables import Section, Tables, time_text
+from ftrace.lower import program as ir
 from ftrace.lower.build.build_kernel import build_kernels, lines_of_expressions
 from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
 from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.lowering import passes_of
-from ftrace.lower.program import (
-    Program,
-    RunKernel,
-    Slot,
-    Step,
-    describe,
-    lines_of,
-    lines_of_results,
-    programs_of,
-)
 from ftrace.lower.schedule.drafts import Schedule
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
@@ -152,7 +143,7 @@ class Part:
     operations: int
     nbytes: int
     seconds: float | None
-    step: Step
+    step: ir.Step
     device: Device
     source: str = ""
     inner: list[Part] = field(default_factory=list[Any])
@@ -161,7 +152,7 @@ class Part:
     @property
     def kernel(self) -> Kernel | None:
         """What it runs; None of a loop, a branch, or work of the host."""
-        return self.step.kernel if isinstance(self.step, RunKernel) else None
+        return self.step.kernel if isinstance(self.step, ir.RunKernel) else None
 
     @property
     def statements(self) -> str:
@@ -242,7 +233,7 @@ class Explanation(Tables):
     threads: int
     graph: Graph
     leaves: list[str]
-    program: Program
+    program: ir.Program
     kernels: list[Part] = field(default_factory=list[Part])
     arguments: int = 0
     results: int = 0
@@ -389,15 +380,15 @@ class Peak(NamedTuple):
         )
 
 
-def peak_of(program: Program) -> Peak:
+def peak_of(program: ir.Program) -> Peak:
     """The peak of a program."""
-    lines = [lines_of_results(step) for step in program.steps]
+    lines = [ir.lines_of_results(step) for step in program.steps]
     scratch = {getattr(step, "scratch", -1) for step in program.steps}
     placed = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
     kept: list[Held] = []
     for number, life in zip(placed, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]
-        of_step = lines_of(program.steps[life.first]) if not made else ()
+        of_step = ir.lines_of(program.steps[life.first]) if not made else ()
         origin = next(iter((*made, *of_step)), None)
         text = "scratch" if number in scratch else _type(program.slots[number])
         kept.append(Held(text, life.nbytes, life.first, life.last, origin))
@@ -412,7 +403,7 @@ def peak_of(program: Program) -> Peak:
     return Peak(found.step, sorted(found.parts, key=lambda held: -held.nbytes))
 
 
-def _type(slot: Slot) -> str:
+def _type(slot: ir.Slot) -> str:
     sizes = ",".join(map(str, slot.shape))
     return f"{slot.dtype}[{sizes}]"
 
@@ -491,7 +482,7 @@ def _threads(device: Device) -> int:
 
 
 def _parts(
-    program: Program,
+    program: ir.Program,
     sources: Iterator[str],
     device: Device,
     seconds: Sequence[float] | None = None,
@@ -501,13 +492,15 @@ def _parts(
     found: list[Part] = []
     for number, step in enumerate(program.steps):
         took = None if seconds is None else seconds[number]
-        if isinstance(step, RunKernel):
+        if isinstance(step, ir.RunKernel):
             info = step.info
             known = info.name, info.origins, info.operations, info.bytes
             part = Part(*known, took, step, device, next(sources), [], plans)
             found.append(part)
             continue
-        inner = [p for each in programs_of(step) for p in _parts(each, sources, device)]
-        name, lines = describe(step), lines_of(step)
+        inner = [
+            p for each in ir.programs_of(step) for p in _parts(each, sources, device)
+        ]
+        name, lines = ir.describe(step), ir.lines_of(step)
         found.append(Part(name, lines, 0, 0, took, step, device, inner=inner))
     return found

@@ -24,14 +24,7 @@ from typing import Any
 
 from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.graph import (
-    Graph,
-    Node,
-    line_of,
-    names_of,
-    toposort,
-    with_line,
-)
+from ftrace.trace import graph as g
 from ftrace.trace.primitives.sources import const_p, is_variable
 
 
@@ -49,37 +42,37 @@ class Region:
     """
 
     name: str
-    nodes: tuple[Node, ...]
-    inputs: tuple[Node, ...]
-    outputs: tuple[Node, ...]
+    nodes: tuple[g.Node, ...]
+    inputs: tuple[g.Node, ...]
+    outputs: tuple[g.Node, ...]
     origin: Origin | None
-    names: Mapping[Node, str]
+    names: Mapping[g.Node, str]
 
     @property
     def folded(self) -> str:
         """In one line."""
         if len(self.nodes) == 1:
-            return line_of(self.nodes[0], self.names)
+            return g.line_of(self.nodes[0], self.names)
         results = ", ".join(f"{self.names[n]}:{n.aval!r}" for n in self.outputs)
         operands = " ".join(self.names[n] for n in self.inputs)
-        return with_line(f"{results} = {self.name} {operands}", self.origin)
+        return g.with_line(f"{results} = {self.name} {operands}", self.origin)
 
     def __str__(self) -> str:
-        inner = [] if len(self.nodes) == 1 else [line_of(n, self.names) for n in self]
+        inner = [] if len(self.nodes) == 1 else [g.line_of(n, self.names) for n in self]
         return "\n    ".join([self.folded, *inner])
 
     def __iter__(self) -> Any:
         return iter(self.nodes)
 
 
-def regions_of(graph: Graph) -> list[Region]:
+def regions_of(graph: g.Graph) -> list[Region]:
     """The regions of a graph, in an order in which they can be computed."""
-    names = names_of(graph)
+    names = g.names_of(graph)
     ends = (*graph.outputs, *graph.effects[1:])
-    nodes = [n for n in toposort(ends) if names[n] and not is_variable(n)]
+    nodes = [n for n in g.toposort(ends) if names[n] and not is_variable(n)]
     home = _homes(nodes)
-    users: dict[Node, set[Any]] = {}
-    members: dict[Any, list[Node]] = {}
+    users: dict[g.Node, set[Any]] = {}
+    members: dict[Any, list[g.Node]] = {}
     for node in nodes:
         members.setdefault(home[node], []).append(node)
         for source in node.src:
@@ -99,11 +92,11 @@ def regions_of(graph: Graph) -> list[Region]:
     return found
 
 
-def _homes(nodes: Sequence[Node]) -> dict[Node, Any]:
+def _homes(nodes: Sequence[g.Node]) -> dict[g.Node, Any]:
     """The region of each node: the call that made it, and its depth."""
-    depth: dict[Node, int] = {}
-    home: dict[Node, Any] = {}
-    users: dict[Node, list[Node]] = {}
+    depth: dict[g.Node, int] = {}
+    home: dict[g.Node, Any] = {}
+    users: dict[g.Node, list[g.Node]] = {}
     for node in nodes:
         call = _call_of(node)
         before = [(depth[s], home[s][0] != call) for s in node.src if s in depth]
@@ -118,7 +111,7 @@ def _homes(nodes: Sequence[Node]) -> dict[Node, Any]:
     return home
 
 
-def _call_of(node: Node) -> int:
+def _call_of(node: g.Node) -> int:
     """Which call made a node; numbers are nobody's, and nodes that no call made."""
     origin = node.origin
     own = origin is None or not origin.called or node.op is const_p
@@ -126,7 +119,7 @@ def _call_of(node: Node) -> int:
 
 
 def _in_order(
-    members: Mapping[Any, Sequence[Node]], home: Mapping[Node, Any]
+    members: Mapping[Any, Sequence[g.Node]], home: Mapping[g.Node, Any]
 ) -> list[Any]:
     """The regions, sources first, else as they stand in the graph."""
     place = {key: i for i, key in enumerate(members)}
@@ -150,7 +143,7 @@ def _in_order(
     return found
 
 
-def outline(graph: Graph, unfolded: bool = False) -> str:
+def outline(graph: g.Graph, unfolded: bool = False) -> str:
     """The graph as text, a line for each region, or for each of its nodes below it."""
     regions = regions_of(graph)
     heading, *_, result = str(graph).splitlines()

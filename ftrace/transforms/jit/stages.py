@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.backends.base import Device, Expected, Fixed, Signature
-from ftrace.errors import (
-    ArgumentError,
-    DeviceError,
-    DtypeError,
-    ShardingError,
-    TreeError,
-    ValueRangeError,
-    warn_user,
-)
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
@@ -219,9 +210,11 @@ def known_inputs(what: str, graph: Graph, leaves: Sequence[Any]) -> list[Array]:
     """
     for leaf in (*leaves, *graph.captured):
         if isinstance(leaf, ShapeDtypeStruct):
-            raise ArgumentError(f"{what}: values are needed, got shapes; give arrays")
+            raise errors.ArgumentError(
+                f"{what}: values are needed, got shapes; give arrays"
+            )
         if isinstance(leaf, Tracer):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{what}: values are needed, got a traced {leaf.aval!r}; call it "
                 "outside of the function that is traced"
             )
@@ -236,7 +229,7 @@ def check_closed(what: str, graph: Graph) -> None:
       ArgumentError: it does.
     """
     if has_free_variables(graph):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{what}: the function closes over a traced value of a function around it; "
             "give it as an argument"
         )
@@ -247,7 +240,7 @@ def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
     given = Counter([n.aval.strong() for n in toposort(graph.outputs) if n in donated])
     useless = given - Counter([n.aval.strong() for n in graph.outputs])
     if useless:
-        warn_user(
+        errors.warn_user(
             f"Some donated buffers were not usable: {[*useless.elements()]}. No result "
             "of this shape and dtype is left to take them; do not donate them"
         )
@@ -445,7 +438,7 @@ class _HasProgram(_Stage):
             return self.program
         if dialect == "graph":
             return self.simplified
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"unknown dialect: {dialect}; what ftrace compiles is a 'graph', and a "
             "'program' of kernels"
         )
@@ -455,7 +448,7 @@ def check_options(options: Mapping[str, Any] | None) -> None:
     """Raises for what is no option of XLA's; those have no effect."""
     for name in options or ():
         if not name.startswith("xla_"):
-            raise DeviceError(
+            raise errors.DeviceError(
                 f"No such compile option: {name!r}; those of XLA begin with 'xla_', "
                 "and have no effect here"
             )
@@ -501,7 +494,7 @@ class Compiled(_HasProgram):
             return self._call.dynamic(*args, **kwargs)
         values, treedef = tree.flatten((args, kwargs))
         if treedef != self._structure:
-            raise TreeError(
+            raise errors.TreeError(
                 "Function compiled with input pytree does not match the input pytree "
                 f"it was called with: {self._call.name} was compiled for arguments of "
                 f"structure {tree.readable(self._structure)}, and was called with "
@@ -510,7 +503,7 @@ class Compiled(_HasProgram):
         for i, (value, aval) in enumerate(zip(values, self._call.types, strict=True)):
             got = aval_of(value)
             if got.dtype != aval.dtype or not same_size(got.shape, aval.shape):
-                raise DtypeError(
+                raise errors.DtypeError(
                     "Argument types differ from the types for which this computation "
                     f"was compiled: argument number {i} of {self._call.name} was "
                     f"compiled with {aval!r} and was called with {got!r}"
@@ -531,7 +524,7 @@ class Compiled(_HasProgram):
         for i, (value, wanted) in enumerate(rows):
             given = getattr(value, "given_sharding", None)
             if given is not None and not given.is_equivalent_to(wanted, value.ndim):
-                raise ShardingError(
+                raise errors.ShardingError(
                     "Computation was compiled for input shardings that disagree with "
                     f"the shardings of arguments passed to it: argument number {i} of "
                     f"{self._call.name} was compiled for {wanted}, and was called with "

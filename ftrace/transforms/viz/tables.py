@@ -14,14 +14,7 @@ from typing import Any
 
 from ftrace.errors import Origin
 from ftrace.lower.analysis import is_contraction
-from ftrace.trace.graph import (
-    Body,
-    Node,
-    bodies_in,
-    constant_value,
-    is_constant,
-    toposort,
-)
+from ftrace.trace import graph as g
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.viz.source_lines import SourceLines
 
@@ -43,22 +36,22 @@ class Tables:
 
     def __init__(
         self,
-        roots: Sequence[Node],
+        roots: Sequence[g.Node],
         traced: int,
-        made_of: Mapping[Node, Node],
-        names: Mapping[Node, str],
+        made_of: Mapping[g.Node, g.Node],
+        names: Mapping[g.Node, str],
     ) -> None:
         self.lines = SourceLines()
         self._texts: dict[str, int] = {}
-        self._numbers: dict[Node, int] = {}
-        self._bodies: dict[int, list[Body]] = {}
+        self._numbers: dict[g.Node, int] = {}
+        self._bodies: dict[int, list[g.Body]] = {}
         self._names, self._made_of = names, made_of
         self._add(roots[:traced])
         self._codes = {id(n.origin.code) for n in self._numbers if n.origin is not None}
         self._traced = len(self._numbers)
         self._add(roots[traced:])
-        self._line: dict[Node, int] = {}
-        self._calls: dict[Node, Origin] = {}
+        self._line: dict[g.Node, int] = {}
+        self._calls: dict[g.Node, Origin] = {}
         for node in self._numbers:
             origin = self._origin_of(node)
             if origin is None:
@@ -69,31 +62,31 @@ class Tables:
             if origin.called:
                 self._calls[node] = origin
 
-    def _add(self, roots: Sequence[Node]) -> None:
+    def _add(self, roots: Sequence[g.Node]) -> None:
         """Gives numbers to nodes and to those in bodies, sources first."""
         pending = [roots]
         while pending:
-            for node in toposort(pending.pop(), self._numbers):
+            for node in g.toposort(pending.pop(), self._numbers):
                 number = self._numbers[node] = len(self._numbers)
-                if node.op.family in _HOLDERS and (held := [*bodies_in(node.arg)]):
+                if node.op.family in _HOLDERS and (held := [*g.bodies_in(node.arg)]):
                     self._bodies[number] = held
                     pending += [(*body.inputs, *body.outputs) for body in held]
 
     def text(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
-    def numbers(self, nodes: Iterable[Node]) -> list[int]:
+    def numbers(self, nodes: Iterable[g.Node]) -> list[int]:
         return [self._numbers[node] for node in nodes]
 
-    def find(self, node: Node) -> int:
+    def find(self, node: g.Node) -> int:
         """The number of a node; -1 of one that is not there."""
         return self._numbers.get(node, -1)
 
-    def line(self, node: Node) -> int:
+    def line(self, node: g.Node) -> int:
         """The number of a node's line; -1 where it has none."""
         return self._line[node]
 
-    def lines_of(self, nodes: Iterable[Node]) -> list[int]:
+    def lines_of(self, nodes: Iterable[g.Node]) -> list[int]:
         """The lines of some nodes, each once."""
         found = dict.fromkeys([self._line[n] for n in nodes if n in self._line])
         return [line for line in found if line >= 0]
@@ -103,9 +96,9 @@ class Tables:
         numbers = dict.fromkeys(map(self.lines.find, origins))
         return [number for number in numbers if number >= 0]
 
-    def _origin_of(self, node: Node) -> Origin | None:
+    def _origin_of(self, node: g.Node) -> Origin | None:
         """Its own; else that of what it was made of. An input's is the call: None."""
-        if is_variable(node) or is_constant(node):
+        if is_variable(node) or g.is_constant(node):
             return None
         known = {node}
         while not self._is_traced(node):
@@ -117,7 +110,7 @@ class Tables:
         origin = node.origin
         return origin if origin and id(origin.code) in self._codes else None
 
-    def _is_traced(self, node: Node) -> bool:
+    def _is_traced(self, node: g.Node) -> bool:
         return self._numbers.get(node, self._traced) < self._traced
 
     def as_data(self) -> dict[str, Any]:
@@ -145,11 +138,11 @@ class Tables:
         lists = {"calls": named, "texts": list(self._texts)}
         return {"nodes": nodes, **lists, **self.lines.as_data()}
 
-    def _argument(self, node: Node) -> str:
+    def _argument(self, node: g.Node) -> str:
         if node in self._names:
             return self._names[node]
-        if is_constant(node):
-            return str(constant_value(node))
+        if g.is_constant(node):
+            return str(g.constant_value(node))
         if node.arg is None or self._numbers[node] in self._bodies:
             return ""
         text = node.op.render(node).removeprefix(node.op.name).strip("[]")
@@ -168,18 +161,18 @@ _KINDS = {
 }
 
 
-def _same_operation(node: Node, of: Node | None) -> Node | None:
+def _same_operation(node: g.Node, of: g.Node | None) -> g.Node | None:
     """Which part of what a rule took does what it made: views pass through others."""
     if of is None or of.op is node.op:
         return of
     return next((source for source in of.src if source.op is node.op), of)
 
 
-def _kind(node: Node) -> str:
+def _kind(node: g.Node) -> str:
     if is_contraction(node):
         return "product"
-    if is_constant(node) or node.op.name in ("iota", "dim"):
-        return "constant" if is_constant(node) else "indexing"
+    if g.is_constant(node) or node.op.name in ("iota", "dim"):
+        return "constant" if g.is_constant(node) else "indexing"
     if node.op.name == "exchange":
         return "collective"
     return _KINDS.get(node.op.family, node.op.family)

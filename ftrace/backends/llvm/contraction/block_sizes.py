@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
-from ftrace.backends.llvm.schedule.tiling_ir import (
-    MOST_ROWS,
-    RegisterTile,
-    register_tile,
-    register_tiles,
-)
+from ftrace.backends.llvm.schedule import tiling_ir as tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
@@ -63,7 +58,7 @@ class Load:
     left: int = 0
     sums: int = 1
     heavy: bool = False
-    together: int = MOST_ROWS
+    together: int = tiling.MOST_ROWS
     apart: int = 0
 
 
@@ -81,7 +76,7 @@ class Blocks:
         operand needs a panel then: right ones are read once, row by row.
     """
 
-    tile: RegisterTile
+    tile: tiling.RegisterTile
     strips: int
     tiles: int
     depth: int
@@ -109,7 +104,7 @@ def ways_to_cut(target: Target, load: Load) -> Iterator[Blocks]:
     best, found = choose_blocks(target, load), list[Blocks]()
     yield best
     sizes = load.rows, load.vectors, target.registers, target.costs, load.together
-    for tile in () if best.shallow else (best.tile, *register_tiles(*sizes)):
+    for tile in () if best.shallow else (best.tile, *tiling.register_tiles(*sizes)):
         ways = [w for w in _deep_ways(target, load, tile) if w.depth == best.depth]
         ways.sort(key=_cycles_of, reverse=True)
         found += {w.strips * w.tiles.bit_length(): w for w in ways}.values()
@@ -122,7 +117,7 @@ def _cycles_of(blocks: Blocks) -> float:
 
 def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
     """Ways to cut with few terms at a time."""
-    tile = register_tile(load.rows, load.vectors, target.registers, target.costs)
+    tile = tiling.register_tile(load.rows, load.vectors, target.registers, target.costs)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     wide = tile.vectors * target.vector_bytes
@@ -137,7 +132,12 @@ def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
 
 
 def _shallow_cycles(
-    target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
+    target: Target,
+    load: Load,
+    tile: tiling.RegisterTile,
+    strips: int,
+    high: int,
+    depth: int,
 ) -> float:
     costs = target.costs
     total = -(-load.vectors // tile.vectors)
@@ -163,7 +163,9 @@ def _shallow_cycles(
     return cycles * (-(-pieces // target.cores) + 0.15) * size
 
 
-def _deep_ways(target: Target, load: Load, tile: RegisterTile) -> Iterator[Blocks]:
+def _deep_ways(
+    target: Target, load: Load, tile: tiling.RegisterTile
+) -> Iterator[Blocks]:
     """Ways to cut where each element of a panel is used as often as can be."""
     strip = tile.vectors * target.vector_bytes * load.right
     room = int(target.l2 * _RIGHT)
@@ -183,7 +185,7 @@ def _deep_ways(target: Target, load: Load, tile: RegisterTile) -> Iterator[Block
             yield Blocks(tile, strips, high, depth, cycles)
 
 
-def _deep_tile(target: Target, load: Load) -> RegisterTile:
+def _deep_tile(target: Target, load: Load) -> tiling.RegisterTile:
     """The best tile where each strip reads all lines of the left operand again.
 
     Wide ones have fewer strips. How deep a block is, and with it the order in which
@@ -191,12 +193,12 @@ def _deep_tile(target: Target, load: Load) -> RegisterTile:
     """
     sizes = load.rows, load.vectors, target.registers, target.costs, load.together
 
-    def cycles(tile: RegisterTile) -> float:
+    def cycles(tile: tiling.RegisterTile) -> float:
         strips = -(-load.vectors // tile.vectors)
         lines = strips * load.rows * load.item / target.cache_line
         return tile.cycles + lines * target.costs.line * _STREAMS
 
-    tiles = register_tiles(*sizes, uneven=1.0)
+    tiles = tiling.register_tiles(*sizes, uneven=1.0)
     return min(reversed(tiles), key=cycles)
 
 
@@ -229,7 +231,12 @@ def _ways(least: int, most: int) -> list[int]:
 
 
 def _cycles(
-    target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
+    target: Target,
+    load: Load,
+    tile: tiling.RegisterTile,
+    strips: int,
+    high: int,
+    depth: int,
 ) -> float:
     """What it takes with units of so many strips and tiles of rows."""
     costs = target.costs

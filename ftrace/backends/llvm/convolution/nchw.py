@@ -16,23 +16,14 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.contraction import find
-from ftrace.backends.llvm.convolution.find import (
-    can_fill,
-    fill_cost,
-    find_windows,
-    is_sum_of_products,
-    slide,
-    sums_over,
+from ftrace.backends.llvm.convolution import find as convolution
+from ftrace.backends.llvm.schedule import (
+    layout,
+    schedule_tree as tree,
+    tiling_ir as tiling,
 )
-from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
-from ftrace.backends.llvm.schedule.tiling_ir import (
-    register_tile,
-    register_tiles,
-    rows_together,
-    size_of,
-)
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
@@ -76,16 +67,16 @@ class Shape:
 
     @property
     def rows(self) -> int:
-        return size_of(self.plan.rows[0])
+        return tiling.size_of(self.plan.rows[0])
 
     @property
     def width(self) -> int:
         """Columns of a value of the window's."""
-        return prod(map(size_of, self.inner))
+        return prod(map(tiling.size_of, self.inner))
 
     @property
     def depth(self) -> int:
-        return prod(map(size_of, self.plan.ranges))
+        return prod(map(tiling.size_of, self.plan.ranges))
 
     @property
     def item(self) -> int:
@@ -112,10 +103,12 @@ def find_sliding(
     kernel: Kernel, plan: find.Contraction, facts: Facts, target: Target
 ) -> Iterator[tree.Schedule]:
     """The contraction as a convolution, where that pays."""
-    if len(plan.rows) != 1 or not is_sum_of_products(kernel, plan):
+    if len(plan.rows) != 1 or not convolution.is_sum_of_products(kernel, plan):
         return
     best, least = list[tuple[Shape, Blocks]](), float("inf")
-    for window in find_windows(plan.right[0], plan.columns, plan.ranges, facts):
+    for window in convolution.find_windows(
+        plan.right[0], plan.columns, plan.ranges, facts
+    ):
         shape = _shape(plan, window, facts, target)
         candidates = [] if shape is None else _candidates(shape)
         if shape is None or not candidates:
@@ -138,9 +131,12 @@ def _shape(
     others = [r for r in plan.ranges if r is not window.tap]
     lanes = target.vector_bytes // right.dtype.itemsize
     last = inner[-1] if inner else window.column
-    if not can_fill(right, last, facts, lanes):
+    if not convolution.can_fill(right, last, facts, lanes):
         return None
-    fill, length = fill_cost(right, last, facts, target, lanes), size_of(last)
+    fill, length = (
+        convolution.fill_cost(right, last, facts, target, lanes),
+        tiling.size_of(last),
+    )
     terms = DEPTH * 4 // right.dtype.itemsize
     if target.vector_bytes < target.cache_line:
         terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
@@ -152,7 +148,7 @@ def _shape(
         others=tuple(find.in_memory_order([left], others, facts)),
         fill=fill / (length / -(-length // lanes)),
         deep=max(terms // window.taps, 1),
-        together=rows_together([left], row if in_place else None, facts, target),
+        together=tiling.rows_together([left], row if in_place else None, facts, target),
         in_place=in_place,
     )  # fmt: skip
 
@@ -169,7 +165,9 @@ def _schedules(
     depth = cut_ranges(s.others, max(min(s.deep, room), 1))
     rows = Cut.of_first([row], s.rows // blocks.parts)
     pitch = layout.whole_vectors(columns, lanes)
-    short = columns.split is not None and size_of(columns.split) % columns.size > 0
+    short = (
+        columns.split is not None and tiling.size_of(columns.split) % columns.size > 0
+    )
     images = layout.images_of(
         right, (window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
         apart=True, zeros=0 if short else None, behind=True,
@@ -186,10 +184,12 @@ def _schedules(
     axes, places = (*rows.within, *columns.within), (*s.outer, columns, rows)
     store = tree.StoreResults((sums,), axes, (columns, rows))
     known = rows.length, pitch // lanes, target.registers, target.costs, s.together
-    for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
+    for tile in dict.fromkeys(
+        (tiling.register_tile(*known), *tiling.register_tiles(*known))
+    ):
         cuts, size = (rows, columns, depth), (tile.rows, tile.vectors)
-        add = sums_over(images, still, *cuts, size, lanes, sums)
-        yield tree.Schedule(kernel, lanes, places, slide(add, store))
+        add = convolution.sums_over(images, still, *cuts, size, lanes, sums)
+        yield tree.Schedule(kernel, lanes, places, convolution.slide(add, store))
 
 
 def _candidates(s: Shape) -> list[Blocks]:
@@ -201,7 +201,7 @@ def _candidates(s: Shape) -> list[Blocks]:
 
 
 def _ways(s: Shape) -> Iterator[Blocks]:
-    height, lines = s.rows, size_of(s.window.column)
+    height, lines = s.rows, tiling.size_of(s.window.column)
     sizes: dict[int, None] = {}
     for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
         size = -(-lines // max(count, 1))
@@ -217,7 +217,7 @@ def _ways(s: Shape) -> Iterator[Blocks]:
 
 def _bytes(s: Shape, blocks: Blocks) -> int:
     """Of the panels of a block."""
-    positions = min(prod(map(size_of, s.others)), s.deep)
+    positions = min(prod(map(tiling.size_of, s.others)), s.deep)
     rows = s.rows // blocks.parts
     lines = positions * s.window.lines(blocks.lines) + rows * blocks.lines
     return lines * s.width * s.item
@@ -228,22 +228,22 @@ def _cycles(s: Shape, blocks: Blocks) -> float:
     lines, columns = blocks.lines, blocks.lines * s.width
     evaluated = s.window.share(lines) * columns * s.depth
     each = _unit(s, s.rows // blocks.parts, columns, evaluated)
-    units = prod(map(size_of, s.outer)) * blocks.parts
-    units *= -(-size_of(s.window.column) // lines)
+    units = prod(map(tiling.size_of, s.outer)) * blocks.parts
+    units *= -(-tiling.size_of(s.window.column) // lines)
     return each * -(-units // s.target.cores)
 
 
 def _unit(s: Shape, rows: int, columns: int, evaluated: float) -> float:
     vectors = -(-columns // s.lanes)
     costs = s.target.costs
-    tile = register_tile(rows, vectors, s.target.registers, costs, s.together)
+    tile = tiling.register_tile(rows, vectors, s.target.registers, costs, s.together)
     return tile.cycles * s.depth + s.fill * evaluated + _BLOCK
 
 
 def _without(s: Shape) -> float:
     """Where each column is evaluated for each tap, in blocks of many places."""
-    lines = size_of(s.window.column)
-    wide = prod(map(size_of, s.outer)) * lines * s.width
+    lines = tiling.size_of(s.window.column)
+    wide = prod(map(tiling.size_of, s.outer)) * lines * s.width
     some = min(wide, 12 * s.lanes)
     each = _unit(s, s.rows, some, some * s.depth)
     return each * max(wide / some, 1) / s.target.cores

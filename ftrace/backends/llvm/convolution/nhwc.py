@@ -20,14 +20,13 @@ from math import prod
 
 from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
 from ftrace.backends.llvm.convolution import find as convolution
-from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule import (
+    layout,
+    schedule_tree as tree,
+    tiling_ir as tiling,
+)
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
-from ftrace.backends.llvm.schedule.tiling_ir import (
-    register_tile,
-    register_tiles,
-    size_of,
-)
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
@@ -59,14 +58,14 @@ def find_sliding_rows(
         windows.setdefault(window.tap, window)
     others = [r for r in plan.ranges if r not in windows]
     others = in_memory_order([left], others, facts)
-    if not windows or not others or more or size_of(plan.rows[-1]) < 4:
+    if not windows or not others or more or tiling.size_of(plan.rows[-1]) < 4:
         return
     if not convolution.can_fill(left, others[-1], facts):
         return
     if groups is not None:
         plan = groups
         columns = convolution.cut_groups(plan.columns, lanes)
-    elif size_of(column) * item < 32:
+    elif tiling.size_of(column) * item < 32:
         return
     else:
         columns = _cut_columns(column, lanes)
@@ -78,7 +77,7 @@ def find_sliding_rows(
 
 def _cut_columns(column: Node, lanes: int) -> Cut:
     """Blocks of columns."""
-    vectors = -(-size_of(column) // lanes)
+    vectors = -(-tiling.size_of(column) // lanes)
     blocks = column_blocks(vectors)
     if blocks == 1:
         return Cut.whole([column])
@@ -116,7 +115,9 @@ def _schedules(
     place = columns.within[1] if groups else None
     store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
     known = rows.extents[-1], pitch // lanes, target.registers, target.costs
-    for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
+    for tile in dict.fromkeys(
+        (tiling.register_tile(*known), *tiling.register_tiles(*known))
+    ):
         cuts, size = (rows, columns, depth), (tile.rows, tile.vectors)
         add = convolution.sums_over(images, still, *cuts, size, lanes, sums)
         unit, places = convolution.slide(add, store), (*outer, rows, columns)
@@ -133,14 +134,14 @@ def _cut_rows(
       room: pixels of a block at most.
     """
     at = min(plan.rows.index(w.column) for w in windows)
-    if at and prod(map(size_of, plan.rows[at:])) < _MANY_PIXELS:
+    if at and prod(map(tiling.size_of, plan.rows[at:])) < _MANY_PIXELS:
         at -= 1
     first, *rest = rows = plan.rows[at:]
     outer = (*plan.outer, *plan.rows[:at])
-    units = columns * prod(map(size_of, outer))
-    size, inside = size_of(first), prod(map(size_of, rest))
+    units = columns * prod(map(tiling.size_of, outer))
+    size, inside = tiling.size_of(first), prod(map(tiling.size_of, rest))
     while rest and size > 1:
-        few = units * -(-size_of(first) // size) < 4 * target.cores
+        few = units * -(-tiling.size_of(first) // size) < 4 * target.cores
         if size * inside <= room and (size * inside <= _FEW_PIXELS or not few):
             break
         size = -(-size // 2)

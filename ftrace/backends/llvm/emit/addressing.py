@@ -10,14 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ftrace.backends.llvm.ir.writer import (
-    Constant,
-    Type,
-    Writer,
-    byte_type,
-    literal,
-    mask_type,
-)
+from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.trace.symbolic import is_dynamic
 
@@ -28,9 +21,9 @@ ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
 _SINK = "[1024 x i8]"
 
 
-def memory_type(t: Type) -> Type:
+def memory_type(t: llvm.Type) -> llvm.Type:
     """How a value stands in memory: a bool takes a byte."""
-    return byte_type(t.lanes) if t.kind == "b" else t
+    return llvm.byte_type(t.lanes) if t.kind == "b" else t
 
 
 class Access:
@@ -40,7 +33,7 @@ class Access:
     """
 
     def __init__(
-        self, writer: Writer, ops: Operations, number: Callable[[Any], str] = str
+        self, writer: llvm.Writer, ops: Operations, number: Callable[[Any], str] = str
     ) -> None:
         self.writer = writer
         self.ops = ops
@@ -68,7 +61,7 @@ class Access:
             text = self.number(constant)
             return pure(f"add i64 {total}, {text}", total, text) if total else text
         if not total:
-            return literal(constant)
+            return llvm.literal(constant)
         return pure(f"add i64 {total}, {constant}", total) if constant else total
 
     def pointer(self, base: str, terms: list[Term], constant: int, size: int) -> str:
@@ -108,7 +101,7 @@ class Access:
 
     # Loads.
 
-    def load(self, t: Type, p: str, fixed: bool, mask: str | None = None) -> str:
+    def load(self, t: llvm.Type, p: str, fixed: bool, mask: str | None = None) -> str:
         """A scalar, or elements side by side; zero where the mask is off."""
         if mask is not None:
             return self._load_masked(t, p, mask, fixed)
@@ -117,10 +110,10 @@ class Access:
         found = self.writer.here(text) if fixed else self.writer.pure(text, p)
         return self._from_memory(t, m, found)
 
-    def _load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str:
+    def _load_masked(self, t: llvm.Type, p: str, mask: str, fixed: bool) -> str:
         m = memory_type(t)
         whole, on = self._whole(m, mask)
-        lanes = mask_type(whole.lanes)
+        lanes = llvm.mask_type(whole.lanes)
         text = self.writer.call(
             whole, f"@llvm.masked.load.{whole.suffix}.p0", ("ptr", p),
             ("i32", m.bits // 8), (lanes, on), (whole, "zeroinitializer"),
@@ -130,7 +123,7 @@ class Access:
             found = self._resized(whole, found, m.lanes)
         return self._from_memory(t, m, found)
 
-    def _whole(self, m: Type, mask: str) -> tuple[Type, str]:
+    def _whole(self, m: llvm.Type, mask: str) -> tuple[llvm.Type, str]:
         """The type of a masked access, and its mask: of a whole register of bytes.
 
         LLVM makes 16 lanes of 8 bytes, and takes the bits of a mask of 8 lanes for
@@ -140,24 +133,30 @@ class Access:
         if (m.lanes, m.bits) != (8, 8) or not self.ops.target.masked:
             return m, mask
         whole, pure = m.with_lanes(16), self.writer.pure
-        if isinstance(mask, Constant) and mask.lanes:
+        if isinstance(mask, llvm.Constant) and mask.lanes:
             lanes = (*mask.lanes, *[False] * m.lanes)
-            return whole, mask_type(whole.lanes).lanewise(lanes)
-        lanes = pure(f"sext {mask_type(m.lanes)} {mask} to {m}", mask)
+            return whole, llvm.mask_type(whole.lanes).lanewise(lanes)
+        lanes = pure(f"sext {llvm.mask_type(m.lanes)} {mask} to {m}", mask)
         lanes = self._resized(m, lanes, whole.lanes)
         return whole, pure(f"icmp ne {whole} {lanes}, zeroinitializer", lanes)
 
-    def _resized(self, m: Type, value: str, lanes: int) -> str:
+    def _resized(self, m: llvm.Type, value: str, lanes: int) -> str:
         """The first lanes of a vector; zeros for those that it has not."""
         places = ", ".join(f"i32 {lane}" for lane in range(lanes))
         text = f"shufflevector {m} {value}, {m} zeroinitializer, <{lanes} x i32> "
         return self.writer.pure(f"{text}<{places}>", value)
 
     def gather(
-        self, t: Type, p: str, index: str, kind: Type, mask: str | None, fixed: bool
+        self,
+        t: llvm.Type,
+        p: str,
+        index: str,
+        kind: llvm.Type,
+        mask: str | None,
+        fixed: bool,
     ) -> str:
         """The elements at `index` (of type `kind`) from `p`; zero where masked."""
-        m, lanes = memory_type(t), mask_type(t.lanes)
+        m, lanes = memory_type(t), llvm.mask_type(t.lanes)
         places = self._places(m, p, index, kind)
         on = mask or lanes.constant(True)
         text = self.writer.call(
@@ -168,17 +167,17 @@ class Access:
         found = self.writer.here(text) if fixed else self.writer.pure(text, places, on)
         return self._from_memory(t, m, found)
 
-    def _places(self, m: Type, p: str, index: str, kind: Type) -> str:
+    def _places(self, m: llvm.Type, p: str, index: str, kind: llvm.Type) -> str:
         return self.writer.pure(
             f"getelementptr {m.element}, ptr {p}, {kind} {index}", p, index
         )
 
-    def _from_memory(self, t: Type, m: Type, value: str) -> str:
+    def _from_memory(self, t: llvm.Type, m: llvm.Type, value: str) -> str:
         if t.kind != "b":
             return value
         return self.writer.pure(f"icmp ne {m} {value}, {m.zero}", value)
 
-    def _to_memory(self, t: Type, value: str) -> tuple[Type, str]:
+    def _to_memory(self, t: llvm.Type, value: str) -> tuple[llvm.Type, str]:
         m = memory_type(t)
         if t.kind != "b":
             return m, value
@@ -193,7 +192,12 @@ class Access:
     # Stores.
 
     def store(
-        self, t: Type, value: str, p: str, mask: str | None = None, past: bool = False
+        self,
+        t: llvm.Type,
+        value: str,
+        p: str,
+        mask: str | None = None,
+        past: bool = False,
     ) -> None:
         """Elements side by side, where the mask is on.
 
@@ -213,21 +217,21 @@ class Access:
         else:
             self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
 
-    def _store_masked(self, m: Type, value: str, p: str, mask: str) -> None:
-        if isinstance(mask, Constant) and sum(mask.lanes) == 1:
+    def _store_masked(self, m: llvm.Type, value: str, p: str, mask: str) -> None:
+        if isinstance(mask, llvm.Constant) and sum(mask.lanes) == 1:
             self._store_one(m, value, p, mask.lanes.index(True))
             return
         whole, on = self._whole(m, mask)
         if whole is not m:
             value = self._resized(m, value, whole.lanes)
-        lanes = mask_type(whole.lanes)
+        lanes = llvm.mask_type(whole.lanes)
         call = self.writer.call(
             "void", f"@llvm.masked.store.{whole.suffix}.p0", (whole, value),
             ("ptr", p), ("i32", m.bits // 8), (lanes, on),
         )  # fmt: skip
         self.writer.effect(call)
 
-    def _store_one(self, m: Type, value: str, p: str, lane: int) -> None:
+    def _store_one(self, m: llvm.Type, value: str, p: str, lane: int) -> None:
         """One element of a vector, on its own.
 
         LLVM would do the same for a constant mask; but where the elements have just
@@ -244,10 +248,16 @@ class Access:
         self.writer.effect(text)
 
     def scatter(
-        self, t: Type, value: str, p: str, index: str, kind: Type, mask: str | None
+        self,
+        t: llvm.Type,
+        value: str,
+        p: str,
+        index: str,
+        kind: llvm.Type,
+        mask: str | None,
     ) -> None:
         m, value = self._to_memory(t, value)
-        lanes = mask_type(t.lanes)
+        lanes = llvm.mask_type(t.lanes)
         places = self._places(m, p, index, kind)
         call = self.writer.call(
             "void", f"@llvm.masked.scatter.{m.suffix}.v{t.lanes}p0", (m, value),

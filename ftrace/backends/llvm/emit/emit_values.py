@@ -16,15 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
-from ftrace.backends.llvm.ir.writer import (
-    Constant,
-    Level,
-    Type,
-    Writer,
-    index_type,
-    literal,
-    mask_type,
-)
+from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
@@ -56,7 +48,7 @@ class Opened:
 
     node: Node
     base: str
-    level: Level
+    level: llvm.Level
     unroll: int = 1
     step: int = 1
     slot: int = -1
@@ -81,7 +73,7 @@ class Expressions(ABC):
 
     def __init__(
         self,
-        writer: Writer,
+        writer: llvm.Writer,
         facts: Facts,
         target: Target,
         buffers: Sequence[BufferSpec],
@@ -102,11 +94,11 @@ class Expressions(ABC):
         self.fixed = {n for n, spec in enumerate(buffers) if spec.written}
         self._pointers: dict[int, str] = {}
         # Known while the same ranges are open.
-        self._homes: dict[Node, tuple[At, Level]] = {}
+        self._homes: dict[Node, tuple[At, llvm.Level]] = {}
         self._sources: dict[tuple[Node, bool], list[tuple[Node, bool]]] = {}
         self._saved: list[tuple[Any, Any]] = []
         # By the node, and the copies that matter to it.
-        self._known: dict[tuple[Node, bool, At | None], tuple[str, Level]] = {}
+        self._known: dict[tuple[Node, bool, At | None], tuple[str, llvm.Level]] = {}
 
     @abstractmethod
     def load(self, node: Node, at: At) -> str:
@@ -163,7 +155,7 @@ class Expressions(ABC):
     def number(self, size: Any) -> str:
         """A size as text: a dynamic one is read from the buffer behind all others."""
         if not is_dynamic(size):
-            return literal(size)
+            return llvm.literal(size)
         place = self.dims.setdefault(size, len(self.dims))
         behind = self.writer.pure(
             f"getelementptr ptr, ptr %buffers, i64 {self._dims_at}"
@@ -182,13 +174,13 @@ class Expressions(ABC):
         v = self.vector
         return v is not None and v.node in self.facts.free[node]
 
-    def type_of(self, node: Node) -> Type:
+    def type_of(self, node: Node) -> llvm.Type:
         lanes = self.lanes if self.varies(node) else 0
         if node.dtype is INDEX:
-            return index_type(lanes, lanes > 0 and self.facts.narrow(node))
-        return Type.of(node.dtype, lanes)
+            return llvm.index_type(lanes, lanes > 0 and self.facts.narrow(node))
+        return llvm.Type.of(node.dtype, lanes)
 
-    def home(self, node: Node) -> tuple[At, Level]:
+    def home(self, node: Node) -> tuple[At, llvm.Level]:
         """The slots of `at` that matter to a node, and the level of its last range."""
         found = self._homes.get(node)
         if found is None:
@@ -239,9 +231,9 @@ class Expressions(ABC):
         v = self.vector
         return 0 if v is None else self.facts.form_stride(form, v.node, v.lanes)
 
-    def index_lanes(self, base: str, stride: int, t: Type) -> str:
+    def index_lanes(self, base: str, stride: int, t: llvm.Type) -> str:
         """The vector `base`, `base` + `stride`, … of type `t`."""
-        if t.bits == 32 and not isinstance(base, Constant):
+        if t.bits == 32 and not isinstance(base, llvm.Constant):
             base = self.writer.pure(f"trunc i64 {base} to i32", base)
         start = self.ops.splat(base, t)
         if not stride:
@@ -257,7 +249,7 @@ class Expressions(ABC):
         """A value in every lane."""
         text = self._evaluate(node, False, at)
         if lanes and not self.varies(node):
-            return self.ops.splat(text, Type.of(node.dtype, lanes))
+            return self.ops.splat(text, llvm.Type.of(node.dtype, lanes))
         return text
 
     def plain(self, node: Node, lanes: int, at: At) -> str:
@@ -266,15 +258,17 @@ class Expressions(ABC):
         if node.dtype is INDEX:
             own = self.type_of(node)
             if own.lanes and own.bits == 32:
-                return self.ops.convert("sext", own, Type.of(node.dtype, lanes), text)
+                return self.ops.convert(
+                    "sext", own, llvm.Type.of(node.dtype, lanes), text
+                )
         return text
 
-    def index_as(self, node: Node, t: Type, at: At) -> str:
+    def index_as(self, node: Node, t: llvm.Type, at: At) -> str:
         """An index as type `t`: 32 or 64 bits."""
         text = self.value(node, at)
         own = self.type_of(node)
         if own.lanes != t.lanes:
-            if t.bits == 32 and not isinstance(text, Constant):
+            if t.bits == 32 and not isinstance(text, llvm.Constant):
                 text = self.writer.pure(f"trunc i64 {text} to i32", text)
             return self.ops.splat(text, t)
         if own.bits == t.bits:
@@ -293,7 +287,7 @@ class Expressions(ABC):
                 continue
             if opened.slot >= 0:
                 constant += coefficient * opened.step * at[opened.slot]
-            if isinstance(opened.base, Constant):
+            if isinstance(opened.base, llvm.Constant):
                 constant += coefficient * opened.base.value
             else:
                 terms.append((coefficient, opened.base))
@@ -317,7 +311,7 @@ class Expressions(ABC):
         """Makes `text` the value of a node, as long as its ranges stay open."""
         self._keep(node, False, at, text)
 
-    def _kept(self, home: Level, text: str) -> Level:
+    def _kept(self, home: llvm.Level, text: str) -> llvm.Level:
         """How long a value is known: what a branch computes only within it.
 
         What joins after a branch inside a loop exists in that loop only, also where
@@ -421,7 +415,7 @@ class Expressions(ABC):
         usual = [[self.wide(n.src[2], lanes, copy) for n in rare] for copy in copies]
         some = conditions[0]
         for other in conditions[1:]:
-            some = self.ops.binary("or", mask_type(lanes), some, other)
+            some = self.ops.binary("or", llvm.mask_type(lanes), some, other)
         taken = self.ops.any_lane(some, lanes)
         branch = writer.open_branch()
         results: list[tuple[str, str, str]] = []
@@ -440,7 +434,7 @@ class Expressions(ABC):
     def _emit(self, node: Node, first: bool, at: At) -> str:
         op = node.op
         if op is const_p:
-            return Type.of(node.dtype, 0).constant(constant_value(node))
+            return llvm.Type.of(node.dtype, 0).constant(constant_value(node))
         if op is dim_p:
             return self.number(node.arg)
         if op is load_p:
@@ -472,19 +466,19 @@ class Expressions(ABC):
             return self._cast(node, lanes, at)
         operand = src[-1]
         if first:
-            t = index_type(0, False)
+            t = llvm.index_type(0, False)
             texts = [self.lane0(s, at) for s in src]
         elif operand.dtype is INDEX:
             narrow = all(self.facts.narrow(s) for s in src if s.dtype is INDEX)
             if node.dtype is INDEX:
                 narrow = narrow and self.facts.narrow(node)
-            t = index_type(lanes, narrow)
+            t = llvm.index_type(lanes, narrow)
             texts = [
                 self.index_as(s, t, at) if s.dtype is INDEX else self.wide(s, lanes, at)
                 for s in src
             ]
         else:
-            t = Type.of(operand.dtype, lanes)
+            t = llvm.Type.of(operand.dtype, lanes)
             texts = [self.wide(s, lanes, at) for s in src]
         if name in ("div", "rem") and self._divides_count(*src):
             t = t.integer("u")
@@ -507,9 +501,9 @@ class Expressions(ABC):
     def _cast(self, node: Node, lanes: int, at: At) -> str:
         (source,) = node.src
         text, have = self.value(source, at), self.type_of(source)
-        full = Type.of(node.dtype, lanes)
+        full = llvm.Type.of(node.dtype, lanes)
         if node.op.name == "bitcast":
-            whole = Type.of(source.dtype, lanes)
+            whole = llvm.Type.of(source.dtype, lanes)
             if have.bits != whole.bits:  # a narrow index
                 text = self.ops.convert("sext", have, whole, text)
             return self._narrow(self.ops.bitcast(text, whole, full), full, node)
@@ -517,7 +511,7 @@ class Expressions(ABC):
             return self._narrow(self.ops.cast(text, have, full), full, node)
         return self.ops.cast(text, have, self.type_of(node))
 
-    def _narrow(self, text: str, t: Type, node: Node) -> str:
+    def _narrow(self, text: str, t: llvm.Type, node: Node) -> str:
         """A value of type `t` as the type that `type_of` says."""
         own = self.type_of(node)
         return text if t.bits == own.bits else self.ops.convert("trunc", t, own, text)

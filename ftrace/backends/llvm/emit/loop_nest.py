@@ -26,25 +26,8 @@ from typing import Any
 from ftrace.backends.llvm.emit.accumulators import Lines, Sum, block_size
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
-from ftrace.backends.llvm.ir.writer import (
-    Constant,
-    Type,
-    digits,
-    first_lanes,
-    highest,
-    index_type,
-    literal,
-    lowest,
-)
-from ftrace.backends.llvm.schedule.tiling_ir import (
-    BLOCK,
-    RangeTiling,
-    Tiles,
-    Tiling,
-    cut,
-    equal_tiles,
-    size_of,
-)
+from ftrace.backends.llvm.ir import writer as llvm
+from ftrace.backends.llvm.schedule import tiling_ir as tiling
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Store, axis_of
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
@@ -85,7 +68,7 @@ class Nest:
     def __init__(
         self,
         values: Values,
-        tiling: Tiling,
+        tiling: tiling.Tiling,
         spans: Mapping[Node, Span] = MappingProxyType({}),
     ) -> None:
         self.values = values
@@ -132,10 +115,12 @@ class Nest:
 
     # Ranges.
 
-    def open(self, node: Node, base: str, steps: RangeTiling, tiles: Tiles) -> Opened:
+    def open(
+        self, node: Node, base: str, steps: tiling.RangeTiling, tiles: tiling.Tiles
+    ) -> Opened:
         masks: list[str | None] = [None] * tiles.unroll
         if tiles.tail:
-            masks[-1] = first_lanes(steps.lanes, tiles.tail)
+            masks[-1] = llvm.first_lanes(steps.lanes, tiles.tail)
         if tiles.end:
             lanes, copies = steps.lanes, range(tiles.unroll)
             masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
@@ -149,10 +134,10 @@ class Nest:
 
     def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
         """The lanes of a copy of the vector at `base` that are before `end`."""
-        writer, t = self.writer, index_type(lanes, True)
+        writer, t = self.writer, llvm.index_type(lanes, True)
         last = self.values.number(end)
         rest = writer.pure(f"sub i64 {last}, {base}", last, base)
-        rest = lowest(writer, rest, (copy + 1) * lanes)
+        rest = llvm.lowest(writer, rest, (copy + 1) * lanes)
         count = self.values.index_lanes(rest, 0, t)
         places = range(copy * lanes, (copy + 1) * lanes)
         return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
@@ -174,7 +159,7 @@ class Nest:
     ) -> None:
         """Runs `body` for the tiles of an axis: each part of it has a loop."""
         steps = self.tiling.of(axis)
-        parts = cut(axis_of(axis).size, steps)
+        parts = tiling.cut(axis_of(axis).size, steps)
         if span is not None:
             self._span(axis, steps, parts, span, body)
             return
@@ -186,8 +171,8 @@ class Nest:
     def _span(
         self,
         axis: Node,
-        steps: RangeTiling,
-        parts: Sequence[Tiles],
+        steps: tiling.RangeTiling,
+        parts: Sequence[tiling.Tiles],
         span: Span,
         body: Callable[[], None],
     ) -> None:
@@ -196,9 +181,9 @@ class Nest:
         for part in parts:
             begin, end = span.first, span.last
             if part is not parts[0]:
-                begin = highest(writer, begin, self.values.number(first))
+                begin = llvm.highest(writer, begin, self.values.number(first))
             if part is not parts[-1]:
-                end = lowest(writer, end, self.values.number(first + part.count))
+                end = llvm.lowest(writer, end, self.values.number(first + part.count))
             shift = part.start - first * part.width
             start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
             self.tiles(axis, steps, part, start, stop, True, body)
@@ -210,8 +195,8 @@ class Nest:
     def tiles(
         self,
         axis: Node,
-        steps: RangeTiling,
-        tiles: Tiles,
+        steps: tiling.RangeTiling,
+        tiles: tiling.Tiles,
         start: str,
         stop: str,
         guarded: bool,
@@ -227,7 +212,7 @@ class Nest:
             writer.close_scope()
             return
         if tiles.inner:
-            stop = lowest(writer, stop, self.values.number(tiles.stop))
+            stop = llvm.lowest(writer, stop, self.values.number(tiles.stop))
         text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
         opened = self.open(axis, text.index, steps, tiles)
         body()
@@ -251,17 +236,19 @@ class Nest:
         loops, writer = self.tiling.parallel, self.writer
         last = loops[-1]
         steps = self.tiling.of(last.axis)
-        parts = cut(axis_of(last.axis).size, steps)
+        parts = tiling.cut(axis_of(last.axis).size, steps)
         total = sum(part.count for part in parts)
         chunks = -(-total // self.tiling.chunk)
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         outer = loops[:-1]
-        tiles = [equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer]
+        tiles = [
+            tiling.equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer
+        ]
         sizes = [axis_of(loop.axis).size for loop in outer]
         sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
         sizes.append(chunks)
         texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
-        *places, chunk = digits(writer, unit.index, texts)
+        *places, chunk = llvm.digits(writer, unit.index, texts)
         opened: list[Opened] = []
         for loop, place, part in zip(outer, places, tiles, strict=True):
             if part is not None and part.unroll > 1:
@@ -282,12 +269,12 @@ class Nest:
         """The tiles of a chunk of an axis."""
         size = self.tiling.chunk
         end = self._scale(chunk, size, size)
-        end = lowest(self.writer, end, self.values.number(total))
+        end = llvm.lowest(self.writer, end, self.values.number(total))
         return Span(self._scale(chunk, size, 0), end)
 
     def _strips(self, loop: Loop, block: Sequence[Statement]) -> int:
         """Units of all of a block, over a strip of one loop in it."""
-        parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
+        parts = tiling.cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
         total = sum(part.count for part in parts)
         unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
         self.spans = {loop.axis: self._chunk(unit.index, total)}
@@ -314,13 +301,13 @@ class Nest:
                 text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
             values.put(total.node, total.at, text)
 
-    def sums(self, loop: ReduceLoop, steps: RangeTiling) -> list[Sum]:
+    def sums(self, loop: ReduceLoop, steps: tiling.RangeTiling) -> list[Sum]:
         """The accumulators of a reduce, whose last range runs in these steps."""
         values = self.values
         found: list[Sum] = []
         for node in loop.reduces:
             lanes = values.lanes if values.varies(node) else 0
-            kind = Type.of(node.dtype, steps.lanes or lanes)
+            kind = llvm.Type.of(node.dtype, steps.lanes or lanes)
             found += [Sum(node, at, kind) for at in values.assignments([node])]
         return found
 
@@ -329,16 +316,18 @@ class Nest:
     ) -> list[str]:
         """Runs over the first of the ranges, and inside over the others."""
         node, *others = ranges
-        steps = RangeTiling() if others else self.tiling.of(node)
+        steps = tiling.RangeTiling() if others else self.tiling.of(node)
         inner = 1
         for other in others:
-            inner *= -(-size_of(other) // self.tiling.of(other).width)
-        for tiles in cut(axis_of(node).size, steps):
+            inner *= -(-tiling.size_of(other) // self.tiling.of(other).width)
+        for tiles in tiling.cut(axis_of(node).size, steps):
 
-            def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
+            def body(
+                base: str, carried: list[str], tiles: tiling.Tiles = tiles
+            ) -> list[str]:
                 opened = self.open(node, base, steps, tiles)
                 apart = lines.rounds and not self.tiling.one_by_one
-                if others and apart and inner >= BLOCK // 4:
+                if others and apart and inner >= tiling.BLOCK // 4:
                     fresh = self._over(loop, others, lines, lines.identities())
                     found = lines.merge(carried, fresh)
                 elif others:
@@ -350,7 +339,7 @@ class Nest:
 
             span = self.spans.get(node)
             if span is not None:
-                one = Tiles(0, 0, 1, 1)
+                one = tiling.Tiles(0, 0, 1, 1)
                 return self._plain_loop(lines, one, span.first, span.last, state, body)
             stop = tiles.start + tiles.count * tiles.width
             stop = tiles.stop if tiles.inner else stop
@@ -360,7 +349,7 @@ class Nest:
     def _loop(
         self,
         lines: Lines,
-        tiles: Tiles,
+        tiles: tiling.Tiles,
         start: Any,
         stop: Any,
         state: list[str],
@@ -379,7 +368,7 @@ class Nest:
         width = block * tiles.width
         outer = writer.open_loop(first, last, width, lines.carried(state), empty)
         end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
-        end = lowest(writer, end, last)
+        end = llvm.lowest(writer, end, last)
         fresh = lines.identities()
         fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
         carried = [name for _, _, name in outer.carried]
@@ -388,7 +377,7 @@ class Nest:
     def _plain_loop(
         self,
         lines: Lines,
-        tiles: Tiles,
+        tiles: tiling.Tiles,
         start: str,
         stop: str,
         state: list[str],
@@ -448,22 +437,28 @@ class Nest:
         """All rows of one reduce; returns where its sums are."""
         writer = self.writer
         *outer, last = reduce.ranges
-        blocks = cut(axis_of(last).size, RangeTiling(0, _ROWS, even=False))
+        blocks = tiling.cut(
+            axis_of(last).size, tiling.RangeTiling(0, _ROWS, even=False)
+        )
         group = block_size(_BLOCKS, blocks[0].count)
         sums = [self._place(node, loop, span, "") for node in reduce.reduces]
         parts: list[SumRow] = []
         if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
             parts = [self._place(node, loop, span, ".part") for node in reduce.reduces]
 
-        def add_rows(tiles: Tiles, start: str, stop: str, into: list[SumRow]) -> None:
+        def add_rows(
+            tiles: tiling.Tiles, start: str, stop: str, into: list[SumRow]
+        ) -> None:
             """Adds rows start … stop - 1 to the sums, block by block."""
             text = writer.open_loop(start, stop, tiles.width)
-            opened = self.open(last, text.index, RangeTiling(0, tiles.unroll), tiles)
+            opened = self.open(
+                last, text.index, tiling.RangeTiling(0, tiles.unroll), tiles
+            )
 
             def body() -> None:
                 self._recall(known)
                 totals = [self._sum(place) for place in into]
-                lines = Lines(self.values, totals, RangeTiling())
+                lines = Lines(self.values, totals, tiling.RangeTiling())
                 state = [self._load(place) for place in into]
                 state = self.accumulate(reduce, opened, lines, state)
                 for place, value in zip(into, state, strict=True):
@@ -475,7 +470,8 @@ class Nest:
 
         self.each_tile(loop.axis, span, lambda: self._clear(sums))
         loops = [
-            writer.open_loop(literal(0), literal(axis_of(r).size), 1) for r in outer
+            writer.open_loop(llvm.literal(0), llvm.literal(axis_of(r).size), 1)
+            for r in outer
         ]
         ranges = [
             Opened(r, t.index, t.level) for r, t in zip(outer, loops, strict=True)
@@ -486,15 +482,15 @@ class Nest:
             first, stop = tiles.start, tiles.start + tiles.count * tiles.width
             if parts and tiles.count > group:
                 width = group * tiles.width
-                text = writer.open_loop(literal(first), literal(stop), width)
+                text = writer.open_loop(llvm.literal(first), llvm.literal(stop), width)
                 end = writer.pure(f"add i64 {text.index}, {width}", text.index)
-                end = lowest(writer, end, stop)
+                end = llvm.lowest(writer, end, stop)
                 self.each_tile(loop.axis, span, lambda: self._clear(parts))
                 add_rows(tiles, text.index, end, parts)
                 self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
                 writer.close_loop(text)
             else:
-                add_rows(tiles, literal(first), literal(stop), sums)
+                add_rows(tiles, llvm.literal(first), llvm.literal(stop), sums)
         for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
             self.values.close(opened)
             writer.close_loop(text)
@@ -505,7 +501,7 @@ class Nest:
     def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> SumRow:
         """Memory for the sums of a reduce, in the columns of a span."""
         steps = self.tiling.of(loop.axis)
-        parts = cut(axis_of(loop.axis).size, steps)
+        parts = tiling.cut(axis_of(loop.axis).size, steps)
         tiles = sum(part.count for part in parts)
         if span is not None:
             tiles = min(tiles, self.tiling.chunk)
@@ -519,13 +515,13 @@ class Nest:
         return SumRow(node, origin)
 
     def _sum(self, place: SumRow) -> Sum:
-        return Sum(place.node, (), Type.of(place.node.dtype, self.values.lanes))
+        return Sum(place.node, (), llvm.Type.of(place.node.dtype, self.values.lanes))
 
     def _pointer(self, place: SumRow) -> str:
         vector = self.values.vector
         assert vector is not None
         size = place.node.dtype.itemsize
-        if isinstance(vector.base, Constant):
+        if isinstance(vector.base, llvm.Constant):
             return self.values.access.pointer(place.origin, [], vector.base.value, size)
         return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
 
@@ -551,6 +547,6 @@ class Nest:
             self.values.put(place.node, (), self._load(place))
 
 
-def may_be_empty(tiles: Tiles) -> bool:
+def may_be_empty(tiles: tiling.Tiles) -> bool:
     """Is it known at calls only whether there is a tile?"""
     return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1

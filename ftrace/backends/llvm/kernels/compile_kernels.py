@@ -44,12 +44,8 @@ from ftrace import dtypes
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.compile_threads import run_all
 from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, join
-from ftrace.backends.llvm.kernels.cached_kernel import (
-    CompiledKernel,
-    Made,
-    Modules,
-    link_kernels,
-)
+from ftrace.backends.llvm.kernels import cached_kernel
+from ftrace.backends.llvm.kernels.cached_kernel import CompiledKernel, Made
 from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
 from ftrace.backends.llvm.object_cache import digest_of
 from ftrace.backends.llvm.target import Target
@@ -153,7 +149,7 @@ def compile_kernels(
       way: the number of the way to run that `render` writes.
     """
     keys = [_key(kernel, target, way) for kernel in kernels]
-    modules = Modules()
+    modules = cached_kernel.Modules()
     found = [_load(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
@@ -173,7 +169,9 @@ def compile_kernels(
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
     sources = [partial(_text, render, kernel) for kernel in kernels]
-    return link_kernels([one for one in found if one is not None], modules, sources)
+    return cached_kernel.link_kernels(
+        [one for one in found if one is not None], modules, sources
+    )
 
 
 def _text(render: Render, kernel: Kernel) -> str:
@@ -187,7 +185,7 @@ def _key(kernel: Kernel, target: Target | None, way: int) -> tuple[str, ...] | N
     return f"kernel{way or ''}", *cache_key(identity, target)
 
 
-def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
+def _load(key: tuple[str, ...] | None, modules: cached_kernel.Modules) -> Made | None:
     """What is on disk under a kernel's key, if its module is there too."""
     whole = None if key is None else object_cache.load(*key)
     made = None if whole is None else Made.unpack(whole)
@@ -195,7 +193,9 @@ def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
 
 
 def _make(
-    group: Sequence[Rendered], keys: Sequence[tuple[str, ...] | None], modules: Modules
+    group: Sequence[Rendered],
+    keys: Sequence[tuple[str, ...] | None],
+    modules: cached_kernel.Modules,
 ) -> list[Made]:
     """What kernels come to that are one module, kept on disk under their keys.
 

@@ -21,39 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftrace.backends.llvm import register_loops
+from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.addressing import memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.emit.module import (
-    Rendered,
-    large_results,
-    write_function,
-    writer_for,
-)
-from ftrace.backends.llvm.ir.writer import (
-    Type,
-    Writer,
-    digits,
-    first_lanes,
-    literal,
-    lowest,
-    mask_type,
-)
-from ftrace.backends.llvm.register_loops import (
-    Register,
-    Registers,
-    of_lanes,
-    register_of,
-    target_of,
-)
+from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
 from ftrace.trace.graph import Node
 
-State = dict[Register, str]
+State = dict[register_loops.Register, str]
 
 
-class Lines(Registers):
+class Lines(register_loops.Registers):
     """Emits a legal scan, vector by vector.
 
     Args:
@@ -73,23 +54,33 @@ class Lines(Registers):
         self.parts = [part.stores for part in assigns(kernel.block)]
         (self.place,) = kernel.axes
         both = [s for part in self.parts[:2] for s in part]
-        kinds = {r: s.value.dtype for s in both if (r := target_of(s)) is not None}
+        kinds = {
+            r: s.value.dtype
+            for s in both
+            if (r := register_loops.target_of(s)) is not None
+        }
         widest = max(dtype.itemsize for dtype in kinds.values())
         self.width = max(target.vector_bytes // widest, 2)
-        facts = Facts([*kernel.nodes, self.place], of_lanes(kernel, set(kinds)))
-        writer = writer_for(kernel.operations // max(self.scan.outer, 1))
+        facts = Facts(
+            [*kernel.nodes, self.place], register_loops.of_lanes(kernel, set(kinds))
+        )
+        writer = emit.writer_for(kernel.operations // max(self.scan.outer, 1))
         super().__init__(kernel, writer, facts, target, streamed)
         self.kernel = kernel
-        self.types = {r: Type.of(dtype, self.width) for r, dtype in kinds.items()}
+        self.types = {r: llvm.Type.of(dtype, self.width) for r, dtype in kinds.items()}
         self.turned, self.count = False, self.width
         #: How much further the number of a left register is than that of a right one.
         self.apart = len(kernel.registers) // 2
-        self.state = {r: self.types[r] for s in self.parts[1] if (r := target_of(s))}
+        self.state = {
+            r: self.types[r]
+            for s in self.parts[1]
+            if (r := register_loops.target_of(s))
+        }
 
     def open_elements(self, place: str, count: int) -> Opened:
         """The elements from a place on, so many of them."""
         self.count, some, level = count, count < self.width, self.writer.level
-        masks = (first_lanes(self.width, count) if some else None,)
+        masks = (llvm.first_lanes(self.width, count) if some else None,)
         opened = Opened(
             self.place, place, level, lanes=self.width, masks=masks,
             existing=count if some else 0,
@@ -99,7 +90,7 @@ class Lines(Registers):
 
     def load(self, node: Node, at: At) -> str:
         found = super().load(node, at)
-        return found if register_of(node) else self._turn(node, found)
+        return found if register_loops.register_of(node) else self._turn(node, found)
 
     def _turn(self, node: Node, text: str) -> str:
         """Between the order of memory and that in which elements are combined."""
@@ -107,7 +98,9 @@ class Lines(Registers):
             return text
         count, lanes = self.count, range(self.width)
         places = [count - 1 - lane if lane < count else lane for lane in lanes]
-        return self.ops.shuffle(Type.of(node.dtype, self.width), text, "poison", places)
+        return self.ops.shuffle(
+            llvm.Type.of(node.dtype, self.width), text, "poison", places
+        )
 
     # The operator.
 
@@ -172,7 +165,7 @@ class Rows(Lines):
         carried = self._whole_vectors(row.index, before)
         whole, rest = divmod(self.length, self.width)
         if rest:
-            place = self._place(row.index, literal(self.length - rest), rest)
+            place = self._place(row.index, llvm.literal(self.length - rest), rest)
             self._vector(place, carried, whole, before, rest)
         writer.close_loop(row)
         return self.scan.outer
@@ -190,7 +183,7 @@ class Rows(Lines):
         found: State = {}
         for n, (register, t) in enumerate(self.state.items()):
             p = self.access.pointer(self.buffer(first + n), [(1, row)], 0, t.bytes)
-            one = Type.of(self.kernel.buffers[first + n].dtype, 0)
+            one = llvm.Type.of(self.kernel.buffers[first + n].dtype, 0)
             found[register] = self.ops.splat(self.access.load(one, p, True), t)
         return found
 
@@ -200,7 +193,7 @@ class Rows(Lines):
         count = self.length // lanes
         first = min(self.behind, count)
         for n in range(first):
-            place = self._place(row, literal(n * lanes), lanes)
+            place = self._place(row, llvm.literal(n * lanes), lanes)
             carried = self._vector(place, carried, n, before)
         together = _unrolled(self.kernel)
         groups = first + (count - first) // together * together
@@ -208,7 +201,7 @@ class Rows(Lines):
             if start == stop:
                 continue
             held = [(t.text, s[r]) for s in carried for r, t in self.state.items()]
-            begin, end = literal(start * lanes), literal(stop * lanes)
+            begin, end = llvm.literal(start * lanes), llvm.literal(stop * lanes)
             loop = self.writer.open_loop(begin, end, each * lanes, held)
             carried = self._states([name for _, _, name in loop.carried])
             for n in range(each):
@@ -290,7 +283,7 @@ class Rows(Lines):
         both = self.combine(left, right)
         if all(inside):
             return both
-        lanes = mask_type(self.width).lanewise(inside)
+        lanes = llvm.mask_type(self.width).lanewise(inside)
         return {
             register: self.ops.select(lanes, t, both[register], right[register])
             for register, t in self.state.items()
@@ -318,23 +311,23 @@ def _streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
     if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
     written = [n for n, spec in enumerate(kernel.buffers) if spec.written]
-    return large_results(kernel, written, target)
+    return emit.large_results(kernel, written, target)
 
 
-def render_scan(kernel: Recurrence, target: Target, name: str) -> Rendered:
+def render_scan(kernel: Recurrence, target: Target, name: str) -> emit.Rendered:
     """The code of a legal scan, as function `name`."""
     units = 1
 
-    def build(streamed: frozenset[int]) -> Writer:
+    def build(streamed: frozenset[int]) -> llvm.Writer:
         nonlocal units
         kind = Rows if _is_row(kernel, target) else Columns
         lines = kind(kernel, target, streamed)
         units = lines.units()
         return lines.writer
 
-    module = write_function(target, name, _streamed(kernel, target), build)
+    module = emit.write_function(target, name, _streamed(kernel, target), build)
     each = max(kernel.operations // units, 1)
-    return Rendered.of(module, units, units * each)
+    return emit.Rendered.of(module, units, units * each)
 
 
 #: Vectors of a row at the most of which many rows are passed by at once: one by one
@@ -380,11 +373,11 @@ class Columns(Lines):
     def _strip_start(self, unit: str, strips: int, width: int) -> str:
         """The place of the first column of a unit, in the first row to be computed."""
         scan, writer = self.scan, self.writer
-        outer, strip = digits(writer, unit, [scan.outer, strips])
+        outer, strip = llvm.digits(writer, unit, [scan.outer, strips])
         terms = [(scan.size * scan.inner, outer)]
         if strips > 1:
             column = self.access.sum_terms([(width, strip)])
-            terms.append((1, lowest(writer, column, scan.inner - width)))
+            terms.append((1, llvm.lowest(writer, column, scan.inner - width)))
         first = scan.inner * (scan.size - 1) if scan.reverse else 0
         return self.access.sum_terms(terms, first)
 
@@ -398,16 +391,16 @@ class Columns(Lines):
           together: rows that pass by at once.
         """
         writer, lanes = self.writer, self.width
-        held: dict[Register, str] = {}
+        held: dict[register_loops.Register, str] = {}
         for number, (register, t) in enumerate(self.state.items()):
             kind = f"{memory_type(t)}, i64 {vectors}"
             held[register] = writer.memory(kind, f"%held{number}")
 
         def pass_over(row: str, count: int, first: bool = False) -> None:
-            loop = writer.open_loop(literal(0), literal(vectors), 1)
+            loop = writer.open_loop(llvm.literal(0), llvm.literal(vectors), 1)
             at = self.access.sum_terms([(lanes, loop.index)])
             if width > lanes and width % lanes:
-                at = lowest(writer, at, width - lanes)
+                at = llvm.lowest(writer, at, width - lanes)
             pointers = {
                 register: writer.pure(
                     f"getelementptr {memory_type(t)}, ptr {held[register]}, "
@@ -438,7 +431,7 @@ class Columns(Lines):
         groups = done + (size - done) // together * together
         for begin, end, count in ((done, groups, together), (groups, size, 1)):
             if begin < end:
-                loop = writer.open_loop(literal(begin), literal(end), count)
+                loop = writer.open_loop(llvm.literal(begin), llvm.literal(end), count)
                 step = self._row_step(), loop.index
                 pass_over(self.access.sum_terms([(1, start), step]), count)
                 writer.close_loop(loop)

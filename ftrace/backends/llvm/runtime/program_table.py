@@ -28,7 +28,6 @@ from ftrace.backends.llvm.runtime.work_estimate import (
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as ir
-from ftrace.lower.program import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.exchange import Started, start_exchange, waiting_for
@@ -473,7 +472,7 @@ class _Writer:
                 self.handlers["run_loop"],
                 self.block.add(*record),
                 max(step.scratch, 0),
-                -(-body.arena // ALIGNMENT) * ALIGNMENT,
+                -(-body.arena // ir.ALIGNMENT) * ir.ALIGNMENT,
                 _lanes(step),
                 -1 if step.length is None else step.length,
                 step.predicate,

@@ -19,23 +19,13 @@ from ftrace.lower.kernel import affine_index, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
 from ftrace.lower.legalize.term import RARE
 from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    cast_p,
-    div,
-    ge,
-    gt,
-    le,
-    lt,
-    rem,
-)
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
 _NARROW = 1 << 31
 _HALF = _NARROW // 2
 #: Comparisons, and what they are with their operands exchanged.
-_EXCHANGED: dict[Op, Op] = {lt: gt, le: ge, gt: lt, ge: le}
+_EXCHANGED: dict[Op, Op] = {p.lt: p.gt, p.le: p.ge, p.gt: p.lt, p.ge: p.le}
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +152,7 @@ class Facts:
         form = self.affine[node]
         if node not in form.terms:
             return self.form_stride(form, vector, lanes)
-        if node.op not in (div, rem) or not self._vectors_aligned:
+        if node.op not in (p.div, p.rem) or not self._vectors_aligned:
             return None
         # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
         top, bottom = node.src
@@ -172,7 +162,7 @@ class Facts:
             return None
         if low is None or low[0] < 0 or not self._aligned(top, vector, step * lanes):
             return None
-        return 0 if node.op is div else step
+        return 0 if node.op is p.div else step
 
     def _aligned(self, node: Node, vector: Node, by: int) -> bool:
         """Is the first lane's value a multiple of `by`?"""
@@ -194,13 +184,13 @@ class Facts:
             left, right, op = right, left, _EXCHANGED[op]
         if right.pairs or not left.pairs:
             return None
-        limit = right.constant - left.constant + (op in (le, gt))
-        return Bound(affine_index.Index(left.pairs, 0), limit, op in (lt, le))
+        limit = right.constant - left.constant + (op in (p.le, p.gt))
+        return Bound(affine_index.Index(left.pairs, 0), limit, op in (p.lt, p.le))
 
     def _index(self, node: Node) -> affine_index.Index | None:
         """An index, also as a number of another integer dtype that holds it."""
         inner = node
-        while inner.op is cast_p and dtypes.is_integer(inner.dtype):
+        while inner.op is p.cast_p and dtypes.is_integer(inner.dtype):
             (source,) = inner.src
             if not dtypes.is_integer(source.dtype):
                 break
@@ -218,7 +208,7 @@ class Facts:
         pending = [valid]
         while pending:
             node = pending.pop()
-            if node.op is bit_and:
+            if node.op is p.bit_and:
                 pending += node.src
                 continue
             bound = self.bound_of(node)
@@ -255,7 +245,7 @@ def index_of(load: Node) -> Node:
 def sum_of(terms: Sequence[Node]) -> Node:
     total = const(0, ir.INDEX)
     for term in terms:
-        total = add(total, term)
+        total = p.add(total, term)
     return total
 
 

@@ -54,8 +54,7 @@ from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.lower.register_loops.scalar_elements import scalar
 from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
+from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.sources import const, const_p
 from ftrace.trace.symbolic import same_size
 
@@ -308,7 +307,7 @@ def _combine(
     value, *short = reduce.src
     ranges = frozenset(short)
     inside = [n for n in toposort([value]) if facts.free[n] & ranges]
-    found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
+    found = const(red.identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
     fused = target.fma and ir.product_of(reduce) and dtypes.kind(reduce.dtype) == "f"
     for places in product(*(range(ix.size_of(r)) for r in short)):
         new: dict[Node, Node] = {}
@@ -320,7 +319,9 @@ def _combine(
             factors = [new.get(s) or known.get(s, s) for s in value.src]
             found = make_node(ir.fma_p, reduce.aval, (*factors, found))
         else:
-            found = COMBINES_BY_NAME[str(reduce.arg)](found, new.get(value) or value)
+            found = red.COMBINES_BY_NAME[str(reduce.arg)](
+                found, new.get(value) or value
+            )
     return found
 
 

@@ -28,8 +28,7 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction as red
 from ftrace.trace.primitives.library import (
     lapack_numpy,
     library_op,
@@ -38,7 +37,6 @@ from ftrace.trace.primitives.library import (
 from ftrace.trace.primitives.library.systems import solve, triangular_solve
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results, items
-from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic import same_size
 
@@ -381,7 +379,7 @@ def _keep_lengths(vectors: Node, inner: Node, values: Node) -> Node:
     longer = mat.real(mat.sum_axis(p.mul(mat.conj(vectors), turn), -2))
     size = p.absolute(vectors)
     axis = vectors.ndim - 2
-    greatest = expand(reduce(reduce_max_p, size, (axis,)), size.shape)
+    greatest = bc.expand(red.reduce(red.reduce_max_p, size, (axis,)), size.shape)
     chosen = p.eq(size, greatest)
     zero = zeros_like(vectors)
     count = mat.sum_axis(p.select(chosen, const_like(vectors, 1), zero), -2)

@@ -18,17 +18,9 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives import broadcast as bc, primitive as prim
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.movement import move_axis, reshape
-from ftrace.trace.primitives.primitive import (
-    Array,
-    CompiledFrom,
-    Compound,
-    Results,
-    items,
-    not_linear,
-)
 from ftrace.trace.symbolic import same_size
 
 Batched = tuple[list[Node], list[bool]]
@@ -58,29 +50,29 @@ def _over_lanes(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int, arg: Any
 ) -> list[Node]:
     op = node.op
-    assert isinstance(op, Compound)
+    assert isinstance(op, prim.Compound)
     full = [
-        s if has else broadcast_leading(s, (size, *s.shape))
+        s if has else bc.broadcast_leading(s, (size, *s.shape))
         for s, has in zip(src, batched, strict=True)
     ]
     return op.results(*full, arg=arg)
 
 
-def no_tangents(node: Node, tangents: Results) -> Results:
+def no_tangents(node: Node, tangents: prim.Results) -> prim.Results:
     return [None] * len(node.aval.items)
 
 
 #: The signs of vectors are as under `jit`: NumPy computes float32 in float64, and has
 #: others. A call is also shorter, if it is not the first one.
-SIGNS = CompiledFrom(1)
+SIGNS = prim.CompiledFrom(1)
 
 
 def along(
     name: str,
     infer: Callable[..., ShapedArray],
-    numpy: Callable[..., Array],
+    numpy: Callable[..., prim.Array],
     **facts: Any,
-) -> Compound:
+) -> prim.Compound:
     """The record of an operation along an axis, with one result.
 
     Args:
@@ -93,7 +85,7 @@ def along(
     def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return (infer(arg, *avals),)
 
-    def compute(avals: Any, arg: Any, *arrays: Array) -> Sequence[Array]:
+    def compute(avals: Any, arg: Any, *arrays: prim.Array) -> Sequence[prim.Array]:
         return [numpy(arg, *arrays)]
 
     return host(name, infer_one, compute, **facts)
@@ -103,9 +95,9 @@ def host(
     name: str,
     infer: Callable[..., tuple[ShapedArray, ...]],
     numpy: Callable[..., Sequence[Any]],
-    tangent: Callable[[Node, Node, Node], Results] | None = None,
+    tangent: Callable[[Node, Node, Node], prim.Results] | None = None,
     **facts: Any,
-) -> Compound:
+) -> prim.Compound:
     """The record of an operation of the host.
 
     Args:
@@ -127,10 +119,10 @@ def host(
         finally:
             restore_errors(token)
 
-    return Compound(name, "host", infer, quiet, **facts)
+    return prim.Compound(name, "host", infer, quiet, **facts)
 
 
-def _tangents_of_one(tangent: Any, node: Node, tangents: Results) -> Results:
+def _tangents_of_one(tangent: Any, node: Node, tangents: prim.Results) -> prim.Results:
     return tangent(node, *node.src, *tangents)
 
 
@@ -139,7 +131,7 @@ def _tangents_of_one(tangent: Any, node: Node, tangents: Results) -> Results:
 
 def transpose_last(
     name: str, transposed: Callable[[Node], tuple[Sequence[Node], Any]]
-) -> Callable[[Node, Results, tuple[bool, ...]], Results]:
+) -> Callable[[Node, prim.Results, tuple[bool, ...]], prim.Results]:
     """The transpose of an operation that is linear in its last operand alone.
 
     Args:
@@ -147,15 +139,17 @@ def transpose_last(
       transposed: the other operands and the argument of its transpose.
     """
 
-    def transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+    def transpose(
+        node: Node, cotangents: prim.Results, linear: tuple[bool, ...]
+    ) -> prim.Results:
         if any(linear[:-1]):
-            raise not_linear(name, node)
+            raise prim.not_linear(name, node)
         (ct,) = cotangents
         assert ct is not None
         others: list[Node | None] = [None] * (len(node.src) - 1)
         operands, arg = transposed(node)
         op = node.op
-        assert isinstance(op, Compound)
+        assert isinstance(op, prim.Compound)
         return [*others, *op.results(*operands, ct, arg=arg)]
 
     return transpose
@@ -165,12 +159,12 @@ def solver(
     name: str,
     infer: Callable[..., tuple[ShapedArray, ...]],
     numpy: Callable[..., Sequence[Any]],
-    change: Callable[[Node, Results, Node], Node | None],
+    change: Callable[[Node, prim.Results, Node], Node | None],
     transposed: Callable[[Node], tuple[Sequence[Node], Any]],
     *,
     called: str,
     **facts: Any,
-) -> Compound:
+) -> prim.Compound:
     """The record of X of A(X) = b, for a linear A; b is the last operand.
 
     A(X') = b' - A'(X).
@@ -182,11 +176,11 @@ def solver(
       called: the name in messages.
     """
 
-    def jvp(node: Node, tangents: Results) -> Results:
+    def jvp(node: Node, tangents: prim.Results) -> prim.Results:
         *matrix, _ = node.src
         *turns, right = tangents
         if any(t is not None for t in turns):
-            (x,) = items(node)
+            (x,) = prim.items(node)
             right = mat.minus(right, change(node, turns, x))
         if right is None:
             return (None,)
@@ -218,7 +212,7 @@ def batch_right_side(axis: Callable[[Any], int]) -> Callable[..., Batched]:
         shape = moved.shape[:place], moved.shape[place + 2 :]
         lanes = moved.shape[place] * moved.shape[place + 1]
         op = node.op
-        assert isinstance(op, Compound)
+        assert isinstance(op, prim.Compound)
         folded = reshape(moved, (*shape[0], lanes, *shape[1]))
         (x,) = op.results(*matrix, folded, arg=node.arg)
         return [move_axis(reshape(x, moved.shape), place, 0)], [True]

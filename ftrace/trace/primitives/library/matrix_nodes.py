@@ -8,8 +8,7 @@ from __future__ import annotations
 from ftrace import dtypes
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import expand, reduce_sum
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.movement import pad, permute, reshape, shrink
 from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
@@ -43,9 +42,9 @@ def product(x: Node, y: Node) -> Node:
     *batch, m, k = x.shape
     n = y.shape[-1]
     full = (*batch, m, n, k)
-    left = expand(reshape(x, (*batch, m, 1, k)), full)
-    right = expand(reshape(transposed(y), (*batch, 1, n, k)), full)
-    total = reduce_sum(p.mul(left, right), (len(full) - 1,))
+    left = bc.expand(reshape(x, (*batch, m, 1, k)), full)
+    right = bc.expand(reshape(transposed(y), (*batch, 1, n, k)), full)
+    total = bc.reduce_sum(p.mul(left, right), (len(full) - 1,))
     return reshape(total, (*batch, m, n))
 
 
@@ -122,24 +121,24 @@ def sum_axis(x: Node, axis: int) -> Node:
     """The sum along an axis, which goes."""
     place = axis % x.ndim
     shape = (*x.shape[:place], *x.shape[place + 1 :])
-    return reshape(reduce_sum(x, (place,)), shape)
+    return reshape(bc.reduce_sum(x, (place,)), shape)
 
 
 def along_rows(d: Node, like: Node) -> Node:
     """(…, m) -> (…, m, n): one number per row."""
     column = reshape(d, (*d.shape, 1))
-    return expand(column, (*d.shape, like.shape[-1]))
+    return bc.expand(column, (*d.shape, like.shape[-1]))
 
 
 def along_columns(d: Node, like: Node) -> Node:
     """(…, n) -> (…, m, n): one number per column."""
     row = reshape(d, (*d.shape[:-1], 1, d.shape[-1]))
-    return expand(row, (*d.shape[:-1], like.shape[-2], d.shape[-1]))
+    return bc.expand(row, (*d.shape[:-1], like.shape[-2], d.shape[-1]))
 
 
 def everywhere(d: Node, like: Node) -> Node:
     """(…) -> (…, m, n): one number per matrix."""
-    return expand(reshape(d, (*d.shape, 1, 1)), like.shape)
+    return bc.expand(reshape(d, (*d.shape, 1, 1)), like.shape)
 
 
 def block(x: Node, rows: tuple[int, int], columns: tuple[int, int]) -> Node:

@@ -25,21 +25,7 @@ from collections.abc import Callable
 from math import cos, pi, sin
 
 from ftrace.backends.llvm.emit.module import Rendered
-from ftrace.backends.llvm.library.fft.complex_vectors import (
-    ACROSS,
-    Buffer,
-    Numbers,
-    Pair,
-    Place,
-    Side,
-    Waves,
-    chirp,
-    convolve,
-    exchange,
-    scale,
-    turn,
-    twist,
-)
+from ftrace.backends.llvm.library.fft import complex_vectors as cv
 from ftrace.backends.llvm.library.fft.twiddles import stage_offsets
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -53,7 +39,9 @@ from ftrace.lower.library.fft_radices import stages_of
 _WRITTEN = 7
 
 
-def transform(f: Waves, source: Side, target: Side, buffers: list[Buffer]) -> None:
+def transform(
+    f: cv.Waves, source: cv.Side, target: cv.Side, buffers: list[cv.Buffer]
+) -> None:
     """All steps: the first writes to the first buffer, if it is not the last."""
     roots = f.roots("stages", f.form.size)
     count = len(stages_of(f.form.size))
@@ -63,7 +51,9 @@ def transform(f: Waves, source: Side, target: Side, buffers: list[Buffer]) -> No
         source = to
 
 
-def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
+def _step(
+    f: cv.Waves, stage: int, source: cv.Side, target: cv.Side, roots: str
+) -> None:
     """One step of all numbers."""
     radix, done = stages_of(f.form.size)[stage]
     apart = done * (f.total // f.form.size)  # s
@@ -83,7 +73,7 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
         turns = f.let(f"mul i64 {p}, {(radix - 1) * apart}")
         first = f.let(f"add i64 {j}, {turns}")
 
-        def put(v: Pair, k: int | str) -> None:
+        def put(v: cv.Pair, k: int | str) -> None:
             v = _twiddle(f, stage, roots, v, k, p)
             behind = f.let(f"mul i64 {k}, {apart}")
             target.put(v, f.let(f"add i64 {first}, {behind}"))
@@ -95,7 +85,9 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
             put(v, k)
 
 
-def _twiddle(f: Waves, stage: int, roots: str, x: Pair, k: int | str, p: str) -> Pair:
+def _twiddle(
+    f: cv.Waves, stage: int, roots: str, x: cv.Pair, k: int | str, p: str
+) -> cv.Pair:
     """Result k of a step, multiplied by the power k of its roots: those of place p."""
     radix, done = stages_of(f.form.size)[stage]
     m = f.form.size // done // radix
@@ -108,7 +100,7 @@ def _twiddle(f: Waves, stage: int, roots: str, x: Pair, k: int | str, p: str) ->
     return f.times(x, _roots_at(f, roots, (re, f.let(f"add i64 {re}, {m}")), apart))
 
 
-def _butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
+def _butterfly(f: cv.Waves, x: list[cv.Pair]) -> list[cv.Pair]:
     """The transform of a few numbers."""
     if len(x) == 2:
         return [f.add(x[0], x[1]), f.sub(x[0], x[1])]
@@ -122,7 +114,9 @@ def _butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
     return [f.add(even, sum_), minus, f.sub(even, sum_), plus]
 
 
-def _mirror(f: Waves, x: list[Pair]) -> tuple[list[Pair], list[Pair], Pair]:
+def _mirror(
+    f: cv.Waves, x: list[cv.Pair]
+) -> tuple[list[cv.Pair], list[cv.Pair], cv.Pair]:
     """Sums and differences of what is mirrored, and the sum of all."""
     pairs = [(x[j], x[-j]) for j in range(1, len(x) // 2 + 1)]
     sums = [f.add(*pair) for pair in pairs]
@@ -132,7 +126,7 @@ def _mirror(f: Waves, x: list[Pair]) -> tuple[list[Pair], list[Pair], Pair]:
     return sums, [f.sub(*pair) for pair in pairs], whole
 
 
-def _odd_butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
+def _odd_butterfly(f: cv.Waves, x: list[cv.Pair]) -> list[cv.Pair]:
     """The transform of an odd number of numbers: by pairs of what is mirrored."""
     radix = len(x)
     sums, differences, whole = _mirror(f, x)
@@ -149,7 +143,7 @@ def _odd_butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
     return y
 
 
-def _pair_of(f: Waves, even: Pair, odd: Pair) -> tuple[Pair, Pair]:
+def _pair_of(f: cv.Waves, even: cv.Pair, odd: cv.Pair) -> tuple[cv.Pair, cv.Pair]:
     """What is mirrored in the result: even - i·odd and even + i·odd."""
     (a, b), (c, d) = even, odd
     return (
@@ -159,7 +153,7 @@ def _pair_of(f: Waves, even: Pair, odd: Pair) -> tuple[Pair, Pair]:
 
 
 def _mirror_sums(
-    f: Waves, x: list[Pair], put: Callable[[Pair, int | str], None]
+    f: cv.Waves, x: list[cv.Pair], put: Callable[[cv.Pair, int | str], None]
 ) -> None:
     """As `_odd_butterfly`, in a loop over the results, whose code is short."""
     half = len(x) // 2
@@ -182,7 +176,7 @@ def _mirror_sums(
         put(second, f.let(f"sub i64 {len(x)}, {k}"))
 
 
-def _roots_at(f: Waves, roots: str, starts: tuple[str, str], apart: int) -> Pair:
+def _roots_at(f: cv.Waves, roots: str, starts: tuple[str, str], apart: int) -> cv.Pair:
     """The roots for the numbers of a vector, of which `apart` have one each."""
     found: list[str] = []
     for start in starts:
@@ -196,9 +190,11 @@ def _roots_at(f: Waves, roots: str, starts: tuple[str, str], apart: int) -> Pair
     return found[0], found[1]
 
 
-def _exchange(f: Waves, y: list[Pair], target: Side, j: str, apart: int) -> None:
+def _exchange(
+    f: cv.Waves, y: list[cv.Pair], target: cv.Side, j: str, apart: int
+) -> None:
     """Stores four vectors whose numbers stand between one another."""
-    assert isinstance(target, Buffer)
+    assert isinstance(target, cv.Buffer)
     lanes = f.lanes
     places = [0] * (4 * lanes)
     for k in range(4):
@@ -222,7 +218,11 @@ def _exchange(f: Waves, y: list[Pair], target: Side, j: str, apart: int) -> None
 
 
 def _through(
-    f: Waves, source: Side, target: Side, buffers: list[Buffer], numbers: Numbers
+    f: cv.Waves,
+    source: cv.Side,
+    target: cv.Side,
+    buffers: list[cv.Buffer],
+    numbers: cv.Numbers,
 ) -> None:
     """The transform, or the convolution; `source` may be the second buffer."""
     form = f.form
@@ -233,48 +233,50 @@ def _through(
     transform(f, source, buffers[last], buffers)
     rows = 1 if form.padded else form.inner
     sizes = form.length, rows, form.size
-    back = convolve(buffers[last], sizes, numbers)
+    back = cv.convolve(buffers[last], sizes, numbers)
     transform(f, back, target, [buffers[1 - last], buffers[last]])
 
 
-def _ends(f: Waves, source: Side, target: Side, numbers: Numbers) -> tuple[Side, Side]:
+def _ends(
+    f: cv.Waves, source: cv.Side, target: cv.Side, numbers: cv.Numbers
+) -> tuple[cv.Side, cv.Side]:
     """The sides with what happens to numbers when they are read and written."""
     form = f.form
     if form.swaps[0]:
-        source = exchange(source)
+        source = cv.exchange(source)
     if form.swaps[1]:
-        target = exchange(target)
+        target = cv.exchange(target)
     if form.scale != 1:
-        target = scale(f, target, form.scale)
+        target = cv.scale(f, target, form.scale)
     if form.padded:
-        source = chirp(source, numbers)
+        source = cv.chirp(source, numbers)
     if form.cut:
-        target = chirp(target, numbers)
+        target = cv.chirp(target, numbers)
     return source, target
 
 
 # Rows.
 
 
-def _rows(f: Waves) -> int:
+def _rows(f: cv.Waves) -> int:
     form = f.form
-    buffers = [Buffer(f), Buffer(f)]
+    buffers = [cv.Buffer(f), cv.Buffer(f)]
     with f.repeat("%end", "%begin") as unit:
         to, of = _row_bases(f, unit)
         row = f.let(f"urem i64 {unit}, {form.inner}")
         start = f.let(f"mul i64 {row}, {0 if form.padded else form.size}")
-        numbers = Numbers(f, lambda at: f.let(f"add i64 {at}, {start}"), alike=False)
-        source, target = _ends(f, Place(f, of), Place(f, to), numbers)
+        numbers = cv.Numbers(f, lambda at: f.let(f"add i64 {at}, {start}"), alike=False)
+        source, target = _ends(f, cv.Place(f, of), cv.Place(f, to), numbers)
         if form.twisted:
             sizes = form.inner, form.size
-            target = twist(
+            target = cv.twist(
                 f, target, sizes, lambda at: (row, f.let(f"udiv i64 {at}, {f.lanes}"))
             )
         _through(f, source, target, buffers, numbers)
     return form.outer * form.inner
 
 
-def _row_bases(f: Waves, row: str) -> list[str]:
+def _row_bases(f: cv.Waves, row: str) -> list[str]:
     """Where a row of the result and of the operand begins."""
     rows = f.form.outer * f.form.inner
     bases: list[str] = []
@@ -284,27 +286,27 @@ def _row_bases(f: Waves, row: str) -> list[str]:
     return bases
 
 
-def _half_rows(f: Waves) -> int:
+def _half_rows(f: cv.Waves) -> int:
     """Rows of the transforms of real rows from those of their pairs, or back."""
     half = f.roots("half", f.form.size)
     with f.repeat("%end", "%begin") as unit:
         to, of = _row_bases(f, unit)
         if f.form.kind == "half":
-            real_from(f, Place(f, of), to, half)
+            real_from(f, cv.Place(f, of), to, half)
         else:
-            pairs_from(f, of, Place(f, to), half)
+            pairs_from(f, of, cv.Place(f, to), half)
     return f.form.outer
 
 
 # Columns, and rows abreast.
 
 
-def _strips(f: Waves) -> int:
+def _strips(f: cv.Waves) -> int:
     """Columns of a matrix, or rows abreast."""
     form = f.form
     write = _columns if form.kind == "columns" else _abreast
     count = -(-form.inner // f.lanes)
-    buffers = [Buffer(f), Buffer(f)]
+    buffers = [cv.Buffer(f), cv.Buffer(f)]
     with f.repeat("%end", "%begin") as unit:
         matrix = f.let(f"udiv i64 {unit}, {count}")
         strip = f.let(f"urem i64 {unit}, {count}")
@@ -324,10 +326,12 @@ class Strip(NamedTuple):
     first: str
 
 
-def _columns(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+def _columns(
+    f: cv.Waves, buffers: list[cv.Buffer], bases: list[str], strip: Strip
+) -> None:
     form = f.form
     starts = [f.at(base, f.let(f"shl i64 {strip.first}, 1")) for base in bases]
-    to, of = (Place(f, start, form.inner) for start in starts)
+    to, of = (cv.Place(f, start, form.inner) for start in starts)
 
     def row(at: str) -> str:
         return f.let(f"udiv i64 {at}, {f.lanes}")
@@ -337,34 +341,36 @@ def _columns(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) ->
         return f.let(f"add i64 {start}, {strip.first}")
 
     # The numbers of a long row are all those of a matrix.
-    numbers = Numbers(f, row if form.convolved else number, alike=form.convolved)
+    numbers = cv.Numbers(f, row if form.convolved else number, alike=form.convolved)
     source, target = _ends(f, of, to, numbers)
     if form.twisted:
         sizes = form.size, form.inner
-        target = twist(f, target, sizes, lambda at: (row(at), strip.number))
+        target = cv.twist(f, target, sizes, lambda at: (row(at), strip.number))
     _through(f, source, target, buffers, numbers)
 
 
-def _abreast(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+def _abreast(
+    f: cv.Waves, buffers: list[cv.Buffer], bases: list[str], strip: Strip
+) -> None:
     """Rows side by side, in the lanes of vectors."""
     form = f.form
     given = form.length if form.padded else form.size
     wanted = form.length if form.cut else form.size
     to, of = bases
-    numbers = Numbers(f, lambda at: f.let(f"udiv i64 {at}, {f.lanes}"), alike=True)
-    turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
+    numbers = cv.Numbers(f, lambda at: f.let(f"udiv i64 {at}, {f.lanes}"), alike=True)
+    cv.turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
     if form.kind == "transposed":
         start = f.at(to, f.let(f"shl i64 {strip.first}, 1"))
-        place = Place(f, start, form.inner)
+        place = cv.Place(f, start, form.inner)
         _through(f, *_ends(f, buffers[1], place, numbers), buffers, numbers)
         return
     steps = len(stages_of(form.size)) * (1 + form.convolved)
     last = buffers[(steps - 1) % 2]
     _through(f, *_ends(f, buffers[1], last, numbers), buffers, numbers)
-    turn(f, _row_of(f, to, strip, wanted), last, wanted, into=False)
+    cv.turn(f, _row_of(f, to, strip, wanted), last, wanted, into=False)
 
 
-def _row_of(f: Waves, base: str, strip: Strip, size: int) -> str:
+def _row_of(f: cv.Waves, base: str, strip: Strip, size: int) -> str:
     """Where the first row of a strip begins."""
     return f.at(base, f.let(f"mul i64 {strip.first}, {2 * size}"))
 
@@ -378,13 +384,13 @@ _WRITERS = {
 
 def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
     """The code of a Fourier transform, as function `name`."""
-    f = Waves(kernel, target, name)
+    f = cv.Waves(kernel, target, name)
     units = _WRITERS.get(kernel.form.kind, _strips)(f)
-    together = f.lanes if kernel.form.kind in ACROSS else 1
+    together = f.lanes if kernel.form.kind in cv.ACROSS else 1
     return f.rendered(units, kernel.form.work * together // 2)
 
 
-def _mirrored(f: Waves, side: Side, k: str) -> Pair:
+def _mirrored(f: cv.Waves, side: cv.Side, k: str) -> cv.Pair:
     """The numbers k, k - 1, … before the end."""
     last = f.let(f"sub i64 {f.form.size - f.lanes + 1}, {k}")
     back = list(range(f.lanes))[::-1]
@@ -392,7 +398,7 @@ def _mirrored(f: Waves, side: Side, k: str) -> Pair:
     return a, b
 
 
-def _halves(f: Waves, side: Side, k: str) -> tuple[Pair, Pair]:
+def _halves(f: cv.Waves, side: cv.Side, k: str) -> tuple[cv.Pair, cv.Pair]:
     """Halves of the sum and difference of numbers and conjugates of their mirrors."""
     (a, b), (c, d) = side.take(k), _mirrored(f, side, k)
     even = f.arithmetic("fadd", a, c), f.arithmetic("fsub", b, d)
@@ -400,15 +406,15 @@ def _halves(f: Waves, side: Side, k: str) -> tuple[Pair, Pair]:
     return f.scaled(even, 0.5), f.scaled(odd, 0.5)
 
 
-def _half_roots(f: Waves, half: str, k: str) -> Pair:
+def _half_roots(f: cv.Waves, half: str, k: str) -> cv.Pair:
     behind = f.let(f"add i64 {k}, {f.form.size}")
     return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
 
 
-def real_from(f: Waves, side: Place, target: str, half: str) -> None:
+def real_from(f: cv.Waves, side: cv.Place, target: str, half: str) -> None:
     """The transform of a real row from that of its pairs."""
     n, lanes = f.form.size, f.lanes
-    place = Place(f, target)
+    place = cv.Place(f, target)
     with f.repeat(-(-(n - 1) // lanes)) as i:
         wanted = f.let(f"add i64 {f.let(f'mul i64 {i}, {lanes}')}, 1")
         k = f.least(wanted, n - lanes)
@@ -422,10 +428,10 @@ def real_from(f: Waves, side: Place, target: str, half: str) -> None:
         f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
 
 
-def pairs_from(f: Waves, source: str, side: Place, half: str) -> None:
+def pairs_from(f: cv.Waves, source: str, side: cv.Place, half: str) -> None:
     """What the pairs of a real row are transformed to."""
     n, lanes = f.form.size, f.lanes
-    place = Place(f, source)
+    place = cv.Place(f, source)
     with f.repeat(-(-n // lanes)) as i:
         k = f.least(f.let(f"mul i64 {i}, {lanes}"), n - lanes)
         even, odd = _halves(f, place, k)
