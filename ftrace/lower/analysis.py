@@ -26,7 +26,7 @@ from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, has_any, make_node
 from ftrace.trace.graph_map import convert
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement as mv
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
@@ -49,7 +49,7 @@ def is_step(node: Node) -> bool:
 def root_of(node: Node) -> Node:
     """The value whose memory a value is: reshapes and barriers share it."""
     while True:
-        if node.op is movement.reshape_p:
+        if node.op is mv.reshape_p:
             node = node.src[0]
         elif node.op is item_p and node.src[0].op.family == "barrier":
             number: int = node.arg
@@ -137,7 +137,7 @@ def _weight_of(op: Op) -> int:
 #: Answers about shapes that are remembered: they are the same ones layer after layer.
 RECENT = 1 << 10
 #: Movements that neither leave out an element nor add one.
-KEEPING = (bc.expand_p, movement.permute_p, movement.reshape_p)
+KEEPING = (bc.expand_p, mv.permute_p, mv.reshape_p)
 #: For each axis of an operand the axis of the result that runs in step; None is none.
 Steps = tuple[int | None, ...]
 
@@ -162,23 +162,23 @@ def axes_in_step(node: Node) -> list[Steps]:
 
 def _moved(node: Node) -> Steps:
     (x,), arg = node.src, node.arg
-    if node.op is movement.permute_p:
+    if node.op is mv.permute_p:
         return tuple(arg.index(a) for a in range(x.ndim))
-    if node.op is movement.reshape_p:
+    if node.op is mv.reshape_p:
         return same_axes(x.shape, node.shape)
     if node.op is bc.expand_p:
         pairs = enumerate(zip(x.shape, node.shape, strict=True))
         return tuple(a if same_size(n, m) else None for a, (n, m) in pairs)
-    if node.op is movement.pad_p:
+    if node.op is mv.pad_p:
         return tuple(None if any(p) else a for a, p in enumerate(arg))
-    if node.op is movement.shrink_p:
+    if node.op is mv.shrink_p:
         sizes = enumerate(zip(arg, x.shape, strict=True))
         return tuple(
             a if same_size(bounds, (0, n)) else None for a, (bounds, n) in sizes
         )
-    if node.op is movement.stride_p:
+    if node.op is mv.stride_p:
         return tuple(a if step == 1 else None for a, step in enumerate(arg))
-    if node.op in (movement.shear_p, movement.unshear_p):
+    if node.op in (mv.shear_p, mv.unshear_p):
         # Where an element goes depends on its place in the window, too.
         return tuple(None if a in (arg.axis, arg.window) else a for a in range(x.ndim))
     return (None,) * x.ndim
@@ -269,7 +269,7 @@ def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
     def by_axes(node: Node, read: Collection[int]) -> Node | None:
         return counted_by_axes(node) if nbytes(node) >= least else None
 
-    return convert(outputs, {movement.reshape_p: by_axes})
+    return convert(outputs, {mv.reshape_p: by_axes})
 
 
 def counted_by_axes(node: Node) -> Node | None:
@@ -277,7 +277,7 @@ def counted_by_axes(node: Node) -> Node | None:
 
     reshape[n, m](iota[n·m]) -> iota[n, m; axis 0]·m + iota[n, m; axis 1], of integers
     """
-    if node.op is not movement.reshape_p or dtypes.kind(node.dtype) not in "iu":
+    if node.op is not mv.reshape_p or dtypes.kind(node.dtype) not in "iu":
         return None
     (source,) = node.src
     if source.op is not iota_p or source.ndim != 1 or source.size < 2:
@@ -304,8 +304,8 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
     Along axes that are cut all operands must be in step, or of size 1.
     """
     op, arg = node.op, node.arg
-    if op is movement.reshape_p:
-        return movement.reshape(src[0], shape)
+    if op is mv.reshape_p:
+        return mv.reshape(src[0], shape)
     if op is bc.expand_p:
         return bc.expand(src[0], shape)
     if op is const_p:
@@ -314,10 +314,10 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
         return iota(node.dtype, shape, arg)
     if op is gather_p:
         return op(src[0], *_counting_anew(node, src), arg=arg)
-    if op is movement.shrink_p:
+    if op is mv.shrink_p:
         given = zip(arg, src[0].shape, shape, strict=True)
         arg = tuple((0, n) if same_size(n, m) else bounds for bounds, n, m in given)
-    if isinstance(arg, movement.Shear):
+    if isinstance(arg, mv.Shear):
         arg = arg._replace(size=shape[arg.axis])
     return op(*src, arg=arg)
 

@@ -16,7 +16,7 @@ from ftrace.errors import DerivativeError
 from ftrace.ground.spans import spanned
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
-from ftrace.trace.primitives import elementwise as p, primitive
+from ftrace.trace.primitives import elementwise as p, primitive as prim
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
@@ -38,7 +38,7 @@ def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node 
 def extend_tangents(
     outputs: Sequence[Node],
     known: dict[Node, Node | None],
-    several: dict[Node, primitive.Results],
+    several: dict[Node, prim.Results],
 ) -> None:
     """Adds the tangents of nodes, and of all that they need, to those known before."""
     _push(toposort(outputs, known), known, several)
@@ -47,7 +47,7 @@ def extend_tangents(
 def _push(
     nodes: Sequence[Node],
     known: dict[Node, Node | None],
-    several: dict[Node, primitive.Results],
+    several: dict[Node, prim.Results],
 ) -> None:
     """Adds the tangents of nodes, sources first, to `known`.
 
@@ -58,26 +58,26 @@ def _push(
         for node in nodes:
             if node in known:
                 continue
-            if node.op is primitive.item_p:
+            if node.op is prim.item_p:
                 number: int = node.arg
                 known[node] = several[node.src[0]][number]
                 continue
             take(node)
             found = _tangents(node, [known.get(s) for s in node.src])
-            if primitive.compound_of(node) is None:
+            if prim.compound_of(node) is None:
                 (known[node],) = found
             else:
                 several[node] = found
 
 
-def _tangents(node: Node, tangents: list[Node | None]) -> primitive.Results:
+def _tangents(node: Node, tangents: list[Node | None]) -> prim.Results:
     """The tangent of each result."""
     if all(t is None for t in tangents):
         return [None] * len(node.aval.items)
-    op = primitive.record_of(node)
+    op = prim.record_of(node)
     if op.jvp is None and op.no_derivative:
         raise DerivativeError(f"{op.name} has no derivative: {op.no_derivative}")
-    if isinstance(op, primitive.Compound):
+    if isinstance(op, prim.Compound):
         assert op.jvp is not None
         return op.jvp(node, tangents)
     if op.jvp is not None:
@@ -112,7 +112,7 @@ def transpose_nodes(
                     continue
                 found = [total.pop(node)]
             take(node)
-            if node.op is primitive.item_p:
+            if node.op is prim.item_p:
                 bundle = node.src[0]
                 empty: list[Node | None] = [None] * len(bundle.aval.items)
                 number: int = node.arg
@@ -128,9 +128,9 @@ def transpose_nodes(
 
 def _transpose(
     node: Node, cotangents: Sequence[Node | None], linear: Flags
-) -> primitive.Results:
-    op = primitive.record_of(node)
-    if isinstance(op, primitive.Compound):
+) -> prim.Results:
+    op = prim.record_of(node)
+    if isinstance(op, prim.Compound):
         if op.transpose is not None:
             return op.transpose(node, cotangents, linear)
     elif op.transpose is not None and op.is_linear(linear):
@@ -139,7 +139,7 @@ def _transpose(
         transpose = op.transpose
         flags = enumerate(linear)
         return [transpose(node, ct, i) if flag else None for i, flag in flags]
-    raise primitive.not_linear(op.name, node)
+    raise prim.not_linear(op.name, node)
 
 
 #: How two cotangents are added that are no arrays, by the kind of their type.

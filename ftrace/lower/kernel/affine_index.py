@@ -33,7 +33,7 @@ from ftrace.lower.kernel.integer_bounds import Interval
 from ftrace.trace import symbolic as sym
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value, make_node, substitute, toposort
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement as mv
 from ftrace.trace.primitives.sources import const, const_p, dim_p
 
 #: Results of each function that are remembered; those of a large program's recur soon.
@@ -433,35 +433,35 @@ def source_index(
     if op is bc.expand_p:
         pairs = zip(indices, node.src[0].shape, strict=True)
         return tuple([ZERO if sym.same_size(n, 1) else i for i, n in pairs]), valid
-    if op is movement.permute_p:
+    if op is mv.permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
             result[axis] = index
         return tuple(result), valid
-    if op is movement.reshape_p:
+    if op is mv.reshape_p:
         return _reshaped(indices, node.shape, node.src[0].shape), valid
-    if op is movement.shrink_p:
+    if op is mv.shrink_p:
         lows = zip(indices, arg, strict=True)
         return tuple([i + low for i, (low, _) in lows]), valid
-    if op is movement.stride_p:
+    if op is mv.stride_p:
         sizes = node.src[0].shape
         return tuple(
             i * step if step > 0 else i * step + (size - 1)
             for i, step, size in zip(indices, arg, sizes, strict=True)
         ), valid
-    if op is movement.pad_p:
+    if op is mv.pad_p:
         return _padded(node, indices, valid)
-    if op is movement.shear_p or op is movement.unshear_p:
+    if op is mv.shear_p or op is mv.unshear_p:
         return _slid(node, indices, valid)
     raise GraphError(f"{node!r} is not a movement")
 
 
 def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     """The index along the axis that slides, of a shear or an unshear."""
-    shear: movement.Shear = node.arg
+    shear: mv.Shear = node.arg
     size = node.src[0].shape[shear.axis]
     index, window = indices[shear.axis], indices[shear.window] * shear.dilation
-    if node.op is movement.shear_p:
+    if node.op is mv.shear_p:
         position = index * shear.stride + window
         valid = require(valid, position, 0, size)
     else:
@@ -500,7 +500,7 @@ def _divide_exactly(
 
 def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     result: list[Index] = []
-    pads: movement.Pads = node.arg
+    pads: mv.Pads = node.arg
     sizes = node.src[0].shape
     for index, (before, _, between), size in zip(indices, pads, sizes, strict=True):
         position = index + -before

@@ -44,7 +44,7 @@ from ftrace.lower.library import fft_radices as radices
 from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p, movement
+from ftrace.trace.primitives import elementwise as p, movement as mv
 from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.sources import zeros_like
 from ftrace.trace.symbolic import same_size
@@ -149,9 +149,9 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 def permuted_twice(node: Node, read: Collection[int]) -> Node | None:
     """A permutation of what `by_kernels` has permuted."""
     inner = node.src[0]
-    if inner.op is not movement.permute_p:
+    if inner.op is not mv.permute_p:
         return None
-    return movement.permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
+    return mv.permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
 
 
 class _Kernels:
@@ -179,12 +179,12 @@ class _Kernels:
     def _where_they_are(self, x: Node, axes: Sequence[int]) -> Node:
         """Along the axes of what was permuted, before it was."""
         order: Shape = tuple(range(x.ndim))
-        if x.op is movement.permute_p:
+        if x.op is mv.permute_p:
             order = x.arg
             x = x.src[0]
         for axis in sorted([order[a] for a in axes], reverse=True):
             x = self._along(x, axis)
-        return movement.permute(x, order)
+        return mv.permute(x, order)
 
     def _wide(self, *shape: int) -> ShapedArray:
         return ShapedArray.of(shape, self._complex)
@@ -225,8 +225,8 @@ class _Kernels:
         form = self._whole("columns", outer, size, inner)
         if form.size <= _most(size) and inner >= _FEWEST:
             return self._step(x, x.aval, form)
-        moved = self._along(movement.move_axis(x, axis, last), last)
-        return movement.move_axis(moved, last, axis)
+        moved = self._along(mv.move_axis(x, axis, last), last)
+        return mv.move_axis(moved, last, axis)
 
     def _rows(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
         """The transform of rows of so many numbers."""
@@ -251,10 +251,10 @@ class _Kernels:
             return self._step(
                 x, result, self._whole("transposed", outer, columns, rows)
             )
-        x = movement.permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
+        x = mv.permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
         if result.dtype == self._real:
             x = _in_pairs(x)
-        return movement.reshape(x, result.shape)
+        return mv.reshape(x, result.shape)
 
     def _long_chirp(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
         """Long rows by a convolution of matrices."""
@@ -282,7 +282,7 @@ class _Kernels:
         result = self._wide(*lead, half + 1)
         if size % 2 or size < 4:
             whole = self._along(p.make_complex(x, zeros_like(x)), x.ndim - 1)
-            return movement.shrink_axis(whole, x.ndim - 1, 0, half + 1)
+            return mv.shrink_axis(whole, x.ndim - 1, 0, half + 1)
         outer = prod(lead)
         x = self._rows(x, outer, half, self._wide(outer, half))
         return self._step(x, result, Form("half", outer, half))
@@ -301,13 +301,13 @@ class _Kernels:
 def _in_pairs(x: Node) -> Node:
     """Real and imaginary parts by turns, along an axis of their own."""
     parts = (
-        movement.reshape(p.real(x), (*x.shape, 1)),
-        movement.reshape(p.imag(x), (*x.shape, 1)),
+        mv.reshape(p.real(x), (*x.shape, 1)),
+        mv.reshape(p.imag(x), (*x.shape, 1)),
     )
     behind = [(0, 0, 0)] * x.ndim
     return p.add(
-        movement.pad(parts[0], (*behind, (0, 1, 0))),
-        movement.pad(parts[1], (*behind, (1, 0, 0))),
+        mv.pad(parts[0], (*behind, (0, 1, 0))),
+        mv.pad(parts[1], (*behind, (1, 0, 0))),
     )
 
 
@@ -333,10 +333,8 @@ def _mirror(x: Node, size: int) -> Node:
     """The whole of a spectrum of which the last axis has one half."""
     last, half = x.ndim - 1, x.shape[-1]
     behind = [(0, 0, 0)] * last
-    first = movement.pad(x, (*behind, (0, size - half, 0)))
+    first = mv.pad(x, (*behind, (0, size - half, 0)))
     if same_size(size, half):
         return first
-    other = p.conj(
-        movement.flip(movement.shrink_axis(x, last, 1, 1 + size - half), (last,))
-    )
-    return p.add(first, movement.pad(other, (*behind, (half, 0, 0))))
+    other = p.conj(mv.flip(mv.shrink_axis(x, last, 1, 1 + size - half), (last,)))
+    return p.add(first, mv.pad(other, (*behind, (half, 0, 0))))

@@ -41,7 +41,7 @@ from ftrace.lower.analysis import same_axes
 from ftrace.lower.simplify.algebra import arg_of, is_bits
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, movement as mv
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
@@ -58,7 +58,7 @@ def _slide_product(
     view: Node | None = None,
     part: Node | None = None,
 ) -> Node | None:
-    arg: movement.Shear = arg_of(x)
+    arg: mv.Shear = arg_of(x)
     inner = arg if view is None else through(arg, view)
     read = arg.size if part is None else part.shape[arg.axis]
     if is_dynamic(read) or inner is None:
@@ -73,12 +73,12 @@ def _slide_product(
         a, b = b, a
     if not _is_repeated(b, inner.axis):
         return None
-    slid = movement.unshear_p(a, arg=inner)
+    slid = mv.unshear_p(a, arg=inner)
     product = p.mul(slid, bc.expand(b.src[0], slid.shape))
     if total is not None:
         product = bc.reduce_sum_p(product, arg=summed)
-    found = movement.reshape(product, x.shape)
-    return found if part is None else movement.shrink(found, arg_of(part))
+    found = mv.reshape(product, x.shape)
+    return found if part is None else mv.shrink(found, arg_of(part))
 
 
 def _slide_in_sum(
@@ -89,7 +89,7 @@ def _slide_in_sum(
     return None if found is None else bc.reduce_sum_p(found, arg=whole.arg)
 
 
-def _is_dense(arg: movement.Shear, read: int, outputs: Any, taps: int) -> bool:
+def _is_dense(arg: mv.Shear, read: int, outputs: Any, taps: int) -> bool:
     """Is most of what is read of the spread factor not padding?
 
     The zeros of strides do not count.
@@ -103,7 +103,7 @@ def _is_dense(arg: movement.Shear, read: int, outputs: Any, taps: int) -> bool:
     return 2 * read <= 3 * arg.stride * outputs
 
 
-def through(arg: movement.Shear, view: Node) -> movement.Shear | None:
+def through(arg: mv.Shear, view: Node) -> mv.Shear | None:
     """The same before a reshape that leaves its axes as they are."""
     steps = same_axes(view.src[0].shape, view.shape)
     if arg.axis not in steps or arg.window not in steps:
@@ -118,7 +118,7 @@ def _is_repeated(node: Node, axis: int) -> bool:
 
 def _shrink_before(x: Node, y: Node) -> Node | None:
     """Cuts the axes that do not slide before the one that does."""
-    arg: movement.Shear = arg_of(y)
+    arg: mv.Shear = arg_of(y)
     bounds: tuple[tuple[int, int], ...] = arg_of(x)
     if any_dynamic(y.shape):
         return None
@@ -128,20 +128,20 @@ def _shrink_before(x: Node, y: Node) -> Node | None:
         (0, n) if a in slid else b
         for a, (b, n) in enumerate(zip(bounds, source.shape, strict=True))
     )
-    found = movement.shrink(source, inner)
+    found = mv.shrink(source, inner)
     if found is source:
         return None
-    found = movement.unshear_p(found, arg=arg)
+    found = mv.unshear_p(found, arg=arg)
     rest = tuple(
         b if a in slid else (0, n)
         for a, (b, n) in enumerate(zip(bounds, found.shape, strict=True))
     )
-    return movement.shrink(found, rest)
+    return mv.shrink(found, rest)
 
 
 def _expand_after(x: Node, y: Node) -> Node | None:
     """Repeats along the axes that do not slide what slid along the others."""
-    arg: movement.Shear = arg_of(x)
+    arg: mv.Shear = arg_of(x)
     (source,) = y.src
     if any_dynamic(x.shape):
         return None
@@ -150,15 +150,15 @@ def _expand_after(x: Node, y: Node) -> Node | None:
     inner = tuple(n if a in slid else m for a, (m, n) in enumerate(pairs))
     if same_size(inner, y.shape):
         return None
-    return bc.expand(movement.unshear_p(bc.expand(source, inner), arg=arg), x.shape)
+    return bc.expand(mv.unshear_p(bc.expand(source, inner), arg=arg), x.shape)
 
 
 def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
-    arg: movement.Shear = arg_of(y)
+    arg: mv.Shear = arg_of(y)
     source = y.src[0]
     if view is not None:  # the window slides after its axes are permuted
         order: tuple[int, ...] = arg_of(view)
-        source = movement.permute(source, order)
+        source = mv.permute(source, order)
         axis, window = order.index(arg.axis), order.index(arg.window)
         arg = arg._replace(axis=axis, window=window)
     count, outputs = source.shape[arg.window], source.shape[arg.axis]
@@ -168,24 +168,22 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
         return None
     axes = range(source.ndim)
     gap = arg.stride - count
-    whole = movement.pad(
-        source, tuple((0, gap if a == arg.window else 0, 0) for a in axes)
-    )
+    whole = mv.pad(source, tuple((0, gap if a == arg.window else 0, 0) for a in axes))
     rest = [a for a in axes if a != arg.window]
     at = rest.index(arg.axis)
-    beside = movement.permute(whole, (*rest[: at + 1], arg.window, *rest[at + 1 :]))
+    beside = mv.permute(whole, (*rest[: at + 1], arg.window, *rest[at + 1 :]))
     length = outputs * arg.stride
     sizes = [source.shape[a] for a in rest]
     shape = (*sizes[:at], length, *sizes[at + 1 :])
-    line = movement.reshape(beside, shape)
+    line = mv.reshape(beside, shape)
     bounds = [(0, n) for n in shape]
     bounds[at] = (0, min(length, arg.size))
-    line = movement.shrink(line, tuple(bounds))
+    line = mv.shrink(line, tuple(bounds))
     behind = max(arg.size - length, 0)
-    line = movement.pad(
+    line = mv.pad(
         line, tuple((0, behind if a == at else 0, 0) for a in range(len(shape)))
     )
-    found = movement.reshape(line, x.shape)
+    found = mv.reshape(line, x.shape)
     return p.add(found, const_like(found, 0))  # as a sum, it has no -0
 
 
@@ -196,13 +194,13 @@ def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | Non
     if not set(axes) <= set(steps):
         return None
     found = tuple(sorted(steps.index(a) for a in axes))
-    return movement.reshape(bc.reduce_sum_p(total, arg=found), x.shape)
+    return mv.reshape(bc.reduce_sum_p(total, arg=found), x.shape)
 
 
 def _slid(below: Pat) -> tuple[Pat, ...]:
     """A value, or a reshaped one, whose windows slide."""
-    views = below, Pat(movement.reshape_p, below, name="view")
-    return tuple([Pat(movement.unshear_p, view, name="x") for view in views])
+    views = below, Pat(mv.reshape_p, below, name="view")
+    return tuple([Pat(mv.unshear_p, view, name="x") for view in views])
 
 
 _PRODUCT = Pat(bc.reduce_sum_p, Pat(p.mul, name="y"), name="total")
@@ -227,7 +225,7 @@ WINDOWS: Final = (
     # shrink(unshear(sum[a](x·y))) -> shrink(sum[a](unshear(x)·y))
     Rule(
         "slide_before_part_of_sum_of_products",
-        tuple(Pat(movement.shrink_p, spread, name="part") for spread in _SPREAD_SUM),
+        tuple(Pat(mv.shrink_p, spread, name="part") for spread in _SPREAD_SUM),
         _slide_product,
         single_use="x total y",
     ),
@@ -237,7 +235,7 @@ WINDOWS: Final = (
         tuple(
             Pat(
                 bc.reduce_sum_p,
-                Pat(movement.shrink_p, spread, name="part"),
+                Pat(mv.shrink_p, spread, name="part"),
                 name="whole",
             )
             for spread in _SPREAD
@@ -248,7 +246,7 @@ WINDOWS: Final = (
     # shrink(unshear(x)) -> unshear(shrink(x)), along axes that do not slide
     Rule(
         "shrink_before_unshear",
-        Pat(movement.shrink_p, Pat(movement.unshear_p, name="y"), name="x"),
+        Pat(mv.shrink_p, Pat(mv.unshear_p, name="y"), name="x"),
         _shrink_before,
         single_use="y",
         passes="y",
@@ -256,14 +254,14 @@ WINDOWS: Final = (
     # unshear(expand(x)) -> expand(unshear(x)), along axes that do not slide
     Rule(
         "expand_after_unshear",
-        Pat(movement.unshear_p, Pat(bc.expand_p, name="y"), name="x"),
+        Pat(mv.unshear_p, Pat(bc.expand_p, name="y"), name="x"),
         _expand_after,
         single_use="y",
     ),
     # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
     Rule(
         "sum_products_before_reshape",
-        Pat(bc.reduce_sum_p, Pat(movement.reshape_p, _PRODUCT, name="view"), name="x"),
+        Pat(bc.reduce_sum_p, Pat(mv.reshape_p, _PRODUCT, name="view"), name="x"),
         _sum_before_reshape,
         single_use="view total y",
     ),
@@ -271,10 +269,10 @@ WINDOWS: Final = (
     Rule(
         "windows_side_by_side",
         (
-            Pat(bc.reduce_sum_p, Pat(movement.unshear_p, name="y"), name="x"),
+            Pat(bc.reduce_sum_p, Pat(mv.unshear_p, name="y"), name="x"),
             Pat(
                 bc.reduce_sum_p,
-                Pat(movement.permute_p, Pat(movement.unshear_p, name="y"), name="view"),
+                Pat(mv.permute_p, Pat(mv.unshear_p, name="y"), name="view"),
                 name="x",
             ),
         ),
@@ -287,7 +285,7 @@ WINDOWS: Final = (
 def _choose(
     x: Node, y: Node, total: Node | None = None, view: Node | None = None
 ) -> Node | None:
-    arg: movement.Shear = arg_of(x)
+    arg: mv.Shear = arg_of(x)
     inner = arg if view is None else through(arg, view)
     if inner is None or any_dynamic(x.shape) or any_dynamic(y.shape):
         return None
@@ -312,23 +310,23 @@ def _chosen(
     whole: Node,
     extremum: Node,
     share: Node,
-    arg: movement.Shear,
+    arg: mv.Shear,
     summed: tuple[int, ...],
 ) -> Node:
     """What `x` is, where each element asks the windows that see it."""
-    share = movement.unshear_p(share, arg=arg)
-    mine = p.eq(whole, movement.unshear_p(extremum, arg=arg))
+    share = mv.unshear_p(share, arg=arg)
+    mine = p.eq(whole, mv.unshear_p(extremum, arg=arg))
     found = p.select(mine, share, const_like(share, 0))
     if summed:
         found = bc.reduce_sum_p(found, arg=summed)
-    return movement.reshape(found, x.shape)
+    return mv.reshape(found, x.shape)
 
 
-def _before_sliding(node: Node, arg: movement.Shear) -> Node | None:
+def _before_sliding(node: Node, arg: mv.Shear) -> Node | None:
     """What slid there, for each place in the window, if a window did."""
     source = node.src[0] if node.src else node
-    if node.op is movement.shear_p:
-        own: movement.Shear = arg_of(node)
+    if node.op is mv.shear_p:
+        own: mv.Shear = arg_of(node)
         same = same_size(own._replace(size=0), arg._replace(size=0))
         return source if same and same_size(source.shape[arg.axis], arg.size) else None
     if node.op is bc.expand_p:
@@ -338,26 +336,22 @@ def _before_sliding(node: Node, arg: movement.Shear) -> Node | None:
             return None
         found = _before_sliding(source, arg)
         return None if found is None else bc.expand(found, _resized(node.shape, arg))
-    if node.op is movement.reshape_p:
+    if node.op is mv.reshape_p:
         inner = through(arg, node)
         found = None if inner is None else _before_sliding(source, inner)
-        return (
-            None
-            if found is None
-            else movement.reshape(found, _resized(node.shape, arg))
-        )
-    if node.op is movement.shrink_p:
+        return None if found is None else mv.reshape(found, _resized(node.shape, arg))
+    if node.op is mv.shrink_p:
         bounds = list(arg_of(node))
         slid = (arg.axis, arg.window)
         if any(not same_size(bounds[a], (0, source.shape[a])) for a in slid):
             return None
         found = _before_sliding(source, arg)
         bounds[arg.axis] = (0, arg.size)
-        return None if found is None else movement.shrink(found, tuple(bounds))
+        return None if found is None else mv.shrink(found, tuple(bounds))
     return None
 
 
-def _resized(shape: Shape, arg: movement.Shear) -> Shape:
+def _resized(shape: Shape, arg: mv.Shear) -> Shape:
     """The shape with the axis as it was before windows slid along it."""
     return tuple(arg.size if a == arg.axis else n for a, n in enumerate(shape))
 

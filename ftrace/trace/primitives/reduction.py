@@ -29,7 +29,7 @@ from ftrace.errors import DtypeError, GraphError, ShapeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Body, Flags, Node, Nodes, Op, bodies_of, dependents
-from ftrace.trace.primitives import broadcast, elementwise as p, primitive
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, primitive as prim
 from ftrace.trace.primitives.broadcast import Axes, broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.exchange import Ranks, communicate, lanes, vary
 from ftrace.trace.primitives.indexing import clamp, gather, trailing
@@ -50,12 +50,12 @@ def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
 
 
 def _reduction(
-    name: str, kinds: str, ufunc: np.ufunc | Extremum, jvp: primitive.Jvp, doc: str
-) -> primitive.Primitive:
-    def first(dtype: np.dtype[Any]) -> primitive.Array:
+    name: str, kinds: str, ufunc: np.ufunc | Extremum, jvp: prim.Jvp, doc: str
+) -> prim.Primitive:
+    def first(dtype: np.dtype[Any]) -> prim.Array:
         return np.asarray(identity(record, dtype)).astype(dtype)
 
-    def meaning(aval: ShapedArray, axes: Axes, x: primitive.Array) -> primitive.Array:
+    def meaning(aval: ShapedArray, axes: Axes, x: prim.Array) -> prim.Array:
         return ufunc.reduce(x, axis=axes, keepdims=True, initial=first(aval.dtype))
 
     def direct(aval: ShapedArray, axes: Axes) -> tuple[Any, tuple[Any, ...]]:
@@ -65,10 +65,10 @@ def _reduction(
         return partial(ufunc.reduce, axis=axes, keepdims=True, initial=initial), ()
 
     def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
-        return broadcast.infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
+        return bc.infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
 
-    record = primitive.Primitive(
-        name, "reduction", infer, meaning, broadcast.batch_reduction, jvp=jvp,
+    record = prim.Primitive(
+        name, "reduction", infer, meaning, bc.batch_reduction, jvp=jvp,
         dtypes=kinds, doc=doc, direct=direct,
     )  # fmt: skip
     return record
@@ -79,9 +79,9 @@ def _extremum_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     (x,), (t,) = node.src, tangents
     axes: Axes = node.arg
     assert t is not None
-    here = p.cast(p.eq(x, broadcast.expand(node, x.shape)), x.dtype)
-    count = broadcast.reduce_sum(here, axes)
-    return p.div(broadcast.reduce_sum(p.scale(t, here), axes), count)
+    here = p.cast(p.eq(x, bc.expand(node, x.shape)), x.dtype)
+    count = bc.reduce_sum(here, axes)
+    return p.div(bc.reduce_sum(p.scale(t, here), axes), count)
 
 
 def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -127,8 +127,8 @@ reduce_min_p = _reduction(
 )  # fmt: skip
 
 #: What each of them repeats.
-COMBINES: Final[dict[Op, primitive.Primitive]] = {
-    broadcast.reduce_sum_p: p.add, reduce_prod_p: p.mul,
+COMBINES: Final[dict[Op, prim.Primitive]] = {
+    bc.reduce_sum_p: p.add, reduce_prod_p: p.mul,
     reduce_max_p: p.maximum, reduce_min_p: p.minimum,
 }  # fmt: skip
 #: The same by the word that scatters and kernels have for it.
@@ -170,7 +170,7 @@ _Transpose = Callable[[Along, Node, Nodes], Node]
 _Across = Callable[[Ranks, Node, Nodes], Node]
 
 
-def _by(op: Callable[[Along], primitive.Compound]) -> _Transpose:
+def _by(op: Callable[[Along], prim.Compound]) -> _Transpose:
     """The transpose of a collective that is another one."""
     return lambda arg, ct, rest: op(arg).results(ct, *rest, arg=arg)[0]
 
@@ -186,7 +186,7 @@ def _collective(
     takes: bool = False,
     gives: bool = False,
     kinds: str = "biufc",
-) -> primitive.Compound:
+) -> prim.Compound:
     """The record of a collective.
 
     Args:
@@ -218,7 +218,7 @@ def _collective(
         sent: Any = x if not more or more[0] == 0 else np.zeros_like(x)
         return [sent.reshape(avals[0].shape)]
 
-    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> primitive.Batched:
+    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
         arg: Along = node.arg
         x, _, *more = src
         if batched[1]:
@@ -234,13 +234,11 @@ def _collective(
         (result,) = record.results(x, *src[1:], arg=arg)
         return [move_axis(result, 1, 0) if gives else result], [True]
 
-    def linear(node: Node, tangents: primitive.Results) -> primitive.Results:
+    def linear(node: Node, tangents: prim.Results) -> prim.Results:
         t = tangents[0]
         return [None] if t is None else record.results(t, *node.src[1:], arg=node.arg)
 
-    def transposed(
-        node: Node, cotangents: primitive.Results, linear: Flags
-    ) -> primitive.Results:
+    def transposed(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
         (ct,) = cotangents
         rest = [None] * (len(node.src) - 1)
         if ct is None or transpose is None:
@@ -249,7 +247,7 @@ def _collective(
         index, *more = node.src[1:]
         return [transpose(node.arg, ct, (index, *more[::-1])), *rest]
 
-    record = primitive.Compound(
+    record = prim.Compound(
         name, "collective", infer, value, batch, jvp=jvp or linear,
         transpose=transposed if transpose else None, dtypes=kinds, doc=doc, show=str,
     )  # fmt: skip
@@ -307,13 +305,13 @@ def _lower_ppermute(
     return p.select(comes, rows, zeros_like(rows)), True
 
 
-def _mean_of_chosen(node: Node, tangents: primitive.Results) -> primitive.Results:
+def _mean_of_chosen(node: Node, tangents: prim.Results) -> prim.Results:
     """The mean of the tangents of the instances that hold the extremum."""
     x, index = node.src
     t = tangents[0]
     if t is None:
         return [None]
-    (best,) = primitive.items(node)
+    (best,) = prim.items(node)
     here = p.cast(p.eq(x, best), x.dtype)
 
     def total(part: Node) -> Node:
@@ -378,7 +376,7 @@ def communicates(outputs: Sequence[Node], leaves: Collection[Node]) -> bool:
     moving = set(leaves)
     for node in dependents(outputs, list(leaves)):
         moving.add(node)
-        op = primitive.compound_of(node)
+        op = prim.compound_of(node)
         together = op is not None and op.family == "collective" and op is not pvary_p
         if together and node.src[1] in moving:
             return True
