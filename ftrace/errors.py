@@ -335,6 +335,8 @@ class _BlockNames(threading.local):
 
 
 block_names = _BlockNames()
+#: As many entries as such blocks are open in all threads: a look costs less.
+open_blocks: list[None] = []
 
 
 class Origin:
@@ -350,7 +352,7 @@ class Origin:
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
         self.offset = offset
-        self.name_stack = block_names.joined
+        self.name_stack = block_names.joined if open_blocks else ""
         self.called = ""
 
     @property
@@ -435,18 +437,32 @@ def _decide_internal(name: str) -> bool:
     return name == "<string>"  # generated code: of a dataclass, a namedtuple
 
 
-def user_origin() -> Origin | None:
-    """The innermost frame of the user's own code, or None when there is none."""
-    # Some eight frames are ours, for every operation: this is `is_internal`, inline.
-    known = is_internal_file.get
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+_getframe = sys._getframe  # pyright: ignore[reportPrivateUsage]
+_new_origin = object.__new__
+
+
+def user_origin(called: str = "", above: int = 1) -> Origin | None:
+    """The innermost frame of the user's own code, or None when there is none.
+
+    Args:
+      called: the public function that is called there.
+      above: frames from here on that are no user's.
+    """
+    # Every operation that is traced asks: this is `is_internal`, and Origin, inline.
+    frame: FrameType | None = _getframe(above)
     while frame is not None:
         code = frame.f_code
-        internal = known(code.co_filename)
-        if internal is None:
+        try:
+            internal = is_internal_file[code.co_filename]
+        except KeyError:
             internal = is_internal(frame)
         if not internal:
-            return Origin(code, frame.f_lasti)
+            origin = _new_origin(Origin)
+            origin.code = code
+            origin.offset = frame.f_lasti
+            origin.name_stack = block_names.joined if open_blocks else ""
+            origin.called = called
+            return origin
         frame = frame.f_back
     return _generated_origin()
 

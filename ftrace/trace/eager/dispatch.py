@@ -249,9 +249,7 @@ def recalling(
                     return result
             result = function(*args, **kwargs)
             return result if shares else own(result, args, kwargs)
-        scope, origin = scopes[-1], user_origin()
-        if origin is not None:
-            origin.called = name
+        scope, origin = scopes[-1], user_origin(name, 2)
         if Array.any_placed and Tracer in map(type, args):
             args = _with_divided(args, scope)
         if not scope.recalls or origin is None:

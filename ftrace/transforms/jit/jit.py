@@ -17,7 +17,7 @@ import numpy as np
 
 from ftrace import monitoring
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import ArgumentError, TracingError, block_names
+from ftrace.errors import ArgumentError, TracingError, block_names, open_blocks
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.spans import recorders, span
@@ -758,9 +758,11 @@ def named_scope(name: str) -> Generator[None, None, None]:
     """
     before = block_names.joined
     block_names.joined = f"{before}/{name}" if before else name
+    open_blocks.append(None)
     try:
         yield
     finally:
+        open_blocks.pop()
         block_names.joined = before
 
 
