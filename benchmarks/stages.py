@@ -99,7 +99,8 @@ def measure_program(
     runs = [_run(*make(depth)) for _ in range(repetitions)]
     times = {stage: min(run.microseconds[stage] for run in runs) for stage in STAGES}
     python = min(run.python for run in runs)
-    lines = cost_of_lines(*make(depth), 3 * repetitions)
+    loss, arguments = make(depth)
+    lines = cost_of_lines(loss, arguments, 3 * repetitions)
     return StageTimes(name, size, runs[0].nodes, runs[0].kernels, times, python, lines)
 
 
