@@ -274,7 +274,7 @@ def test_work_grows_with_the_length_of_a_program(tool: str, tmp_path: Path) -> N
             )
 
     calls(10)
-    assert calls(160) <= 2.4 * calls(80)
+    assert calls(80) <= 2.4 * calls(40)
 
 
 #: What a program of a user's runs, where there is no terminal, and how it is told so.
