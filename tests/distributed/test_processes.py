@@ -89,7 +89,7 @@ WAYS: dict[tuple[str, str], list[str]] = {
         "ended by ValueError: not in the program; process 0 was waiting for the others "
         "in sum along x: 2 processes"
     ],
-    ("interrupted", "60"): ["ended soon\nprocess 0 of 2 ends"],
+    ("interrupted", "60"): ["ended soon", "KeyboardInterrupt"],
     ("sleeps", "60"): [
         "has waited 1 seconds for the others in sum along x: 2 processes",
         "has waited 1 seconds for all processes of a mesh",
