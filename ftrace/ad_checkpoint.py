@@ -1,5 +1,7 @@
 """JAX's `ad_checkpoint`: names for values, and what a derivative keeps."""
 
+from __future__ import annotations
+
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.calls.checkpoint import (

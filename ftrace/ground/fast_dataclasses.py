@@ -230,6 +230,8 @@ _namedtuple: Any = collections.namedtuple
 
 
 def _tuple_class(name: str, body: dict[str, Any]) -> type[Any]:
+    # From Python 3.14 on they come later, where the file does not ask for texts.
+    assert "__annotate_func__" not in body, "from __future__ import annotations"
     annotations: dict[str, Any] = body.get("__annotations__", {})
     defaults = [body[field] for field in annotations if field in body]
     made: Any = _namedtuple(
