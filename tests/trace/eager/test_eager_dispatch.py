@@ -598,8 +598,8 @@ def test_products_bring_native_calls_like_other_operations(
 ) -> None:
     made: list[bool] = []
     noting = replace(backends.backend(), make_native=lambda: made.append(True))
-    monkeypatch.setattr(backends, "backend", lambda: noting)
-    monkeypatch.setattr(backends.operations, "spent", tiering.CALLS_BEFORE_NATIVE - 3)
+    monkeypatch.setattr(tiering, "backend", lambda: noting)
+    monkeypatch.setattr(tiering.operations, "spent", tiering.CALLS_BEFORE_NATIVE - 3)
     x = fnp.ones((2, 2))
     for count in range(5):
         composite.run_fused(_sum_of_product, [x, x])
