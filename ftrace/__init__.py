@@ -97,6 +97,10 @@ finally:
 _put_away()
 
 
+def _typeof(x: Any) -> Any:
+    return import_module("ftrace.transforms.environment").typeof(x)
+
+
 def _of_lax(name: str, *args: Any, **options: Any) -> Any:
     """A function of `lax`, for functions of numpy that few programs call."""
     return getattr(import_module("ftrace.lax"), name)(*args, **options)
@@ -114,6 +118,7 @@ _register(
         call_placed=_placement.call_placed,
         value_of_dim=_value_of_dim,
         aval_of=_aval_of,
+        typeof=_typeof,
         device_of=_placement.device_of,
         sharding_of=_placement.sharding_of,
         format_of=_placement.format_of,

@@ -108,10 +108,14 @@ class ShapedArray(Immutable):
         return backend().sharding_of(self)
 
     def update(self, **changes: Any) -> ShapedArray:
-        """The type with another shape, dtype or weak_type."""
+        """The type with another shape, dtype, weak_type or sharding."""
         parts = "shape", "dtype", "weak_type"
         own: dict[str, Any] = {name: getattr(self, name) for name in parts}
-        return ShapedArray(**{**own, **changes})
+        sharding = changes.pop("sharding", None)
+        made = ShapedArray(**{**own, **changes})
+        if sharding is None:
+            return made
+        return ArrayOverMesh.over(made, sharding=sharding.of_type(made.ndim))
 
     def strip_weak_type(self) -> ShapedArray:
         return self.strong()
@@ -123,15 +127,17 @@ class ShapedArray(Immutable):
 
     to_cotangent_aval = to_ct_aval = at_least_vspace = to_tangent_aval
 
+    @property
+    def _dims(self) -> str:
+        return ",".join(map(str, self.shape))
+
     def str_short(self, short_dtypes: bool = False, **_: Any) -> str:
-        dims = ",".join(map(str, self.shape))
         short = dtypes.SHORT.get(self.dtype) if short_dtypes else None
-        return f"{short or dtypes.name_of(self.dtype)}[{dims}]"
+        return f"{short or dtypes.name_of(self.dtype)}[{self._dims}]"
 
     def __repr__(self) -> str:
-        dims = ",".join(map(str, self.shape))
         weak = "~" if self.weak_type else ""
-        return f"{dtypes.SHORT[self.dtype]}{weak}[{dims}]"
+        return f"{dtypes.SHORT[self.dtype]}{weak}[{self._dims}]"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return ShapedArray.of, (self.shape, self.dtype, self.weak_type)
@@ -169,34 +175,63 @@ def _check_not_empty(shape: Shape) -> None:
             )
 
 
-class VaryingArray(ShapedArray):
-    """The type of a value within `shard_map`, for people: graphs have none of them.
+class ArrayOverMesh(ShapedArray):
+    """The type of a value over devices, for people: graphs have none of them.
 
-    Make them with `VaryingArray.of_names(aval, names)`.
+    Make them with `ArrayOverMesh.over(aval, names, sharding)`.
+
+    Attributes:
+      sharding: over the axes of a mesh that are `Explicit`; of others nothing is said.
     """
 
-    __slots__ = ("_mat",)
+    __slots__ = ("_mat", "_sharding")
 
     _mat: ManualAxisType
+    _sharding: Any
 
     @staticmethod
-    def of_names(aval: ShapedArray, names: frozenset[Any]) -> VaryingArray:
-        def make() -> VaryingArray:
-            own = {"_mat": ManualAxisType(names)}
-            return _make(VaryingArray, aval.dtype, aval.shape, aval.weak_type, **own)
+    def over(
+        aval: ShapedArray, names: frozenset[Any] = frozenset(), sharding: Any = None
+    ) -> ArrayOverMesh:
+        """A type; within `shard_map` with the axes along which the value differs."""
 
-        return _intern(("varying", aval, names), make)
+        def make() -> ArrayOverMesh:
+            own = {"_mat": ManualAxisType(names), "_sharding": sharding}
+            return _make(ArrayOverMesh, aval.dtype, aval.shape, aval.weak_type, **own)
+
+        return _intern(("over a mesh", aval, names, sharding), make)
 
     @property
     def mat(self) -> ManualAxisType:
         return self._mat
 
+    @property
+    def sharding(self) -> Any:
+        return super().sharding if self._sharding is None else self._sharding
+
+    @property
+    def _dims(self) -> str:
+        rows = zip(self.shape, self.sharding.spec, strict=True)
+        return ",".join([_divided_size(n, names) for n, names in rows])
+
     def __repr__(self) -> str:
-        return f"{super().__repr__()}{{V:{','.join(sorted(map(str, self.vma)))}}}"
+        varying = ",".join(sorted(map(str, self.vma)))
+        return super().__repr__() + (f"{{V:{varying}}}" if varying else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
         plain = ShapedArray.of(self.shape, self.dtype, self.weak_type)
-        return VaryingArray.of_names, (plain, self.vma)
+        return ArrayOverMesh.over, (plain, self.vma, self._sharding)
+
+
+_TUPLE: type[Any] = tuple
+
+
+def _divided_size(n: Any, names: Any) -> str:
+    """An axis and what divides it: 8@x, 8@(x,y)."""
+    if names is None:
+        return f"{n}"
+    told = f"({','.join(map(str, names))})" if isinstance(names, _TUPLE) else names
+    return f"{n}@{told}"
 
 
 class LargeInteger(ShapedArray):

@@ -16,7 +16,7 @@ from ftrace import dtypes, errors
 from ftrace.backends.base import Device, get_device
 from ftrace.ground import VERSION, processes
 from ftrace.trace.arrays.array import Array, is_array
-from ftrace.trace.avals import ShapedArray, VaryingArray
+from ftrace.trace.avals import ArrayOverMesh, ShapedArray
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.pytree import tree
@@ -25,7 +25,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
 from ftrace.transforms.meshes import Mesh, PartitionSpec
-from ftrace.transforms.shardings import NamedSharding
+from ftrace.transforms.shardings import NamedSharding, SingleDeviceSharding, named
 
 _TUPLE: type[Any] = tuple
 
@@ -34,7 +34,8 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
     """The type of an array, a reference, or a struct: shape, dtype, weakness.
 
     Within `shard_map` with check_vma its `mat.varying` has the names of the axes along
-    which devices have values of their own.
+    which devices have values of their own. Of an array over `Explicit` axes of a mesh
+    it says which axes these divide, `f32[8@x,16]`; types in traces do not.
 
     Args:
       x: an array, a reference, a number, or a struct.
@@ -50,8 +51,11 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
         return x.aval
     aval = aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
     along = varying_here()
-    names = frozenset([a.name for a in along.chosen(along.of(x))]) if along else None
-    return VaryingArray.of_names(aval, names) if names else aval
+    names = frozenset([a.name for a in along.chosen(along.of(x))] if along else ())
+    given = getattr(x, "given_sharding", None)
+    explicit = getattr(getattr(given, "mesh", None), "explicit_axes", ())
+    sharding = given.of_type(aval.ndim) if given and explicit else None
+    return ArrayOverMesh.over(aval, names, sharding) if names or sharding else aval
 
 
 # Devices.
@@ -268,6 +272,9 @@ def make_array_from_process_local_data(
       ShapeError: a shape is another one.
     """
     what = "make_array_from_process_local_data"
+    if isinstance(sharding, Device):
+        sharding = SingleDeviceSharding(sharding)
+    sharding = named(sharding, what)
     leaves, treedef = tree.flatten(local_data)
     shapes = [global_shape] * len(leaves)
     if not isinstance(global_shape, (_TUPLE, type(None))):

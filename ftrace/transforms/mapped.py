@@ -451,7 +451,7 @@ def shard_map(
         rows = zip(leaves, specs, strict=True)
         parts = [given(own, across, x, spec) if spec else x for x, spec in rows]
         args = tree.unflatten(treedef, parts)
-        run = _in_lanes(f, axes, specs, out_specs, check_vma and check_rep)
+        run = _in_lanes(f, own, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
         return _whole(f, own, axes, out_specs, result, across)
 
@@ -491,8 +491,9 @@ _Axes = Mapping[Any, tuple[Any, int]]
 
 
 def _in_lanes(
-    f: Function, axes: _Axes, specs: Sequence[Any], out_specs: Any, proved: bool
-) -> Function:
+    f: Function, mesh: Any, axes: _Axes, specs: Sequence[Any], out_specs: Any,
+    proved: bool,
+) -> Function:  # fmt: skip
     """`f` in a lane for each device: its arguments are cut, its results are not joined.
 
     Args:
@@ -508,7 +509,7 @@ def _in_lanes(
             names = [frozenset(_names_of(spec)) for spec in specs]
             _note(leaves, names)
             _note([a.index for a in found], [frozenset([a.name]) for a in found])
-            with bound(*[Axis(a.name, a.size, a.index, True, proved) for a in found]):
+            with bound(*[Axis(a.name, a.size, a.index, mesh, proved) for a in found]):
                 result = f(*tree.unflatten(treedef, leaves))
                 if proved:
                     _check_shared(f, [*axes], out_specs, result)
@@ -671,14 +672,25 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     Raises:
       ShardingError: a mesh has several devices, or there is none for a spec.
       ShapeError: an array cannot be divided so.
+      ValueRangeError: within `shard_map`, along an axis of its devices.
     """
     what = "with_sharding_constraint"
     leaves, treedef = tree.flatten(x)
     places = tree.broadcast_prefix(shardings, x, f"{what}: shardings")
+    manual = {axis.name for axis in stack.axes if axis.devices}
+
+    def placed_by(leaf: Any, place: Any) -> Any:
+        place = named(place, what)
+        if manual & {*_names_of(getattr(place, "spec", ()))}:
+            raise ValueRangeError(
+                f"{what}: {place.spec} contains a manual axes {_listed(manual)} of "
+                f"mesh {place.mesh}: within shard_map each device has its own part "
+                "along them"
+            )
+        return put_by(leaf, place, what)
+
     rows = zip(leaves, places, strict=True)
-    return tree.unflatten(
-        treedef, [put_by(leaf, named(place, what), what) for leaf, place in rows]
-    )
+    return tree.unflatten(treedef, [placed_by(leaf, place) for leaf, place in rows])
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:

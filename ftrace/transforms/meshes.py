@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -241,8 +242,15 @@ class _Axes(Immutable, metaclass=Interned):
         own = {name: getattr(self, name) for name in self.arguments}
         return type(self)(**own | kwargs)
 
+    def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> Any:
+        """The mesh with other types of the axes that are named."""
+        rows = zip(self.axis_names, self.axis_types, strict=True)
+        types = [name_to_type.get(name, own) for name, own in rows]
+        return self.update(axis_types=tuple(types))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple([getattr(self, name) for name in self.arguments])
+        own = {name: getattr(self, name) for name in self.arguments}
+        return partial(type(self), **own), ()
 
     def _listed(self) -> str:
         sizes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
@@ -480,8 +488,17 @@ def get_mesh() -> Mesh:
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh of this context without its devices."""
-    return _in_force().abstract_mesh
+    """The mesh of this context without its devices.
+
+    Within `shard_map` that of it, of which the axes that it maps over are `Manual`.
+    """
+    manual = {axis.name: axis.devices for axis in stack.axes if axis.devices}
+    if not manual:
+        return _in_force().abstract_mesh
+    *_, mesh = manual.values()
+    rows = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    types = [AxisType.Manual if name in manual else kind for name, kind in rows]
+    return mesh.abstract_mesh.update(axis_types=tuple(types))
 
 
 def _in_force() -> Any:

@@ -269,6 +269,15 @@ class NamedSharding(Sharding):
         whole = all(self._parts(entry) == 1 for entry in self.spec)
         return whole and not self.spec.unreduced
 
+    def of_type(self, ndim: int) -> NamedSharding:
+        """As the type of an array has it: along `Explicit` axes, each axis named."""
+        known = self.mesh.explicit_axes
+        entries = [
+            tuple([n for n in meshes.names_in(e) if n in known]) for e in self.spec
+        ]
+        entries += [()] * (ndim - len(entries))
+        return NamedSharding(self.mesh.abstract_mesh, meshes.PartitionSpec(*entries))
+
     def update(self, **kwargs: Any) -> NamedSharding:
         """The sharding with another `mesh`, `spec` or `memory_kind`."""
         return replace(self, **kwargs)

@@ -15,7 +15,7 @@ from functools import partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -512,6 +512,54 @@ def edges_come_from_the_processes_beside() -> None:
     text = ft.explain_sharding(filters)(put(X), w)
     assert "all_gather" not in text
     assert "ppermute over 'x'" in text
+
+
+@check
+def sums_of_16_bits_are_rounded_once() -> None:
+    for dtype, large in (("bfloat16", 256), ("float16", 2048)):
+        total = large + DEVICES - 1  # one by one they would vanish
+        x = np.array([large] + [1] * (DEVICES - 1)).astype(dtype)
+        found = over(lambda v: lax.psum(v, "x"), P("x"), P())(put(x, P("x")))
+        assert found.dtype == x.dtype
+        equal(found, np.array([total]).astype(dtype))
+        assert float(found[0]) > large
+
+
+@check
+def loops_around_shard_map_carry_parts() -> None:
+    def turn(v: Any) -> Any:
+        ring = [(i, (i + 1) % DEVICES) for i in range(DEVICES)]
+        return lax.ppermute(v, "x", ring) + v
+
+    def scanned(step: Any, x: Any) -> Any:
+        def body(c: Any, w: Any) -> Any:
+            c = c * 0.5 + step(c) * w
+            return c, c + 1
+
+        return lax.scan(body, x, fnp.arange(3.0))
+
+    def counted(step: Any, x: Any) -> Any:
+        def body(state: Any) -> Any:
+            return state[0] + 1, step(state[1]) / 2
+
+        return lax.while_loop(lambda state: state[0] < 3, body, (0, x))[1]
+
+    def read(step: Any, x: Any) -> Any:  # its test needs all of it
+        return lax.while_loop(lambda c: c.sum() < 1e4, lambda c: step(c) + 1, x)
+
+    with ft.config(cpu_devices=DEVICES):
+        alone = Mesh(own_devices("cpu"), ("x",))
+    for f in (scanned, counted, read):
+        jitted = ft.jit(partial(f, over(turn)))
+        found = jitted(put(X))
+        wanted = f(over(turn, mesh=alone), X)
+        for one, other in zip(
+            ft.tree.leaves(found), ft.tree.leaves(wanted), strict=True
+        ):
+            close(all_of(one), other)
+        if f is not read:
+            with patch.object(processes.Group, "gather", side_effect=AssertionError):
+                jitted(put(X))
 
 
 @check

@@ -621,3 +621,18 @@ def test_the_sharding_of_a_type_outside_of_meshes_says_nothing() -> None:
         ft.device_put(X, nowhere)
     with pytest.raises(errors.DeviceError, match="an empty NamedSharding"):
         ft.lax.with_sharding_constraint(X, nowhere)
+
+
+@pytest.mark.parametrize("way", ["shard_map", "pmap"])
+def test_debug_nans_names_the_line_of_a_derivative(way: str) -> None:
+    def f(x: Any) -> Any:
+        return fnp.arctan2(x, x)  # its derivative is 0/0 at 0
+
+    over = {"mesh": ft.make_mesh((8,), ("i",)), "in_specs": P("i"), "out_specs": P("i")}
+    run = ft.pmap(f) if way == "pmap" else ft.shard_map(f, **over)
+    grad, x = ft.grad(lambda x: run(x).sum()), np.arange(8, dtype=np.float32)
+    with ft.config(debug_nans=True):
+        for call in (grad, ft.jit(grad)):
+            with pytest.raises(FloatingPointError, match="made nan") as caught:
+                call(x)
+            assert "its derivative is 0/0 at 0" in str(caught.value)

@@ -357,3 +357,53 @@ def test_constraints_over_two_meshes_of_the_same_devices_meet() -> None:
     found = f(put(A, "x"))
     assert found.sharding.mesh in (mesh(), other.mesh)
     np.testing.assert_array_equal(found, A * 2)
+
+
+def test_constants_carry_no_sharding_from_one_reader_to_another() -> None:
+    def loss(x: Any, y: Any) -> Any:
+        return (x**2).mean() + (y**2).mean()
+
+    found = ft.jit(ft.grad(loss, (0, 1)))(put(A, "x"), put(A, "y"))
+    assert [g.sharding for g in found] == [over("x"), over("y")]  # as in JAX
+    told = ft.explain_sharding(ft.grad(loss, (0, 1)))(put(A, "x"), put(A, "y"))
+    assert "collectives: 0" in told
+
+
+# Types.
+
+
+def test_types_over_explicit_axes_say_which_they_divide() -> None:
+    kind = AxisType.Explicit
+    for spec, text in (
+        (P("x"), "f32[8@x,16]"), (P(None, "y"), "f32[8,16@y]"),
+        (P(("x", "y")), "f32[8@(x,y),16]"), (P(), "f32[8,16]"),
+    ):  # fmt: skip
+        found = ft.typeof(put(A, *spec, kind=kind))
+        assert repr(found) == text
+        assert found.str_short() == text.replace("f32", "float32")
+        assert found.sharding.spec == P(*spec, *[None] * (2 - len(spec)))
+        assert found.sharding.mesh == mesh(kind).abstract_mesh
+        assert pickle.loads(pickle.dumps(found)) is found
+        assert (found.shape, found.dtype) == ((8, 16), np.float32)
+    assert ft.typeof(put(A, "x")) is ft.typeof(A)
+    types = {"y": AxisType.Auto}
+    mixed = NamedSharding(mesh(kind).update_axis_types(types), P(("x", "y")))
+    assert mixed.mesh.axis_types == (kind, AxisType.Auto)
+    assert repr(ft.typeof(A).update(sharding=mixed)) == "f32[8@x,16]"
+
+
+def test_within_shard_map_the_mesh_is_manual_and_types_vary() -> None:
+    def one(x: Any) -> Any:
+        found = ft.sharding.get_abstract_mesh()
+        assert found.manual_axes == ("x",)
+        assert found.auto_axes == ("y",)
+        assert (x.aval.vma, lax.psum(x, "x").aval.vma) == ({"x"}, frozenset())
+        assert repr(x.aval) == "f32[4,16]{V:x}"
+        with pytest.raises(ValueError, match="contains a manual axes"):
+            lax.with_sharding_constraint(x, over("x"))
+        return lax.with_sharding_constraint(x, over(None, "y"))
+
+    f = ft.shard_map(one, mesh=mesh(), in_specs=P("x"), out_specs=P("x"),
+                     axis_names={"x"})  # fmt: skip
+    np.testing.assert_array_equal(ft.jit(f)(A), A)
+    assert ft.sharding.get_abstract_mesh().empty

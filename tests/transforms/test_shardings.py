@@ -145,6 +145,9 @@ def test_arrays_say_how_they_lie() -> None:
     for made in parts:
         assert made.sharding == sharding
         np.testing.assert_array_equal(made, X)
+    made = ft.make_array_from_process_local_data(ft.devices()[0], np.asarray(X))
+    assert made.devices() == {ft.devices()[0]}
+    np.testing.assert_array_equal(made, X)
     with pytest.raises(errors.ShapeError, match=r"must have shape \(4, 6\)"):
         ft.make_array_from_callback((4, 6), sharding, lambda i: np.zeros((4, 5)))
 

@@ -265,7 +265,8 @@ def _of_each(x: Node, lanes: int, ranks: Ranks) -> Node:
 
 def _across_reduce(op: Any, kind: str) -> _Across:
     def across(ranks: Ranks, x: Node, more: Nodes) -> Node:
-        wide = p.cast(x, dtypes.wide(x.dtype))  # of few bits rounded once, at the end
+        half = dtypes.is_half(x.dtype) and kind in ("sum", "scatter")
+        wide = p.cast(x, dtypes.float32) if half else x  # rounded once, at the end
         return p.cast(communicate(_reduce(op, wide), kind, ranks), x.dtype)
 
     return across

@@ -30,6 +30,7 @@ from ftrace.errors import (
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.trace.arrays.array import ArrayLike, functions
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
+from ftrace.trace.backend import backend
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable, no_tangent, scope_and_position
@@ -93,8 +94,9 @@ class Tracer(Immutable, ArrayLike):
         )
 
     @property
-    def aval(self) -> ShapedArray:
-        return self.node.aval
+    def aval(self) -> Any:
+        """The type, for people: within `shard_map` it tells where the value differs."""
+        return backend().typeof(self) if stack.axes else self.node.aval
 
     @property
     def _trace(self) -> Scope:
@@ -557,14 +559,14 @@ class Axis:
       name: anything that can be hashed.
       size: how many instances there are.
       index: the number of this one; an int where there is no other.
-      devices: it is one of devices.
+      devices: of an axis of devices their mesh.
       checked: it is known which values differ along it (`calls/varying.py`).
     """
 
     name: Any
     size: int
     index: Tracer = field(compare=False)
-    devices: bool = False
+    devices: Any = None
     checked: bool = False
 
 

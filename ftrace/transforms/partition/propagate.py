@@ -17,6 +17,7 @@ who read it need it so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -27,7 +28,13 @@ from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import Body, Node, making_nodes_of, toposort
 from ftrace.trace.primitives.elementwise import constraint_p
-from ftrace.trace.primitives.primitive import Compound, compound_of, item_p, items
+from ftrace.trace.primitives.primitive import (
+    ELEMENTWISE,
+    Compound,
+    compound_of,
+    item_p,
+    items,
+)
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition.rules import (
@@ -59,6 +66,8 @@ from ftrace.transforms.partition.windows import Window, edges, even
 
 Division = dict[int, Names]
 Specs = tuple[Spec, ...]
+#: The families of operations of which constants are made.
+FREE = (*ELEMENTWISE, "source", "movement")
 #: Of so many choices of an operation each is weighed; of more the first ones.
 _CHOICES = 64
 #: Through so many operations edges are computed again, where that moves less.
@@ -136,6 +145,12 @@ class Propagation:
         self.rules = {
             n: rule_of(n) for n in self._operations if n.op.family != "control"
         }
+        self._constants: set[Node] = set()
+        for node in self._operations:
+            if node.op.family in FREE and self._constants.issuperset(node.src):
+                # What is made of nothing is as each of its readers wants it.
+                self._constants.add(node)
+                self.rules[node] = replace(self.rules[node], view=True)
         self.flows: dict[Node, Flow] = {}
         self._known_flows: dict[Any, Flow] = {}
         self._close_constraints()
@@ -231,9 +246,8 @@ class Propagation:
         return tuple(merged)
 
     def _refine(self, value: Node, spec: Spec) -> None:
-        rule = self.rules.get(value)
-        if rule is not None and rule.view and not value.src:
-            return  # a constant is what each of its readers wants
+        if value in self._constants:
+            return
         old = self.specs[value]
         rows = zip(spec, value.shape, strict=True)
         few = [() if s and 2 * n <= parts(s, self.sizes) else s for s, n in rows]
@@ -344,7 +358,7 @@ class Propagation:
             way = way_for(rule, want, self.sizes)
             if way is None:
                 break
-            if not value.src:
+            if value in self._constants:
                 return 0
             (source,), (axes,) = value.src, rule.operands
             want, value = want_of(rule, axes, source.shape, way, self.sizes), source
@@ -420,7 +434,7 @@ class Propagation:
     def _is_known(self, value: Node) -> bool:
         """Does a value lie anywhere before it is asked for? Zeros do not."""
         while (rule := self.rules.get(value)) is not None and rule.view:
-            if not value.src:
+            if value in self._constants:
                 return False
             (value,) = value.src
         return True

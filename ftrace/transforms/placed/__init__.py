@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    loops        Loops around `shard_map` over several processes: what they carry stays
+                 in parts
     spanning     Arrays over a mesh of several processes, and programs that run on them
     results      Where the results of a program are, that runs on arrays that were given
                  a sharding

@@ -14,7 +14,7 @@ none of it is divided by rules (`partition/`), for each of the process's devices
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -35,7 +35,7 @@ from ftrace.trace.graph import Graph, Node, has_any, nodes_of, substitute, topos
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, whole_p
 from ftrace.trace.primitives.movement import permute, reshape
-from ftrace.trace.primitives.primitive import item_p, items
+from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import scope_and_position, variable
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
@@ -43,6 +43,7 @@ from ftrace.transforms.jit.compiled_graph import run_graph
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.partition import partition
 from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
+from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
 from ftrace.transforms.shardings import (
     Index,
     NamedSharding,
@@ -305,6 +306,9 @@ _LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
     mesh = next(s.mesh for s in given if s is not None)
+    found = carry_parts((*graph.outputs, *graph.effects[1:]))
+    ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
+    graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
     if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
         return _divided_by_rules(graph, mesh, given)
     # `shard_map` has said what each device does.
@@ -398,11 +402,11 @@ def _of_wholes(
         inputs.append(variable(aval, *scope_and_position(node)))
         (mapping[node],) = whole_p.results(inputs[-1], arg=spread)
     found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
-    found = convert(found, {part_p: _part_of_whole})
+    found = convert(found, {part_p: part_of_whole})
     outputs: list[Node] = []
     spreads: list[Spread] = []
     for node in found[: len(graph.outputs)]:
-        known = _whole_of(node)
+        known = whole_of(node)
         outputs.append(known.src[0] if known else node)
         spreads.append(known.arg if known else _alike(mesh, node))
     effects = (*graph.effects[:1], *found[len(outputs) :])
@@ -470,16 +474,3 @@ def _join(x: Node, spec: Any, sizes: Any) -> Node:
     """`_cut` back."""
     order, shape = merged_by(x.shape, spec, sizes)
     return reshape(permute(x, order), shape)
-
-
-def _whole_of(node: Node) -> Node | None:
-    """The operation that a node is the result of, if it is a whole."""
-    known = node.op is item_p and node.src[0].op is whole_p
-    return node.src[0] if known else None
-
-
-def _part_of_whole(node: Node, read: Collection[int]) -> list[Node]:
-    # part(whole(x)) -> x, for the same division
-    inner = _whole_of(node.src[0])
-    same = inner is not None and inner.arg == node.arg
-    return [inner.src[0]] if inner is not None and same else items(node)
