@@ -61,7 +61,7 @@ def test_operands_that_repeat_one_element_are_matrices(subscripts: str) -> None:
     for left, right in itertools.product(repeating(5, 7), repeating(7, 4)):
         for dtype in (np.float32, np.float16, np.int32, np.bool_):
             x, y = fnp.astype(left, dtype), fnp.astype(right, dtype)
-            wide = np.int64 if dtype == np.bool_ else dtype
+            wide = {np.bool_: np.int64, np.float16: np.float32}.get(dtype, dtype)
             want = np.einsum(
                 subscripts, np.asarray(x).astype(wide), np.asarray(y).astype(wide)
             ).astype(dtype)
