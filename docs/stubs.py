@@ -36,8 +36,8 @@ NOTE = "# Made by docs/generate.py of the functions; do not edit."
 #: The modules of which there are stubs.
 MODULES = (
     "numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "nn",
-    "nn.initializers", "random", "scipy.fft", "scipy.linalg", "scipy.ndimage",
-    "scipy.signal", "scipy.special",
+    "nn.initializers", "optim", "random", "scipy.fft", "scipy.linalg", "scipy.ndimage",
+    "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats",
 )  # fmt: skip
 
 #: Functions that return what is no array, or not only, though they take no function.
@@ -131,6 +131,7 @@ class _Stub:
 
 def annotation(function: Any, written: Any) -> Any:
     """The type that an annotation means; Any where that is not to be found out."""
+    written = getattr(written, "__forward_arg__", written)  # of a NamedTuple
     if not isinstance(written, str):
         return Any if written is inspect.Parameter.empty else written
     known = vars(import_module(inspect.unwrap(function).__module__))
@@ -170,7 +171,8 @@ def parameters(stub: _Stub, function: Any, drop: int = 0) -> tuple[str, str]:
         shown.append("/")
     result = annotation(function, signature.return_annotation)
     name = f"{stub.module}.{getattr(function, '__name__', '')}"
-    arrays = "Callable" not in " ".join(shown) and name not in TREES
+    trees = name in TREES or signature.return_annotation == "Tree"
+    arrays = "Callable" not in " ".join(shown) and not trees
     return ", ".join(shown), stub.type(result, returned=arrays)
 
 
@@ -186,6 +188,8 @@ def _home(module: str, name: str, value: Any) -> str | None:
 
 def _entry(stub: _Stub, name: str, value: Any) -> str:
     if isinstance(value, types.ModuleType):
+        if getattr(value, "__file__", None) is None:
+            return _space(stub, name, value)
         stub.need(value.__name__.rpartition(".")[0], name, name)
         return ""
     if isinstance(value, Eager) or inspect.isfunction(value):
@@ -208,7 +212,10 @@ def _entry(stub: _Stub, name: str, value: Any) -> str:
         own = value.__name__
         return _declared(stub, value) if name == own else f"{name} = {own}"
     if isinstance(value, type) and value.__module__.startswith("ftrace."):
-        stub.need(value.__module__, value.__qualname__, name)
+        own = value.__qualname__
+        if name != own:  # no import of another name is seen outside of a stub
+            return f"{name} = {stub.need(value.__module__, own, f'_{own}')}"
+        stub.need(value.__module__, own, own)
         return ""
     # To `isinstance` an alias is a class, too, in Python 3.10.
     is_class = issubclass(type(value), type)
@@ -216,6 +223,15 @@ def _entry(stub: _Stub, name: str, value: Any) -> str:
     if not kind and type(value) in (int, float, str, bool, tuple, type(None)):
         kind = "None" if value is None else stub.type(type(value))
     return f"{name}: {kind or stub.need('typing', 'Any')}"
+
+
+def _space(stub: _Stub, name: str, value: types.ModuleType) -> str:
+    """A module without a file, as a class of its functions."""
+    rows = [f"class _{name}({stub.need('types', 'ModuleType', '_ModuleType')}):"]
+    for inner in sorted(n for n in vars(value) if n[0] != "_"):
+        taken, result = parameters(stub, vars(value)[inner])
+        rows += ["    @staticmethod", f"    def {inner}({taken}) -> {result}: ..."]
+    return "\n".join([*rows, f"{name}: _{name}"])
 
 
 def _declared(stub: _Stub, value: Any) -> str:
@@ -255,7 +271,7 @@ def stub_of(module: str) -> str:
     names += [n for n in _wanted_inside(module) if n in space and n not in names]
     stub = _Stub(module)
     for name in sorted(set(names)):
-        line = _entry(stub, name, space[name])
+        line = _entry(stub, name, getattr(found, name))
         stub.lines += [line] if line else []
     return stub.text()
 

@@ -111,7 +111,8 @@ def check_state(name: str, state: Any, kind: Any) -> None:
 
 TransformInitFn = Callable[[Tree], Tree]
 #: `update(updates, state, params=None) -> (updates, state)`.
-TransformUpdateFn = TransformUpdateExtraArgsFn = Callable[..., tuple[Tree, Tree]]
+TransformUpdateFn = Callable[..., tuple[Tree, Tree]]
+TransformUpdateExtraArgsFn = TransformUpdateFn
 
 
 class GradientTransformation(NamedTuple):
@@ -131,7 +132,9 @@ class GradientTransformationExtraArgs(GradientTransformation):
     """Its `update` takes more by keyword: `update(updates, state, params, **extra)`."""
 
 
-def with_extra_args_support(tx: GradientTransformation) -> Any:
+def with_extra_args_support(
+    tx: GradientTransformation,
+) -> GradientTransformationExtraArgs:
     """The transformation, whose `update` takes and ignores what others ask for.
 
     Args:

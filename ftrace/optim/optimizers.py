@@ -504,7 +504,9 @@ def optimizer_of(
     rate = argument("learning_rate", "ScalarOrSchedule", inspect.Parameter.empty)
     first = [p for p in own if p.kind is kind]
     rest = [p for p in own if p.kind is not kind]
-    shape = inspect.Signature([rate, *first, *([] if decay is None else decays), *rest])
+    every = [rate, *first, *([] if decay is None else decays), *rest]
+    made = GradientTransformationExtraArgs
+    shape = inspect.Signature(every, return_annotation=made)
 
     def optimizer(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
         given = shape.bind(*args, **kwargs)

@@ -350,7 +350,9 @@ def conditionally_mask():
     """
 
 
-def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> Any:
+def skip_not_finite(
+    updates: Tree, gradient_step: Any, params: Tree | None
+) -> tuple[Any, dict[str, Any]]:
     """Skip updates that are not finite: see `MultiSteps`.
 
     Args:
@@ -367,7 +369,7 @@ def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> A
 
 def skip_large_updates(
     updates: Tree, gradient_step: Any, params: Tree | None, max_squared_norm: float
-) -> Any:
+) -> tuple[Any, dict[str, Any]]:
     """Skip updates of a squared norm from `max_squared_norm` on: see `MultiSteps`.
 
     Args:

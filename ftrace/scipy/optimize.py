@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ftrace import dtypes, errors, numpy as fnp
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import complex as join
 from ftrace.numpy.axes import cast
@@ -66,7 +67,7 @@ class OptimizeResults(NamedTuple):
     status: Any
     fun: Any
     jac: Any
-    hess_inv: Any
+    hess_inv: Any | None
     nfev: Any
     njev: Any
     nit: Any
@@ -235,3 +236,6 @@ def _descend(
         x=x, success=status == _CONVERGED, status=status, fun=value, jac=gradient,
         hess_inv=getattr(last, "inverse", None), nfev=count, njev=count, nit=k,
     )  # fmt: skip
+
+
+tell_missing(__name__)

@@ -14,8 +14,8 @@ from typing_extensions import assert_type
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import Array, lax, nn, random
-from ftrace.scipy import linalg, special
+from ftrace import Array, lax, nn, optim, random
+from ftrace.scipy import linalg, optimize, special, stats
 from ftrace.typing import ArrayLike
 
 
@@ -45,6 +45,22 @@ assert_type(nn.relu(ones), Array)
 assert_type(random.normal(random.key(0), (3,)), Array)
 assert_type(special.erf(0.5), Array)
 assert_type(linalg.cholesky(fnp.eye(3)), Array)
+assert_type(stats.norm.logpdf(0.5, scale=2.0), Array)
+assert_type(stats.rankdata(ones), Array)
+found = optimize.minimize(lambda x: (x**2).sum(), ones[0], method="BFGS")
+assert_type(found.x, Array)
+assert_type(found.hess_inv, Array | None)
+
+# Optimizers.
+
+adam = optim.adam(1e-3, b1=0.8)
+assert_type(adam, optim.GradientTransformationExtraArgs)
+state: Any = adam.init(ones)
+updates, state = adam.update(ones, state, ones)
+assert_type(optim.chain(adam, optim.clip(1.0)).init(ones), Any)
+assert_type(optim.global_norm([ones]), Array)
+assert_type(optim.apply_updates(ones, updates), Any)
+assert_type(optim.huber_loss(ones, 0.0), Array)
 
 # Operators and methods of arrays.
 
