@@ -329,9 +329,16 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 
 class _BlockNames(threading.local):
-    """The names that stand around what is traced now, joined by slashes."""
+    """What stands around what is traced now.
+
+    Attributes:
+      joined: the names of the blocks, joined by slashes.
+      trace: the number of the outermost trace; 0 outside of jit, where a function is
+        traced at each call and gets what was made of it before, lines included.
+    """
 
     joined = ""
+    trace = 0
 
 
 block_names = _BlockNames()
@@ -345,14 +352,16 @@ class Origin:
     Attributes:
       name_stack: the names of the blocks around it, joined by slashes.
       called: the name of the public function that was called there, where it is known.
+      trace: the number of the trace in which it was met.
     """
 
-    __slots__ = ("called", "code", "name_stack", "offset")
+    __slots__ = ("called", "code", "name_stack", "offset", "trace")
 
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
         self.offset = offset
         self.name_stack = block_names.joined if open_blocks else ""
+        self.trace = block_names.trace
         self.called = ""
 
     @property
@@ -461,6 +470,7 @@ def user_origin(called: str = "", above: int = 1) -> Origin | None:
             origin.code = code
             origin.offset = frame.f_lasti
             origin.name_stack = block_names.joined if open_blocks else ""
+            origin.trace = block_names.trace
             origin.called = called
             return origin
         frame = frame.f_back

@@ -27,7 +27,12 @@ from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
-from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
+from ftrace.lower.build.build_kernel import (
+    BuiltKernel,
+    BuiltProgram,
+    BuiltStep,
+    build_kernels,
+)
 from ftrace.lower.control import canonical_loop, simplify_loops
 from ftrace.lower.kernel import codegen_options
 from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
@@ -42,7 +47,15 @@ from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace import linalg_compositions
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    bodies_of,
+    has_any,
+    lines_in,
+    toposort,
+)
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
@@ -139,11 +152,14 @@ def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
 def simplified_body(body: Body) -> Sequence[Node]:
     """What a body returns, after the stages that need nothing of a device."""
     chosen = settings.current()
-    return _simplified(body, chosen.disabled_rules, chosen.check_specs)
+    known = lines_in(body.outputs), chosen.disabled_rules, chosen.check_specs
+    return _simplified(body, *known)
 
 
 @memo(32)  # a loop that is too large for registers asks again
-def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[Node]:
+def _simplified(
+    body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
+) -> Sequence[Node]:
     return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
 
 
@@ -373,7 +389,7 @@ def _share_memory(work: Work) -> Work:
     if "share_memory" not in settings.current().disabled_rules:
         sharing = assemble.share_memory(plan.drafts, built, plan.outputs, work.given)
     for number, step in built.items():
-        if isinstance(step, BuiltStep) and not step.programs:
+        if isinstance(step, BuiltStep) and not step.bodies:
             built[number] = _build_branches(step, sharing.owner, work.limits)
     return replace(work, sharing=sharing, built=built)
 
@@ -409,12 +425,12 @@ PROGRAM = (
 )
 
 
-def _make_program(work: Work) -> tuple[Schedule, ir.Program]:
+def _make_program(work: Work) -> BuiltProgram:
     for stage in PROGRAM:
         with span("pass", stage.name):
             work = stage.make(work)
     assert work.program is not None
-    return work.plan, work.program
+    return BuiltProgram(work.graph, work.plan, work.built, work.program)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,14 +440,22 @@ class Lowered:
     Attributes:
       graph: what was lowered.
       simplified: the graph after the rewrites.
-      plan: what is stored.
-      program: the result.
+      built: the program, with what each kernel computes.
     """
 
     graph: Graph
     simplified: Graph
-    plan: Schedule
-    program: ir.Program
+    built: BuiltProgram
+
+    @property
+    def plan(self) -> Schedule:
+        """What is stored."""
+        return self.built.plan
+
+    @property
+    def program(self) -> ir.Program:
+        """The result."""
+        return self.built.program
 
 
 @without_collection
@@ -448,13 +472,13 @@ def lower(
     simplified = Graph(graph.inputs, tuple(simplify_graph(graph.outputs)))
     outputs = run_stages(simplified.outputs, limits, SUITING)
     final = Graph(graph.inputs, tuple(outputs))
-    plan, program = _make_program(Work(final, limits, dict.fromkeys(donated)))
-    return Lowered(graph, simplified, plan, program)
+    built = _make_program(Work(final, limits, dict.fromkeys(donated)))
+    return Lowered(graph, simplified, built)
 
 
 def lower_body(
     body: Body, limits: Limits, places: Mapping[int, int], stays: bool = False
-) -> ir.Program:
+) -> BuiltProgram:
     """The program of a body: each output has memory of its own, also what it got.
 
     Args:
@@ -476,7 +500,7 @@ def lower_body(
     given: dict[Node, Node | None] = {
         body.inputs[i]: root_of(outputs[k]) for i, k in places.items()
     }
-    return _make_program(Work(graph, limits, given))[1]
+    return _make_program(Work(graph, limits, given))
 
 
 def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
@@ -512,14 +536,14 @@ def _build_branches(
     }
     bodies = bodies_of(step.node.arg)
     while True:
-        programs = tuple([lower_body(body, limits, places, True) for body in bodies])
+        built = tuple([lower_body(body, limits, places, True) for body in bodies])
         lost = [
             i
             for i, k in places.items()
-            if any(p.outputs[k] != p.inputs[i] for p in programs)
+            if any(b.program.outputs[k] != b.program.inputs[i] for b in built)
         ]
         if not lost:
-            return BuiltStep(step.node, programs)
+            return BuiltStep(step.node, built)
         for i in lost:
             del owner[results[places.pop(i)]]
 

@@ -24,7 +24,14 @@ from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import NumpyPlan
-from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
+from ftrace.trace.graph import (
+    Body,
+    Node,
+    dependents,
+    lines_in,
+    substitute,
+    toposort,
+)
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
@@ -184,9 +191,13 @@ class Linearized:
         return [t for t in self.outputs if t is not None]
 
 
-@memo(4096)
 def linearize(body: Body, varying: tuple[bool, ...]) -> Linearized:
     """The derivative of a body in those inputs that vary."""
+    return _linearize(body, varying, lines_in(body.outputs))
+
+
+@memo(4096)
+def _linearize(body: Body, varying: tuple[bool, ...], lines: Any) -> Linearized:
     tangents = tuple(
         _tangent_of(node, i) if varies and dtypes.is_inexact(node.dtype) else None
         for i, (node, varies) in enumerate(zip(body.inputs, varying, strict=True))

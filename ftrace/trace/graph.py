@@ -127,11 +127,15 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
     reference = _references.get(key)
     node = reference() if reference is not None else None
     if node is not None:
-        # Messages name the line that made it last.
+        # Messages name the line that made it last. What a pass makes may stand in the
+        # graph with a line of its own; that of an earlier function says nothing here.
+        inherited, known = provenance.origin, node.origin
         if provenance.caller is not None:
             node.origin = provenance.caller
-        elif provenance.origin is None:
+        elif inherited is None:
             node.origin = user_origin()
+        elif known is None or known.trace != inherited.trace:
+            node.origin = inherited
         return node
     node = object.__new__(Node)
     node.op = op
@@ -152,6 +156,15 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
 def origin_now(node: Node) -> Origin | None:
     """The user's line that has just made this node; None where it must be looked up."""
     return node.origin if provenance.origin is None else None
+
+
+def lines_in(outputs: Iterable[Node]) -> frozenset[tuple[int, int]]:
+    """The user's lines that made what the outputs need, as a key of what has lines.
+
+    None of them outside of jit, where lines may be those of an earlier function.
+    """
+    origins = [node.origin for node in nodes_of(outputs)]
+    return frozenset([(id(o.code), o.offset) for o in origins if o and o.trace])
 
 
 class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`

@@ -372,10 +372,20 @@ def _first_replacement(
             users.replaced(node, new)
             if rule.passes is not None:
                 users.passed[new] = users.passed.get(found[rule.passes], 0) + 1
+        if new.op is not node.op and new.origin is node.origin:
+            _keep_line(node, new)
         if fired is not None:
             fired(rule.name, node, new)
         return new
     return None
+
+
+def _keep_line(node: Node, new: Node) -> None:
+    """What a view was moved past keeps its line: it is the same operation."""
+    for source in node.src:
+        if source.op is new.op:
+            new.origin = source.origin
+            return
 
 
 _LIMIT = 1000  # replacements per node of the graph, after which rules do not end

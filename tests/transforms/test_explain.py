@@ -114,6 +114,40 @@ def test_statements_have_the_lines_that_they_compute() -> None:
     assert first.statements in str(first)
 
 
+def earlier(w: Any, x: Any) -> Any:
+    return fnp.tanh((x @ w) * 1.0).T.sum(0)
+
+
+def later(w: Any, x: Any) -> Any:
+    return fnp.tanh((x @ w) * 1.0).T.sum(0)
+
+
+def in_loop(function: Any) -> Any:
+    def both(w: Any, x: Any) -> Any:
+        return ft.lax.scan(lambda c, _: (c + function(w, x), None), x[:, 0], None, 3)
+
+    return both
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, ft.grad, in_loop])
+def test_lines_are_those_of_the_function_that_is_explained(wrapped: Any) -> None:
+    """Another that came to the same nodes, and passes that made them, say nothing."""
+    of = (lambda f: lambda w, x: f(w, x).sum()) if wrapped is ft.grad else lambda f: f
+
+    def names(function: Any) -> set[str]:
+        parts = [*ft.explain(wrapped(of(function)))(W, X).kernels]
+        for part in parts:
+            parts += part.inner
+        told = {origin.function for part in parts for origin in part.origins}
+        text = "\n".join(part.statements for part in parts)
+        return (told | set(re.findall(r"\((earlier|later)\)", text))) & known
+
+    known = {"earlier", "later"}
+    assert names(earlier) == {"earlier"}
+    assert names(later) == {"later"}
+    assert names(earlier) == {"earlier"}
+
+
 def test_loops_are_those_of_the_kernel() -> None:
     kernel = ft.explain(layer)(W, X).kernels[0]
     lines = kernel.loops.splitlines()

@@ -131,6 +131,58 @@ def test_kernels_have_statements_that_lead_to_nodes_and_lines(picture: Any) -> N
     assert {n for n in of_last if kinds[n] in ("product", "elementwise")} <= computed
 
 
+def rows_of(fun: Any, x: Any, folder: Path) -> tuple[dict[str, Any], list[Any]]:
+    """The page of a program, and of its statements (operation, text of the line)."""
+    data = data_of(ft.viz(fun, folder, show=False)(x))
+    file, line = data["files"], data["lines"]
+
+    def text(number: int) -> str:
+        (rows,) = [
+            rows[line[number][1] - first]
+            for first, rows in file[line[number][0]]["blocks"]
+            if first <= line[number][1] < first + len(rows)
+        ]
+        return rows.strip()
+
+    texts, ops = data["texts"], data["nodes"]["op"]
+    found = [
+        (texts[ops[node]], text(at), kernel["depth"])
+        for kernel in data["kernels"]
+        for _, at, node in kernel["statements"]
+        if node >= 0 and at >= 0
+    ]
+    return data, found
+
+
+def scanned(c: Any, row: Any) -> Any:
+    turned = fnp.sin(c) * row
+    return turned, turned
+
+
+LOOPS = [
+    lambda x: lax.scan(lambda c, row: scanned(c @ x, row), x[0], x),
+    lambda x: lax.scan(scanned, x[0], x),  # in registers
+    lambda x: lax.while_loop(
+        lambda c: c.sum() < 9, lambda c: scanned(c @ x, c)[0], x
+    ),
+    lambda x: lax.cond(x.sum() > 0, lambda x: scanned(x @ x, x)[0], fnp.cos, x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fun", LOOPS)
+def test_statements_of_bodies_lead_to_their_nodes_and_lines(
+    fun: Any, tmp_path: Path
+) -> None:
+    data, found = rows_of(fun, fnp.ones((40, 40)), tmp_path)
+    lines = {text for op, text, _ in found if op == "sin"}
+    assert lines == {"turned = fnp.sin(c) * row"}
+    for kernel in data["kernels"]:
+        ends = [n for body in kernel["bodies"] for part in body for n in part]
+        assert all(0 <= n < len(data["nodes"]["op"]) for n in ends)
+        if kernel["depth"]:
+            assert data["kernels"][kernel["parent"]]["bodies"][kernel["body"]]
+
+
 def test_inputs_have_the_names_that_the_user_gave_them(tmp_path: Path) -> None:
     offset = fnp.ones(32)
     picture = ft.viz(

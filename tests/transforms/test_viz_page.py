@@ -13,6 +13,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 #: Seconds in which a page of 5,000 nodes is there.
@@ -273,6 +274,53 @@ def test_bodies_of_loops_are_entered_and_left(driver: Any, tmp_path: Path) -> No
     assert "scan body 1" in page.texts("#about b")[0]
     page.press("ESCAPE")
     assert "sin" not in page.texts(".box")
+
+
+def looped(x: Any) -> Any:
+    def body(c: Any, row: Any) -> Any:
+        turned = fnp.sin(c @ x)
+        return turned * row, turned
+
+    return lax.scan(body, x[0], x)
+
+
+def test_statements_in_bodies_light_nodes_and_lines(
+    driver: Any, tmp_path: Path
+) -> None:
+    page = Page(driver, ft.viz(looped, tmp_path, show=False)(fnp.ones((40, 40))))
+    page.press("END", "c")
+    page.click(".kernel", "sin")
+    page.press("ESCAPE")
+    page.hover(".statement", "sin")
+    assert page.texts(".row.lit") == ["turned = fnp.sin(c @ x)"]
+    (loop,) = page.texts(".box.lit")  # in which the body is
+    assert loop.startswith("loop")
+    page.click(".box.lit")
+    page.press("ENTER", "c")
+    assert "body 1" in page.texts("#about b")[0]
+    page.hover(".statement", "sin")
+    assert page.texts(".box.lit") == ["sin"]
+    page.hover(".box", "sin")
+    computed, stored = page.texts(".statement.lit")
+    assert " = sin " in computed
+    assert stored.startswith("buffer")
+    assert page.texts(".row.lit") == ["turned = fnp.sin(c @ x)"]
+
+
+def test_collectives_are_listed_and_light_their_nodes(
+    driver: Any, tmp_path: Path
+) -> None:
+    with ft.config(cpu_devices=4):
+        mesh = ft.make_mesh((4,), ("rows",), axis_types=(AxisType.Auto,))
+        x = ft.device_put(fnp.ones((8, 4)), NamedSharding(mesh, P("rows")))
+        picture = ft.viz(lambda x: fnp.exp(x.sum(0)), tmp_path, show=False)(x)
+    page = Page(driver, picture)
+    page.click("#steps button", "per device")
+    assert page.texts("#tabs [aria-selected=true]") == ["Collectives"]
+    assert page.texts(".firing .rule") == ["psum over rows"]
+    page.hover(".firing", "psum")
+    (box,) = page.texts(".box.lit")
+    assert box.startswith("psum")
 
 
 def deep(w: Any, x: Any) -> Any:

@@ -29,10 +29,17 @@ from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder
 from ftrace.lower.kernel.integer_bounds import values_of
 from ftrace.lower.kernel.iota_indices import targets_of
-from ftrace.lower.program import Program
+from ftrace.lower.program import (
+    CallHost,
+    Program,
+    RunExchange,
+    RunKernel,
+    Step,
+    programs_of,
+)
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, inherited_origin, make_node
+from ftrace.trace.graph import Graph, Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.primitive import items
@@ -46,14 +53,19 @@ class BuiltStep:
 
     Attributes:
       node: the operation.
-      programs: of its bodies.
+      bodies: those that it runs.
       places: of branches, the numbers of operands, each with that of the result that
         may have its memory.
     """
 
     node: Node
-    programs: tuple[Program, ...]
+    bodies: tuple[BuiltProgram, ...]
     places: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Of its bodies."""
+        return tuple([body.program for body in self.bodies])
 
     @property
     def reads(self) -> list[Node]:
@@ -136,6 +148,49 @@ class BuiltKernel:
         """The value in each buffer of the kernel, in order."""
         both = self.stores | self.loads
         return [both[i] for i in range(len(both))]
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltProgram:
+    """A program, and how it came about.
+
+    Attributes:
+      graph: after all stages that make graphs.
+      plan: what is stored, and by which kernel.
+      built: the kernels and other steps, by their numbers in the plan.
+      program: the result.
+    """
+
+    graph: Graph
+    plan: Schedule
+    built: Mapping[int, BuiltKernel | BuiltStep]
+    program: Program
+
+    def members(self) -> list[tuple[list[Node], BuiltKernel | BuiltStep | None]]:
+        """For each step of the program the nodes that it computes, and what it is."""
+        plan = self.plan
+        computed: list[dict[Node, None]] = [dict.fromkeys(d.roots) for d in plan.drafts]
+        for node, numbers in plan.inlined.items():
+            for number in numbers:
+                computed[number][node] = None
+        drafts: dict[int, int] = {}  # by the id of what the step has of it
+        for number, built in self.built.items():
+            if isinstance(built, BuiltKernel):
+                drafts[id(built.info)] = number
+            else:
+                computed[number][built.node] = None
+                drafts[id(built.programs[0] if built.bodies else built.node)] = number
+        numbers = [drafts.get(id(_mark(step)), -1) for step in self.program.steps]
+        return [([*computed[n]] if n >= 0 else [], self.built.get(n)) for n in numbers]
+
+
+def _mark(step: Step) -> Any:
+    """By what a step of a program is known in the schedule."""
+    if isinstance(step, RunKernel):
+        return step.info
+    if isinstance(step, CallHost):
+        return step.node
+    return step.nodes[0] if isinstance(step, RunExchange) else programs_of(step)[0]
 
 
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:

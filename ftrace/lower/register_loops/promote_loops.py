@@ -125,12 +125,17 @@ class Scalarizer(scalar.Elements):
         most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
         if sum(_price(n) for n in nodes if rl.cost(n)) > most:
             raise scalar.Unsuited("too many operations")
-        info = self._info(recurrence, nodes)
-        return rl.register_loop_p(
-            *operands, arg=rl.Step(recurrence, info, self.results)
-        )
+        body: Body = self.node.arg.body
+        body = Body(body.inputs, tuple(self.prepare(body)))
+        info = self._info(recurrence, nodes, body)
+        rows = enumerate(self.expressions.items())
+        made = {(key[1], i): x for i, (key, x) in rows if type(x) is Node}
+        arg = rl.Step(recurrence, info, self.results, body, made)
+        return rl.register_loop_p(*operands, arg=arg)
 
-    def _info(self, recurrence: rl.Recurrence, nodes: Sequence[Node]) -> KernelInfo:
+    def _info(
+        self, recurrence: rl.Recurrence, nodes: Sequence[Node], body: Body
+    ) -> KernelInfo:
         arg: Loop = self.node.arg
         lanes = prod(recurrence.shape)
         parts = [f"{lanes}"] if lanes > 1 else []
@@ -138,7 +143,7 @@ class Scalarizer(scalar.Elements):
             parts.insert(0, "while" if arg.length is None else f"{arg.length}")
         return KernelInfo(
             f"loop_{'x'.join(parts)}",
-            origins_of((self.node, *toposort(self.prepare(arg.body)))),
+            origins_of((self.node, *toposort(body.outputs))),
             recurrence.operations,
             bytes_of(recurrence.buffers),
             tuple(dict.fromkeys(n.op.name for n in nodes if rl.cost(n))),

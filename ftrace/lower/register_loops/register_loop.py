@@ -26,8 +26,8 @@ fixes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from math import log2, prod
 from typing import Any
 
@@ -38,7 +38,7 @@ from ftrace.lower.build.build_kernel import BuiltKernel
 from ftrace.lower.kernel import ir
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.primitive import Compound, items
 
 #: The number of the first register: larger than that of any buffer.
@@ -158,7 +158,12 @@ class Recurrence(GraphKernel):
             outer, size, inner, reverse, _ = self.scan
             way = "backwards" if reverse else "forwards"
             head = f"running {way} along {outer}x[{size}]x{inner}:"
-        return "\n".join([head, *render_block(self.block, self.axes)])
+        return "\n".join([head, *[text for text, _ in self.lines]])
+
+    @property
+    def lines(self) -> list[tuple[str, Node | None]]:
+        """Its lines for people, each with what it computes or stores."""
+        return [*lines_of_block(self.block, self.axes)]
 
 
 def assigns(block: Sequence[Statement]) -> Iterator[Assign]:
@@ -189,22 +194,22 @@ def operations_of(block: Sequence[Statement]) -> int:
     return total
 
 
-def render_block(
+def lines_of_block(
     block: Sequence[Statement], axes: tuple[Node, ...] = (), indent: str = "  "
-) -> Iterator[str]:
-    """The lines of a block for people."""
+) -> Iterator[tuple[str, Node | None]]:
+    """The lines of a block for people, each with what it computes or stores."""
     for statement in block:
         if isinstance(statement, Assign):
-            text = ir.render_kernel(ir.Kernel(axes, statement.stores, ()))
-            yield from (indent + line for line in text.splitlines()[1:])
+            rows = ir.kernel_lines(ir.Kernel(axes, statement.stores, ()))
+            yield from ((f"{indent}  {text}", node) for text, node in rows)
         else:
             while_ = f"while buffer{statement.predicate}"
             times = statement.times
-            yield indent + (
-                while_ if times is None else f"for r{ir.axis_of(times).number}"
-                f"<{ir.axis_of(times).size}"
+            text = while_ if times is None else (
+                f"for r{ir.axis_of(times).number}<{ir.axis_of(times).size}"
             )  # fmt: skip
-            yield from render_block(statement.block, axes, indent + "  ")
+            yield indent + text, None
+            yield from lines_of_block(statement.block, axes, indent + "  ")
 
 
 def legalize_registers(kernel: Recurrence, supported: Collection[str]) -> Recurrence:
@@ -244,11 +249,17 @@ class Step:
       kernel: its buffers are the results, then the operands.
       info: for people.
       results: their types.
+      body: of a loop, what each iteration computes.
+      expressions: what was built of each value in it.
     """
 
     kernel: ir.Kernel
     info: ir.KernelInfo
     results: tuple[ShapedArray, ...]
+    body: Body | None = field(default=None, compare=False)
+    expressions: Mapping[tuple[Node, Any], Node] = field(
+        default_factory=dict[tuple[Node, Any], Node], compare=False
+    )
 
     def __str__(self) -> str:
         return self.info.name
@@ -314,4 +325,5 @@ def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel
     step: Step = node.arg
     results = items(node)
     loads = {i: root_of(s) for i, s in enumerate(node.src, len(results))}
-    return BuiltKernel(step.kernel, step.info, dict(enumerate(results)), loads)
+    stores = dict(enumerate(results))
+    return BuiltKernel(step.kernel, step.info, stores, loads, step.expressions)

@@ -9,6 +9,7 @@ function twice gives the same nodes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -17,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import Origin, TracingError, UnexpectedTracerError, user_origin
+from ftrace.errors import (
+    Origin,
+    TracingError,
+    UnexpectedTracerError,
+    block_names,
+    user_origin,
+)
 from ftrace.ground import settings
 from ftrace.trace import python_limits
 from ftrace.trace.arrays.array import Array, is_array
@@ -46,6 +53,8 @@ Binding = Any  # Array | Tracer | None
 _ONE_MORE = (None,)
 #: Transforms that trace a function once, and not at each of its calls.
 _ONCE = ("jit", "eager", "checkify")
+#: Numbers of their traces, which the lines know that are met there.
+_traces = itertools.count(1)
 #: Transforms whose results are called after the trace has ended.
 _OUTLIVING = ("jit", "vjp", "linearize")
 
@@ -125,6 +134,8 @@ class Scope:
             raise TracingError(f"tracing for {self.transform}, and 'no_tracing' is set")
         if self.depth and self.depth % python_limits.STEP == 0:
             python_limits.make_room(self.depth, sum([s.isolated for s in scopes]))
+        if not scopes:
+            block_names.trace = next(_traces) if self.transform in _ONCE else 0
         self.origin = user_origin()
         outermost = scopes[stack.floor] if self.depth > stack.floor else self
         self.recalls = outermost.transform not in _ONCE

@@ -50,6 +50,7 @@ from ftrace.transforms.jit.misses import check_allowed
 
 if TYPE_CHECKING:
     from ftrace.ground.limits import Limits
+    from ftrace.lower.build.build_kernel import BuiltProgram
     from ftrace.lower.program import Program
 
 #: Compiled graphs that are kept when nobody has them: a function that is made anew at
@@ -135,11 +136,13 @@ class CompiledGraph:
         """The graph after the rewrites of lowering."""
         return self._lowered[0]
 
-    @property
-    def plan(self) -> Any:
-        """What each kernel computes; it is made again."""
+    def build_again(self) -> BuiltProgram:
+        """The program with what each kernel computes, and the latest lines of that.
+
+        Who compiled the same graph before may have written it elsewhere.
+        """
         graph, given, limits = self._lower.args
-        return lowering()(graph, limits, given).plan
+        return lowering()(graph, limits, given).built
 
     @property
     def program(self) -> Program:

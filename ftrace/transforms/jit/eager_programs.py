@@ -47,7 +47,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.backends.base import get_device
-from ftrace.errors import FtraceError
+from ftrace.errors import FtraceError, block_names
 from ftrace.ground import settings
 from ftrace.ground.tables import LIGHT
 from ftrace.trace import tiering
@@ -61,6 +61,7 @@ from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
     Graph,
     Node,
+    lines_in,
     operations_of,
     substitute,
     toposort,
@@ -95,7 +96,7 @@ def program_of(graph: Graph) -> Program:
 
 
 def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
-    """`derive()`, or what it returned for this graph before.
+    """`derive()`, or what it returned for this graph before, of the same lines.
 
     Args:
       kind: says what is derived; with the graph it decides the result.
@@ -104,13 +105,15 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     """
     key = signature("graph", kind, graph.inputs, graph.outputs)
     ends: Any = None if graph.effects else calls.get(key)
-    if ends is not None:
-        inputs, outputs = ends
+    lines = lines_in(graph.outputs) if block_names.trace else None
+    if ends is not None and ends[2] == lines:
+        inputs, outputs, _ = ends
         return Graph(inputs, outputs, graph.captured)
     plain = is_plain(graph)
     whole = derive()
     if plain:
-        calls.put(key, (whole.inputs, whole.outputs), compiled_graph.weight_of(whole))
+        ends = whole.inputs, whole.outputs, lines
+        calls.put(key, ends, compiled_graph.weight_of(whole))
     return whole
 
 

@@ -36,22 +36,26 @@ from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import steps_of_programs
 from ftrace.ground.text_tables import Section, Tables, time_text
 from ftrace.lower import program as ir
-from ftrace.lower.build.build_kernel import build_kernels, lines_of_expressions
+from ftrace.lower.build.build_kernel import (
+    BuiltKernel,
+    BuiltProgram,
+    BuiltStep,
+    lines_of_expressions,
+)
 from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
 from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.lowering import passes_of
-from ftrace.lower.schedule.drafts import Schedule
+from ftrace.lower.register_loops.register_loop import Recurrence
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, Node, with_line
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
@@ -136,6 +140,9 @@ class Part:
       device: that runs it.
       source: the text of its code, if it is a kernel.
       inner: the steps of a loop or a branch.
+      nodes: what it computes, of the graph after all passes.
+      built: what it was made of.
+      body: of an inner step, the number of the body that it is in.
     """
 
     name: str
@@ -147,7 +154,9 @@ class Part:
     device: Device
     source: str = ""
     inner: list[Part] = field(default_factory=list[Any])
-    _plans: Callable[[], Sequence[Schedule]] = list
+    nodes: Sequence[Node] = ()
+    built: BuiltKernel | BuiltStep | None = None
+    body: int = 0
 
     @property
     def kernel(self) -> Kernel | None:
@@ -157,9 +166,22 @@ class Part:
     @property
     def statements(self) -> str:
         """What it computes, a line for each expression, with the user's lines."""
-        kernel = self.kernel
-        plain = type(kernel) is Kernel
-        return render_kernel(kernel, self._lines) if plain else str(kernel or "")
+        kernel, lines = self.kernel, self._lines
+        if type(kernel) is Kernel:
+            return render_kernel(kernel, lines)
+        if not isinstance(kernel, Recurrence):
+            return str(kernel or "")
+        head, rows = str(kernel).splitlines()[0], kernel.lines
+        told = [with_line(text, node and lines.get(node)) for text, node in rows]
+        return "\n".join([head, *told])
+
+    @property
+    def bodies(self) -> list[Graph]:
+        """What the bodies of a loop or a branch are after all passes."""
+        built = self.built
+        if not isinstance(built, BuiltStep):
+            return []
+        return [body.graph for body in built.bodies]
 
     @property
     def loops(self) -> str:
@@ -185,16 +207,12 @@ class Part:
         """Its machine code as text."""
         return self.device.assembly_of(self.source) if self.source else ""
 
-    @cached_property
+    @property
     def _lines(self) -> Lines:
-        """The lines of its expressions, which are found by building it again."""
-        told = set(map(str, self.origins))
-        for plan in self._plans():
-            for _, built in build_kernels(plan):
-                same = built.kernel == self.kernel
-                if same and told == set(map(str, built.info.origins)):
-                    return lines_of_expressions(built)
-        return NO_LINES
+        """The lines of its expressions."""
+        if not isinstance(self.built, BuiltKernel):
+            return NO_LINES
+        return lines_of_expressions(self.built)
 
     def limit(self, most: Roofline) -> str:
         """What part of the machine's limit it reaches, and of which."""
@@ -222,7 +240,7 @@ class Explanation(Tables):
       threads: that it has there.
       graph: as it was traced.
       leaves: what the user calls its inputs, one after the other.
-      program: what the device runs.
+      built: what the device runs, and how it came about.
       kernels: its steps in order.
       arguments, results: bytes.
       most: the machine's limits; None where nothing was run.
@@ -233,11 +251,16 @@ class Explanation(Tables):
     threads: int
     graph: Graph
     leaves: list[str]
-    program: ir.Program
+    built: BuiltProgram
     kernels: list[Part] = field(default_factory=list[Part])
     arguments: int = 0
     results: int = 0
     most: Roofline | None = None
+
+    @property
+    def program(self) -> ir.Program:
+        """What the device runs."""
+        return self.built.program
 
     @property
     def closed(self) -> Graph:
@@ -464,11 +487,10 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         seconds = [median(row) for row in zip(*runs, strict=True)] if told else None
         threads = settings.current().threads
         sources = iter(compiled.executable.sources)
-        plans = cache(lambda: [compiled.plan])
+        built = compiled.build_again()
         return Explanation(
-            name_of(jitted), device, _threads(device), graph,
-            names, compiled.program,
-            _parts(compiled.program, sources, device, seconds, plans),
+            name_of(jitted), device, _threads(device), graph, names, built,
+            _parts(built, sources, device, seconds),
             sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
             sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),
             roofline(device, threads) if told else None,
@@ -482,25 +504,32 @@ def _threads(device: Device) -> int:
 
 
 def _parts(
-    program: ir.Program,
+    whole: BuiltProgram,
     sources: Iterator[str],
     device: Device,
     seconds: Sequence[float] | None = None,
-    plans: Callable[[], Sequence[Schedule]] = list,
+    body: int = 0,
 ) -> list[Part]:
     """The steps of a program, of which `sources` are those of the kernels in order."""
     found: list[Part] = []
-    for number, step in enumerate(program.steps):
+    rows = zip(whole.program.steps, whole.members(), strict=True)
+    for number, (step, (nodes, built)) in enumerate(rows):
         took = None if seconds is None else seconds[number]
         if isinstance(step, ir.RunKernel):
-            info = step.info
+            info, source, inner = step.info, next(sources), list[Part]()
             known = info.name, info.origins, info.operations, info.bytes
-            part = Part(*known, took, step, device, next(sources), [], plans)
-            found.append(part)
-            continue
-        inner = [
-            p for each in ir.programs_of(step) for p in _parts(each, sources, device)
-        ]
-        name, lines = ir.describe(step), ir.lines_of(step)
-        found.append(Part(name, lines, 0, 0, took, step, device, inner=inner))
+        else:
+            bodies = built.bodies if isinstance(built, BuiltStep) else ()
+            source, inner = (
+                "",
+                [
+                    part
+                    for i, each in enumerate(bodies)
+                    for part in _parts(each, sources, device, body=i)
+                ],
+            )
+            known = ir.describe(step), ir.lines_of(step), 0, 0
+        found.append(
+            Part(*known, took, step, device, source, inner, nodes, built, body)
+        )
     return found

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ftrace.lower.build.build_kernel import BuiltKernel
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import render_tree
+from ftrace.lower.register_loops.register_loop import Recurrence
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.transforms.jit.explain import Explanation, Part
 from ftrace.transforms.partition.collectives import Entry
-from ftrace.transforms.viz.steps import Walk, members_of
 from ftrace.transforms.viz.tables import Tables
 
 #: Kernels whose machine code is shown, the first ones that differ: it has to be
@@ -20,40 +21,42 @@ from ftrace.transforms.viz.tables import Tables
 _ASSEMBLED = 24
 
 
-def kernels_as_data(
-    explained: Explanation, walked: Walk, tables: Tables
-) -> list[dict[str, Any]]:
+def kernels_as_data(explained: Explanation, tables: Tables) -> list[dict[str, Any]]:
     """The steps of the program in order, those of bodies behind what runs them."""
-    members = members_of(walked.work)
-    if len(members) != len(explained.kernels):  # it is not known which is which
-        members = [(list[Node](), None) for _ in explained.kernels]
-    stored = walked.work.plan.stored
     texts = _Texts()
     found: list[dict[str, Any]] = []
 
-    def add(part: Part, nodes: Sequence[Node], built: Any, depth: int) -> None:
+    def add(part: Part, parent: int, depth: int) -> None:
+        built, number = part.built, len(found)
+        written = set[Node]() if built is None else {*built.writes}
         row = {
             "name": part.name,
             "depth": depth,
-            "lines": tables.lines_of(nodes) or tables.find_lines(part.origins),
+            "parent": parent,
+            "body": part.body,
+            "bodies": [
+                [tables.numbers(graph.inputs), tables.numbers(graph.outputs)]
+                for graph in part.bodies
+            ],
+            "lines": tables.lines_of(part.nodes) or tables.find_lines(part.origins),
             "operations": part.operations,
             "bytes": part.nbytes,
             "seconds": part.seconds,
             "limit": "" if explained.most is None else part.limit(explained.most),
             "schedule": texts.schedule(part),
             "loops": tables.text(_loops(part)),
-            "statements": _statements(part, built, tables),
+            "statements": _statements(part, tables),
             "source": tables.text(part.source),
             "assembly": tables.text(texts.assembly(part)),
-            "nodes": tables.numbers(nodes),
-            "stores": tables.numbers(n for n in nodes if n in stored),
+            "nodes": tables.numbers(part.nodes),
+            "stores": tables.numbers(n for n in part.nodes if n in written),
         }
         found.append(row)
         for inner in part.inner:
-            add(inner, (), None, depth + 1)
+            add(inner, number, depth + 1)
 
-    for part, (nodes, built) in zip(explained.kernels, members, strict=True):
-        add(part, nodes, built, depth=0)
+    for part in explained.kernels:
+        add(part, -1, 0)
     return found
 
 
@@ -83,32 +86,42 @@ def _loops(part: Part) -> str:
     return render_tree(kernel) if type(kernel) is ir.Kernel else ""
 
 
-def _statements(
-    part: Part, built: BuiltKernel | None, tables: Tables
-) -> list[list[Any]]:
+def _statements(part: Part, tables: Tables) -> list[list[Any]]:
     """The statements of a kernel: text, line, and the node that each computes."""
-    kernel = part.kernel
-    if type(kernel) is not ir.Kernel:
-        text = "" if kernel is None else str(kernel)
-        return [[line, -1, -1] for line in text.splitlines()]
-    values = {} if built is None else built.values
-    stored = {} if built is None else built.stores
-    rows = ir.kernel_lines(kernel)
+    kernel, built = part.kernel, part.built
+    if kernel is None:
+        return []
+    values, stored = dict[Node, list[Node]](), dict[int, Node]()
+    if isinstance(built, BuiltKernel):
+        values, stored = built.values, built.stores
+    rows = _rows(kernel)
     first_store = len(rows) - len(kernel.stores)
     found: list[list[Any]] = []
     for place, (text, expression) in enumerate(rows):
-        candidates = [n for n in values.get(expression, ()) if tables.find(n) >= 0]
+        of = values.get(expression, ()) if expression else ()
+        candidates = [n for n in of if tables.find(n) >= 0]
         if place >= first_store:
             store = kernel.stores[place - first_store]
             candidates = [stored[store.buffer]] if store.buffer in stored else []
-        node = min(candidates, key=lambda n: _is_view(n, expression), default=None)
+        node = min(candidates, key=partial(_is_view, expression), default=None)
         known = (-1, -1) if node is None else (tables.line(node), tables.find(node))
         found.append([text, *known])
     return found
 
 
-def _is_view(node: Node, expression: Node) -> bool:
+def _rows(kernel: ir.Kernel) -> Sequence[tuple[str, Node | None]]:
+    """The lines of a kernel as text, each with what it computes."""
+    if type(kernel) is ir.Kernel:
+        return ir.kernel_lines(kernel)
+    head, *rest = str(kernel).splitlines()
+    lines = [(line, None) for line in rest]
+    return [(head, None), *(kernel.lines if isinstance(kernel, Recurrence) else lines)]
+
+
+def _is_view(expression: Node | None, node: Node) -> bool:
     """Is a value only a view of what an expression computes, or a copy of it?"""
+    if expression is None:
+        return False
     combines = COMBINES.get(node.op)
     if expression.op is ir.reduce_p:
         return combines is None or combines.name != expression.arg

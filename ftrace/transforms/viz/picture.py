@@ -120,7 +120,7 @@ def viz(
 
 def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
     walked = walk(explained, traced)
-    tables = Tables(*walked.roots, walked.names)
+    tables = Tables(walked.roots, walked.names)
     facts = {
         "name": explained.name,
         "device": explained.device.name,
@@ -131,7 +131,7 @@ def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
         "arena": explained.program.arena,
         "limits": "" if explained.most is None else str(explained.most),
         "steps": walked.as_data(tables),
-        "kernels": kernels_as_data(explained, walked, tables),
+        "kernels": kernels_as_data(explained, tables),
         "collectives": collectives_as_data(walked.ledger, tables),
     }
     return facts | tables.as_data()  # which has all texts and lines by now

@@ -11,12 +11,9 @@ from dataclasses import field
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower import lowering
-from ftrace.lower.build.build_kernel import BuiltKernel
-from ftrace.lower.lowering import Firing, Work, passes_of
-from ftrace.lower.program import CallHost, RunExchange, RunKernel, Step, programs_of
+from ftrace.lower.lowering import Firing, passes_of
 from ftrace.trace.graph import Graph, Node
-from ftrace.transforms.jit.explain import Explanation
+from ftrace.transforms.jit.explain import Explanation, Part
 from ftrace.transforms.jit.stages import Traced
 from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.partition.explain import divided_graph, typed
@@ -37,7 +34,6 @@ class Walked:
       before: the number of the step whose graph it changed; -1 where it shows another.
       fired, rebuilt: the rules that fired, and what was made anew of other operands.
       types: of values, where they say more than the nodes do.
-      lowered: it is of lowering, and not as it was traced.
     """
 
     name: str
@@ -47,7 +43,6 @@ class Walked:
     fired: Sequence[Firing] = ()
     rebuilt: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
     types: Mapping[Node, str] = field(default_factory=dict[Node, str])
-    lowered: bool = True
 
     @property
     def ends(self) -> tuple[Node, ...]:
@@ -128,14 +123,14 @@ class Walk:
 
     Attributes:
       steps: in their order.
-      work: the kernels of the last graph.
       names: of inputs, as the user calls them.
+      bodies: of the steps of the program that are loops and branches.
       ledger: the collectives of a program that is divided over devices.
     """
 
     steps: list[Walked]
-    work: Work
     names: dict[Node, str]
+    bodies: Sequence[Graph] = ()
     ledger: Sequence[Entry] = ()
 
     def as_data(self, tables: Tables) -> list[dict[str, Any]]:
@@ -144,17 +139,10 @@ class Walk:
         return [step.as_data(tables, before) for step, before in rows]
 
     @property
-    def roots(self) -> tuple[list[Node], int, dict[Node, Node]]:
-        """What all steps refer to, how much of it was traced, and what rules made."""
-        whole = [step.graph for step in self.steps if not step.lowered]
-        traced = [n for graph in whole for n in (*graph.inputs, *graph.outputs)]
-        made_of: dict[Node, Node] = {}
-        for step in self.steps:
-            made = [(firing.node, firing.made) for firing in step.fired]
-            for old, new in (*step.rebuilt.items(), *made):
-                made_of.setdefault(new, old)
-        rest = [node for step in self.steps for node in step.roots]
-        return [*traced, *rest], len(traced), made_of
+    def roots(self) -> list[Node]:
+        """What all steps refer to."""
+        own = [node for step in self.steps for node in step.roots]
+        return own + [n for g in self.bodies for n in (*g.inputs, *g.outputs)]
 
 
 def walk(explained: Explanation, traced: Traced) -> Walk:
@@ -166,7 +154,7 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
     """
     limits, graph = explained.device.limits, explained.closed
     about = "what the function does, operation by operation"
-    steps = [Walked("traced", about, graph, lowered=False)]
+    steps = [Walked("traced", about, graph)]
     names = _named(graph.inputs, explained.leaves)
     names |= _named(explained.graph.inputs, explained.leaves)
     divided = divided_graph(traced.graph, traced.places)
@@ -176,7 +164,7 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
         types = {node: typed(node, spec) for node, spec in specs.items()}
         sizes = ", ".join(f"{name} {n}" for name, n in mesh.shape_tuple)
         about = f"how each value is divided over the mesh ({sizes})"
-        steps.append(Walked("sharded", about, whole, types=types, lowered=False))
+        steps.append(Walked("sharded", about, whole, types=types))
         about = "what each device does with its parts, and the collectives"
         steps.append(Walked("per device", about, made.graph))
         places = [f"place along {name}" for name in mesh.axis_names]
@@ -187,50 +175,20 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
     for stage, graph, fired, rebuilt in passes_of(explained.closed, limits):
         steps.append(Walked(stage.name, stage.about, graph, before, fired, rebuilt))
         before = len(steps) - 1
-    work = Work(graph, limits, {})
-    for stage in lowering.PROGRAM:
-        work = stage.make(work)
     about = "what is computed in one pass over memory"
-    steps.append(Walked("kernels", about, graph, before))
-    return Walk(steps, work, names, () if made is None else made.ledger)
+    steps.append(Walked("kernels", about, explained.built.graph, before))
+    bodies = [graph for part in parts_of(explained.kernels) for graph in part.bodies]
+    return Walk(steps, names, bodies, () if made is None else made.ledger)
+
+
+def parts_of(parts: Sequence[Part]) -> Iterator[Part]:
+    """The steps of a program, and behind each those of its bodies."""
+    for part in parts:
+        yield part
+        yield from parts_of(part.inner)
 
 
 def _named(inputs: Sequence[Node], leaves: Sequence[str]) -> dict[Node, str]:
     """The inputs by the names of the arguments; the others were captured."""
     captured = [f"captured {i}" for i in range(len(inputs) - len(leaves))]
     return dict(zip(inputs, [*leaves, *captured], strict=False))
-
-
-def members_of(work: Work) -> list[tuple[list[Node], BuiltKernel | None]]:
-    """For each step of a program the nodes that it computes, and the kernel it is."""
-    assert work.program is not None
-    plan = work.plan
-    computed: list[dict[Node, None]] = [dict.fromkeys(d.roots) for d in plan.drafts]
-    for node, numbers in plan.inlined.items():
-        for number in numbers:
-            computed[number][node] = None
-    drafts: dict[Any, int] = {}
-    for number, built in work.built.items():
-        if isinstance(built, BuiltKernel):
-            drafts[built.info] = number
-        else:
-            computed[number][built.node] = None
-            drafts[built.programs[0] if built.programs else built.node] = number
-    found: list[tuple[list[Node], BuiltKernel | None]] = []
-    for step in work.program.steps:
-        number = drafts.get(_mark(step), -1)
-        kernel = work.built.get(number)
-        nodes = list(computed[number]) if number >= 0 else []
-        found.append((nodes, kernel if isinstance(kernel, BuiltKernel) else None))
-    return found
-
-
-def _mark(step: Step) -> Any:
-    """By what a step of a program is known in the schedule."""
-    if isinstance(step, RunKernel):
-        return step.info
-    if isinstance(step, CallHost):
-        return step.node
-    if isinstance(step, RunExchange):
-        return step.nodes[0]
-    return programs_of(step)[0]

@@ -26,34 +26,22 @@ class Tables:
     """What the steps of a page refer to.
 
     Args:
-      roots: all nodes that anything refers to, and what they need. The first are those
-        that were traced, which know the function's own lines; what a pass has made may
-        remember those of an earlier function that came to the same.
-      traced: how many these are.
-      made_of: of what a rule has made some nodes.
+      roots: all nodes that anything refers to, and what they need.
       names: of inputs, as the user calls them.
     """
 
-    def __init__(
-        self,
-        roots: Sequence[g.Node],
-        traced: int,
-        made_of: Mapping[g.Node, g.Node],
-        names: Mapping[g.Node, str],
-    ) -> None:
+    def __init__(self, roots: Sequence[g.Node], names: Mapping[g.Node, str]) -> None:
         self.lines = SourceLines()
         self._texts: dict[str, int] = {}
         self._numbers: dict[g.Node, int] = {}
         self._bodies: dict[int, list[g.Body]] = {}
-        self._names, self._made_of = names, made_of
-        self._add(roots[:traced])
-        self._codes = {id(n.origin.code) for n in self._numbers if n.origin is not None}
-        self._traced = len(self._numbers)
-        self._add(roots[traced:])
+        self._names = names
+        self._add(roots)
         self._line: dict[g.Node, int] = {}
         self._calls: dict[g.Node, Origin] = {}
         for node in self._numbers:
-            origin = self._origin_of(node)
+            given = is_variable(node) or g.is_constant(node)
+            origin = None if given else node.origin  # an input's is the call
             if origin is None:
                 lines = [self._line.get(source, -1) for source in node.src]
                 self._line[node] = max(lines, default=-1) if node.src else -1
@@ -95,23 +83,6 @@ class Tables:
         """The numbers of lines of which there are nodes."""
         numbers = dict.fromkeys(map(self.lines.find, origins))
         return [number for number in numbers if number >= 0]
-
-    def _origin_of(self, node: g.Node) -> Origin | None:
-        """Its own; else that of what it was made of. An input's is the call: None."""
-        if is_variable(node) or g.is_constant(node):
-            return None
-        known = {node}
-        while not self._is_traced(node):
-            of = _same_operation(node, self._made_of.get(node))
-            if of is None or of in known:
-                break
-            node = of
-            known.add(of)
-        origin = node.origin
-        return origin if origin and id(origin.code) in self._codes else None
-
-    def _is_traced(self, node: g.Node) -> bool:
-        return self._numbers.get(node, self._traced) < self._traced
 
     def as_data(self) -> dict[str, Any]:
         """The columns; call it last, when all texts are known."""
@@ -159,13 +130,6 @@ _KINDS = {
     "host": "library",
     "source": "input",
 }
-
-
-def _same_operation(node: g.Node, of: g.Node | None) -> g.Node | None:
-    """Which part of what a rule took does what it made: views pass through others."""
-    if of is None or of.op is node.op:
-        return of
-    return next((source for source in of.src if source.op is node.op), of)
 
 
 def _kind(node: g.Node) -> str:

@@ -101,9 +101,9 @@ let lit = null;
 function light(what) {
   lit = what;
   document.querySelectorAll(".row.lit, .statement.lit, .kernel.lit, .firing.lit").forEach((e) => e.classList.remove("lit"));
-  const has = ({ node, kernel }) => what.nodes
-    ? what.nodes.has(node) && (what.kernel < 0 || kernel < 0 || kernel === what.kernel)
-    : what.lines.has(nodes.line[node]) && kindOf(node) !== "input";
+  const has = (item) => what.nodes
+    ? what.nodes.has(item.node) && (what.kernel < 0 || item.kernel < 0 || item.kernel === what.kernel) || holds(item, what)
+    : what.lines.has(nodes.line[item.node]) && kindOf(item.node) !== "input" || all(insideOf(item), (n) => what.lines.has(nodes.line[n]));
   for (const box of drawn.boxes) box.lit = Boolean(what) && box.items.some(has);
   for (const arrow of drawn.arrows) {
     arrow.lit = Boolean(what) && ((arrow.from.lit && arrow.to.lit) || arrow.from === what.box || arrow.to === what.box);
@@ -121,6 +121,13 @@ function light(what) {
     const { node, line } = row.dataset;
     row.classList.toggle("lit", what.nodes && +node >= 0 ? what.nodes.has(+node) : what.lines.has(+line));
   }
+}
+
+/** Is some of what is to be lit in the bodies of an item? */
+function holds(item, { nodes: wanted, kernel }) {
+  if (kernel < 0 || item.kernel < 0 || item.kernel === kernel) return all(wanted, (n) => insideOf(item).has(n));
+  for (let k = kernels[kernel].parent; k >= 0; k = kernels[k].parent) if (k === item.kernel) return true;
+  return false;
 }
 
 const linesOf = (list) => new Set([...list].map((n) => nodes.line[n]).filter((line) => line >= 0));
@@ -196,10 +203,17 @@ function chooseBox(box) {
   pin(ofBox(box), { graph: false });
 }
 
-/** Shows a node, unfolding what it is in. */
+/** Shows a node, unfolding what it is in, and opening the body. */
 function chooseNode(node) {
-  const item = view.items.find((each) => each.node === node);
-  if (!item) return tell(`%${node} is not in this graph`);
+  let item = view.items.find((each) => each.node === node);
+  for (let holder; !item; item = view.items.find((each) => each.node === node)) {
+    holder = view.items.find((each) => insideOf(each).has(node));
+    if (!holder) return tell(`%${node} is not in this graph`);
+    const bodies = bodiesOf(holder).map((body) => viewOf(state.step, false, body).items);
+    const found = bodies.findIndex((items) => items.some((each) => each.node === node || insideOf(each).has(node)));
+    if (found < 0) return tell(`%${node} is not in this graph`);
+    enter(holder, found);
+  }
   const closed = item.regions.filter(isFolded);
   if (closed.length) {
     closed.forEach(toggle);
@@ -225,14 +239,14 @@ function fold(key, at) {
 
 function open(box) {
   if (!box) return;
-  const { node } = box.items[0];
+  const [item] = box.items;
   if (box.region) fold(box.key, box);
-  else if (nodes.bodies[node]) enter(node, 0);
+  else if (bodiesOf(item).length) enter(item, 0);
   else if (box.frame) fold(box.frame, box);
 }
 
-function enter(node, i) {
-  state.bodies.push({ name: `${opOf(node)} body ${i + 1}`, graph: nodes.bodies[node][i] });
+function enter(item, i) {
+  state.bodies.push({ name: `${opOf(item.node)} body ${i + 1}`, graph: bodiesOf(item)[i] });
   showGraph();
 }
 
@@ -306,7 +320,7 @@ document.addEventListener("click", (event) => {
   else if (firing !== undefined) chooseFiring(+firing);
   else if (rule !== undefined) { state.rule = state.rule === +rule ? null : +rule; state.firing = -1; showPanel(state); }
   else if (more !== undefined) { state.listed += 10 * LISTED; showPanel(state); }
-  else if (body !== undefined) enter(state.chosen.items[0].node, +body);
+  else if (body !== undefined) enter(state.chosen.items[0], +body);
   else if (unfold !== undefined) fold(unfold, state.chosen);
   else if (leave !== undefined) clear();
   else if (node !== undefined) chooseNode(+node);

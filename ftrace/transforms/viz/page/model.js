@@ -92,11 +92,45 @@ function changesIn(number) {
   });
 }
 
-/** For each node the steps of the program that compute it. */
-const kernelsOf = new Map();
-kernels.forEach((kernel, k) => {
-  for (const n of kernel.nodes) kernelsOf.set(n, [...(kernelsOf.get(n) ?? []), k]);
-});
+/** For each node those of some steps of the program that compute it. */
+function kernelsByNode(own) {
+  const found = new Map();
+  for (const k of own) for (const n of kernels[k].nodes) found.set(n, [...(found.get(n) ?? []), k]);
+  return found;
+}
+const kernelsOf = kernelsByNode(kernels.keys());
+
+/** The steps of the program itself, or of a body of one of them. */
+const stepsIn = (parent, body = 0) => [...kernels.keys()].filter((k) => kernels[k].parent === parent && kernels[k].body === body);
+
+// Bodies of loops and branches.
+
+/** The bodies of an item: each its inputs and outputs, and the kernels in it, if any are shown. */
+function bodiesOf({ node, kernel }) {
+  const lowered = kernel >= 0 ? kernels[kernel].bodies : [];
+  if (lowered.length) return lowered.map(([inputs, outputs], i) => ({ inputs, outputs, own: stepsIn(kernel, i) }));
+  return (nodes.bodies[node] ?? []).map(([inputs, outputs]) => ({ inputs, outputs, own: null }));
+}
+
+/** All nodes in the bodies of an item, and in those of what is in them. */
+const insides = new Map(), nothing = new Set();
+function insideOf(item) {
+  const key = `${item.node}/${item.kernel}`, bodies = bodiesOf(item);
+  if (!bodies.length) return nothing;
+  if (!insides.has(key)) {
+    const found = new Set();
+    for (const { inputs, outputs, own } of bodies) {
+      const runs = own && kernelsByNode(own);
+      for (const n of toposort([...inputs, ...outputs])) {
+        if (plain[n] || kindOf(n) === "input") continue;
+        found.add(n);
+        for (const inner of insideOf({ node: n, kernel: runs?.get(n)?.[0] ?? -1 })) found.add(inner);
+      }
+    }
+    insides.set(key, found);
+  }
+  return insides.get(key);
+}
 
 // Items: the nodes that are drawn.
 
@@ -112,18 +146,19 @@ function itemsOfGraph(inputs, outputs) {
   return items;
 }
 
-/** The nodes of the last graph, once for each kernel that computes them. */
-function itemsOfKernels(inputs, outputs) {
-  const items = [], at = new Map(), owner = new Map(), members = [];
-  kernels.forEach((kernel, k) => {
-    members.push(new Set(kernel.nodes));
-    for (const n of kernel.stores) owner.set(n, k);
-  });
+/** The nodes of a graph, once for each of these kernels that computes them. */
+function itemsOfKernels(inputs, outputs, own) {
+  const items = [], at = new Map(), owner = new Map(), members = new Map();
+  const kernelsOf = kernelsByNode(own);
+  for (const k of own) {
+    members.set(k, new Set(kernels[k].nodes));
+    for (const n of kernels[k].stores) owner.set(n, k);
+  }
   /** Where a kernel has an operand from: views are looked through. */
   const resolve = (n, k) => {
     if (plain[n]) return [];
     if (owner.has(n) && owner.get(n) !== k) return [`${n}/${owner.get(n)}`];
-    if (k >= 0 && members[k].has(n)) return [`${n}/${k}`];
+    if (k >= 0 && members.get(k).has(n)) return [`${n}/${k}`];
     if (!nodes.src[n].length) return [`${n}/-1`];
     const [any] = kernelsOf.get(n) ?? [];
     if (any !== undefined) return [`${n}/${any}`];
@@ -245,9 +280,9 @@ function namesOf(ids, title) {
 function viewOf(number, before, body) {
   const step = steps[number];
   const shown = body ? null : before ? steps[step.before] : step;
-  const byKernel = !body && !before && step.name === "kernels";
-  const [inputs, outputs] = body ?? [shown.inputs, shown.outputs];
-  const items = byKernel ? itemsOfKernels(inputs, outputs) : itemsOfGraph(inputs, outputs);
+  const byKernel = body ? body.own !== null : !before && step.name === "kernels";
+  const { inputs, outputs } = body ?? shown;
+  const items = byKernel ? itemsOfKernels(inputs, outputs, body?.own ?? stepsIn(-1)) : itemsOfGraph(inputs, outputs);
   const folded = groupItems(items, byKernel);
   const changed = body ? new Set() : before ? changesIn(number).went : changesIn(number).came;
   const ends = new Set(outputs);
@@ -327,7 +362,7 @@ function finishBox(box, step) {
     return;
   }
   const { node } = last;
-  const held = nodes.bodies[node] ? " ▸" : "";
+  const held = bodiesOf(last).length ? " ▸" : "";
   if (box.kind === "input") {
     box.title = argOf(node) || opOf(node);
     return;

@@ -136,8 +136,8 @@ function nodePanel(state) {
     ["kernels", (kernelsOf.get(node) ?? []).map((k) => kernels[k].name).join(", ")],
   ];
   parts.push(facts(rows));
-  (nodes.bodies[node] ?? []).forEach((_, i) => {
-    parts.push(element("button", { className: "link", data: { body: i } }, element("code", {}, `▸ open body ${i + 1} of ${nodes.bodies[node].length}`)));
+  bodiesOf(box.items[0]).forEach((_, i, { length }) => {
+    parts.push(element("button", { className: "link", data: { body: i } }, element("code", {}, `▸ open body ${i + 1} of ${length}`)));
   });
   const firings = steps.flatMap((step) => step.fired.filter(([, old, made]) => old === node || made === node).map((firing) => [step, firing]));
   if (firings.length) parts.push(element("h3", {}, "Rules"));
