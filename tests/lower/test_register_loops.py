@@ -8,6 +8,7 @@ the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as jnp
-from ftrace import lax
+from ftrace import lax, testing
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.compile import emit_object
 from ftrace.backends.llvm.register_loops import (
@@ -93,21 +94,13 @@ def recurrence_of(function: Callable[..., Any], *args: Any) -> Recurrence:
     return found
 
 
-def assert_close(found: Any, wanted: Any) -> None:
-    for a, b in zip(found, wanted, strict=True):
-        assert a.shape == b.shape
-        assert a.dtype == b.dtype
-        if a.dtype.kind in "biu":
-            np.testing.assert_array_equal(a, b)
-            continue
-        short = a.dtype.itemsize == 2
-        tolerance = 2e-2 if short else 1e-11 if a.dtype.itemsize in (8, 16) else 2e-5
-        if a.dtype == np.complex64:
-            tolerance = 2e-5
-        kind = np.float32 if short else a.dtype
-        np.testing.assert_allclose(
-            a.astype(kind), b.astype(kind), tolerance, tolerance, equal_nan=True
-        )
+#: By dtype; what is exact has to be equal.
+TOLERANCE = {
+    **dict.fromkeys(("float16", "bfloat16"), 2e-2),
+    **dict.fromkeys(("float32", "complex64"), 2e-5),
+    **dict.fromkeys(("float64", "complex128"), 1e-11),
+}
+assert_close = partial(testing.assert_close, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 # Samples: functions of the control flow to use and of one example.

@@ -103,28 +103,6 @@ def gradient(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return traced(grad(function, argnums=numbers), *arguments)
 
 
-def check_gradient(
-    function: Callable[..., Any],
-    *arguments: Any,
-    step: float = 1e-6,
-    tolerance: float = 1e-6,
-) -> None:
-    """Holds the gradient to central differences in a random direction."""
-    rng = np.random.default_rng(11)
-    weights = rng.standard_normal(np.shape(function(*arguments)))
-    slopes = gradient(lambda *xs: fnp.sum(function(*xs) * weights), *arguments)
-    for i, (x, slope) in enumerate(zip(arguments, slopes, strict=True)):
-        direction = rng.standard_normal(x.shape)
-        ends: list[Any] = []
-        for sign in (1, -1):
-            moved = [*arguments]
-            moved[i] = x + sign * step * direction
-            ends.append(np.sum(np.asarray(function(*moved)) * weights))
-        wanted = (ends[0] - ends[1]) / (2 * step)
-        found = np.sum(np.asarray(slope) * direction)
-        assert found == pytest.approx(wanted, rel=tolerance, abs=tolerance)
-
-
 def check_message(
     call: Callable[[], Any], error: type[Exception], message: str
 ) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-import ftrace.numpy as fnp
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.scipy import stats
+from ftrace.testing import check_grads
 
 scipy_stats = pytest.importorskip("scipy.stats")
 
@@ -136,18 +136,7 @@ def test_log_densities_have_derivatives_in_all_parameters(name: str) -> None:
     place = [0.1, 1.3] if takes_place(name) else []
     x = np.array([0.4, 0.9, 1.3]) + 2 * (name == "pareto")
     arguments = [x, *[np.full_like(x, p) for p in (*shapes, *place)]]
-    everywhere = tuple(range(len(arguments)))
-    slopes = ft.grad(lambda *xs: fnp.sum(log_density(*xs)), everywhere)(*arguments)
-    for number, slope in enumerate(slopes):
-        step = 1e-5 * np.abs(arguments[number])
-        above, below = list(arguments), list(arguments)
-        above[number], below[number] = x_plus_minus(arguments[number], step)
-        wanted = (np.asarray(log_density(*above)) - log_density(*below)) / (2 * step)
-        np.testing.assert_allclose(slope, wanted, rtol=2e-6, atol=1e-8)
-
-
-def x_plus_minus(x: Any, step: Any) -> tuple[Any, Any]:
-    return x + step, x - step
+    check_grads(log_density, arguments, 1, rtol=2e-6, atol=1e-8, eps=1e-6)
 
 
 @pytest.mark.parametrize("name", DISCRETE)

@@ -13,6 +13,7 @@ import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.errors import FtraceError
 from ftrace.scipy import special
+from ftrace.testing import assert_close, assert_same_bits
 from ftrace.trace import tiering
 from ftrace.trace.symbolic import any_dynamic
 from ftrace.transforms.jit.jit import Ready
@@ -114,21 +115,6 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return graphs
 
 
-def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
-    return [np.asarray(x) for x in ft.tree.leaves(value)]
-
-
-def same_bits(got: Any, want: Any) -> bool:
-    return all(
-        g.dtype == w.dtype
-        and g.shape == w.shape
-        and np.array_equal(np.isnan(g), np.isnan(w))
-        and np.where(np.isnan(g), 0, g).tobytes()
-        == np.where(np.isnan(w), 0, w).tobytes()
-        for g, w in zip(leaves(got), leaves(want), strict=True)
-    )
-
-
 @pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
 def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
@@ -140,14 +126,13 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
     weak = [z.weak_type for z in ft.tree.leaves(want)]
     assert [z.weak_type for z in ft.tree.leaves(first)] == weak
     for _ in range(30):
-        assert same_bits(f(x, y), first)
+        assert_same_bits(f(x, y), first)
     assert prepared
     if name in EXACT:
-        assert same_bits(first, want)
+        assert_same_bits(first, want)
     else:
-        for got, value in zip(leaves(first), leaves(want), strict=True):
-            bound = 2e-3 if value.dtype == np.float16 else 2e-5
-            np.testing.assert_allclose(got, value, rtol=bound, atol=bound)
+        bound = {np.float16: 2e-3, np.float32: 2e-5}
+        assert_close(first, want, rtol=bound, atol=bound)
 
 
 def test_the_size_decides(prepared: list[Any]) -> None:

@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.base import get_device
 from ftrace.errors import FtraceError
+from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 
@@ -45,15 +46,8 @@ def leaves(x: Any) -> list[Any]:
 def same(found: Any, expected: Any) -> None:
     """Equal bits and types, but for which NaN it is."""
     assert type(found) is type(expected)
-    for left, right in zip(leaves(found), leaves(expected), strict=True):
-        assert isinstance(left, Array)
-        assert left.dtype == right.dtype
-        assert left.weak_type == right.weak_type
-        a, b = np.asarray(left), np.asarray(right)
-        np.testing.assert_array_equal(a, b)
-        if a.dtype.kind == "f":
-            number = ~np.isnan(a)
-            np.testing.assert_array_equal(np.signbit(a)[number], np.signbit(b)[number])
+    assert all(isinstance(x, Array) for x in leaves(found))
+    assert_same_bits(found, expected, check_weak_type=True)
 
 
 def repeated(function: Function, *args: Any) -> None:

@@ -17,8 +17,8 @@ import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.backends.base import get_device
 from ftrace.errors import IndexBoundsError
+from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import RECORDS
@@ -46,20 +46,8 @@ def plain(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def same(found: Any, expected: Any) -> None:
-    got, structure = tree.flatten(found)
-    wanted, other = tree.flatten(expected)
-    assert structure == other
-    for x, y in zip(got, wanted, strict=True):
-        assert type(x) is type(y)
-        if isinstance(y, Array):
-            assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
-            np.testing.assert_array_equal(x.numpy(), y.numpy())
-            if y.dtype.kind == "f":
-                zero = y.numpy() == 0
-                signs = np.signbit(x.numpy()), np.signbit(y.numpy())
-                np.testing.assert_array_equal(signs[0][zero], signs[1][zero])
-        else:
-            assert x == y
+    assert [*map(type, tree.leaves(found))] == [*map(type, tree.leaves(expected))]
+    assert_same_bits(found, expected, check_weak_type=True)
 
 
 class Given:
