@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import ftrace as ft
 from ftrace import errors
 from ftrace.ground import processes
 from ftrace.trace.primitives.exchange import FOLDS
+from tests.docs.pages import agrees, outputs_of
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).with_name("in_each_process.py")
@@ -67,6 +69,19 @@ def test_what_holds_in_each_process(
     np.testing.assert_array_equal(found["rows"], found["both"])
     np.testing.assert_array_equal(found["rows"].astype("bfloat16"), found["columns"])
     assert ft.Checkpoints(tmp_path / f"steps_{count}").restore()["step"] == 3
+
+
+@started
+def test_programs_of_the_page_of_errors() -> None:
+    page = ROOT / "docs" / "errors.md"
+    done = start(2, str(page), "2", script=ROOT / "tests" / "docs" / "pages.py")
+    assert done.returncode == 0, done.stdout
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 2
+    blocks = outputs_of(page.read_text(encoding="utf-8"), "2")
+    for (_, shown), *both in zip(blocks, *lines, strict=True):
+        for text in both:
+            assert shown is None or agrees(shown.text, text), text
 
 
 def ended(way: str, seconds: str, folder: str = ".") -> str:

@@ -5,13 +5,15 @@ namespace; options may follow the word:
 
     raises=ShapeError   the block raises exactly this class; its message is printed
     file=loss.py        the name of the file that origins and messages show
+    processes=2         so many run it together, in tests/distributed, and each prints
+                        that; other blocks of the page are not there then
 
 A block marked `text` right after it holds what it prints; `...` there stands for
 anything. A block marked `llvm` or `console` in that place is shown, not compared: it
 depends on the machine. Each page runs in a process of its own, in an empty folder,
 where it may leave the pictures that it shows:
 
-    python -m tests.docs.pages PAGE     prints the outputs as JSON
+    python -m tests.docs.pages PAGE [PROCESSES]     prints the outputs as JSON
 """
 
 from __future__ import annotations
@@ -80,13 +82,20 @@ def blocks_of(page: str) -> list[Block]:
     return found
 
 
-def outputs_of(page: str) -> list[tuple[Block, Block | None]]:
-    """Each Python block with the block of its output, where one follows directly."""
+def outputs_of(page: str, processes: str = "1") -> list[tuple[Block, Block | None]]:
+    """Each Python block with the block of its output, where one follows directly.
+
+    Args:
+      page: its text.
+      processes: how many run the blocks that are wanted.
+    """
     blocks = blocks_of(page)
     lines = page.split("\n")
     pairs: list[tuple[Block, Block | None]] = []
     for i, block in enumerate(blocks):
         if block.language != "python":
+            continue
+        if block.options.get("processes", "1") != processes:
             continue
         after = blocks[i + 1] if i + 1 < len(blocks) else None
         if after is not None:
@@ -167,11 +176,12 @@ def updated(page: str, printed: list[str]) -> str:
     return "\n".join(lines)
 
 
-def main(path: str) -> None:
+def main(path: str, processes: str = "1") -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    page = Path(path).read_text(encoding="utf-8")
-    json.dump([run_block(b, namespace) for b, _ in outputs_of(page)], sys.stdout)
+    pairs = outputs_of(Path(path).read_text(encoding="utf-8"), processes)
+    printed = [run_block(block, namespace) for block, _ in pairs]
+    sys.stdout.write(json.dumps(printed) + "\n")  # one line of each process
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
