@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
 from sphinx.domains.python import PyObject
 
 from docs import docstrings
@@ -17,12 +20,13 @@ version = release = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-#: Formulas between dollars, as code hosts read them; pages without any load nothing.
+#: Formulas between dollars, as code hosts read them: pages have them as MathML, which
+#: browsers draw without a script.
 myst_enable_extensions = ["dollarmath"]
+html_math_renderer = "mathml"
 #: Titles down to this level can be linked to, by the names that code hosts give them.
 myst_heading_anchors = 3
 
@@ -50,6 +54,15 @@ for field in PyObject.doc_field_types:
         field.label = "Attributes"
 
 
+def _formula(display: str) -> tuple[Callable[[Any, Any], None], None]:
+    def visit(page: Any, node: Any) -> None:
+        page.body.append(convert(node.astext(), display=display))
+        raise SkipNode
+
+    return visit, None
+
+
 def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))
     app.connect("autodoc-process-docstring", docstrings.process, priority=400)
     app.connect("autodoc-skip-member", docstrings.skip)
