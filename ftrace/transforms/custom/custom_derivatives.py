@@ -162,7 +162,7 @@ class _JvpRule(_OnLeaves):
             return self.enter(level, results, moved, self.zeros)
         with Scope(f"the jvp rule of {name}") as scope:
             scope.bound = True  # the primals have values
-            inner = [scope.input(tracer.aval_of(t)) for t in present]
+            inner = [scope.input(t.aval) for t in present]
             nodes = [scope.lift(x) for x in self.jvp(mask, [*values, *inner])]
         count = len(self.types)
         given = dict(zip(scope.inputs, present, strict=False))
