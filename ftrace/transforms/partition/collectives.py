@@ -14,35 +14,12 @@ from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p, reduction as r
+from ftrace.trace.primitives import elementwise as p, movement as mv, reduction as r
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.indexing import gather, read_back
-from ftrace.trace.primitives.movement import (
-    merged,
-    move_axis,
-    parted,
-    reshape,
-    shrink_axis,
-)
 from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.primitives.sources import const, const_like, variable, zeros_like
-from ftrace.transforms.partition.specs import (
-    Move,
-    Names,
-    Sizes,
-    local_bytes,
-    parts,
-    received,
-)
-from ftrace.transforms.partition.windows import (
-    Piece,
-    Window,
-    affine,
-    edges,
-    join,
-    places_along,
-    take,
-)
+from ftrace.transforms.partition import specs as sp, windows
 
 #: Of variables for the place of a device along the axes of the mesh.
 _PLACE_DEPTH = -16
@@ -101,23 +78,23 @@ class Device:
       ledger: the collectives so far.
     """
 
-    sizes: Sizes
+    sizes: sp.Sizes
     places: Mapping[Any, Node]
     ledger: list[Entry] = field(default_factory=list[Entry])
 
     @staticmethod
-    def of(sizes: Sizes) -> Device:
+    def of(sizes: sp.Sizes) -> Device:
         names = enumerate(sizes)
         return Device(sizes, {n: variable(_PLACE, _PLACE_DEPTH, i) for i, n in names})
 
-    def begin(self, names: Names, window: Window) -> Node:
+    def begin(self, names: sp.Names, window: windows.Window) -> Node:
         """Where the window of the device begins."""
         number = self.number(names)
         if number is None:
             return const(window.start, _PLACE.dtype)
-        return affine(number, window.step, window.start)
+        return windows.affine(number, window.step, window.start)
 
-    def number(self, names: Names) -> Node | None:
+    def number(self, names: sp.Names) -> Node | None:
         """The place along several axes, of which the first counts slowest."""
         found: Node | None = None
         for name in names:
@@ -128,10 +105,10 @@ class Device:
             found = place
         return found
 
-    def send(self, step: Move, x: Node, cause: Cause, *more: Node) -> Node:
+    def send(self, step: sp.Move, x: Node, cause: Cause, *more: Node) -> Node:
         """A collective along an axis of the mesh, with its entry."""
-        nbytes = local_bytes(x.aval, ((),) * x.ndim, self.sizes)
-        nbytes = received([step], nbytes, self.sizes)
+        nbytes = sp.local_bytes(x.aval, ((),) * x.ndim, self.sizes)
+        nbytes = sp.received([step], nbytes, self.sizes)
         node, times = cause
         made = Entry(
             step.kind, step.name, x.aval, nbytes, times, node.op.name, node.origin
@@ -141,50 +118,52 @@ class Device:
         op, place = _COLLECTIVES[step.kind], self.places[step.name]
         return op.results(x, place, *more, arg=along)[0]
 
-    def move(self, x: Node, step: Move, cause: Cause) -> Node:
+    def move(self, x: Node, step: sp.Move, cause: Cause) -> Node:
         """A step from one spec to another, of a local value."""
         count = self.sizes[step.name]
         if step.kind == "slice":
             place = self.places[step.name]
             return gather(_split(x, step.axis, count), [place], (step.axis,))
         if step.kind == "psum_scatter":
-            x = move_axis(_split(x, step.axis, count), step.axis, 0)
+            x = mv.move_axis(_split(x, step.axis, count), step.axis, 0)
         elif step.kind == "all_to_all":
-            x = move_axis(_split(x, step.to, count), step.to, 0)
+            x = mv.move_axis(_split(x, step.to, count), step.to, 0)
         made = self.send(step, x, cause)
         return _joined(made, step.axis) if step.kind.startswith("all") else made
 
-    def gather(self, x: Node, names: Names, cause: Cause) -> Node:
+    def gather(self, x: Node, names: sp.Names, cause: Cause) -> Node:
         """What all have along axes of the mesh, along a new leading axis."""
         rows = x
         for name in reversed(names):
-            rows = self.send(Move("all_gather", name), rows, cause)
-        return reshape(rows, (parts(names, self.sizes), *x.shape))
+            rows = self.send(sp.Move("all_gather", name), rows, cause)
+        return mv.reshape(rows, (sp.parts(names, self.sizes), *x.shape))
 
     def exchange(
-        self, x: Node, axis: int, names: Names, window: Window, cause: Cause
+        self, x: Node, axis: int, names: sp.Names, window: windows.Window, cause: Cause
     ) -> Node:
         """The windows along an axis that is in even parts: with edges of others."""
-        count = parts(names, self.sizes)
-        found = edges(window, x.shape[axis] * count, count, len(names))
+        count = sp.parts(names, self.sizes)
+        found = windows.edges(window, x.shape[axis] * count, count, len(names))
         assert found is not None
         pieces: list[Node] = []
         for piece in found.pieces:
-            local = shrink_axis(x, axis, piece.start, piece.stop)
+            local = mv.shrink_axis(x, axis, piece.start, piece.stop)
             pieces.append(self._receive(local, names, piece, cause))
-        made = join(pieces, axis)
+        made = windows.join(pieces, axis)
         if found.drift:
             number = self.number(names)
             assert number is not None
-            start = affine(number, found.drift, found.offset)
-            made = take(made, axis, start, found.size)
+            start = windows.affine(number, found.drift, found.offset)
+            made = windows.take(made, axis, start, found.size)
         for name in names if found.flipped else ():
             place, n = self.places[name], self.sizes[name]
-            turned = affine(place, -1, n - 1)
-            made = self.send(Move("ppermute", name), made, cause, turned, turned)
+            turned = windows.affine(place, -1, n - 1)
+            made = self.send(sp.Move("ppermute", name), made, cause, turned, turned)
         return made
 
-    def _receive(self, x: Node, names: Names, piece: Piece, cause: Cause) -> Node:
+    def _receive(
+        self, x: Node, names: sp.Names, piece: windows.Piece, cause: Cause
+    ) -> Node:
         """What the device has of a piece; zeros where it has none."""
         if not piece.receivers:
             return zeros_like(x)
@@ -195,16 +174,16 @@ class Device:
             return _choose(_within(self.places[names[0]], *few), x, zeros_like(x))
         return self._send_few(x, names[0], piece.by, few, cause, piece.scale)
 
-    def give(self, x: Node, axis: int, names: Names, window: Window) -> Node:
+    def give(self, x: Node, axis: int, names: sp.Names, window: windows.Window) -> Node:
         """Of the places of a window what the device has of them, and zeros."""
         number, part = self.number(names), x.shape[axis]
         assert number is not None
-        start = affine(number, -part, window.start)
-        places = places_along(const(0, _PLACE.dtype, (window.size,)), 0, start)
-        return move_axis(read_back(x, [places], (axis,)), 0, axis)
+        start = windows.affine(number, -part, window.start)
+        places = windows.places_along(const(0, _PLACE.dtype, (window.size,)), 0, start)
+        return mv.move_axis(read_back(x, [places], (axis,)), 0, axis)
 
     def _shift(
-        self, x: Node, names: Names, by: int, few: tuple[int, int], cause: Cause
+        self, x: Node, names: sp.Names, by: int, few: tuple[int, int], cause: Cause
     ) -> Node:
         """What the device has that is so many further on; zeros beyond the last.
 
@@ -217,13 +196,15 @@ class Device:
             return self._send_few(x, name, by, few, cause) if by else x
         more, near = divmod(by, n)
         outer = tuple(major)
-        everyone = 0, parts(outer, self.sizes)
+        everyone = 0, sp.parts(outer, self.sizes)
         if not near:
             return self._shift(x, outer, more, everyone, cause)
         # A ring along the last axis; who comes around it takes from the next row.
-        rows = [affine(place, 1, shift) for shift in (near, n - near)]
-        tables = [_choose(_within(row, 0, n), row, affine(row, 1, -n)) for row in rows]
-        x = self.send(Move("ppermute", name), x, cause, *tables)
+        rows = [windows.affine(place, 1, shift) for shift in (near, n - near)]
+        tables = [
+            _choose(_within(row, 0, n), row, windows.affine(row, 1, -n)) for row in rows
+        ]
+        x = self.send(sp.Move("ppermute", name), x, cause, *tables)
         low, high = [
             self._shift(x, outer, k, everyone, cause) for k in (more, more + 1)
         ]
@@ -238,14 +219,14 @@ class Device:
         if scale == 1:
             few = max(few[0], -by), min(few[1], n - by)
         none, factor = const_like(place, -1), const_like(place, scale)
-        source, ahead = affine(place, scale, by), affine(place, 1, -by)
+        source, ahead = windows.affine(place, scale, by), windows.affine(place, 1, -by)
         target = p.div(ahead, factor) if scale > 1 else ahead
         sends = _within(target, *few)
         if scale > 1:
             sends = p.bit_and(sends, p.eq(p.mul(target, factor), ahead))
         source = p.select(_within(place, *few), source, none)
         target = p.select(sends, target, none)
-        return self.send(Move("ppermute", name), x, cause, source, target)
+        return self.send(sp.Move("ppermute", name), x, cause, source, target)
 
 
 def _within(x: Node, first: int, last: int) -> Node:
@@ -254,18 +235,18 @@ def _within(x: Node, first: int, last: int) -> Node:
 
 def _choose(test: Node, x: Node, y: Node) -> Node:
     """`x` where a scalar is true, else `y`."""
-    return p.select(expand(reshape(test, (1,) * x.ndim), x.shape), x, y)
+    return p.select(expand(mv.reshape(test, (1,) * x.ndim), x.shape), x, y)
 
 
 def _split(x: Node, axis: int, count: int) -> Node:
     """The outer part of an axis as one of its own."""
-    return reshape(x, parted(x.shape, axis, count))
+    return mv.reshape(x, mv.parted(x.shape, axis, count))
 
 
 def _joined(rows: Node, axis: int) -> Node:
     """A leading axis as the outer part of another one."""
-    x = move_axis(rows, 0, axis)
-    return reshape(x, merged(x.shape, axis))
+    x = mv.move_axis(rows, 0, axis)
+    return mv.reshape(x, mv.merged(x.shape, axis))
 
 
 _COLLECTIVES = {

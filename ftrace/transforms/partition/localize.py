@@ -20,49 +20,12 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches
 from ftrace.trace.graph import Body, Graph, Node, inherited_origin, with_bodies
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, movement as mv, sources
 from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
-from ftrace.trace.primitives.movement import (
-    permute_p,
-    reshape,
-    reshape_p,
-    shrink_p,
-)
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
-from ftrace.trace.primitives.sources import (
-    const_like,
-    is_variable,
-    variable,
-    zeros_like,
-)
 from ftrace.trace.python_limits import without_collection
+from ftrace.transforms.partition import propagate, rules, specs as sp
 from ftrace.transforms.partition.collectives import Cause, Device, Entry
-from ftrace.transforms.partition.propagate import (
-    BodyPlan,
-    Propagation,
-    Specs,
-    in_parts,
-    pending_of,
-)
-from ftrace.transforms.partition.rules import (
-    Axes,
-    Part,
-    Rule,
-    Want,
-    Way,
-    want_of,
-    way_for,
-    windows_of,
-)
-from ftrace.transforms.partition.specs import (
-    Names,
-    Sizes,
-    Spec,
-    divides,
-    local_shape,
-    moves,
-    parts,
-)
 from ftrace.transforms.partition.windows import (
     Window,
     cut,
@@ -78,7 +41,7 @@ from ftrace.transforms.partition.windows import (
 #: Of the local inputs of bodies.
 _LOCAL_DEPTH = -17
 #: Through what a sum may pass before its parts are added up: views, and sums again.
-_VIEWS = (reshape_p, permute_p, shrink_p)
+_VIEWS = (mv.reshape_p, mv.permute_p, mv.shrink_p)
 _SUMS = (reduce_sum_p, p.add)
 
 
@@ -93,7 +56,7 @@ class _Value(NamedTuple):
     """
 
     node: Node
-    pending: Names = ()
+    pending: sp.Names = ()
     combine: str = "psum"
     cause: Node | None = None
     clean: bool = False
@@ -110,25 +73,25 @@ class _Localizer:
     """
 
     def __init__(
-        self, device: Device, found: Propagation, inputs: Mapping[Node, Node],
-        outputs: Sequence[tuple[Node, Spec]], times: int = 1,
+        self, device: Device, found: propagate.Propagation, inputs: Mapping[Node, Node],
+        outputs: Sequence[tuple[Node, sp.Spec]], times: int = 1,
     ) -> None:  # fmt: skip
         self.device, self.found, self.times = device, found, times
         self.sizes = device.sizes
         self.reader: Node | None = None
-        self.wanted: dict[Node, dict[Want, None]] = {}
+        self.wanted: dict[Node, dict[rules.Want, None]] = {}
         self.readers: dict[Node, int] = {}
-        self.ways: dict[Node, list[Way]] = {}
-        self.hulls: dict[tuple[Node, Want], Want] = {}
+        self.ways: dict[Node, list[rules.Way]] = {}
+        self.hulls: dict[tuple[Node, rules.Want], rules.Want] = {}
         for node, spec in outputs:
-            self._want(node, Want(spec))
+            self._want(node, rules.Want(spec))
         for node in reversed(found.order):
             self._plan(node)
         rows = inputs.items()
-        self.main: dict[tuple[Node, Any], Want] = {}
-        self.built: dict[tuple[Node, Want], _Value] = {}
+        self.main: dict[tuple[Node, Any], rules.Want] = {}
+        self.built: dict[tuple[Node, rules.Want], _Value] = {}
         for node, local in rows:
-            self._keep(node, Want(found.own[node]), _Value(local))
+            self._keep(node, rules.Want(found.own[node]), _Value(local))
         with inherited_origin() as take:
             for node in found.order:
                 if node in self.ways:
@@ -136,34 +99,38 @@ class _Localizer:
                     self.reader = node
                     self._build(node)
             self.reader = None
-            self.outputs = [self._get(node, Want(spec)).node for node, spec in outputs]
+            self.outputs = [
+                self._get(node, rules.Want(spec)).node for node, spec in outputs
+            ]
 
     # Which values are needed, and how.
 
-    def _want(self, node: Node, want: Want) -> None:
+    def _want(self, node: Node, want: rules.Want) -> None:
         self.wanted.setdefault(node, {})[want] = None
         self.readers[node] = self.readers.get(node, 0) + 1
 
     def _plan(self, node: Node) -> None:
         found = self.found
-        if is_variable(node) or node.op is item_p:
+        if sources.is_variable(node) or node.op is item_p:
             self._cover(node)
             return
         values = found.outputs_of[node]
         if not any(value in self.wanted for value in values):
             return
         if node in found.flows:
-            self.ways[node] = [Way({})]
+            self.ways[node] = [rules.Way({})]
             for source, spec in zip(node.src, found.flows[node].operands, strict=True):
-                self._want(source, Want(spec))
+                self._want(source, rules.Want(spec))
             return
         rule = found.rules[node]
         self.ways[node] = self._ways(node, rule)
         for way in self.ways[node]:
             for source, axes in zip(node.src, rule.operands, strict=True):
-                self._want(source, want_of(rule, axes, source.shape, way, self.sizes))
+                self._want(
+                    source, rules.want_of(rule, axes, source.shape, way, self.sizes)
+                )
 
-    def _ways(self, node: Node, rule: Rule) -> list[Way]:
+    def _ways(self, node: Node, rule: rules.Rule) -> list[rules.Way]:
         """In how many ways a node is computed, so that it is there as it is wanted."""
         own, sizes = self.found.divisions[node], self.sizes
         values = zip(self.found.outputs_of[node], rule.results, strict=True)
@@ -171,20 +138,22 @@ class _Localizer:
             factors[0]
             for value, axes in values
             for n, factors in zip(value.shape, axes, strict=True)
-            if factors and factors[0] in own and not divides(own[factors[0]], n, sizes)
+            if factors
+            and factors[0] in own
+            and not sp.divides(own[factors[0]], n, sizes)
         }
         firm = {f: names for f, names in own.items() if f not in loose}
         if node not in self.wanted:
-            return [Way(firm)]
+            return [rules.Way(firm)]
         hulls = self._hulls(node)
         wanted = [w for w in self.wanted[node] if not w.windows] + hulls
         if rule.view:
-            ways = [way_for(rule, want, sizes) for want in wanted]
+            ways = [rules.way_for(rule, want, sizes) for want in wanted]
             made = [way for way in ways if way is not None]
             if len(made) == len(ways):
                 return made
             self._cover(node)
-            return [*made, Way(firm)]
+            return [*made, rules.Way(firm)]
         ways = [self.found.again(node, want) for want in hulls]
         made = [way for way in ways if way is not None and loose >= {*way.windows}]
         if len(hulls) < len(wanted) or len(made) < len(hulls):
@@ -192,9 +161,9 @@ class _Localizer:
         if made:
             return made
         self._cover(node)
-        return [Way(firm)]
+        return [rules.Way(firm)]
 
-    def _overlap(self, node: Node, hulls: Sequence[Want]) -> list[Way]:
+    def _overlap(self, node: Node, hulls: Sequence[rules.Want]) -> list[rules.Way]:
         """How a value is computed in windows, of which even parts are wanted, too.
 
         It is, if it costs less to compute edges than to exchange them.
@@ -204,7 +173,7 @@ class _Localizer:
             return []
         if plain:
             joined = self._joined(node, hulls[0])
-            own = Want(self.found.own[node])
+            own = rules.Want(self.found.own[node])
             if len(hulls) > 1 or joined is None or any(w != own for w in plain):
                 return []
             self.hulls |= {(node, w): joined for w in (*self.wanted[node], joined)}
@@ -213,29 +182,29 @@ class _Localizer:
         ways = [self.found.again(node, want) for want in hulls]
         return [way for way in ways if way is not None]
 
-    def _joined(self, node: Node, want: Want) -> Want | None:
+    def _joined(self, node: Node, want: rules.Want) -> rules.Want | None:
         """Windows with which even parts are wanted, too."""
         own, rows = self.found.own[node], list[tuple[int, Window]]()
         for axis, window in want.windows:
-            part = even(node.shape[axis], parts(own[axis], self.sizes))
+            part = even(node.shape[axis], sp.parts(own[axis], self.sizes))
             if part.step != window.step:
                 return None
             rows.append((axis, hull([part, window])))
-        return Want(own, tuple(rows))
+        return rules.Want(own, tuple(rows))
 
-    def _hulls(self, node: Node) -> list[Want]:
+    def _hulls(self, node: Node) -> list[rules.Want]:
         """The windows in which a value is wanted, joined where one has the others."""
-        groups: dict[Any, list[Want]] = {}
+        groups: dict[Any, list[rules.Want]] = {}
         for want in self.wanted.get(node, ()):
             if want.windows:
                 steps = tuple([(axis, w.step) for axis, w in want.windows])
                 groups.setdefault((want.spec, steps), []).append(want)
-        found: list[Want] = []
+        found: list[rules.Want] = []
         for (spec, _), wants in groups.items():
             axes = [axis for axis, _ in wants[0].windows]
             rows = {want: tuple([w for _, w in want.windows]) for want in wants}
             for wide in join_near(rows.values()):
-                made = Want(spec, tuple(zip(axes, wide, strict=True)))
+                made = rules.Want(spec, tuple(zip(axes, wide, strict=True)))
                 found.append(made)
                 inside = [want for want, row in rows.items() if has(wide, row)]
                 self.hulls |= {(node, want): made for want in (*inside, made)}
@@ -244,8 +213,8 @@ class _Localizer:
     def _cover(self, node: Node) -> None:
         """From which specs windows come, of a value that is not computed in them."""
         for want in self._hulls(node):
-            spec, _ = in_parts(node, self.found.own[node], want, self.sizes)
-            self.wanted[node][Want(spec)] = None
+            spec, _ = propagate.in_parts(node, self.found.own[node], want, self.sizes)
+            self.wanted[node][rules.Want(spec)] = None
 
     # The local nodes.
 
@@ -260,16 +229,18 @@ class _Localizer:
             local = made.node
             parts = [local] if compound_of(local) is None else items(local)
             for value, part, axes in zip(values, parts, rule.results, strict=True):
-                have = want_of(rule, axes, value.shape, way, self.sizes, into=False)
+                have = rules.want_of(
+                    rule, axes, value.shape, way, self.sizes, into=False
+                )
                 self._keep(value, have, made._replace(node=part))
 
-    def _local(self, node: Node, rule: Rule, way: Way) -> _Value:
+    def _local(self, node: Node, rule: rules.Rule, way: rules.Way) -> _Value:
         """The operation over its local operands; of a sum its term."""
         division = way.division
-        made = _Value(node, *pending_of(rule, division), node)
+        made = _Value(node, *propagate.pending_of(rule, division), node)
         src: list[Node] = []
         wants = [
-            (source, want_of(rule, axes, source.shape, way, self.sizes))
+            (source, rules.want_of(rule, axes, source.shape, way, self.sizes))
             for source, axes in zip(node.src, rule.operands, strict=True)
         ]
         terms, own = self._takes_terms(node, wants), made.pending
@@ -277,7 +248,7 @@ class _Localizer:
             value = self._get(source, want, terms)
             read = {f for f in (*rule.slides, *rule.reduced) if f in division}
             beyond = [(d, w) for d, w in want.windows if axes[d][0] in read]
-            shown = Want(want.spec, tuple(beyond))
+            shown = rules.Want(want.spec, tuple(beyond))
             src.append(self._filled(value, source, shown, rule))
             if value.pending:
                 made = value._replace(pending=(*own, *value.pending))
@@ -285,7 +256,9 @@ class _Localizer:
             node=rule.local(node, src, self._part(node, rule, way)), clean=False
         )
 
-    def _takes_terms(self, node: Node, wants: Sequence[tuple[Node, Want]]) -> bool:
+    def _takes_terms(
+        self, node: Node, wants: Sequence[tuple[Node, rules.Want]]
+    ) -> bool:
         """Is an operation done on terms of sums as on the sums? All must be such."""
         if any(self.readers[source] > 1 for source, _ in wants):
             return False
@@ -297,65 +270,69 @@ class _Localizer:
         even = not any(want.windows for _, want in wants)
         return node.op in _SUMS and one and even and {c for _, c in terms} == {"psum"}
 
-    def _filled(self, value: _Value, source: Node, want: Want, rule: Rule) -> Node:
+    def _filled(
+        self, value: _Value, source: Node, want: rules.Want, rule: rules.Rule
+    ) -> Node:
         """An operand, of which what is beyond the array counts for nothing."""
         local = value.node
         if rule.fill is None or not want.windows:
             return local
         nothing = rule.fill(local)
-        if value.clean and nothing is zeros_like(local):
+        if value.clean and nothing is sources.zeros_like(local):
             return local
         for axis, window in want.windows:
             names, n = want.spec[axis], source.shape[axis]
-            low, high = window.starts(parts(names, self.sizes))
+            low, high = window.starts(sp.parts(names, self.sizes))
             if low < 0 or high + window.size > n:
                 begin = self.device.begin(names, window)
                 local = mask(local, axis, begin, n, nothing)
         return local
 
-    def _part(self, node: Node, rule: Rule, way: Way) -> Part:
+    def _part(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Part:
         """What the operation is told of the device."""
         sizes, device, division = self.sizes, self.device, way.division
 
-        def shape(value: Node, axes: Axes) -> Shape:
-            want = want_of(rule, axes, value.shape, way, sizes, into=False)
-            found, windows = local_shape(value.shape, want.spec, sizes), want.windows
+        def shape(value: Node, axes: rules.Axes) -> Shape:
+            want = rules.want_of(rule, axes, value.shape, way, sizes, into=False)
+            found, windows = sp.local_shape(value.shape, want.spec, sizes), want.windows
             known = {axis: window.size for axis, window in windows}
             return tuple([known.get(d, n) for d, n in enumerate(found)])
 
         def windows(factor: int) -> tuple[Window, Window] | None:
-            return windows_of(rule, factor, way, sizes)
+            return rules.windows_of(rule, factor, way, sizes)
 
         def begin(factor: int) -> Node | None:
             names, window = division.get(factor, ()), way.windows.get(factor)
             if not names and window is None:
                 return None
-            window = window or even(rule.sizes[factor], parts(names, sizes))
+            window = window or even(rule.sizes[factor], sp.parts(names, sizes))
             return device.begin(names, window)
 
         def first(factors: Sequence[int]) -> Node | None:
             names = [name for f in factors for name in division.get(f, ())]
             number = device.number(tuple(names))
-            return None if number is None else p.eq(number, const_like(number, 0))
+            return (
+                None if number is None else p.eq(number, sources.const_like(number, 0))
+            )
 
         def before(factor: int, x: Node, fill: Node, reverse: bool) -> Node:
             names = division[factor]
             rows = device.gather(x, names, Cause(node, self.times))
             number, places = device.number(names), places_along(rows, 0)
             assert number is not None
-            number = expand(reshape(number, (1,) * rows.ndim), rows.shape)
+            number = expand(mv.reshape(number, (1,) * rows.ndim), rows.shape)
             earlier = p.gt(places, number) if reverse else p.lt(places, number)
-            others = expand(reshape(fill, (1, *x.shape)), rows.shape)
+            others = expand(mv.reshape(fill, (1, *x.shape)), rows.shape)
             return p.select(earlier, rows, others)
 
         rows = zip(self.found.outputs_of[node], rule.results, strict=True)
-        return Part([shape(*row) for row in rows], begin, windows, first, before)
+        return rules.Part([shape(*row) for row in rows], begin, windows, first, before)
 
-    def _keep(self, node: Node, have: Want, value: _Value) -> None:
+    def _keep(self, node: Node, have: rules.Want, value: _Value) -> None:
         self.built[node, have] = value
         self.main.setdefault((node, have.windows), have)
 
-    def _get(self, node: Node, want: Want, as_terms: bool = False) -> _Value:
+    def _get(self, node: Node, want: rules.Want, as_terms: bool = False) -> _Value:
         """A value as wanted; `as_terms` takes a sum whose parts are not added up."""
         known = self.built.get((node, want))
         if known is not None and (as_terms or not known.pending):
@@ -377,7 +354,7 @@ class _Localizer:
         self.built[node, want] = made
         return made
 
-    def _windowed(self, node: Node, want: Want) -> _Value:
+    def _windowed(self, node: Node, want: rules.Want) -> _Value:
         """The windows of a value, which are cut from wider ones, or edges exchanged."""
         wide = self.hulls[node, want]
         if wide != want:
@@ -385,16 +362,16 @@ class _Localizer:
             local = made.node
             given = dict(want.windows)
             for axis, have in wide.windows:
-                count = parts(wide.spec[axis], self.sizes)
+                count = sp.parts(wide.spec[axis], self.sizes)
                 window = given.get(axis) or even(node.shape[axis], count)
                 local = cut(local, axis, have, window)
             made = made._replace(node=local)
             return self._move(made, node, wide.spec, want.spec)
-        flat, _ = in_parts(node, self.found.own[node], want, self.sizes)
+        flat, _ = propagate.in_parts(node, self.found.own[node], want, self.sizes)
         divided = any(want.spec[axis] for axis, _ in want.windows)
-        if not divided and Want(want.spec) in self.wanted[node]:
+        if not divided and rules.Want(want.spec) in self.wanted[node]:
             flat = want.spec  # all have it, for others who read it
-        local, terms = self._get(node, Want(flat)).node, list[Any]()
+        local, terms = self._get(node, rules.Want(flat)).node, list[Any]()
         reader = self.reader or node
         for axis, window in want.windows:
             names, number = want.spec[axis], self.device.number(want.spec[axis])
@@ -405,13 +382,13 @@ class _Localizer:
                 cause = Cause(reader, self.times)
                 local = self.device.exchange(local, axis, names, window, cause)
             else:
-                count = parts(names, self.sizes)
+                count = sp.parts(names, self.sizes)
                 local = window_of(local, axis, number, window, count)
         return _Value(local, tuple(terms), "psum", reader, clean=True)
 
-    def _move(self, value: _Value, node: Node, have: Spec, want: Spec) -> _Value:
+    def _move(self, value: _Value, node: Node, have: sp.Spec, want: sp.Spec) -> _Value:
         local = value.node
-        for step in moves(have, want, value.pending, value.combine):
+        for step in sp.moves(have, want, value.pending, value.combine):
             summed = value.cause if step.kind.startswith("p") else self.reader
             local = self.device.move(local, step, Cause(summed or node, self.times))
         return value._replace(node=local, pending=(), cause=None)
@@ -421,7 +398,7 @@ class _Localizer:
     def _build_flow(self, node: Node) -> None:
         flow = self.found.flows[node]
         rows = zip(node.src, flow.operands, strict=True)
-        src = [self._get(source, Want(spec)).node for source, spec in rows]
+        src = [self._get(source, rules.Want(spec)).node for source, spec in rows]
         places = list(self.device.places.values())
         arg = node.arg
         length: int | None = getattr(arg, "length", None)
@@ -435,9 +412,9 @@ class _Localizer:
             made = node.op(*places, *src, arg=changed)
         rows = zip(self.found.outputs_of[node], items(made), flow.results, strict=True)
         for value, local, spec in rows:
-            self._keep(value, Want(spec), _Value(local))
+            self._keep(value, rules.Want(spec), _Value(local))
 
-    def _body(self, plan: BodyPlan, times: int) -> Body:
+    def _body(self, plan: propagate.BodyPlan, times: int) -> Body:
         inputs = local_inputs(plan.body.inputs, plan.inputs, self.sizes)
         rows = zip(plan.body.outputs, plan.outputs, strict=True)
         given = dict(zip(plan.body.inputs, inputs, strict=True))
@@ -445,16 +422,23 @@ class _Localizer:
         return close([*self.device.places.values(), *inputs], made.outputs)
 
 
-def local_type(aval: ShapedArray, spec: Spec, sizes: Sizes) -> ShapedArray:
+def local_type(aval: ShapedArray, spec: sp.Spec, sizes: sp.Sizes) -> ShapedArray:
     """The type of a part."""
-    return aval.with_shape(local_shape(aval.shape, spec, sizes)) if any(spec) else aval
+    return (
+        aval.with_shape(sp.local_shape(aval.shape, spec, sizes)) if any(spec) else aval
+    )
 
 
 def local_inputs(
-    inputs: Sequence[Node], specs: Specs, sizes: Sizes, depth: int = _LOCAL_DEPTH
+    inputs: Sequence[Node],
+    specs: propagate.Specs,
+    sizes: sp.Sizes,
+    depth: int = _LOCAL_DEPTH,
 ) -> list[Node]:
     rows = enumerate(zip(inputs, specs, strict=True))
-    return [variable(local_type(n.aval, s, sizes), depth, i) for i, (n, s) in rows]
+    return [
+        sources.variable(local_type(n.aval, s, sizes), depth, i) for i, (n, s) in rows
+    ]
 
 
 # The whole.
@@ -473,15 +457,18 @@ class Partitioned:
     """
 
     graph: Graph
-    in_specs: Specs
-    out_specs: Specs
+    in_specs: propagate.Specs
+    out_specs: propagate.Specs
     ledger: tuple[Entry, ...]
-    found: Propagation
+    found: propagate.Propagation
 
 
 @without_collection
 def localize(
-    graph: Graph, found: Propagation, in_specs: Specs, out_specs: Specs
+    graph: Graph,
+    found: propagate.Propagation,
+    in_specs: propagate.Specs,
+    out_specs: propagate.Specs,
 ) -> Partitioned:
     """The program of a device, for specs that were found."""
     device = Device.of(found.sizes)

@@ -37,35 +37,11 @@ from ftrace.trace.primitives.primitive import (
 )
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
-from ftrace.transforms.partition.rules import (
-    Rule,
-    Want,
-    Way,
-    divide,
-    feasible,
-    rule_of,
-    spec_for,
-    want_of,
-    way_for,
-)
-from ftrace.transforms.partition.specs import (
-    Names,
-    Sizes,
-    Spec,
-    divides,
-    even_spec,
-    is_prefix,
-    local_bytes,
-    local_shape,
-    moves,
-    names_of,
-    parts,
-    received,
-)
+from ftrace.transforms.partition import rules, specs as sp
 from ftrace.transforms.partition.windows import Window, edges, even
 
-Division = dict[int, Names]
-Specs = tuple[Spec, ...]
+Division = dict[int, sp.Names]
+Specs = tuple[sp.Spec, ...]
 #: The families of operations of which constants are made.
 FREE = (*ELEMENTWISE, "source", "movement")
 #: Of so many choices of an operation each is weighed; of more the first ones.
@@ -100,7 +76,7 @@ class BodyPlan:
     outputs: Specs
 
 
-def replicated(node: Node) -> Spec:
+def replicated(node: Node) -> sp.Spec:
     return ((),) * len(node.aval.shape)
 
 
@@ -130,8 +106,8 @@ class Propagation:
 
     @without_collection
     def __init__(
-        self, outputs: Sequence[Node], given: Mapping[Node, Spec], sizes: Sizes,
-        wanted: Iterable[tuple[Node, Spec]] = (),
+        self, outputs: Sequence[Node], given: Mapping[Node, sp.Spec], sizes: sp.Sizes,
+        wanted: Iterable[tuple[Node, sp.Spec]] = (),
     ) -> None:  # fmt: skip
         self.sizes = sizes
         self.order = toposort(outputs)
@@ -143,7 +119,7 @@ class Propagation:
             node: (True,) * len(spec) for node, spec in given.items()
         }
         self.rules = {
-            n: rule_of(n) for n in self._operations if n.op.family != "control"
+            n: rules.rule_of(n) for n in self._operations if n.op.family != "control"
         }
         self._constants: set[Node] = set()
         for node in self._operations:
@@ -170,7 +146,7 @@ class Propagation:
         self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
         for node in self._operations:
             rows = zip(self.outputs_of[node], self._results(node), strict=True)
-            self.own |= {v: even_spec(v.shape, spec, sizes) for v, spec in rows}
+            self.own |= {v: sp.even_spec(v.shape, spec, sizes) for v, spec in rows}
 
     @staticmethod
     def _is_value(node: Node) -> bool:
@@ -179,7 +155,7 @@ class Propagation:
     def _close_constraints(self) -> None:
         for node in self._operations:
             if node.op is constraint_p:
-                entries: tuple[Names | None, ...] = node.arg.spec
+                entries: tuple[sp.Names | None, ...] = node.arg.spec
                 self.specs[node] = tuple([names or () for names in entries])
                 self._closed[node] = tuple([names is not None for names in entries])
 
@@ -212,7 +188,7 @@ class Propagation:
                 if node in self._back and node in self.rules and self._is_touched(node):
                     rule, division = self.rules[node], self._choose(node)
                     for source, axes in zip(node.src, rule.operands, strict=True):
-                        spec = spec_for(rule, axes, division, self.sizes)
+                        spec = rules.spec_for(rule, axes, division, self.sizes)
                         self._refine(source, spec)
             self._back.clear()
 
@@ -226,7 +202,9 @@ class Propagation:
         if node not in self.rules:
             return self._flow(node).results
         rule, division = self.rules[node], self._choose(node)
-        found = [spec_for(rule, axes, division, self.sizes) for axes in rule.results]
+        found = [
+            rules.spec_for(rule, axes, division, self.sizes) for axes in rule.results
+        ]
         if rule.again and node.src:
             found = [
                 self._split_again(node, rule, value, spec)
@@ -234,23 +212,25 @@ class Propagation:
             ]
         return tuple(found)
 
-    def _split_again(self, node: Node, rule: Rule, value: Node, spec: Spec) -> Spec:
+    def _split_again(
+        self, node: Node, rule: rules.Rule, value: Node, spec: sp.Spec
+    ) -> sp.Spec:
         """Axes that had to be whole divided as they were: a device keeps its part."""
         merged = list(spec)
         given = self.specs[node.src[0]]
         for axis in rule.again & {*range(min(len(spec), len(given)))}:
             names = given[axis]
-            if divides(names, value.shape[axis], self.sizes):
-                used = {*names_of(tuple(merged))}
+            if sp.divides(names, value.shape[axis], self.sizes):
+                used = {*sp.names_of(tuple(merged))}
                 merged[axis] = merged[axis] if used & {*names} else names
         return tuple(merged)
 
-    def _refine(self, value: Node, spec: Spec) -> None:
+    def _refine(self, value: Node, spec: sp.Spec) -> None:
         if value in self._constants:
             return
         old = self.specs[value]
         rows = zip(spec, value.shape, strict=True)
-        few = [() if s and 2 * n <= parts(s, self.sizes) else s for s, n in rows]
+        few = [() if s and 2 * n <= sp.parts(s, self.sizes) else s for s, n in rows]
         spec = tuple(few)
         merged = grow(old, spec, self._closed.get(value, ()))
         if merged != old:
@@ -277,74 +257,82 @@ class Propagation:
         used = [name for names in single.values() for name in names]
         decided = len(single) == len(candidates) and not rule.optional & {*single}
         if decided and len({*used}) == len(used):
-            chosen = feasible(rule, single, self.sizes)
+            chosen = rules.feasible(rule, single, self.sizes)
             self._chosen[node] = specs, chosen
             return chosen
         best: tuple[int, int] | None = None
         chosen: Division = {}
         for option in divisions_of(candidates):
-            division = feasible(rule, option, self.sizes)
+            division = rules.feasible(rule, option, self.sizes)
             price = self._price(node, rule, division)
             if best is None or price < best:
                 best, chosen = price, division
         return chosen
 
-    def _constrained(self, node: Node, rule: Rule) -> Division:
+    def _constrained(self, node: Node, rule: rules.Rule) -> Division:
         """As the constraint says; axes of which it says nothing, as the operand is."""
         (axes,) = rule.results
-        own = divide(rule, axes, self.specs[node], self.sizes)
+        own = rules.divide(rule, axes, self.specs[node], self.sizes)
         used = {name for names in own.values() for name in names}
-        given = divide(rule, axes, self.specs[node.src[0]], self.sizes)
+        given = rules.divide(rule, axes, self.specs[node.src[0]], self.sizes)
         shut = self._closed[node]
         more = {f: n for f, n in given.items() if not (shut[f] or used & {*n})}
         return {**more, **own}
 
-    def _candidates(self, node: Node, rule: Rule) -> dict[int, list[Names]]:
-        found: dict[int, list[Names]] = {}
+    def _candidates(self, node: Node, rule: rules.Rule) -> dict[int, list[sp.Names]]:
+        found: dict[int, list[sp.Names]] = {}
         values = (*node.src, *self.outputs_of[node])
         for value, axes in zip(values, (*rule.operands, *rule.results), strict=True):
-            own = divide(rule, axes, self.specs[value], self.sizes)
+            own = rules.divide(rule, axes, self.specs[value], self.sizes)
             for factor, names in own.items():
                 known = found.setdefault(factor, [])
-                if not any(is_prefix(names, other) for other in known):
-                    known[:] = [x for x in known if not is_prefix(x, names)] + [names]
+                if not any(sp.is_prefix(names, other) for other in known):
+                    known[:] = [x for x in known if not sp.is_prefix(x, names)] + [
+                        names
+                    ]
         return found
 
-    def _price(self, node: Node, rule: Rule, division: Division) -> tuple[int, int]:
+    def _price(
+        self, node: Node, rule: rules.Rule, division: Division
+    ) -> tuple[int, int]:
         """(bytes that each device receives, elements that it computes)."""
         sizes, total, size = self.sizes, 0, 0
-        way = Way(division)
+        way = rules.Way(division)
         for source, axes in zip(node.src, rule.operands, strict=True):
-            want = want_of(rule, axes, source.shape, way, sizes)
+            want = rules.want_of(rule, axes, source.shape, way, sizes)
             total += self._fetch(source, want)
         for value, axes in zip(self.outputs_of[node], rule.results, strict=True):
-            have = spec_for(rule, axes, division, sizes)
+            have = rules.spec_for(rule, axes, division, sizes)
             pending, combine = pending_of(rule, division)
             want = self._wanted(value, have)
             total += self._moving(value, have, want, pending, combine)
-            size += local_bytes(value.aval, have, sizes)
+            size += sp.local_bytes(value.aval, have, sizes)
             for factor in rule.totals & division.keys():
-                n = parts(division[factor], sizes)
-                total += (n - 1) * size // local_shape(value.shape, have, sizes)[factor]
+                n = sp.parts(division[factor], sizes)
+                total += (
+                    (n - 1) * size // sp.local_shape(value.shape, have, sizes)[factor]
+                )
             reader = self._reduced_next.get(value)
             if reader is not None:
                 rest = tuple([() if d in reader.arg else s for d, s in enumerate(have)])
-                gone = names_of(tuple([have[d] for d in reader.arg]))
+                gone = sp.names_of(tuple([have[d] for d in reader.arg]))
                 total += self._moving(reader, rest, rest, tuple(gone), "psum")
         return total, size
 
     def _moving(
-        self, value: Node, have: Spec, want: Spec, pending: Names = (),
+        self, value: Node, have: sp.Spec, want: sp.Spec, pending: sp.Names = (),
         combine: str = "psum",
     ) -> int:  # fmt: skip
-        steps = moves(have, want, pending, combine)
-        return received(steps, local_bytes(value.aval, have, self.sizes), self.sizes)
+        steps = sp.moves(have, want, pending, combine)
+        return sp.received(
+            steps, sp.local_bytes(value.aval, have, self.sizes), self.sizes
+        )
 
-    def _wanted(self, value: Node, have: Spec) -> Spec:
+    def _wanted(self, value: Node, have: sp.Spec) -> sp.Spec:
         """What is wanted of a result; where nothing is known, what there is."""
         known = self.specs[value]
         closed = self._closed.get(value, (False,) * len(known))
-        used = {*names_of(known)}
+        used = {*sp.names_of(known)}
         return tuple(
             [
                 mine if shut or mine or {*has} & used else has
@@ -352,23 +340,26 @@ class Propagation:
             ]
         )
 
-    def _fetch(self, value: Node, want: Want, depth: int = _DEPTH) -> int:
+    def _fetch(self, value: Node, want: rules.Want, depth: int = _DEPTH) -> int:
         """Bytes for an operand as wanted: of what it is a view of, if it is one."""
         while (rule := self.rules.get(value)) is not None and rule.view:
-            way = way_for(rule, want, self.sizes)
+            way = rules.way_for(rule, want, self.sizes)
             if way is None:
                 break
             if value in self._constants:
                 return 0
             (source,), (axes,) = value.src, rule.operands
-            want, value = want_of(rule, axes, source.shape, way, self.sizes), source
+            want, value = (
+                rules.want_of(rule, axes, source.shape, way, self.sizes),
+                source,
+            )
         have, sizes = self.specs[value], self.sizes
         flat, exchanged = in_parts(value, have, want, sizes)
         if exchanged and not self.exchanges(value, want, depth):
             return self._fetch_again(value, want, depth)
         return self._fetch_edges(value, have, flat, exchanged)
 
-    def exchanges(self, value: Node, want: Want, depth: int = _DEPTH) -> bool:
+    def exchanges(self, value: Node, want: rules.Want, depth: int = _DEPTH) -> bool:
         """Are the edges of a value exchanged? Else they are computed again."""
         have = self.specs[value]
         flat, exchanged = in_parts(value, have, want, self.sizes)
@@ -377,13 +368,13 @@ class Propagation:
         edges = self._fetch_edges(value, have, flat, exchanged)
         return edges <= self._fetch_again(value, want, depth)
 
-    def again(self, value: Node, want: Want) -> Way | None:
+    def again(self, value: Node, want: rules.Want) -> rules.Way | None:
         """How a value that is no view is computed in windows, if it can be."""
         rule = self.rules.get(value)
         if rule is None or rule.totals or len(rule.results) != 1:
             return None
         axes, own = rule.results[0], self._choose(value)
-        names, windows = dict[int, Names](), dict[int, Window]()
+        names, windows = dict[int, sp.Names](), dict[int, Window]()
         for axis, window in want.windows:
             factor = axes[axis][0] if len(axes[axis]) == 1 else -1
             names[factor], windows[factor] = want.spec[axis], window
@@ -391,35 +382,35 @@ class Propagation:
             return None
         n = {f: value.shape[d] for d, factors in enumerate(axes) for f in factors}
         firm = {
-            f: own[f] for f in own if f not in n or divides(own[f], n[f], self.sizes)
+            f: own[f] for f in own if f not in n or sp.divides(own[f], n[f], self.sizes)
         }
-        return Way({**firm, **names}, windows)
+        return rules.Way({**firm, **names}, windows)
 
-    def _fetch_again(self, value: Node, want: Want, depth: int) -> int:
+    def _fetch_again(self, value: Node, want: rules.Want, depth: int) -> int:
         """Bytes more for the operands of a value that is computed in windows."""
         rule, way = self.rules[value], self.again(value, want)
         assert way is not None
         total = 0
         for source, axes in zip(value.src, rule.operands, strict=True):
-            for sign, known in ((1, way), (-1, Way(way.division))):
-                more = want_of(rule, axes, source.shape, known, self.sizes)
+            for sign, known in ((1, way), (-1, rules.Way(way.division))):
+                more = rules.want_of(rule, axes, source.shape, known, self.sizes)
                 total += sign * self._fetch(source, more, depth - 1)
         return total
 
     def _fetch_edges(
-        self, value: Node, have: Spec, flat: Spec, exchanged: Mapping[int, int]
+        self, value: Node, have: sp.Spec, flat: sp.Spec, exchanged: Mapping[int, int]
     ) -> int:
         sizes = self.sizes
         total = self._moving(value, have, flat)
-        slab = local_bytes(value.aval, flat, sizes)
+        slab = sp.local_bytes(value.aval, flat, sizes)
         for axis, places in exchanged.items():
-            total += places * slab // local_shape(value.shape, flat, sizes)[axis]
+            total += places * slab // sp.local_shape(value.shape, flat, sizes)[axis]
         return total
 
     # Loops and branches.
 
-    def _even(self, value: Node) -> Spec:
-        return even_spec(value.shape, self.specs[value], self.sizes)
+    def _even(self, value: Node) -> sp.Spec:
+        return sp.even_spec(value.shape, self.specs[value], self.sizes)
 
     def _flow(self, node: Node) -> Flow:
         specs = tuple([self._even(source) for source in node.src])
@@ -440,9 +431,9 @@ class Propagation:
         return True
 
 
-def divisions_of(candidates: Mapping[int, Sequence[Names]]) -> list[Division]:
+def divisions_of(candidates: Mapping[int, Sequence[sp.Names]]) -> list[Division]:
     """The divisions in which each axis of the mesh divides one factor."""
-    rows: list[tuple[int, list[Names]]] = []
+    rows: list[tuple[int, list[sp.Names]]] = []
     for factor, found in candidates.items():
         prefixes = [names[:n] for names in found for n in range(len(names), 0, -1)]
         rows.append((factor, [*dict.fromkeys(prefixes), ()]))
@@ -460,7 +451,9 @@ def divisions_of(candidates: Mapping[int, Sequence[Names]]) -> list[Division]:
     return list(islice(extended({}, frozenset()), _CHOICES))
 
 
-def pending_of(rule: Rule, division: Mapping[int, Names]) -> tuple[Names, str]:
+def pending_of(
+    rule: rules.Rule, division: Mapping[int, sp.Names]
+) -> tuple[sp.Names, str]:
     """The axes of the mesh along which parts of results are still to be combined."""
     names = [name for f in rule.reduced for name in division.get(f, ())]
     kinds = [op.name for op in rule.reduced.values()]
@@ -468,8 +461,8 @@ def pending_of(rule: Rule, division: Mapping[int, Names]) -> tuple[Names, str]:
 
 
 def in_parts(
-    value: Node, have: Spec, want: Want, sizes: Sizes
-) -> tuple[Spec, dict[int, int]]:
+    value: Node, have: sp.Spec, want: rules.Want, sizes: sp.Sizes
+) -> tuple[sp.Spec, dict[int, int]]:
     """The spec from which a value comes into windows.
 
     Returns:
@@ -480,35 +473,37 @@ def in_parts(
         names, n = want.spec[axis], value.shape[axis]
         if not names:
             given = _given(value, axis, have[axis], window, sizes)
-            if given and not {*have[axis]} & {*names_of(want.spec)}:
+            if given and not {*have[axis]} & {*sp.names_of(want.spec)}:
                 flat[axis], exchanged[axis] = have[axis], given
             continue
-        count = parts(names, sizes)
+        count = sp.parts(names, sizes)
         found = edges(window, n, count, len(names)) if have[axis] else None
         if found is not None:
             exchanged[axis] = found.received
-        elif have[axis] == names and not divides(names, n, sizes):
+        elif have[axis] == names and not sp.divides(names, n, sizes):
             exchanged[axis] = window.size - even(n, count).size
         else:
             flat[axis] = ()
     return tuple(flat), exchanged
 
 
-def _given(value: Node, axis: int, names: Names, window: Window, sizes: Sizes) -> int:
+def _given(
+    value: Node, axis: int, names: sp.Names, window: Window, sizes: sp.Sizes
+) -> int:
     """Of a window that all want: places received in a sum; 0 where it is no sum.
 
     It is, if it moves less than a gather, of numbers.
     """
     n, rest = value.shape[axis], [sizes[name] for name in names]
     places = sum([-(-2 * window.size * (m - 1) // m) for m in rest])
-    fits = divides(names, n, sizes) and dtypes.kind(value.dtype) in "iufc"
-    return places if fits and places < n - n // parts(names, sizes) else 0
+    fits = sp.divides(names, n, sizes) and dtypes.kind(value.dtype) in "iufc"
+    return places if fits and places < n - n // sp.parts(names, sizes) else 0
 
 
 # Bodies.
 
 
-def grow(old: Spec, by: Spec, closed: Sequence[bool] = ()) -> Spec:
+def grow(old: sp.Spec, by: sp.Spec, closed: Sequence[bool] = ()) -> sp.Spec:
     """A spec divided further, as another one is, where nothing is in the way.
 
     Args:
@@ -517,16 +512,16 @@ def grow(old: Spec, by: Spec, closed: Sequence[bool] = ()) -> Spec:
     merged = list(old)
     for axis, names in enumerate(by):
         more = names[len(old[axis]) :]
-        if not more or (closed and closed[axis]) or not is_prefix(old[axis], names):
+        if not more or (closed and closed[axis]) or not sp.is_prefix(old[axis], names):
             continue
-        if not {*more} & {*names_of(tuple(merged))}:
+        if not {*more} & {*sp.names_of(tuple(merged))}:
             merged[axis] = names
     return tuple(merged)
 
 
-def meet(first: Spec, second: Spec) -> Spec:
+def meet(first: sp.Spec, second: sp.Spec) -> sp.Spec:
     """What two specs have in common."""
-    found: list[Names] = []
+    found: list[sp.Names] = []
     for one, other in zip(first, second, strict=True):
         n = 0
         while n < min(len(one), len(other)) and one[n] == other[n]:
@@ -536,7 +531,7 @@ def meet(first: Spec, second: Spec) -> Spec:
 
 
 def _plan(
-    body: Body, inputs: Sequence[Spec | None], wanted: Specs, sizes: Sizes
+    body: Body, inputs: Sequence[sp.Spec | None], wanted: Specs, sizes: sp.Sizes
 ) -> tuple[Propagation, Specs]:
     """The specs in a body, and those that its outputs can leave it with.
 
@@ -554,7 +549,7 @@ def _plan(
 
 
 def _flow_of(
-    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: Sizes
+    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: sp.Sizes
 ) -> Flow:
     """How a loop or branch is divided.
 
@@ -567,7 +562,7 @@ def _flow_of(
     return _flow_of_loop(node, specs, fixed, wanted, sizes)
 
 
-def _flow_of_branches(node: Node, specs: Specs, wanted: Specs, sizes: Sizes) -> Flow:
+def _flow_of_branches(node: Node, specs: Specs, wanted: Specs, sizes: sp.Sizes) -> Flow:
     bodies: tuple[Body, ...] = node.arg.bodies
     plans = [_plan(body, specs[1:], wanted, sizes) for body in bodies]
     results = plans[0][1]
@@ -581,7 +576,7 @@ def _flow_of_branches(node: Node, specs: Specs, wanted: Specs, sizes: Sizes) -> 
 
 
 def _flow_of_loop(
-    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: Sizes
+    node: Node, specs: Specs, fixed: Sequence[bool], wanted: Specs, sizes: sp.Sizes
 ) -> Flow:
     arg: Scan | While = node.arg
     body, first = arg.body, arg.consts + arg.carry
@@ -592,7 +587,7 @@ def _flow_of_loop(
             body.inputs[first:], node.src[first:], specs[first:], strict=True
         )
     ]
-    carry: list[Spec | None] = [
+    carry: list[sp.Spec | None] = [
         spec if known else None
         for spec, known in list(zip(specs, fixed, strict=True))[arg.consts : first]
     ]

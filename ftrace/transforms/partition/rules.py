@@ -29,26 +29,17 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, make_node, nodes_of
-from ftrace.trace.primitives import elementwise as p, reduction as r
+from ftrace.trace.primitives import (
+    elementwise as p,
+    movement as mv,
+    reduction as r,
+    sources,
+)
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.indexing import axes_and_kind, read_back
 from ftrace.trace.primitives.library.library_op import batch_along
 from ftrace.trace.primitives.library.scan import Running
-from ftrace.trace.primitives.movement import (
-    Shear,
-    pad,
-    reshape,
-    shrink,
-    shrink_axis,
-    unshear_p,
-)
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, items, record_of
-from ftrace.trace.primitives.sources import (
-    const_p,
-    iota,
-    iota_p,
-    zeros_like,
-)
 from ftrace.trace.symbolic import is_dynamic, same_size
 from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, parts
 from ftrace.transforms.partition.windows import Slide, Window, even, is_even
@@ -364,16 +355,18 @@ def _source(node: Node) -> Rule:
 
 def _local_source(node: Node, src: Sequence[Node], part: Part) -> Node:
     (shape,) = part.shapes
-    if node.op is not iota_p:
+    if node.op is not sources.iota_p:
         return make_node(node.op, node.aval.with_shape(shape), (), node.arg)
-    return _moved(iota(node.dtype, shape, node.arg), part.begin(node.arg), p.add)
+    return _moved(
+        sources.iota(node.dtype, shape, node.arg), part.begin(node.arg), p.add
+    )
 
 
 def _moved(x: Node, begin: Node | None, move: Callable[[Node, Node], Node]) -> Node:
     """`x + begin`, or minus it, in the dtype of `x`."""
     if begin is None:
         return x
-    offset = reshape(p.cast(begin, x.dtype), (1,) * x.ndim)
+    offset = mv.reshape(p.cast(begin, x.dtype), (1,) * x.ndim)
     return move(x, expand(offset, x.shape))
 
 
@@ -489,7 +482,7 @@ def _sliding(node: Node, slides: Mapping[int, Slide], local: Local) -> Rule:
     return Rule(
         (axes,), (axes,), node.shape, starred, local=local, view=True,
         loose=frozenset(range(node.ndim)) - starred, slides=able, reads=x.shape,
-        fill=None if node.op.name in ("shrink", "stride") else zeros_like,
+        fill=None if node.op.name in ("shrink", "stride") else sources.zeros_like,
     )  # fmt: skip
 
 
@@ -508,7 +501,7 @@ def _pad(node: Node) -> Rule:
                 low, gap = slide.lead(*windows), slide.step - 1
                 used = low + (windows[1].size - 1) * slide.step + 1
                 pads[d] = low, windows[0].size - used, gap
-        return pad(src[0], tuple(pads))
+        return mv.pad(src[0], tuple(pads))
 
     return _sliding(node, slides, local)
 
@@ -523,7 +516,7 @@ def _shrink(node: Node) -> Rule:
             b if d in slides and part.window(d) is None else (0, n)
             for d, (b, n) in rows
         ]
-        return shrink(src[0], tuple(cuts))
+        return mv.shrink(src[0], tuple(cuts))
 
     return _sliding(node, slides, local)
 
@@ -535,9 +528,9 @@ def _stride(node: Node) -> Rule:
 
 
 def _shear(node: Node) -> Rule:
-    arg: Shear = node.arg
+    arg: mv.Shear = node.arg
     axis, window, stride, dilation, _ = arg
-    reach, back = (node.shape[window] - 1) * dilation, node.op is unshear_p
+    reach, back = (node.shape[window] - 1) * dilation, node.op is mv.unshear_p
     slide = Slide(stride, 0, reach, back)
     rule = _sliding(node, {axis: slide}, partial(_sheared, slide))
     one = frozenset([window])
@@ -546,12 +539,12 @@ def _shear(node: Node) -> Rule:
 
 def _sheared(slide: Slide, node: Node, src: Sequence[Node], part: Part) -> Node:
     (x,) = src
-    arg: Shear = node.arg
+    arg: mv.Shear = node.arg
     windows, size = part.window(arg.axis), part.shapes[0][arg.axis]
     lead = slide.lead(*windows) if windows is not None and slide.spread else 0
     x = node.op(x, arg=arg._replace(size=size - lead))
     pads = [(max(lead, 0) * (d == arg.axis), 0, 0) for d in range(x.ndim)]
-    return pad(shrink_axis(x, arg.axis, max(-lead, 0), size - lead), tuple(pads))
+    return mv.pad(mv.shrink_axis(x, arg.axis, max(-lead, 0), size - lead), tuple(pads))
 
 
 # Indexing. An index that counts the places along an axis of indices, as `arange` does
@@ -583,7 +576,7 @@ def _known(node: Node) -> Any:
     if is_dynamic(node.size) or node.size > _LOOKED_AT:
         return None
     families = (*ELEMENTWISE, "movement")
-    plain = (const_p, iota_p)
+    plain = (sources.const_p, sources.iota_p)
     if all(n.op in plain or n.op.family in families for n in nodes_of([node])):
         return evaluate([node], {})[0]
     return None
@@ -654,8 +647,8 @@ def _scatter(node: Node) -> Rule:
         x, u, *indices = src
         first = part.first(others) if kind == "add" else None
         if first is not None:  # what was there counts once
-            first = expand(reshape(first, (1,) * x.ndim), x.shape)
-            x = p.select(first, x, zeros_like(x))
+            first = expand(mv.reshape(first, (1,) * x.ndim), x.shape)
+            x = p.select(first, x, sources.zeros_like(x))
         found = _local_indices(axes, of_x, indices, part)
         return node.op(x, u, *found, arg=node.arg)  # drops what others have
 
@@ -693,9 +686,9 @@ def _running(node: Node) -> Rule:
         if part.begin(axis) is None:
             return y
         end = 0 if reverse else y.shape[axis] - 1
-        last = shrink_axis(y, axis, end, end + 1)
+        last = mv.shrink_axis(y, axis, end, end + 1)
         rows = part.before(axis, last, r.identity_like(total, last), reverse)
-        before = reshape(total(rows, arg=(0,)), last.shape)
+        before = mv.reshape(total(rows, arg=(0,)), last.shape)
         return combine(expand(before, y.shape), y)
 
     axes = _plain(node.src[0].shape)

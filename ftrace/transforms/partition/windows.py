@@ -23,15 +23,9 @@ from math import prod
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, movement as mv
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.indexing import gather
-from ftrace.trace.primitives.movement import (
-    move_axis,
-    pad,
-    reshape,
-    shrink_axis,
-)
 from ftrace.trace.primitives.sources import const, const_like, iota
 
 
@@ -238,7 +232,7 @@ def join(parts: Sequence[Node], axis: int) -> Node:
         n, rest = x.shape[axis], joined.shape[axis]
         pads = [[(0, 0, 0)] * x.ndim for _ in range(2)]
         pads[0][axis], pads[1][axis] = (0, rest, 0), (n, 0, 0)
-        one, other = pad(x, tuple(pads[0])), pad(joined, tuple(pads[1]))
+        one, other = mv.pad(x, tuple(pads[0])), mv.pad(joined, tuple(pads[1]))
         places = places_along(one, axis)
         joined = p.select(p.lt(places, const_like(places, n)), one, other)
     return joined
@@ -249,13 +243,13 @@ def places_along(x: Node, axis: int, begin: Node | None = None) -> Node:
     places = iota(dtypes.int32, x.shape, axis)
     if begin is None:
         return places
-    return p.add(places, expand(reshape(begin, (1,) * x.ndim), x.shape))
+    return p.add(places, expand(mv.reshape(begin, (1,) * x.ndim), x.shape))
 
 
 def take(x: Node, axis: int, start: Node, size: int) -> Node:
     """So many elements along an axis, from a place on that each device knows."""
     index = places_along(const(0, dtypes.int32, (size,)), 0, start)
-    return move_axis(gather(x, [index], (axis,)), 0, axis)
+    return mv.move_axis(gather(x, [index], (axis,)), 0, axis)
 
 
 def window_of(
@@ -263,13 +257,13 @@ def window_of(
 ) -> Node:
     """A device's window of an axis that all have; zeros outside of it."""
     if number is None:
-        return shrink_axis(x, axis, window.start, window.start + window.size)
+        return mv.shrink_axis(x, axis, window.start, window.start + window.size)
     low, high = window.starts(count)
     before, after = max(0, -low), max(0, high + window.size - x.shape[axis])
     pads = [(0, 0, 0)] * x.ndim
     pads[axis] = (before, after, 0)
     start = affine(number, window.step, window.start + before)
-    return take(pad(x, tuple(pads)), axis, start, window.size)
+    return take(mv.pad(x, tuple(pads)), axis, start, window.size)
 
 
 def affine(number: Node, by: int, offset: int) -> Node:
@@ -290,4 +284,4 @@ def mask(x: Node, axis: int, begin: Node, n: int, fill: Node) -> Node:
 def cut(x: Node, axis: int, have: Window, want: Window) -> Node:
     """A window of a wider one."""
     start = want.start - have.start
-    return shrink_axis(x, axis, start, start + want.size)
+    return mv.shrink_axis(x, axis, start, start + want.size)

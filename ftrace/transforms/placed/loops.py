@@ -11,19 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from ftrace.trace import graph as g
 from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.graph import (
-    Body,
-    Node,
-    bodies_of,
-    has_any,
-    make_node,
-    rebuild_with,
-    substitute,
-    toposort,
-    with_bodies,
-)
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.exchange import Spread, part_p, whole_p
@@ -32,30 +22,30 @@ from ftrace.trace.primitives.sources import const_p, scope_and_position, variabl
 from ftrace.trace.symbolic import same_size
 
 
-def carry_parts(outputs: Sequence[Node]) -> list[Node]:
+def carry_parts(outputs: Sequence[g.Node]) -> list[g.Node]:
     """Nodes, of which the loops carry parts where their bodies make wholes of parts."""
     return convert(outputs, {scan_p: _loop, while_p: _loop})
 
 
-def whole_of(node: Node) -> Node | None:
+def whole_of(node: g.Node) -> g.Node | None:
     """The operation that a node is the result of, if it is a whole."""
     known = node.op is item_p and node.src[0].op is whole_p
     return node.src[0] if known else None
 
 
-def part_of_whole(node: Node, read: Collection[int]) -> list[Node]:
+def part_of_whole(node: g.Node, read: Collection[int]) -> list[g.Node]:
     # part(whole(x)) -> x, for the same division
     inner = whole_of(node.src[0])
     same = inner is not None and inner.arg == node.arg
     return [inner.src[0]] if inner is not None and same else items(node)
 
 
-def _loop(node: Node, read: Collection[int]) -> list[Node]:
+def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
     arg: Scan | While = node.arg
-    bodies = [Body(b.inputs, tuple(carry_parts(b.outputs))) for b in bodies_of(arg)]
+    bodies = [g.Body(b.inputs, tuple(carry_parts(b.outputs))) for b in g.bodies_of(arg)]
     *tests, body = bodies
-    if not has_any(body.outputs, (whole_p,)):
-        return items(rebuild_with(node, node.src, bodies))
+    if not g.has_any(body.outputs, (whole_p,)):
+        return items(g.rebuild_with(node, node.src, bodies))
     ends = [_spread_of(out) for out in body.outputs]
     if not isinstance(arg, Scan) or arg.length is None:  # the others are stacks
         ends[arg.carry :] = [None] * (len(ends) - arg.carry)
@@ -65,13 +55,13 @@ def _loop(node: Node, read: Collection[int]) -> list[Node]:
     made.append(_over_parts(body, ways, ends))
     rows = zip(node.src, ways, strict=True)
     src = [x if way is None else _part(x, way) for x, way in rows]
-    results = items(node.op(*src, arg=with_bodies(arg, made)))
+    results = items(node.op(*src, arg=g.with_bodies(arg, made)))
     ends[arg.carry :] = [way and _of_rows(way) for way in ends[arg.carry :]]
     rows = zip(results, ends, strict=True)
     return [x if way is None else _whole(x, way) for x, way in rows]
 
 
-def _spread_of(out: Node) -> Spread | None:
+def _spread_of(out: g.Node) -> Spread | None:
     """How the whole is divided that elementwise work has made a value of."""
     pending, seen = [out], {out}
     while pending:
@@ -86,15 +76,15 @@ def _spread_of(out: Node) -> Spread | None:
     return None
 
 
-def _is_elementwise(node: Node) -> bool:
+def _is_elementwise(node: g.Node) -> bool:
     return node.op.family in ELEMENTWISE
 
 
-def _part(x: Node, spread: Spread) -> Node:
+def _part(x: g.Node, spread: Spread) -> g.Node:
     return part_p.results(x, arg=spread)[0]
 
 
-def _whole(x: Node, spread: Spread) -> Node:
+def _whole(x: g.Node, spread: Spread) -> g.Node:
     return whole_p.results(x, arg=spread)[0]
 
 
@@ -104,37 +94,37 @@ def _of_rows(spread: Spread) -> Spread:
 
 
 def _over_parts(
-    body: Body, ways: Sequence[Spread | None], ends: Sequence[Spread | None]
-) -> Body:
+    body: g.Body, ways: Sequence[Spread | None], ends: Sequence[Spread | None]
+) -> g.Body:
     """A body of which some inputs and outputs are parts."""
     inputs = list(body.inputs)
-    mapping: dict[Node, Node] = {}
+    mapping: dict[g.Node, g.Node] = {}
     for i, (name, way) in enumerate(zip(inputs, ways, strict=True)):
         if way is not None:
             aval = name.aval.with_shape(way.of_process(name.shape))
             inputs[i] = variable(aval, *scope_and_position(name))
             mapping[name] = _whole(inputs[i], way)
-    found = substitute(body.outputs, mapping)
+    found = g.substitute(body.outputs, mapping)
     rows = zip(found, ends, strict=True)
     outputs = [x if spread is None else _cut(x, spread) for x, spread in rows]
-    return Body(tuple(inputs), tuple(convert(outputs, {part_p: part_of_whole})))
+    return g.Body(tuple(inputs), tuple(convert(outputs, {part_p: part_of_whole})))
 
 
-def _cut(out: Node, spread: Spread) -> Node:
+def _cut(out: g.Node, spread: Spread) -> g.Node:
     """The part of a value, of which elementwise work is done on parts."""
-    known: dict[Node, Node] = {}
+    known: dict[g.Node, g.Node] = {}
 
-    def local(x: Node) -> Node:
+    def local(x: g.Node) -> g.Node:
         shape = spread.of_process(x.shape)
         if x in known:
             return known[x]
         if x.op is const_p:
-            return make_node(const_p, x.aval.with_shape(shape), (), x.arg)
+            return g.make_node(const_p, x.aval.with_shape(shape), (), x.arg)
         if x.op is expand_p and same_size(x.src[0].size, 1):
             return expand(x.src[0], shape)
         return _part(x, spread)
 
-    for node in toposort([out]):
+    for node in g.toposort([out]):
         whole = whole_of(node)
         if whole is not None and whole.arg == spread:
             known[node] = whole.src[0]

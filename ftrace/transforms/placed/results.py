@@ -13,15 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import (
-    ConcretizationTypeError,
-    FtraceError,
-    NonConcreteBooleanIndexError,
-    ShardingError,
-    UnaddressableError,
-)
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
@@ -111,7 +104,7 @@ def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
         spec = tuple([names or () for names in constraint.arg.spec])
         wanted = sharding_over(constraint.arg.mesh, spec, constraint)
         if not given_one.is_equivalent_to(wanted, node.ndim):
-            raise ShardingError(
+            raise errors.ShardingError(
                 "Sharding passed to jit does not match the sharding on the respective "
                 f"arg. Got jit sharding: {wanted}, arg sharding: {given_one} for an "
                 f"argument of type {node.aval!r}; move it with device_put(x, sharding) "
@@ -218,7 +211,7 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         given = tuple(map(mesh_sharding, values))
         key = signature("across", function, given, *kind.key)
     except LookupError:
-        raise UnaddressableError(
+        raise errors.UnaddressableError(
             f"{name_of(function)} of an array over several processes is done under jit "
             "alone, for the other arguments"
         ) from None
@@ -233,7 +226,7 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         run = calls.put(key, Jitted(call))
     try:
         return run(*values)
-    except (ConcretizationTypeError, NonConcreteBooleanIndexError):
+    except (errors.ConcretizationTypeError, errors.NonConcreteBooleanIndexError):
         return _call_whole(function, args, kwargs)
 
 
@@ -305,6 +298,6 @@ def _graph_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Graph | N
 
             graph = trace("jit", Output(call, "jit", False), avals)
             calls.put(key, graph)
-    except (LookupError, FtraceError):
+    except (LookupError, errors.FtraceError):
         return None
     return graph
