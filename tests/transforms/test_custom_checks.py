@@ -50,6 +50,29 @@ def test_results_of_a_jvp_rule_are_checked() -> None:
     del x
 
 
+TANGENTS: dict[str, Any] = {
+    "jvp": lambda f: ft.jvp(f, (fnp.ones(3),), (fnp.ones(3),))[1],
+    "grad": lambda f: ft.grad(lambda x: f(x).sum())(fnp.ones(3)),
+    "jit(grad)": lambda f: ft.jit(ft.grad(lambda x: f(x).sum()))(fnp.ones(3)),
+    "vjp": lambda f: ft.vjp(f, fnp.ones(3))[1](fnp.ones(3)),
+    "linearize": lambda f: ft.linearize(f, fnp.ones(3))[1](fnp.ones(3)),
+    "vmap(grad)": lambda f: ft.vmap(ft.grad(f))(fnp.ones(3)),
+}
+
+
+@pytest.mark.parametrize("way", TANGENTS)
+@pytest.mark.parametrize("dtype", ["float16", "int32"])
+def test_a_tangent_of_another_dtype_is_refused_in_every_transform(
+    way: str, dtype: str
+) -> None:
+    f = ft.custom_jvp(lambda x: x * 2)
+    f.defjvp(lambda p, t: (p[0] * 2, t[0] * 2))
+    assert fnp.all(fnp.asarray(TANGENTS[way](f)) == 2)
+    f.defjvp(lambda p, t: (p[0] * 2, (t[0] * 2).astype(dtype)))
+    with pytest.raises(DtypeError, match="the tangents of the jvp rule of <lambda>"):
+        TANGENTS[way](f)
+
+
 def vjp_returning(forward: Any, backward: Any, wrap: Any = lambda f: f) -> Any:
     f = ft.custom_vjp(lambda x, y: (x * y["k"]).sum())
     f.defvjp(forward, backward)
