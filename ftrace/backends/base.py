@@ -52,7 +52,7 @@ class Counters:
       kernels_cached: kernels that were found in the cache instead.
       kernels_run: kernels that ran.
       operations: arithmetic operations in the kernels that ran.
-      bytes: bytes that those kernels read and wrote, each buffer once per kernel.
+      bytes: bytes that those kernels read and wrote, each element once per kernel.
       compile_seconds, run_seconds: time spent in each.
       runs: the numbers of what has run, to which native code adds.
     """

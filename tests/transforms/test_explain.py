@@ -42,6 +42,22 @@ def test_kernels_are_told_with_lines_work_and_times() -> None:
     assert " of arithmetic" in text or " of memory" in text
 
 
+@pytest.mark.parametrize(
+    ("fun", "elements"),
+    [
+        (lambda x: x[0] + 1, 64 + 64),
+        (lambda x: x[:, :2].sum(), 96 * 2 + 1),
+        (lambda x: x[::2, 1] + x[::2, 3], 3 * 48),
+        (lambda x: x[x[0, 0].astype(int)] * 2, 1 + 64 + 64),
+        (lambda x: x[1:] + x[:-1], 96 * 64 + 95 * 64),  # each element once
+        (lambda x: fnp.broadcast_to(x[0, 0] * 2, (50,)), 1 + 50),
+    ],
+)
+def test_bytes_are_those_that_a_kernel_touches(fun: Any, elements: int) -> None:
+    (kernel,) = ft.explain(fun)(X).kernels
+    assert kernel.nbytes == 4 * elements
+
+
 def test_code_and_schedule_can_be_asked_for() -> None:
     found = ft.explain(layer)(W, X)
     kernel = found.kernels[0]

@@ -234,7 +234,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         )
         axes = tuple(view.axes.atoms)
         kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
-        info = self._info(specs, stores)
+        info = self._info(kernel, stores)
         return BuiltKernel(kernel, info, stores, loads, self.expressions)
 
     def _buffer(self, node: Node) -> int:
@@ -329,9 +329,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         combine = "" if kind == "set" else kind
         return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 
-    def _info(
-        self, specs: tuple[ir.BufferSpec, ...], stores: dict[int, Node]
-    ) -> ir.KernelInfo:
+    def _info(self, kernel: ir.Kernel, stores: dict[int, Node]) -> ir.KernelInfo:
         names: list[str] = []
         operations = 0
         computed = [n for n in self.view.members if n not in self.view.loaded]
@@ -348,7 +346,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
             f"{title}_{dims}",
             origins_of(computed),
             operations,
-            ir.bytes_of(specs),
+            kernel.nbytes,
             tuple(names),
             lines_of_values(stores),
         )

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -224,6 +225,26 @@ class Kernel:
         """The axes in `ordered`: a store that combines stands in all of their loops."""
         return {axis for axis in self.axes if axis_of(axis).number in self.ordered}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what it reads and writes in one run, each element once.
+
+        An index takes at the most as many places as its ranges have positions: what
+        reads a row of a matrix does not read the matrix.
+        """
+        if self.is_dynamic:
+            return bytes_of(self.buffers)
+        reads = {(n.src[0].arg, n.src[1]) for n in self.nodes if n.op is load_p}
+        places = reads | {(store.buffer, store.index) for store in self.stores}
+        free = free_ranges([index for _, index in places])
+        touched = [0] * len(self.buffers)
+        for buffer, index in places:
+            touched[buffer] += prod(axis_of(axis).size for axis in free[index])
+        return bytes_of(
+            replace(spec, size=min(spec.size, count))
+            for spec, count in zip(self.buffers, touched, strict=True)
+        )
+
     @cached_property
     def is_dynamic(self) -> bool:
         """Does it run over sizes that only a call knows, or read one?"""
@@ -253,7 +274,7 @@ class KernelInfo:
       name: made of its outstanding operations and shape: `softmax_512x1000`.
       origins: the user's lines that it computes, each once.
       operations: arithmetic operations in one run.
-      bytes: bytes read and written in one run, each buffer once.
+      bytes: bytes read and written in one run, each element once.
       nodes: names of the graph's operations that were fused.
       stored: of each buffer that it writes, in order, the line of the value.
     """
