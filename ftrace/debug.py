@@ -207,7 +207,8 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
     Returns:
       The first operation that made a NaN of numbers, or of infinities; or else an
       infinity of numbers: its line, and those of its operands. Where an argument holds
-      it already, the first operation that met it. None where all results are finite.
+      it already, which one, and the first operation that met it. None where all results
+      are finite.
 
     Raises:
       ArgumentError: the arguments are shapes, or traced.
@@ -223,7 +224,8 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         graph = ready_graph(jitted.trace(*args, **kwargs).graph)
         arrays = known_inputs("nan_origin", graph, jitted.leaves(args, kwargs))
-        return first_nonfinite(closed_graph(graph), [x.numpy() for x in arrays])
+        names = jitted.leaf_names(args, kwargs)
+        return first_nonfinite(closed_graph(graph), [x.numpy() for x in arrays], names)
 
     return origin_of
 

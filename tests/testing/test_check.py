@@ -122,6 +122,14 @@ def test_functions_that_do_not_hold_fail(name: str) -> None:
     assert any(re.search(message, line) for line in told), lines
 
 
+def test_a_rule_for_reverse_mode_only_is_told_how_it_is_checked() -> None:
+    f = ft.custom_vjp(fnp.sin)
+    f.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (ct * fnp.cos(x),))
+    told = said(f, X)
+    assert 'write check(…, modes="rev")' in "\n".join(told)
+    check(f, X, modes="rev", devices=FEW)
+
+
 def test_checks_can_be_left_out() -> None:
     check(wrong_rule, X, modes="rev", skip=["grads"], devices=FEW)
     check(BAD["a fixed dtype"][0], X, skip={"dtypes"}, devices=FEW)

@@ -12,6 +12,7 @@ loops and branches too: the first one whose result holds what no operand held is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ class NonFinite:
       origin: the user's line; of a step of a derivative that of the function's step.
       sources: the lines that made the operands.
       before: the operation that made the infinity, where a NaN was made of one.
+      holder: what holds it already, where no operation made it: an argument by its
+        name, or one without.
     """
 
     name: str
@@ -52,13 +55,16 @@ class NonFinite:
     origin: Origin | None
     sources: tuple[Origin, ...] = ()
     before: NonFinite | None = None
+    holder: str = ""
 
     @property
     def summary(self) -> str:
         """In one line, without the places in the source."""
         of = f" of {' and '.join(map(str, self.operands))}" if self.operands else ""
         place = f" at element {self.index}" if self.index else ""
-        return f"{self.name} made {self.value}{of}{place} of its result, {self.type}"
+        held = f"{self.holder} is not finite; first met: " if self.holder else ""
+        made = f"{self.name} made {self.value}{of}{place} of its result, {self.type}"
+        return held + made
 
     def __str__(self) -> str:
         lines = [self.summary]
@@ -113,13 +119,16 @@ def _made(
         elements = [np.broadcast_to(x, value.shape)[index] for x in operands]
     made = [s for s in node.src if not is_variable(s)]
     sources = [s.origin for s in made if s.origin is not None]
+    op = node.src[0].op if node.op is item_p else node.op
     return NonFinite(
-        node.op.name, value[index], index, repr(node.aval), tuple(elements),
+        op.name, value[index], index, repr(node.aval), tuple(elements),
         node.origin, tuple(sources), before,
     )  # fmt: skip
 
 
-def first_nonfinite(graph: Graph, operands: Sequence[Any]) -> NonFinite | None:
+def first_nonfinite(
+    graph: Graph, operands: Sequence[Any], names: Sequence[str] = ()
+) -> NonFinite | None:
     """The first operation that made a NaN, or else an infinity.
 
     Where arguments or constants hold it already, the first one that met it. None where
@@ -128,13 +137,18 @@ def first_nonfinite(graph: Graph, operands: Sequence[Any]) -> NonFinite | None:
     Args:
       graph: of pure operations.
       operands: arrays of NumPy's, one per input.
+      names: of the first of them, for messages.
     """
     watch = _Watch()
     with observed(watch):
         results = NumpyPlan(graph.outputs, graph.inputs)(operands)
     if not any(map(is_nonfinite, results)):
         return None
-    return watch.nan or watch.infinity or watch.met
+    if watch.met is None or watch.nan or watch.infinity:
+        return watch.nan or watch.infinity
+    named = zip(names, operands, strict=False)
+    held = [f"the argument {name}" for name, x in named if is_nonfinite(x)]
+    return replace(watch.met, holder=(*held, "an argument or a constant")[0])
 
 
 # The settings that want to know.

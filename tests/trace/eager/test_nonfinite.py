@@ -44,6 +44,9 @@ CASES: list[tuple[Callable[..., Any], Any, tuple[Any, ...]]] = [
      ("mul", (), None, "<lambda>")),
     (fnp.sin, fnp.array([0.0, np.nan]), ("sin", (1,), None, None)),
     (lambda x: x + fnp.inf, 1.0, ("add", (), (1.0, np.inf), "<lambda>")),
+    (lambda x: fnp.linalg.cholesky(-x), fnp.eye(2), ("cholesky", (0, 0), None, None)),
+    (lambda x: ft.pure_callback(np.log, x, x) + 1, X,
+     ("pure_callback", (0,), None, "<lambda>")),
     (lambda x: (x - x) / fnp.sum(x - x), X, ("div", (0,), (0.0, 0.0), "<lambda>")),
     (lambda x: x @ x, fnp.full((2, 2), 3e38), ("reduce_sum", (0, 0, 0), (), None)),
 ]  # fmt: skip
@@ -57,8 +60,25 @@ def test_the_first_operation_is_named(fun: Any, x: Any, expected: Any) -> None:
     if operands is not None:
         assert found.operands == operands
     assert function is None or found.origin.function == function
-    assert str(found).startswith(f"{name} made ")
+    assert f"{name} made " in str(found).partition("\n")[0]
     assert found.summary in str(found)
+
+
+def test_what_holds_it_already_is_named() -> None:
+    nan = fnp.array([1.0, np.nan])
+    found = ft.nan_origin(lambda p, y: p["w"] * y)({"w": nan}, 2.0)
+    assert found is not None
+    assert found.summary.startswith(
+        "the argument p['w'] is not finite; first met: mul made nan of nan and 2.0"
+    )
+    for fun, x, holder in (
+        (lambda x: x + fnp.inf, 1.0, "an argument or a constant"),
+        (lambda x: x + nan, X[:2], "an argument or a constant"),
+        (fnp.log, X, ""),
+    ):
+        found = ft.nan_origin(fun)(x)
+        assert found is not None
+        assert found.holder == holder
 
 
 def test_a_nan_is_told_with_the_infinity_before_it() -> None:
@@ -106,6 +126,8 @@ def test_bad_input() -> None:
 def test_settings_name_the_same_operation() -> None:
     with ft.debug_infs(), pytest.raises(NonFiniteError, match="log made -inf of"):
         ft.jit(fnp.log)(X)
+    with ft.debug_nans(), pytest.raises(NonFiniteError, match="in cholesky: cholesky"):
+        ft.jit(fnp.linalg.cholesky)(-fnp.eye(2))
     with ft.debug_nans(), pytest.raises(NonFiniteError) as caught:
         ft.jit(difference)(X)
     message = str(caught.value)
