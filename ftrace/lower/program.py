@@ -379,8 +379,14 @@ def steps_of(program: Program) -> list[Step]:
 
 
 def name_of(step: Step) -> str:
-    """A step by the name of its kernel, or in a line."""
-    return step.info.name if isinstance(step, RunKernel) else describe(step)
+    """A step by the name of its kernel, or in words."""
+    if isinstance(step, RunKernel):
+        return step.info.name
+    if isinstance(step, RunBranch):
+        return f"one of {len(step.branches)} branches"
+    if isinstance(step, RunLoop):
+        return "while loop" if step.length is None else f"loop of {step.length}"
+    return describe(step)
 
 
 def lines_of(step: Step) -> tuple[Origin, ...]:

@@ -213,6 +213,41 @@ def test_loops_show_their_steps() -> None:
     assert (loop.loops, loop.opencl, loop.assembly, loop.schedule) == ("",) * 4
 
 
+def test_loops_do_what_their_iterations_do() -> None:
+    def step(c: Any, _: Any) -> Any:
+        return fnp.tanh(c @ X.T[:, :64]), c.sum()
+
+    def run(x: Any, **kind: Any) -> Any:
+        return ft.lax.scan(step, x, None, **kind)
+
+    found = ft.explain(lambda x: run(x, length=50))(fnp.ones((32, 64)))
+    loop = found.kernels[-1]
+    assert loop.name == "loop of 50"
+    assert loop.operations == 50 * sum(part.operations for part in loop.inner)
+    assert loop.operations >= 50 * 2 * 32 * 64 * 64
+    assert loop.nbytes == 50 * sum(part.nbytes for part in loop.inner)
+    assert found.most is not None
+    assert "% of " in loop.limit(found.most)
+
+
+def test_of_what_is_decided_as_it_runs_there_is_no_limit() -> None:
+    def either(x: Any) -> Any:
+        return ft.lax.cond(x.sum() > 0, lambda: x @ x, lambda: fnp.sin(x))
+
+    def until(x: Any) -> Any:
+        return ft.lax.while_loop(lambda c: c.sum() < 1e5, lambda c: c + c @ c, x)
+
+    x = fnp.ones((32, 32))
+    rows = (either, "one of 2 branches", max), (until, "while loop", sum)
+    for fun, name, of_parts in rows:
+        found = ft.explain(fun)(x)
+        part = found.kernels[-1]
+        assert (part.name, found.most is None) == (name, False)
+        assert part.operations == of_parts([p.operations for p in part.inner])
+        assert part.operations >= 2 * 32**3
+        assert part.limit(found.most) == ""  # pyright: ignore[reportArgumentType]
+
+
 # The graph as it was written.
 
 

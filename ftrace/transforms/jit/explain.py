@@ -30,6 +30,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace.backends.base import Device, get_device
+from ftrace.backends.llvm.runtime.work_estimate import work_of_step
 from ftrace.backends.opencl.render import program_source, render
 from ftrace.backends.opencl.scalar_ops import SUPPORTED
 from ftrace.backends.opencl.writer import Traits
@@ -134,7 +135,9 @@ class Part:
     Attributes:
       name: what it does.
       origins: the user's lines that it computes.
-      operations, nbytes: what it does in one run; 0 where that is not known.
+      operations, nbytes: what it does in one run: of a loop its iterations, or one
+        where their number is not known, of branches the one that does most; 0 of work
+        of the host.
       seconds: of a run; None where none was timed.
       step: as the program has it.
       device: that runs it.
@@ -217,7 +220,8 @@ class Part:
     def limit(self, most: Roofline) -> str:
         """What part of the machine's limit it reaches, and of which."""
         work = self.operations, self.nbytes
-        if not self.seconds or any_dynamic(work) or not any(work):
+        known = work_of_step(self.step).bounded and not _has_branch(self.step)
+        if not (self.seconds and known and any(work)) or any_dynamic(work):
             return ""
         memory = self.nbytes / most.bandwidth
         arithmetic = self.operations / most.peak
@@ -228,6 +232,12 @@ class Part:
         lines = [f"  {origin.describe()}" for origin in self.origins]
         texts = [self.statements, self.schedule, *map(str, self.inner)]
         return "\n".join([self.name, *lines, *filter(None, texts)])
+
+
+def _has_branch(step: ir.Step) -> bool:
+    """Does what it computes depend on a value?"""
+    inner = [s for program in ir.programs_of(step) for s in program.steps]
+    return isinstance(step, ir.RunBranch) or any(map(_has_branch, inner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +347,7 @@ class Explanation(Tables):
                 _amount(part.operations) if part.operations else "",
                 _bytes(part.nbytes) if part.nbytes else "",
                 "" if self.most is None else part.limit(self.most),
-                ", ".join(map(str, part.origins)),
+                ", ".join(dict.fromkeys(map(str, part.origins))),
             ))  # fmt: skip
         heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
         return Section(self._head(), heads, rows, range(1, 5))
@@ -528,7 +538,8 @@ def _parts(
                     for part in _parts(each, sources, device, body=i)
                 ],
             )
-            known = ir.describe(step), ir.lines_of(step), 0, 0
+            work = work_of_step(step)
+            known = ir.name_of(step), ir.lines_of(step), work.operations, work.bytes
         found.append(
             Part(*known, took, step, device, source, inner, nodes, built, body)
         )

@@ -67,13 +67,13 @@ class Work:
 
 def work_of(program: ir.Program) -> Work:
     """What one run of a program does."""
-    return total(map(_work_of_step, program.steps))
+    return total(map(work_of_step, program.steps))
 
 
 def own_work_of(program: ir.Program) -> Work:
     """The same without its loops, which look after themselves."""
     steps = [step for step in program.steps if not isinstance(step, ir.RunLoop)]
-    return total(map(_work_of_step, steps))
+    return total(map(work_of_step, steps))
 
 
 def total(parts: Iterable[Work]) -> Work:
@@ -88,7 +88,8 @@ def total(parts: Iterable[Work]) -> Work:
     )
 
 
-def _work_of_step(step: ir.Step) -> Work:
+def work_of_step(step: ir.Step) -> Work:
+    """What one run of a step does."""
     if isinstance(step, ir.RunKernel):
         return Work(1, step.info.operations, step.info.bytes, 1, step.bounded)
     if isinstance(step, ir.RunLoop):
