@@ -108,6 +108,7 @@ class profile(Tables):
 
     Attributes:
       seconds: that the block took.
+      overhead: of these, what it took to record eager calls.
       spans: all that was recorded, each with the user's lines.
       rows: what was done for each line, the longest first.
 
@@ -134,7 +135,7 @@ class profile(Tables):
         named = None if file is None else file_named("profile", file, usage)
         self.file = None if named is None else _of_rank(named)
         self.spans: list[Span] = []
-        self.seconds = 0.0
+        self.seconds = self.overhead = 0.0
         self._recorder: Recorder | None = None
         self._threads: dict[int, str] = {}
         self._start = 0.0
@@ -158,6 +159,7 @@ class profile(Tables):
         assert recorder is not None
         self.seconds = perf_counter() - self._start
         spans.end(recorder)
+        self.overhead = recorder.overhead
         self.spans, self._threads = _with_lines(recorder.finish()), recorder.threads
         if self.file is not None:
             _write(self.file, _events(self.spans, self._threads, self._start))
@@ -200,7 +202,9 @@ class profile(Tables):
 
     def sections(self) -> list[Section]:
         parts = [f"{kind} {time_text(x)}" for kind, x in self.kinds.items()]
-        rest = self.seconds - sum(self.kinds.values())
+        rest = self.seconds - sum(self.kinds.values()) - self.overhead
+        if self.overhead:
+            parts.append(f"recording eager calls {time_text(self.overhead)}")
         parts += [f"the rest {time_text(rest)}"] if rest > 0 else []
         rows = [
             (row.line, time_text(row.seconds), f"{row.share:.0%}", str(row.times),

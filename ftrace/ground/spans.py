@@ -70,7 +70,10 @@ class Recorder:
       spans: in the order in which they ended.
       later: what gives more of them: see `finish`.
       threads: the names of those threads that Python knows.
+      overhead: the seconds that it took to tell of eager calls.
     """
+
+    overhead = 0.0
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -145,6 +148,12 @@ def note(
         recorder.add(made)
 
 
+def note_overhead(seconds: float) -> None:
+    """Tells those who record what the telling took."""
+    for recorder in list(recorders):
+        recorder.overhead += seconds
+
+
 def note_later(make: Callable[[], Iterable[Span]]) -> None:
     """The same of spans that are made when they are asked for: that takes time."""
     for recorder in list(recorders):
@@ -157,9 +166,12 @@ class span:  # read as a function
     Args:
       kind, name, more: see `Span`.
       lines: likewise; None is the user's line that is at work.
+
+    Attributes:
+      seconds: that it took, once it has ended.
     """
 
-    __slots__ = ("_kind", "_lines", "_name", "_start", "more")
+    __slots__ = ("_kind", "_lines", "_name", "_start", "more", "seconds")
 
     def __init__(
         self, kind: str, name: str, lines: Lines | None = (), **more: Any
@@ -168,7 +180,7 @@ class span:  # read as a function
         self.more = more
 
     def __enter__(self) -> None:
-        self._start = 0.0
+        self._start = self.seconds = 0.0
         if recorders:
             if self._lines is None:
                 origin = user_origin()
@@ -178,8 +190,10 @@ class span:  # read as a function
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if self._start:
             failed = {} if error is None else {"error": type(error).__name__}
-            facts = self._kind, self._name, self._start, perf_counter()
-            note(*facts, self._lines or (), self.more | failed)
+            end = perf_counter()
+            self.seconds = end - self._start
+            lines, more = self._lines or (), self.more | failed
+            note(self._kind, self._name, self._start, end, lines, more)
 
 
 def spanned(kind: str, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

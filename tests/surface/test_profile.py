@@ -126,6 +126,27 @@ def test_the_summary_adds_up_by_line(capsys: pytest.CaptureFixture[str]) -> None
     assert "<table>" in found._repr_html_()
 
 
+def test_what_is_compiled_for_eager_control_flow_is_of_its_line() -> None:
+    ft.clear_caches()
+    with ft.profile("/dev/null") as found:
+        ft.lax.while_loop(lambda a: a < 3.0, lambda a: a + 1.25, fnp.zeros(()))
+    compiled = [s for s in found.spans if s.kind in ("compile", "trace")]
+    assert {s.kind for s in compiled} == {"compile", "trace"}
+    assert all("test_profile.py" in str(s.lines[0]) for s in compiled)
+    assert not [row for row in found.rows if row.line == "of no line"]
+
+
+def test_what_recording_takes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with ft.profile() as found:
+        for _ in range(50):
+            fnp.sin(X)
+    assert 0 < found.overhead < found.seconds - sum(found.kinds.values())
+    assert "recording eager calls" in capsys.readouterr().out
+    with ft.profile("/dev/null") as found:
+        pass
+    assert found.overhead == 0
+
+
 def test_what_threads_share_counts_once() -> None:
     """Iterations that run at the same time, on threads that are not Python's."""
     xs = fnp.ones((64, 200, 200))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from time import perf_counter
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -90,11 +91,12 @@ def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
 
 def recorded(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, of which those who record a profile are told."""
-    with (
-        settings.config(observed=spans.STEPS),
-        spans.span("eager", function.__name__, None),
-    ):
-        return call(*args, **kwargs)
+    start = perf_counter()
+    block = spans.span("eager", function.__name__, None)
+    with settings.standing(settings.observing_steps()), block:
+        result = call(*args, **kwargs)
+    spans.note_overhead(perf_counter() - start - block.seconds)
+    return result
 
 
 def unchecked(function: Function) -> Function:

@@ -52,7 +52,7 @@ def trace(
     """
     state = scopes.standing()
     try:
-        with span("trace", transform), Scope(transform) as scope:
+        with span("trace", transform, None), Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along, scope.meant = len(avals), along, meant
             values = bindings or known or [None] * len(avals)

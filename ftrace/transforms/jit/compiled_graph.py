@@ -301,7 +301,7 @@ def compile_graph(
     found = _cache.get(key)
     if found is None:
         check_allowed("a program would be compiled")
-        with span("compile", f"a graph for {device.name}"):
+        with span("compile", f"a graph for {device.name}", None):
             compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found
