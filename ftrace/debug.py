@@ -21,15 +21,13 @@ import numpy as np
 from ftrace.errors import ArgumentError, FormatError, ShapeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
-from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
-from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import known_inputs
+from ftrace.transforms.jit.jit import operations_at
 
 __all__ = [
     "breakpoint", "callback", "log", "nan_origin", "print",
@@ -221,10 +219,7 @@ def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
     tree.check_callable(fun, "nan_origin")
 
     def origin_of(*args: Any, **kwargs: Any) -> NonFinite | None:
-        jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
-        graph = ready_graph(jitted.trace(*args, **kwargs).graph)
-        arrays = known_inputs("nan_origin", graph, jitted.leaves(args, kwargs))
-        names = jitted.leaf_names(args, kwargs)
+        graph, arrays, names = operations_at("nan_origin", fun, args, kwargs)
         return first_nonfinite(closed_graph(graph), [x.numpy() for x in arrays], names)
 
     return origin_of

@@ -40,7 +40,6 @@ from ftrace.testing.kernel_walk import first_wrong_kernel
 from ftrace.testing.program_parts import Part, Search, edge, results_of, ulps_of
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
-from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.effects import rehearsal
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.flatten_arguments import name_of
@@ -50,8 +49,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
 from ftrace.transforms.array_files import file_named, replacing
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
-from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import known_inputs
+from ftrace.transforms.jit.jit import Jitted, operations_at
 
 Values = Any  # an array of NumPy's, whose stubs leave too much unknown
 
@@ -216,8 +214,7 @@ def bisect(
     if path is not None:
         file_named("bisect", path, "bisect(f, *args, path='program.py')")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
-    graph = ready_graph(jitted.trace(*args).graph)
-    arrays = known_inputs("bisect", graph, jitted.leaves(args, {}))
+    graph, arrays, _ = operations_at("bisect", f, args, {})
     place = jitted.target(arrays) if device is None else get_device(device)
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)

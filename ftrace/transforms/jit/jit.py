@@ -17,7 +17,13 @@ import numpy as np
 
 from ftrace import monitoring
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import ArgumentError, TracingError, block_names, open_blocks
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    TracingError,
+    block_names,
+    open_blocks,
+)
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.spans import recorders, span
@@ -39,6 +45,7 @@ from ftrace.trace.flatten_arguments import (
     type_of,
     wraps,
 )
+from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import (
@@ -53,7 +60,7 @@ from ftrace.trace.symbolic import evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, stack
 from ftrace.transforms.device_placement import lead_device, place_tree
 from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import (
@@ -650,6 +657,35 @@ class Jitted(RecordedCallable, Travels):
     def __repr__(self) -> str:
         # The word by which chex knows it, that of an older JAX.
         return f"<CompiledFunction of {self._fun!r}>"
+
+
+def operations_at(
+    what: str, fun: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Graph, list[Array], list[str]]:
+    """The operations of a function at its arguments, these, and their names.
+
+    Unless it is jitted it may branch on values: then the graph is of that way alone.
+
+    Args:
+      what: needs them, for messages.
+
+    Raises:
+      ArgumentError: an argument is a shape, or traced.
+    """
+    jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
+    leaves, names = jitted.leaves(args, kwargs), jitted.leaf_names(args, kwargs)
+    try:
+        graph = jitted.trace(*args, **kwargs).graph
+    except ConcretizationTypeError:
+        known = all(is_value(x) and not isinstance(x, Tracer) for x in leaves)
+        if jitted is fun or not known:
+            raise
+        output = Output.of_leaves(
+            fun, tree.structure((args, kwargs)), what, keywords=True
+        )
+        graph = trace(what, output, [aval_of(x) for x in leaves], leaves)
+    graph = ready_graph(graph)
+    return graph, stages.known_inputs(what, graph, leaves), names
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

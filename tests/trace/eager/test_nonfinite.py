@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.errors import ArgumentError, NonFiniteError
+from ftrace.errors import ArgumentError, NonFiniteError, TracerBoolConversionError
 
 
 def difference(x: Any) -> Any:
@@ -105,6 +105,17 @@ def test_static_arguments_keys_and_numbers() -> None:
     of_key = lambda key: fnp.log(ft.random.uniform(key, (3,)) - 2)  # noqa: E731
     assert "log made nan" in str(ft.nan_origin(of_key)(ft.random.key(0)))
     assert ft.nan_origin(lambda x: x * 1e300)(1.0) is not None
+
+
+def test_a_function_may_branch_on_values() -> None:
+    def branches(x: Any, y: Any) -> Any:
+        return x * y if x > 0 else fnp.log(x) * y
+
+    assert "log made nan of -1.0" in str(ft.nan_origin(branches)(-1.0, y=2.0))
+    assert ft.nan_origin(branches)(fnp.array(1.0), 2.0) is None
+    with pytest.raises(TracerBoolConversionError):
+        ft.nan_origin(ft.jit(branches))(-1.0, 2.0)
+    assert ft.bisect(branches, fnp.array(1.0), 2.0, path=None).agrees
 
 
 def test_effects_happen_once(capsys: pytest.CaptureFixture[str]) -> None:
