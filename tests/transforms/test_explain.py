@@ -14,6 +14,8 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
 from ftrace.trace.graph import names_of
+from ftrace.transforms.jit import explain as module
+from ftrace.transforms.jit.explain import Roofline
 from ftrace.transforms.jit.regions import regions_of
 
 
@@ -228,6 +230,28 @@ def test_loops_do_what_their_iterations_do() -> None:
     assert loop.nbytes == 50 * sum(part.nbytes for part in loop.inner)
     assert found.most is not None
     assert "% of " in loop.limit(found.most)
+
+
+def test_what_is_in_the_caches_is_not_held_to_memory() -> None:
+    (kernel,) = ft.explain(lambda x: x + 1)(X).kernels
+    assert kernel.seconds is not None
+    moved, done = kernel.nbytes / kernel.seconds, kernel.operations / kernel.seconds
+    assert kernel.limit(Roofline(moved * 2, done * 4)) == "50% of memory"
+    assert kernel.limit(Roofline(moved * 4, done * 2)) == "50% of arithmetic"
+    assert kernel.limit(Roofline(moved / 2, done * 4)) == "25% of arithmetic"
+
+
+def test_limits_are_looked_for_in_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that ticks once for each look at it: how many runs there are."""
+    clock = iter(range(999))
+    monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
+    graph = ft.make_graph(lambda x: x + 1)(X)
+    compiled = module.compile_graph(graph, module.get_device())
+    monkeypatch.setattr(module, "_PATIENCE", 999)
+    assert len(module._timed_runs(compiled, [X])) == 5
+    assert len(module._timed_runs(compiled, [X], 40)) >= 39
+    monkeypatch.setattr(module, "_PATIENCE", 2)
+    assert len(module._timed_runs(compiled, [X])) < 5
 
 
 def test_of_what_is_decided_as_it_runs_there_is_no_limit() -> None:
