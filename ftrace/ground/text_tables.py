@@ -75,6 +75,10 @@ class Tables(ABC):
     def __str__(self) -> str:
         return "\n".join(map(str, self.sections()))
 
+    def __repr__(self) -> str:
+        """In a shell it is what it prints."""
+        return str(self)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         return "".join(section.html() for section in self.sections())

@@ -272,6 +272,16 @@ def test_of_what_is_decided_as_it_runs_there_is_no_limit() -> None:
         assert part.limit(found.most) == ""  # pyright: ignore[reportArgumentType]
 
 
+def test_a_shell_shows_what_is_printed() -> None:
+    found = ft.explain(layer)(W, X)
+    assert repr(found) == str(found)
+    (kernel,) = found.kernels
+    assert repr([kernel]) == f"[<step {kernel.name}>]"
+    origin = ft.nan_origin(fnp.log)(-1.0)
+    assert origin is not None
+    assert repr(origin) == f"<NonFinite: {origin.summary}>"
+
+
 # The graph as it was written.
 
 

@@ -30,7 +30,7 @@ from ftrace.trace.symbolic import same_size
 _NDARRAY: type[Any] = np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NonFinite:
     """An operation that made a NaN or an infinity.
 
@@ -56,6 +56,9 @@ class NonFinite:
     sources: tuple[Origin, ...] = ()
     before: NonFinite | None = None
     holder: str = ""
+
+    def __repr__(self) -> str:
+        return f"<NonFinite: {self.summary}>"
 
     @property
     def summary(self) -> str:

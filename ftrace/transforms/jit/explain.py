@@ -131,7 +131,7 @@ def _timed_runs(
     return runs[1:] or runs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Part:
     """A step of a program: a kernel, a loop, a branch, or work of the host.
 
@@ -237,6 +237,9 @@ class Part:
             return f"{memory:.0%} of memory"
         return f"{arithmetic:.0%} of arithmetic"
 
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
     def __str__(self) -> str:
         lines = [f"  {origin.describe()}" for origin in self.origins]
         texts = [self.statements, self.schedule, *map(str, self.inner)]
@@ -249,7 +252,7 @@ def _has_branch(step: ir.Step) -> bool:
     return isinstance(step, ir.RunBranch) or any(map(_has_branch, inner))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Tables):
     """What a function became for some arguments; see the module.
 
