@@ -306,6 +306,24 @@ def test_products_are_regions_that_unfold() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fun", "argument", "place"),
+    [
+        (lambda a, b: a - b.sum(0), 0, 0),
+        (lambda a, b: b - a.sum(0), 1, 0),
+        (lambda a, b: b.sum(0) - a, 0, 1),
+    ],
+)
+def test_operands_stand_in_the_order_of_the_call(
+    fun: Any, argument: int, place: int
+) -> None:
+    """Whichever was there first: a sum is read through a view, the argument is not."""
+    found = ft.explain(fun)(X, X + 1)
+    region = found.regions[-1]
+    assert (region.name, len(region.inputs)) == ("subtract", 2)
+    assert region.inputs[place] is found.graph.inputs[argument]
+
+
+@pytest.mark.parametrize(
     "fun",
     [
         lambda x: x,

@@ -82,13 +82,32 @@ def regions_of(graph: g.Graph) -> list[Region]:
     found: list[Region] = []
     for key in _in_order(members, home):
         inside = members[key]
-        taken = [s for n in inside for s in n.src if names[s] and home.get(s) != key]
         used = [n for n in inside if users.get(n, set()) - {key}]
+        taken = [n for n in _operands(inside) if names[n]]
         last = inside[-1]
         called = last.origin.called if last.origin is not None else ""
         name = called.strip("_") or last.op.name
-        parts = tuple(inside), tuple(dict.fromkeys(taken)), tuple(used)
+        parts = tuple(inside), tuple(taken), tuple(used)
         found.append(Region(name, *parts, last.origin, names))
+    return found
+
+
+def _operands(nodes: Sequence[g.Node]) -> list[g.Node]:
+    """What nodes take from around them, as their last one reads it from left to right.
+
+    That is the order of the call, whichever operand was there first.
+    """
+    inside, found, seen = {*nodes}, list[g.Node](), set[g.Node]()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in inside:
+            pending += reversed(node.src)
+        else:
+            found.append(node)
     return found
 
 
