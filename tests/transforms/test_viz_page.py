@@ -346,6 +346,23 @@ def test_regions_unfold_and_fold_again(driver: Any, tmp_path: Path) -> None:
     assert page.boxes() == folded
 
 
+def test_lines_unfold_to_their_calls(driver: Any, tmp_path: Path) -> None:
+    def attend(w: Any, x: Any) -> Any:
+        h = x @ w
+        return ft.nn.softmax(h * 2.0)
+
+    args = fnp.ones((8, 8)), fnp.ones((4, 8))
+    page = Page(driver, ft.viz(attend, tmp_path, show=False)(*args))
+    page.run("Object.assign(MOST, { node: 0, call: 0 }); showGraph()")  # many more
+    assert page.run("return view.folded") == "line"
+    line = "return ft.nn.softmax(h * 2.0)"
+    assert sorted(page.boxes()) == ["matmul", line, "w", "x"]
+    page.run("fold(drawn.boxes.find(box => box.title === arguments[0]).key)", line)
+    assert sorted(page.boxes()) == ["matmul", "mul 2.0", "softmax", "w", "x"]
+    (frame,) = page.texts(".frame text")
+    assert frame.startswith("▾ return")  # the rest may be cut
+
+
 CHECK = """
 const wrong = [];
 for (const before of [false, true]) for (let i = 0; i < steps.length; i++) {

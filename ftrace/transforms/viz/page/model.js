@@ -198,7 +198,8 @@ function groupItems(items, byKernel) {
   for (const id of ids) for (const key of id) sizes.set(key, (sizes.get(key) ?? 0) + 1);
   for (const [i, id] of ids.entries()) {
     const around = id.slice(outermost).filter((key) => key && sizes.get(key) > 1);
-    items[i].regions = around.filter((key, d) => !d || sizes.get(key) < sizes.get(around[d - 1]));
+    // Of those of the same items the innermost stays: a line that is one call is `matmul`.
+    items[i].regions = around.filter((key, d) => sizes.get(key) !== sizes.get(around[d + 1]));
   }
   return items.length <= MOST.node ? "" : LEVELS[outermost];
 }
