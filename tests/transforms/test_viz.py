@@ -259,6 +259,7 @@ def test_a_divided_program_shows_its_collectives(tmp_path: Path) -> None:
         )  # fmt: skip
         data = data_of(ft.viz(layers, tmp_path)(*args))
         text = ft.explain_sharding(layers)(*args)
+        told, whole = ft.explain(layers)(*args), ft.explain(layer)(W, X)
     (row,) = data["collectives"]
     assert row[:5] == ["psum", "model", "f32[32,16]", 3072, 1]
     assert "psum over 'model' of f32[32,16] for reduce_sum: 3072 bytes" in text
@@ -267,6 +268,13 @@ def test_a_divided_program_shows_its_collectives(tmp_path: Path) -> None:
     assert [data["texts"][n] for n in numbers].count("psum") == 1
     types = steps["sharded"]["types"].values()
     assert "f32[64@data,16]" in {data["texts"][n] for n in types}
+    # What follows is not what a device does, and all of it says so.
+    assert str(told).startswith("the undivided program")
+    assert "undivided" not in str(whole)
+    assert data["undivided"] == told.undivided
+    undivided = [s["name"] for s in data["steps"] if "undivided" in s["about"]]
+    assert undivided == [*steps][[*steps].index("per device") + 1 :]
+    assert undivided[-1] == "kernels"
 
 
 # What can go wrong.

@@ -62,7 +62,11 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer
-from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
+from ftrace.transforms.jit.compiled_graph import (
+    CompiledGraph,
+    compile_graph,
+    is_divided,
+)
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.regions import Region, outline, regions_of
 from ftrace.transforms.jit.stages import check_closed, inputs_of
@@ -74,6 +78,11 @@ from ftrace.transforms.jit.structs import ShapeDtypeStruct
 _RUNS, _PATIENCE, _WINDOW = 5, 5.0, 0.2
 #: Values between kernels that are told, the largest ones.
 _LARGEST = 5
+#: What is said of a program that each device of a mesh runs a part of.
+_UNDIVIDED = (
+    "the undivided program, as one device would run it on whole arrays: over a mesh "
+    "each device runs its part; explain_sharding lists the parts and the collectives"
+)
 #: For which OpenCL C is shown: any GPU.
 _GPU = Traits(units=64, max_group=256, doubles=True)
 #: Elements of the array, and side of the matrices, with which limits are measured: more
@@ -266,6 +275,8 @@ class Explanation(Tables):
       kernels: its steps in order.
       arguments, results: bytes.
       most: the machine's limits; None where nothing was run.
+      undivided: what is to be known of the kernels where the function runs in parts,
+        each on a device of a mesh; empty where it does not.
     """
 
     name: str
@@ -278,6 +289,7 @@ class Explanation(Tables):
     arguments: int = 0
     results: int = 0
     most: Roofline | None = None
+    undivided: str = ""
 
     @property
     def program(self) -> ir.Program:
@@ -319,7 +331,8 @@ class Explanation(Tables):
     def sections(self) -> list[Section]:
         most = "" if self.most is None else f"limits of this machine: {self.most}"
         limits = [Section(most)] if most else []
-        return [self._steps(), self._memory(), *limits]
+        undivided = [Section(self.undivided)] if self.undivided else []
+        return [*undivided, self._steps(), self._memory(), *limits]
 
     def _repr_html_(self) -> str:
         unfolded = "".join(
@@ -476,7 +489,9 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
     Returns:
       A function of the same arguments, or of `ShapeDtypeStruct`s. With arrays the
       program is run a few times, step by step, to tell the time of each; not so where
-      it has effects, as printing, or where the arguments are traced.
+      it has effects, as printing, or where the arguments are traced. Of arguments that
+      are divided over a mesh it says, in a line on top as well, what one device would
+      run of whole arrays; `explain_sharding` tells what each of them does.
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))
@@ -510,12 +525,13 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         threads = settings.current().threads
         sources = iter(compiled.executable.sources)
         built = compiled.build_again()
+        divided = any(lowered.places) or is_divided(graph, ())
         return Explanation(
             name_of(jitted), device, _threads(device), graph, names, built,
             _parts(built, sources, device, seconds),
             sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
             sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),
-            roofline(device, threads) if told else None,
+            roofline(device, threads) if told else None, _UNDIVIDED if divided else "",
         )  # fmt: skip
 
     return explained

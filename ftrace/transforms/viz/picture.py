@@ -129,6 +129,7 @@ def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
         "operations": sum(part.operations for part in explained.kernels),
         "bytes": sum(part.nbytes for part in explained.kernels),
         "arena": explained.program.arena,
+        "undivided": explained.undivided,
         "limits": "" if explained.most is None else str(explained.most),
         "steps": walked.as_data(tables),
         "kernels": kernels_as_data(explained, tables),

@@ -171,11 +171,12 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
         local = made.graph.inputs
         names |= _named(local[: -len(places)], explained.leaves)
         names |= zip(local[-len(places) :], places, strict=True)
-    before = 0
+    before, whole = 0, " (the undivided program)" if explained.undivided else ""
     for stage, graph, fired, rebuilt in passes_of(explained.closed, limits):
-        steps.append(Walked(stage.name, stage.about, graph, before, fired, rebuilt))
+        about = stage.about + whole
+        steps.append(Walked(stage.name, about, graph, before, fired, rebuilt))
         before = len(steps) - 1
-    about = "what is computed in one pass over memory"
+    about = f"what is computed in one pass over memory{whole}"
     steps.append(Walked("kernels", about, explained.built.graph, before))
     bodies = [graph for part in parts_of(explained.kernels) for graph in part.bodies]
     return Walk(steps, names, bodies, () if made is None else made.ledger)
