@@ -363,6 +363,28 @@ def test_lines_unfold_to_their_calls(driver: Any, tmp_path: Path) -> None:
     assert frame.startswith("▾ return")  # the rest may be cut
 
 
+def test_unfolding_all_keeps_what_is_chosen_in_its_place(
+    driver: Any, tmp_path: Path
+) -> None:
+    page = Page(driver, ft.viz(deep, tmp_path, show=False)(fnp.ones((8, 8)), X[:, :8]))
+    where = """
+        const { x, y, items } = state.chosen;
+        return [eye.x + x * eye.scale, eye.y + y * eye.scale, items.length];
+    """
+    note = "return document.querySelector('#note').textContent"
+    assert page.run(note).startswith(f"{len(page.boxes())} boxes")
+    page.press("j", "j", "j", "n")
+    *place, nodes = page.run(where)
+    assert nodes > 1
+    assert "▸ unfold" in page.texts("#panel .link")
+    page.press("u")
+    *now, nodes = page.run(where)
+    assert nodes == 1
+    assert now == pytest.approx(place)
+    assert "▸ unfold" not in page.texts("#panel .link")
+    assert page.run(note).startswith(f"{len(page.boxes())} boxes")
+
+
 CHECK = """
 const wrong = [];
 for (const before of [false, true]) for (let i = 0; i < steps.length; i++) {

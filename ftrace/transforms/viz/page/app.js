@@ -25,7 +25,8 @@ function showGraph(keep = false) {
   draw(boxes, place(boxes, frames));
   if (!keep) fit(false);
   countLines(view.items);
-  choose(boxes.find((box) => box.key === state.chosen?.key) ?? null, false);
+  choose(boxes.find((box) => box.key === state.chosen?.key) ?? boxWith(state.chosen?.items[0]), false);
+  if (state.tab === "node") showPanel(state);
   light(state.pinned);
   const folded = boxes.filter((box) => box.region).length;
   const way = [step.name, ...state.bodies.map((body) => body.name)].join(" › ");
@@ -36,9 +37,17 @@ function showGraph(keep = false) {
     button.ariaPressed = `${button.dataset.before === `${state.before}`}`;
   }
   $("#unfold").textContent = folded ? "Unfold" : "Fold";
-  if (folded && !state.told) tell(`${many(view.items.length, "node")} in ${many(boxes.length, "box").replace("boxs", "boxes")}: a double click unfolds one, u all`);
+  if (folded && !state.told) tell(`${boxCount()}: a double click unfolds one, u all`);
   state.told = true;
   showLegend(boxes);
+}
+
+const boxCount = () => many(drawn.boxes.length, "box").replace("boxs", "boxes");
+
+/** The box that an item is in now; null where none has it. */
+function boxWith(item) {
+  const same = (each) => each.node === item.node && each.kernel === item.kernel;
+  return (item && drawn.boxes.find((box) => box.items.some(same))) ?? null;
 }
 
 function showLegend(boxes) {
@@ -231,10 +240,15 @@ function toggle(key) {
 /** Unfolds a box or folds a frame; what was under the eye stays there. */
 function fold(key, at) {
   toggle(key);
+  redraw(at);
+}
+
+/** Draws the graph anew; what a box has stays where it stands. */
+function redraw(at) {
   const before = at && { x: eye.x + at.x * eye.scale, y: eye.y + at.y * eye.scale };
   showGraph(true);
-  const now = drawn.boxes.find((box) => box.key === key) ?? drawn.boxes.find((box) => box.items.some((item) => item.regions.includes(key)));
-  if (before && now) look(before.x - now.x * eye.scale, before.y - now.y * eye.scale, eye.scale);
+  const now = at && boxWith(at.items[0]);
+  if (now) look(before.x - now.x * eye.scale, before.y - now.y * eye.scale, eye.scale);
 }
 
 function open(box) {
@@ -251,9 +265,11 @@ function enter(item, i) {
 }
 
 function unfoldAll() {
-  state.unfolded = drawn.boxes.some((box) => box.region);
+  const folded = drawn.boxes.some((box) => box.region);
+  state.unfolded = folded;
   state.toggled.clear();
-  showGraph();
+  redraw(state.chosen ?? boxInMiddle());
+  tell(`${boxCount()}: u ${folded ? "folds" : "unfolds"} them again`);
 }
 
 /** The next or the previous box in reading order. */

@@ -184,6 +184,13 @@ function requestPaint() {
   });
 }
 
+/** The box that is nearest to the middle of the window. */
+function boxInMiddle() {
+  const { width, height } = graphPane.getBoundingClientRect();
+  const far = (box) => Math.hypot(eye.x + box.x * eye.scale - width / 2, eye.y + box.y * eye.scale - height / 2);
+  return drawn.boxes.reduce((best, box) => (best && far(best) <= far(box) ? best : box), null);
+}
+
 /** The whole graph; or of a large one its beginning, in a size that can be read. */
 function fit(whole = true) {
   const { width, height } = graphPane.getBoundingClientRect();
