@@ -429,9 +429,9 @@ def is_ours(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_OURS + os.sep)
 
 
-def is_internal(frame: FrameType) -> bool:
-    """Does this frame run code of ours, or of a library between the user and us?"""
-    name = frame.f_code.co_filename
+def is_internal(code: CodeType) -> bool:
+    """Is this code of ours, or of a library between the user and us?"""
+    name = code.co_filename
     known = is_internal_file.get(name)
     if known is None:
         known = is_internal_file[name] = _decide_internal(name)
@@ -464,7 +464,7 @@ def user_origin(called: str = "", above: int = 1) -> Origin | None:
         try:
             internal = is_internal_file[code.co_filename]
         except KeyError:
-            internal = is_internal(frame)
+            internal = is_internal(code)
         if not internal:
             origin = _new_origin(Origin)
             origin.code = code
@@ -510,7 +510,7 @@ def called_function() -> str:
     """
     name = ""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and is_internal(frame):
+    while frame is not None and is_internal(frame.f_code):
         code = frame.f_code
         if code.co_name == "call" and code.co_filename == _AROUND:
             name = getattr(frame.f_locals.get("function"), "__name__", "")

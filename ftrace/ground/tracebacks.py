@@ -36,7 +36,7 @@ def _without_ours(
     kept, count, inside = list[TracebackType](), 0, False
     while traceback is not None:
         frame = traceback.tb_frame
-        inside = is_ours(frame) or (inside and is_internal(frame))
+        inside = is_ours(frame) or (inside and is_internal(frame.f_code))
         if inside:
             count += 1
         else:

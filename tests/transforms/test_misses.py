@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_what_was_new_is_told(args: Any, kwargs: dict[str, Any], why: str) -> No
         f({"w": W}, batch(7))
     f({"w": W}, *args, *(() if "no more" in why and "mode" in why else given), **kwargs)
     first, *_, last = f.misses
-    assert first.why == "it is called for the first time"
+    assert first.why.startswith("it is called for the first time")
     assert why in last.why
     assert str(last).startswith(f"{last.origin}: of_first was traced in ")
     assert last.origin is not None
@@ -62,6 +63,80 @@ def test_the_nearest_call_is_compared() -> None:
     assert f.misses[-1].why == "z is f32[8] and was f32[4]"
     f(fnp.ones(1), fnp.ones((1, 2)), fnp.ones((3, 1)))
     assert f.misses[-1].why.count(" and was ") == 3
+
+
+def test_nearer_in_rank_axes_or_static_arguments_is_nearer() -> None:
+    f = ft.jit(lambda x: x.sum())
+    for shape in ((4, 3), (4,), (5, 3)):
+        f(fnp.ones(shape))
+    assert f.misses[-1].why == "x is f32[5,3] and was f32[4,3]"
+    f(fnp.ones((5, 7)))
+    f(fnp.ones((4, 8)))
+    f(fnp.ones((5, 8)))
+    assert f.misses[-1].why == "x is f32[5,8] and was f32[4,8]"
+    s = ft.jit(lambda x, n, mode="a": x * n, static_argnames=("n", "mode"))
+    s(W, 1)
+    s(W, 2)
+    s(W, 2, mode="b")
+    s(W, 3)
+    assert s.misses[-1].why == "the static argument n is 3 and was 2"
+
+
+def test_how_an_argument_is_passed_is_told() -> None:
+    f = ft.jit(lambda a, b: a + b["x"])
+    f(1.0, {"x": 2.0})
+    f(1.0, b={"x": 2.0})
+    assert f.misses[-1].why == "b is passed by keyword and was by position"
+    s = ft.jit(lambda x, n: x * n, static_argnames="n")
+    s(W, n=2)
+    s(W, 2)
+    assert s.misses[-1].why == "n is passed by position and was by keyword"
+
+
+def test_a_function_that_is_made_anew_is_told() -> None:
+    whys: list[str] = []
+    for _ in range(3):
+        f = ft.jit(lambda x: x + 4)
+        f(1.0)
+        whys += [miss.why for miss in f.misses]
+    others = [ft.jit(lambda x: x), ft.jit(lambda y: y)]  # two functions of one line
+    for other in others:
+        other(1.0)
+        assert other.misses[0].why == "it is called for the first time"
+    assert whys[0] == "it is called for the first time"
+    assert "and another function made by the same line came before" in whys[1]
+    assert "and 2 other functions made by the same line came before" in whys[2]
+
+
+def test_a_method_has_the_misses_of_its_function() -> None:
+    class Model:
+        @partial(ft.jit, static_argnums=0)
+        def double(self, x: Any) -> Any:
+            return 2 * x
+
+    model = Model()
+    assert model.double(3) == 6
+    assert model.double(x=4) == 8
+    assert model.double.misses == Model.double.misses
+    assert model.double.misses[-1].why == "x is passed by keyword and was by position"
+    assert model.double.trace_count == 2
+
+
+def test_a_program_for_another_device_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    f = ft.jit(lambda x: fnp.sin(x) * 5)
+    f(W)
+    before = f.misses[0].compiled
+    with ft.default_device("interpreter"), ft.config(explain_misses=True):
+        f(W)
+        f(W)
+    first, second = f.misses
+    assert first.compiled == before
+    assert (first.traced > 0, second.traced) == (True, 0)
+    assert second.why == "it runs on interpreter and ran on cpu"
+    assert capsys.readouterr().err.count("is compiled again: it runs on") == 1
+    assert f.trace_count == 1
 
 
 def test_many_differences_are_counted() -> None:

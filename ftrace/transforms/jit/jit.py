@@ -6,11 +6,11 @@ import inspect
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -142,8 +142,8 @@ def jit(
 
     Returns:
       The compiled function, of the same arguments. It has `lower(*args)` to see what it
-      became, `trace_count`, `misses` (why it was traced), `cache_info()` and
-      `clear_cache()`.
+      became, `trace_count`, `misses` (why it was traced, or compiled again),
+      `cache_info()` and `clear_cache()`.
 
     Raises:
       StaticArgumentError: a static argument cannot be hashed, or does not exist.
@@ -272,6 +272,15 @@ def _says_its_own(fun: Any) -> bool:
     return type(fun) not in (Jitted, FunctionType) or "__signature__" in vars(fun)
 
 
+def _why_compiled(key: tuple[str, Any], others: Collection[tuple[str, Any]]) -> str:
+    """Why what is compiled, for devices and settings, is so for another."""
+    device, _ = key
+    names = sorted({name for name, _ in others})
+    if device not in names:
+        return f"it runs on {device} and ran on {', '.join(names)}"
+    return "the settings of compilation are others"
+
+
 class Jitted(RecordedCallable, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
@@ -349,7 +358,7 @@ class Jitted(RecordedCallable, Travels):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
-        return self if instance is None else partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
@@ -453,13 +462,15 @@ class Jitted(RecordedCallable, Travels):
             whole = self._compile(traced.whole, key, device, donated)
             ready = whole.at(traced.sizes)
         elif ready is None:
-            name = name_of(self._fun)
+            name, miss = name_of(self._fun), traced.miss
+            if miss is not None and traced.programs:
+                miss = self._told(Miss(name, _why_compiled(key, traced.programs)))
             took = list[float]()
             with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
                 ready = Ready.of(graph, device, donated, traced.output)
-            if traced.miss is not None:
-                traced.miss.note_compiled(took[0], ready.compiled.lowered_in)
+            if miss is not None:
+                miss.note_compiled(took[0], ready.compiled.lowered_in)
         return traced.programs.setdefault(key, ready)
 
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
@@ -566,11 +577,15 @@ class Jitted(RecordedCallable, Travels):
             raise TracingError(
                 f"re-tracing function {name} for `jit`, but 'no_tracing' is set"
             )
-        if config.explain_misses:
-            sys.stderr.write(f"ftrace: {name} is traced: {why}\n")
-        self._latest, miss = signature, Miss(name, why)
-        self._traced.misses.append(miss)
+        self._latest = signature
         self._traced.count += 1
+        return self._told(Miss(name, why), "traced")
+
+    def _told(self, miss: Miss, what: str = "compiled again") -> Miss:
+        """Notes a miss, and tells of it if that is asked for."""
+        if settings.current().explain_misses:
+            sys.stderr.write(f"ftrace: {miss.function} is {what}: {miss.why}\n")
+        self._traced.misses.append(miss)
         return miss
 
     def _keep(self, signature: Any, traced: OneTrace) -> None:

@@ -1,4 +1,4 @@
-"""Why a jitted function was traced again: what differed, and how long that took.
+"""Why a jitted function was traced or compiled: what differed, how long that took.
 
     print(*step.misses, sep=chr(10))
 
@@ -17,11 +17,15 @@ import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from operator import ne
+from types import FunctionType
 from typing import Any
 
-from ftrace.errors import Origin, TracingError, user_origin
+from ftrace.errors import Origin, TracingError, is_internal, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.tables import Table
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters
 from ftrace.trace.pytree import tree
 
@@ -34,11 +38,13 @@ _COMPARED = 8
 _LEAST = 5e-5
 #: Leaves that a text names.
 _NAMED = 4
+#: Lines whose functions are counted, the latest ones.
+_LINES_KEPT = 256
 
 
 @dataclass(eq=False)
 class Miss:
-    """A call for which a jitted function was traced.
+    """A call for which a jitted function was traced, or compiled for another device.
 
     Attributes:
       function: its name.
@@ -93,6 +99,32 @@ class CacheInfo(NamedTuple):
     nbytes: int
 
 
+#: How many functions of the same lines were traced, by these: a lambda in a loop is a
+#: new function each time.
+_functions_of: Table[Any, int] = Table(latest=_LINES_KEPT)
+
+
+def _first_call(fun: Any) -> str:
+    """What is said of a function that has not been called before."""
+    first, lines = "it is called for the first time", list[Any]()
+    if type(fun) is not FunctionType or is_internal(fun.__code__):
+        return first  # of a transform: it stands around any function
+    inner: Any = fun
+    while type(inner) is FunctionType:
+        lines.append((inner.__code__.co_filename, inner.__code__))
+        inner = getattr(inner, "__wrapped__", None)
+    key = tuple(lines)
+    count = _functions_of.get(key) or 0
+    _functions_of.put(key, count + 1)
+    if not count:
+        return first
+    others = "another function" if count == 1 else f"{count} other functions"
+    return (
+        f"{first}, and {others} made by the same line came before it; "
+        "call jit once, outside of the loop or function that repeats it"
+    )
+
+
 def why_missed(
     fun: Callable[..., Any], signature: Sequence[Any], before: Collection[Sequence[Any]]
 ) -> str:
@@ -105,17 +137,34 @@ def why_missed(
       before: those that are kept, the latest last.
     """
     if not before:
-        return "it is called for the first time"
+        return _first_call(fun)
     latest = [*before][: -_COMPARED - 1 : -1]
     nearest = min(latest, key=lambda old: _far(signature, old))
     return _difference(fun, signature, nearest)
 
 
-def _far(new: Sequence[Any], old: Sequence[Any]) -> tuple[int, int]:
-    """How far apart two signatures are: in how many of their parts, and leaves."""
-    parts = sum(a != b for a, b in zip(new[:-1], old[:-1], strict=True))
-    types = sum(a != b for a, b in zip(new[-1], old[-1], strict=False))
-    return parts, types + abs(len(new[-1]) - len(old[-1]))
+def _far(new: Sequence[Any], old: Sequence[Any]) -> tuple[int, int, int]:
+    """How far apart two signatures are: in how many parts, leaves, axes of these."""
+    fixed, others = _static_values(new), _static_values(old)
+    parts = sum(new[i] != old[i] for i in (0, 2, 3))
+    parts += sum(fixed.get(k) != others.get(k) for k in {**fixed, **others})
+    pairs = [(a, b) for a, b in zip(new[-1], old[-1], strict=False) if a != b]
+    leaves = len(pairs) + abs(len(new[-1]) - len(old[-1]))
+    return parts, leaves, sum(_axes_apart(a, b) for a, b in pairs)
+
+
+def _static_values(signature: Sequence[Any]) -> dict[int | str, Any]:
+    """Types and values of the static arguments, by position or name."""
+    fixed: Any = signature[1][1] if signature[1] else ()
+    return {place: (kind, value) for place, kind, value in fixed}
+
+
+def _axes_apart(a: ShapedArray, b: ShapedArray) -> int:
+    """In how many axes two types differ, all if the ranks do; a dtype is one more."""
+    ranks = len(a.shape), len(b.shape)
+    if ranks[0] != ranks[1]:
+        return max(ranks) + 1 + (a.dtype != b.dtype)
+    return sum(map(ne, a.shape, b.shape)) + (a.dtype != b.dtype)
 
 
 def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
@@ -128,6 +177,12 @@ def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
             told.append(f"{name} is no more")
         elif rows[name] != others[name]:
             told.append(f"{name} is {_text(rows[name])} and was {_text(others[name])}")
+    ways, former = _ways(fun, new), _ways(fun, old)
+    told += [
+        f"{name} is passed by {way} and was by {former[name]}"
+        for name, way in ways.items()
+        if former.get(name, way) != way
+    ]
     if new[0] != old[0] and not told:
         told.append(f"the tree of the arguments is {new[0]} and was {old[0]}")
     if not told:
@@ -140,15 +195,24 @@ def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
     """The parts of a signature, under the names that the user has for them."""
     treedef, static, rules, axes, types = signature
     parameters = Parameters.of(fun).positional
-    fixed: Any = static[1] if static else ()
     found: dict[str, Any] = {
         f"the static argument {_argument(place, parameters)}": value
-        for place, _, value in fixed
+        for place, (_, value) in _static_values(signature).items()
     }
     found |= zip(leaf_names(fun, treedef, static), types, strict=True)
     found["the setting of 64 bits, of random numbers or of promotion"] = rules
     found["what is mapped around it"] = axes
     return found
+
+
+def _ways(fun: Any, signature: Sequence[Any]) -> dict[str, str]:
+    """How each argument that has a leaf, or is static, is passed."""
+    parameters = Parameters.of(fun).positional
+    places = [place for place, _ in _leaf_places(*signature[:2])]
+    return {
+        _argument(place, parameters): "keyword" if type(place) is str else "position"
+        for place in (*_static_values(signature), *places)
+    }
 
 
 def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
@@ -159,17 +223,25 @@ def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
       static: as `argument_kinds.split` gives it.
     """
     parameters = Parameters.of(fun).positional
+    return [
+        _argument(place, parameters) + tree.keystr(path)
+        for place, path in _leaf_places(treedef, static)
+    ]
+
+
+def _leaf_places(treedef: Any, static: Any) -> list[tuple[int | str, Any]]:
+    """The argument of each leaf, by position or name, and the path within it."""
     chosen: Any = static or (None, ())
     count, fixed = chosen
     taken = {place for place, _, _ in fixed}
     places: list[Any] = [i for i in range(count or 0) if i not in taken]
-    found: list[str] = []
+    found: list[tuple[int | str, Any]] = []
     for path in tree.paths(treedef):
         key: Any = path[1]
         place: Any = getattr(key, "key", None)
         if place is None:  # by position, of those that are not static
             place = key.idx if count is None else places[key.idx]
-        found.append(_argument(place, parameters) + tree.keystr(path[2:]))
+        found.append((place, path[2:]))
     return found
 
 
