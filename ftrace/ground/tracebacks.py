@@ -18,8 +18,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from types import TracebackType
+from contextlib import contextmanager, suppress
+from itertools import product
+from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 from ftrace.errors import FtraceError, is_internal, is_ours
@@ -66,7 +67,29 @@ def _is_users(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    return last is None or isinstance(error, FtraceError) or not is_ours(last.tb_frame)
+    if last is None or isinstance(error, FtraceError) or not is_ours(last.tb_frame):
+        return True
+    return type(error) is TypeError and _refuses(str(error), last.tb_frame)
+
+
+def _refuses(message: str, frame: FrameType) -> bool:
+    """Is it a user's function that takes no such arguments as this frame gives it?
+
+    Python raises that in the frame of the caller: two() missing 1 required …
+    """
+    name, parenthesis, _ = message.partition("() ")
+    if not parenthesis:
+        return False
+    called = list(frame.f_locals.values())
+    for value, attribute in product(tuple(called), frame.f_code.co_names):
+        with suppress(Exception):  # a property may raise anything
+            called.append(getattr(value, attribute))
+    return any(
+        type(x) is FunctionType
+        and x.__qualname__ == name
+        and not is_internal(x.__code__)
+        for x in called
+    )
 
 
 @contextmanager
@@ -77,7 +100,7 @@ def folded(error: BaseException | None) -> Generator[int]:
     try:
         for each, traceback in whole:
             shown, count = _without_ours(traceback)
-            if shown is not None:
+            if shown is not None or each is not error:
                 each.__traceback__ = shown
                 left_out += count
         yield left_out
@@ -99,8 +122,10 @@ def _shown(error: BaseException | None, show: Callable[[], Any]) -> None:
     with folded(error) as count:
         show()
     if count and sys.stderr is not None:
-        how = "FTRACE_TRACEBACK=full shows them"
-        sys.stderr.write(f"({count} frames of ftrace are left out: {how})\n")
+        frames = (
+            "1 frame of ftrace is" if count == 1 else f"{count} frames of ftrace are"
+        )
+        sys.stderr.write(f"({frames} left out: FTRACE_TRACEBACK=full shows all)\n")
 
 
 def show_users_frames() -> None:

@@ -101,14 +101,14 @@ def check_arguments(
             if is_value(leaf):
                 continue
             name = place if isinstance(place, str) else names[place]
-            argnums = f"static_argnums={place}, or " if isinstance(place, int) else ""
             argument = f"{name!r}{tree.keystr(path)}" if name else f"{place}"
-            argnames = f"static_argnames={name!r}" if name else ""
-            advice = (argnums + argnames).removesuffix(", or ")
+            ways = [f"static_argnums={place}"] if isinstance(place, int) else []
+            ways += [f"static_argnames={name!r}"] if name else []
+            advice = " or ".join(f"jit(…, {way})" for way in ways)
             raise ArgumentError(
                 f"jit: the argument {argument} of {name_of(fun)} {_wrong(leaf)}; for a "
-                f"Python value write jit(…, {advice})"
-            )
+                f"Python value write {advice}"
+            ) from None
 
 
 class Parameters(NamedTuple):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground import tracebacks
 
 PROGRAM = """
@@ -105,6 +106,59 @@ def test_what_goes_wrong_within_is_shown_whole(tmp_path: Path) -> None:
 
 def failing() -> Any:
     return ft.jit(lambda x: x @ fnp.ones(4))(fnp.ones(3))
+
+
+def one(a: Any) -> Any:
+    return a
+
+
+def two(a: Any, b: Any) -> Any:
+    return a
+
+
+X = fnp.ones(3)
+REFUSED: dict[str, Callable[[], Any]] = {
+    "jit": lambda: ft.jit(two)(X),
+    "jit by name": lambda: ft.jit(one)(X, c=X),
+    "grad": lambda: ft.grad(two)(1.0),
+    "vmap": lambda: ft.vmap(two)(X),
+    "jvp": lambda: ft.jvp(two, (X,), (X,)),
+    "checkpoint": lambda: ft.checkpoint(two)(X),
+    "fori_loop": lambda: ft.lax.fori_loop(0, 3, one, X),
+    "scan": lambda: ft.lax.scan(one, 1.0, X),
+    "while_loop": lambda: ft.lax.while_loop(one, two, X),
+    "cond": lambda: ft.lax.cond(True, one, two, X),
+    "tree.map": lambda: ft.tree.map(one, [1], [2]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_function_that_takes_no_such_arguments_is_the_users(name: str) -> None:
+    with pytest.raises(TypeError, match=r"^(one|two)\(\) ") as caught:
+        REFUSED[name]()
+    with tracebacks.folded(caught.value) as count:
+        now = traceback.extract_tb(caught.value.__traceback__)
+    assert count > 1
+    assert now[-1].filename == __file__
+
+
+def test_our_own_functions_called_wrongly_are_shown_whole() -> None:
+    def gives(shows_all: Any) -> Any:
+        return shows_all(1)
+
+    with pytest.raises(TypeError, match=r"^shows_all\(\) takes") as caught:
+        gives(tracebacks.shows_all)
+    last: Any = caught.traceback[-1].frame.raw
+    assert not tracebacks._refuses(str(caught.value), last)
+
+
+def test_a_wrong_argument_has_one_traceback() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        ft.jit(two)(X, "relu")
+    with tracebacks.folded(caught.value):
+        text = "".join(traceback.format_exception(caught.value))
+    assert text.count("Traceback") == 1
+    assert OURS not in text
 
 
 def test_the_exception_keeps_its_frames() -> None:
