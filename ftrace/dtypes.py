@@ -401,7 +401,9 @@ def named_dtype(dtype: Any) -> np.dtype[Any]:
         try:
             found = _read(dtype)
         except TypeError:
-            raise errors.ArgumentError(f"{dtype!r} is not a dtype") from None
+            shape = "; the sizes of a shape are one tuple, as in ones((3, 4))"
+            advice = shape if isinstance(dtype, int) else ""
+            raise errors.ArgumentError(f"{dtype!r} is not a dtype{advice}") from None
     kind(found)
     return found
 

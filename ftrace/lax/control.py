@@ -75,7 +75,7 @@ def cond(
     """
     if operand is not NOT_GIVEN:
         operands = (operand,)
-    names = [name_of(false_fun), name_of(true_fun)]
+    names = _distinct_names([false_fun, true_fun], ("false_fun", "true_fun"))
     branches: list[Function] = [false_fun, true_fun]
     older = len(operands) == 2 and not callable(true_fun)
     if older and callable(false_fun) and callable(operands[1]):
@@ -128,13 +128,23 @@ def switch(
     aval = _scalar("switch: the index", index)
     if not dtypes.is_integer(aval.dtype):
         raise errors.DtypeError(f"switch: the index must be an integer, got {aval!r}")
-    names = [name_of(b) for b in branches]
+    places = [f"branch {i}" for i in range(len(branches))]
+    names = _distinct_names(branches, places)
     if len(branches) == 1:
         return branches[0](*operands)
     if _in_python(index):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     index = as_value(index).clip(0, len(branches) - 1)
     return _branch("switch", index, branches, operands, names)
+
+
+def _distinct_names(functions: Sequence[Any], roles: Sequence[str]) -> list[str]:
+    """What messages call functions; those of one name, as lambdas, by their role."""
+    names = [name_of(f) for f in functions]
+    return [
+        f"{name} ({role})" if names.count(name) > 1 else name
+        for role, name in zip(roles, names, strict=True)
+    ]
 
 
 def _in_python(*values: Any) -> bool:

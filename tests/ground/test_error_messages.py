@@ -59,6 +59,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.relu(None), "^relu: "),
     (lambda: fnp.linalg.inv(None), "^inv: "),
     (lambda: fnp.apply_along_axis(lambda v: v, 0, None), "^apply_along_axis: "),
+    (lambda: fnp.ones(3, 4), r"^4 is not a dtype; .*one tuple, as in ones\(\(3, 4\)\)"),
+    (lambda: fnp.full(3, 4, 5), r"^5 is not a dtype; .*one tuple"),
     (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), "argument 'op' of <lambda>.*"),
     (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), r"=1\) or jit\(…, static_argn"),
     (lambda: ft.jit(lambda x, op: x)(1.0, op="sum"), r"\(…, static_argnames='op'\)"),
@@ -175,3 +177,26 @@ def test_traced_operands_are_told_with_the_lines_that_made_them(under: Any) -> N
     assert "its operand" not in str(
         caught.value
     )  # nobody has noted where those came from
+
+
+def test_a_slice_names_the_axis_that_it_leaves() -> None:
+    told = r"axis 1 of f32\[2,3\] needs 0 <= start <= stop <= 3, got start 0 and stop 9"
+    with pytest.raises(errors.ShapeError, match=told):
+        ft.lax.slice_in_dim(fnp.ones((2, 3)), 0, 9, axis=1)
+
+
+def test_branches_of_one_name_are_told_apart() -> None:
+    told = r"<lambda> \(false_fun\) returns \(\*, \*\) and <lambda> \(true_fun\) \*"
+    with pytest.raises(errors.TreeError, match=told):
+        ft.jit(lambda p, x: ft.lax.cond(p, lambda y: y, lambda y: (y, y), x))(True, 1.0)
+    told = r"<lambda> \(branch 0\) returns \* and <lambda> \(branch 2\) \(\*, \*\)"
+    with pytest.raises(errors.TreeError, match=told):
+        ft.jit(
+            lambda i, x: ft.lax.switch(i, [lambda y: y, fnp.sin, lambda y: (y, y)], x)
+        )(0, 1.0)
+
+
+def test_the_values_of_a_tracer_are_told_to_be_unknown() -> None:
+    with pytest.raises(errors.TracerArrayConversionError, match=r"^numpy\(\) needs"):
+        ft.jit(lambda x: x.numpy())(1.0)
+    assert ft.grad(lambda x: x * ft.lax.stop_gradient(x).numpy())(3.0) == 3

@@ -196,6 +196,17 @@ def test_programs_of_transforms_are_forbidden_too() -> None:
         traced.lower().compile()
 
 
+def test_a_program_that_is_forbidden_is_named_by_types_and_line() -> None:
+    def scaled(w: Any, x: Any) -> Any:
+        return fnp.tanh(w @ x) * 7
+
+    told = (
+        r"of \(f32\[2,3,4\], f32\[2,4\]\), .*test_misses.py:.*scaled\).* compiled for"
+    )
+    with ft.no_compiles(), pytest.raises(TracingError, match=told):
+        ft.vmap(scaled)(fnp.ones((2, 3, 4)), fnp.ones((2, 4)))
+
+
 def test_misses_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     f = ft.jit(lambda x: x + 1)
     with ft.config(explain_misses=True):

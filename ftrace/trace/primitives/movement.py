@@ -198,12 +198,16 @@ def pad(x: Node, pads: Pads) -> Node:
 
 
 def _infer_shrink(bounds: Bounds, x: ShapedArray) -> ShapedArray:
-    sizes = zip(bounds, x.shape, strict=False)
-    if len(bounds) != x.ndim or not all(0 <= lo <= hi <= n for (lo, hi), n in sizes):
+    if len(bounds) != x.ndim:
         raise ShapeError(
-            f"slice: {x!r} takes {x.ndim} pairs with 0 <= start <= stop <= size, "
-            f"got {bounds}"
+            f"slice: {x!r} needs a start and a stop for each axis, got {bounds}"
         )
+    for axis, ((lo, hi), size) in enumerate(zip(bounds, x.shape, strict=True)):
+        if not 0 <= lo <= hi <= size:
+            raise ShapeError(
+                f"slice: axis {axis} of {x!r} needs 0 <= start <= stop <= {size}, got "
+                f"start {lo} and stop {hi}"
+            )
     return x.with_shape(tuple([hi - lo for lo, hi in bounds]))
 
 

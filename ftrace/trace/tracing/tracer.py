@@ -163,6 +163,11 @@ class Tracer(Immutable, ArrayLike):
         _require_concrete(self, "tobytes", ConcretizationTypeError)
         return concrete(self).tobytes(order)
 
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a NumPy array, where they are known."""
+        _require_concrete(self, "numpy", errors.TracerArrayConversionError, keeps=True)
+        return np.array(concrete(self))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         _require_concrete(
             self, "numpy.asarray", errors.TracerArrayConversionError, keeps=True

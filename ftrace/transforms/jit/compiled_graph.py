@@ -300,11 +300,20 @@ def compile_graph(
     )
     found = _cache.get(key)
     if found is None:
-        check_allowed("a program would be compiled")
+        check_allowed(partial(_would_compile, graph, device))
         with span("compile", f"a graph for {device.name}", None):
             compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found
+
+
+def _would_compile(graph: g.Graph, device: Device) -> str:
+    """What is said of a graph that must not be compiled."""
+    given = graph.inputs[: len(graph.inputs) - len(graph.captured)]
+    types = ", ".join([repr(node.aval) for node in given])
+    made = next((n.origin for n in graph.outputs if n.origin is not None), None)
+    by = f", with its result from {made}," if made else ""
+    return f"a program of ({types}){by} would be compiled for {device.name}"
 
 
 def clear_caches() -> None:

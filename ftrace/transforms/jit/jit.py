@@ -572,7 +572,7 @@ class Jitted(RecordedCallable, Travels):
         before = [key for key, _ in self._traced.by_age()]
         before += [self._latest] if self._latest is not None else []
         why = why_missed(self._fun, signature, before)
-        check_allowed(f"{name} would be traced: {why}")
+        check_allowed(lambda: f"{name} would be traced: {why}")
         if config.no_tracing:
             raise TracingError(
                 f"re-tracing function {name} for `jit`, but 'no_tracing' is set"

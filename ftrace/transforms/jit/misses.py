@@ -259,15 +259,15 @@ def _argument(place: int | str, parameters: Sequence[str]) -> str:
     return parameters[place] if place < len(parameters) else f"argument {place}"
 
 
-def check_allowed(what: str) -> None:
+def check_allowed(what: Callable[[], str]) -> None:
     """Raises where nothing may be traced or compiled: see `no_compiles`.
 
     Args:
-      what: would be, and why.
+      what: says what would be, and why.
     """
     if settings.current().no_compiles:
         raise TracingError(
-            f"{what}, and no_compiles forbids it; call it before with arguments of "
+            f"{what()}, and no_compiles forbids it; call it before with arguments of "
             "these types, or name axes whose sizes change in jit(…, dynamic=…)"
         )
 
