@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from operator import ne
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +27,7 @@ from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic import same_size
 
 #: Misses of a function that are told, the latest ones.
 MISSES_KEPT = 64
@@ -164,7 +164,8 @@ def _axes_apart(a: ShapedArray, b: ShapedArray) -> int:
     ranks = len(a.shape), len(b.shape)
     if ranks[0] != ranks[1]:
         return max(ranks) + 1 + (a.dtype != b.dtype)
-    return sum(map(ne, a.shape, b.shape)) + (a.dtype != b.dtype)
+    same = sum(map(same_size, a.shape, b.shape))
+    return len(a.shape) - same + (a.dtype != b.dtype)
 
 
 def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
