@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import count
 from math import prod
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.progress import progress
 from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
 from ftrace.lower import program as ir
@@ -254,7 +256,7 @@ PIPELINE: Final = (*SIMPLIFYING, *SUITING)
 def run_stages(
     outputs: Sequence[Node],
     limits: Limits,
-    stages: Sequence[Stage],
+    stages: Iterable[Stage],
     fired: Fired | None = None,
 ) -> Sequence[Node]:
     """The outputs after some stages; `fired` is told of each rule that fires."""
@@ -425,8 +427,8 @@ PROGRAM = (
 )
 
 
-def _make_program(work: Work) -> BuiltProgram:
-    for stage in PROGRAM:
+def _make_program(work: Work, stages: Iterable[ProgramStage] = PROGRAM) -> BuiltProgram:
+    for stage in stages:
         with span("pass", stage.name):
             work = stage.make(work)
     assert work.program is not None
@@ -469,11 +471,21 @@ def lower(
       limits: of the device.
       donated: inputs whose memory the program may overwrite.
     """
-    simplified = Graph(graph.inputs, tuple(simplify_graph(graph.outputs)))
-    outputs = run_stages(simplified.outputs, limits, SUITING)
-    final = Graph(graph.inputs, tuple(outputs))
-    built = _make_program(Work(final, limits, dict.fromkeys(donated)))
-    return Lowered(graph, simplified, built)
+    stages = len(SIMPLIFYING) + len(SUITING) + len(PROGRAM)
+    numbers = count(1)
+    with progress("lowering") as step:
+
+        def told(some: Iterable[Any]) -> Any:
+            for stage in some:
+                yield stage
+                step(next(numbers), stages)
+
+        outputs = run_stages(graph.outputs, ANY_DEVICE, told(SIMPLIFYING))
+        simplified = Graph(graph.inputs, tuple(outputs))
+        outputs = run_stages(simplified.outputs, limits, told(SUITING))
+        final = Graph(graph.inputs, tuple(outputs))
+        work = Work(final, limits, dict.fromkeys(donated))
+        return Lowered(graph, simplified, _make_program(work, told(PROGRAM)))
 
 
 def lower_body(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 
 import ftrace as ft
+import ftrace.numpy as fnp
 from ftrace import __main__ as program
 from ftrace.backends.llvm.compile import object_cache
 from ftrace.ground import progress as shown
 from ftrace.ground.progress import progress
+from ftrace.lower.lowering import lower
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -151,6 +154,18 @@ def test_progress_is_a_bar_where_rich_is(monkeypatch: pytest.MonkeyPatch) -> Non
     pytest.importorskip("rich")
     monkeypatch.setenv("TERM", "xterm")
     assert "10/10" in _watched(monkeypatch, _Terminal(), 0.3, rich=True)
+
+
+def test_progress_of_lowering_counts_its_stages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shown, "AFTER", 0.0)
+    monkeypatch.setattr(shown, "BETWEEN", 0.0)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setattr(sys, "stderr", stream := _Terminal())
+    lower(ft.make_graph(lambda x: fnp.sin(x) + 1)(fnp.ones(3)))
+    stages = re.findall(r"lowering: (\d+) of (\d+)", stream.getvalue())
+    assert [int(done) for done, _ in stages] == [*range(1, int(stages[0][1]) + 1)]
 
 
 def test_progress_ends_with_what_ends_the_block(

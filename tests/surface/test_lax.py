@@ -270,7 +270,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.slice(_ones(3), (0,), (4,)),
         ShapeError,
-        "0 <= start <= stop <= size, got ((0, 4),)",
+        "needs 0 <= start <= stop <= 3, got start 0 and stop 4",
     ),
     (
         lambda: lax.slice(_ones(3), (0, 0), (1, 1)),

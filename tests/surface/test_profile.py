@@ -79,7 +79,7 @@ def test_every_stage_is_in_the_file(tmp_path: Path) -> None:
     assert names == {"jvp", "transpose", "vmap"}
     passes = {e["name"] for e in events if e["cat"] == "pass"}
     assert {"simplify", "movement", "schedule", "memory"} <= passes
-    (loop,) = [e for e in events if e["name"].startswith("loop 3")]
+    (loop,) = [e for e in events if e["name"].startswith("loop of 3")]
     inner = [e for e in events if e["cat"] == "run" and is_within(e, loop)]
     assert len(inner) % 3 == 0
     assert inner

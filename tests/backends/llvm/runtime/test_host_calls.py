@@ -386,7 +386,7 @@ def test_debug_tells_of_every_step(
         (found,) = results_of(cpu, executable, [np.arange(3)])
     np.testing.assert_array_equal(found, np.arange(3) + 4)
     text = capsys.readouterr().err
-    assert text.count("cpu: ran loop 2") == 1
+    assert text.count("cpu: ran loop of 2") == 1
     bad = host_in_loops(host_op(lambda x: [x[:1]]), 2, 2)
     with settings.config(debug=2), pytest.raises(ShapeError):
         run(cpu, bad.program, np.arange(3))
