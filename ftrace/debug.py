@@ -246,7 +246,7 @@ def _options() -> tuple[tuple[str, Any], ...]:
     return tuple([x for x in changed if isinstance(x[1], Hashable)])
 
 
-def _formatted(
+def _format_strictly(
     fmt: str, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str:
     with np.printoptions(**dict(options)):
@@ -261,7 +261,7 @@ class Writer:
         self.__name__ = repr(fmt)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        self._emit(_formatted(self.fmt, self.options, args, kwargs))
+        self._emit(_format_strictly(self.fmt, self.options, args, kwargs))
 
 
 #: The same object for the same arguments.

@@ -480,7 +480,7 @@ def as_number(value: Any) -> Any:
     return value.item() if weak else value
 
 
-def settled(dtype: np.dtype[Any], weak: bool) -> np.dtype[Any]:
+def strong_dtype(dtype: np.dtype[Any], weak: bool) -> np.dtype[Any]:
     """The dtype of a weak value that becomes an array of its own; of others theirs.
 
     A traced scalar of NumPy's then has the default dtype, as one that is known. An

@@ -24,7 +24,7 @@ from ftrace.trace.body import apply_body
 from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.calls.user_primitive import Flat, UserArg, UserRecord
-from ftrace.trace.eager.dispatch import named
+from ftrace.trace.eager.dispatch import set_name
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
@@ -126,7 +126,7 @@ def elementwise(
             )
         return bind_elementwise(op, *values, inexact=dtypes == "f")
 
-    return named(call, name, doc)
+    return set_name(call, name, doc)
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def primitive(
         name, rules.types, rules.values, rules.linear, rules.on_flat_values()
     )
     op = record.compound(name, no_derivative=no_derivative, doc=doc)
-    return named(call, name, doc)
+    return set_name(call, name, doc)
 
 
 def _linear_jvp(name: str, call: Function, linear: tuple[int, ...]) -> Function:
@@ -333,7 +333,7 @@ class _Rules:
         """The rules that the user gave."""
         known: dict[str, Flat] = {
             "jvp": self.tangents, "transpose": self.cotangents, "batch": self.lanes,
-            "lower": self.lowered,
+            "lower": self.lower,
         }  # fmt: skip
         return {name: flat for name, flat in known.items() if name in self.given}
 
@@ -412,7 +412,7 @@ class _Rules:
         found = self.given["transpose"](cotangents, operands, **params)
         leaves = None
         if isinstance(found, tree.SEQUENCES):
-            leaves = custom_call.aligned(tuple(range(len(linear))), found)
+            leaves = custom_call.align(tuple(range(len(linear))), found)
         if leaves is None:
             raise errors.PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "
@@ -435,7 +435,7 @@ class _Rules:
         like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
         return self._check("batch", found, like), [0] * len(like)
 
-    def lowered(self, flat: Sequence[Value], params: Any) -> tuple[list[Value], None]:
+    def lower(self, flat: Sequence[Value], params: Any) -> tuple[list[Value], None]:
         like = self.types(*[aval_of(x) for x in flat], **params)
         return self._check("lower", self.given["lower"](*flat, **params), like), None
 

@@ -8,7 +8,7 @@ from ftrace import errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import member, placed, publish
+from ftrace.trace.eager.dispatch import member, place_result, publish
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.tracing.tracer import Value
@@ -65,7 +65,7 @@ def _segments(name: str, kind: str):
         shape = (count, *values.shape[ids.ndim :])
         start = ax.full(shape, identity_of(kind, values.dtype), values.dtype)
         result = bind(scatter_p, start, values, ids, arg=((0,), kind))
-        return placed(result, out_sharding)
+        return place_result(result, out_sharding)
 
     return segments
 

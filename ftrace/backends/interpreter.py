@@ -32,7 +32,7 @@ from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel import ir
 from ftrace.lower.program import Program, RunKernel
-from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, fenced
+from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, allocate_fenced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, reduction as red
@@ -142,7 +142,7 @@ class InterpreterDriver(Driver):
         memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def allocate(self, nbytes: int) -> Array:
-        return fenced(nbytes) if FENCED else np.empty(nbytes, np.uint8)
+        return allocate_fenced(nbytes) if FENCED else np.empty(nbytes, np.uint8)
 
     def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
         if FENCED:

@@ -29,7 +29,7 @@ from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
 from ftrace.experimental.sparse.compressed import as_bcoo
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.flatten_arguments import wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
@@ -85,7 +85,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     return sparsified
 
 
-@unchecked
+@without_checks
 def evaluate(jaxpr: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
     """The results of a jaxpr of sparse and dense values."""
     closed = lax_primitives.closed(jaxpr)

@@ -37,7 +37,7 @@ from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref
-from ftrace.trace.tracing.tracer import Axis, Value, bound
+from ftrace.trace.tracing.tracer import Axis, Value, bind_axes
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 from ftrace.transforms.vmap import INDEX
 
@@ -151,7 +151,7 @@ def make_jaxpr(
             moving, named = tree.unflatten(treedef, own)
             rest = iter(moving)
             full = [x if i in static else next(rest) for i, x in enumerate(args)]
-            with bound(*[Axis(*x, i) for x, i in zip(env, places, strict=True)]):
+            with bind_axes(*[Axis(*x, i) for x, i in zip(env, places, strict=True)]):
                 return fun(*full, **named)
 
         output = Output(call, "make_jaxpr", False)

@@ -29,7 +29,7 @@ from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.rule_graphs import Call
 from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import scan_p
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.effects import call_back, callback_p
 from ftrace.trace.flatten_arguments import Output, wraps
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
@@ -310,7 +310,7 @@ def checkify(
     return checked
 
 
-@unchecked
+@without_checks
 def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
     """A check that positions lie within their axes: see `tell_of_indices`."""
     rows = fnp.broadcast_arrays(*[fnp.asarray(at) for at, _, _ in found])

@@ -132,7 +132,7 @@ def _make(
     if repr:
         own["__repr__"] = _repr
     if frozen:
-        own["__setattr__"], own["__delattr__"] = _frozen(made, fields)
+        own["__setattr__"], own["__delattr__"] = _make_frozen(made, fields)
     for name, method in own.items():
         if name == "__hash__" or name not in cls.__dict__:
             setattr(made, name, method)
@@ -205,7 +205,7 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({values})"
 
 
-def _frozen(
+def _make_frozen(
     cls: type[Any], fields: tuple[Field[Any], ...]
 ) -> tuple[Callable[..., None], Callable[..., None]]:
     """What refuses to assign to fields and to delete them."""

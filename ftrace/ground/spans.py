@@ -196,7 +196,7 @@ class span:  # read as a function
             note(self._kind, self._name, self._start, end, lines, more)
 
 
-def spanned(kind: str, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def in_span(kind: str, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A function, each call of which is such a block."""
 
     def made(function: Callable[P, T]) -> Callable[P, T]:

@@ -215,13 +215,13 @@ def memo(most: int, typed: bool = False) -> Callable[[Callable[P, V]], Callable[
 
     def remember(function: Callable[P, V]) -> Callable[P, V]:
         made: Any = lru_cache(most, typed)(function)
-        emptied(made.cache_clear)
+        on_limit(made.cache_clear)
         return made
 
     return remember
 
 
-def emptied(forget: Callable[[], object]) -> None:
+def on_limit(forget: Callable[[], object]) -> None:
     """Has `forget` empty a memo where the limit is reached."""
     _budget.memos.append(forget)
 

@@ -93,7 +93,7 @@ def _refuses(message: str, frame: FrameType) -> bool:
 
 
 @contextmanager
-def folded(error: BaseException | None) -> Generator[int]:
+def fold_frames(error: BaseException | None) -> Generator[int]:
     """A block in which an exception has the user's frames alone; how many others."""
     whole = [(each, each.__traceback__) for each in _chain(error) if _is_users(each)]
     left_out = 0
@@ -114,12 +114,12 @@ def shows_all() -> bool:
     return settings.current().traceback == "full"
 
 
-def _shown(error: BaseException | None, show: Callable[[], Any]) -> None:
+def _show_folded(error: BaseException | None, show: Callable[[], Any]) -> None:
     """Shows an exception as the settings want it."""
     if error is None or shows_all():
         show()
         return
-    with folded(error) as count:
+    with fold_frames(error) as count:
         show()
     if count and sys.stderr is not None:
         frames = (
@@ -136,10 +136,10 @@ def show_users_frames() -> None:
         def show() -> None:
             at_end(kind, error, getattr(error, "__traceback__", None) or traceback)
 
-        _shown(error, show)
+        _show_folded(error, show)
 
     def hook_of_threads(given: Any) -> None:
-        _shown(given.exc_value, lambda: of_threads(given))
+        _show_folded(given.exc_value, lambda: of_threads(given))
 
     sys.excepthook, threading.excepthook = hook, hook_of_threads
     notebook: Any = sys.modules.get("IPython")
@@ -154,6 +154,6 @@ def show_users_frames() -> None:
             shown = kind, error, error.__traceback__
             self.showtraceback(shown, tb_offset=tb_offset)
 
-        _shown(error, show)
+        _show_folded(error, show)
 
     shell.set_custom_exc((Exception,), in_notebook)

@@ -173,9 +173,9 @@ def _branch(
     except references.Written as written:
 
         def again(refs: Sequence[references.Ref]) -> Any:
-            inner = [references.threaded(b, refs) for b in branches]
+            inner = [references.thread(b, refs) for b in branches]
             return _branch(
-                what, index, inner, (references.held(refs), *operands), names
+                what, index, inner, (references.read_all(refs), *operands), names
             )
 
         return written.answer(what, again)
@@ -308,8 +308,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 
         def again(refs: Sequence[references.Ref]) -> Any:
             test, body = (
-                references.threaded(cond_fun, refs),
-                references.threaded(body_fun, refs),
+                references.thread(cond_fun, refs),
+                references.thread(body_fun, refs),
             )
 
             def holds(state: Any) -> Any:
@@ -318,7 +318,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
             def step(state: Any) -> Any:
                 return body(state[1], state[0])
 
-            return while_loop(holds, step, (init_val, references.held(refs)))
+            return while_loop(holds, step, (init_val, references.read_all(refs)))
 
         return written.answer("while_loop", again)
     (body, test), first, avals = found
@@ -649,13 +649,13 @@ def _scan(
 
         def again(refs: Sequence[references.Ref]) -> Any:
             """The references go around with the carry."""
-            body = references.threaded(f, refs)
+            body = references.thread(f, refs)
 
             def step(state: Any, x: Any) -> Any:
                 (carry, y), last = body(state[1], state[0], x)
                 return (carry, last), y
 
-            first = init, references.held(refs)
+            first = init, references.read_all(refs)
             (carry, last), ys = _scan(what, step, first, xs, length, reverse, counter)
             return (carry, ys), last
 

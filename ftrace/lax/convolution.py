@@ -22,7 +22,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import PrecisionLike, check_precision
 from ftrace.trace.tracing.tracer import Value
 
@@ -200,7 +200,7 @@ def conv_general_dilated(
     _check_channels(name, x.shape, w.shape, groups)
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
     result = finished(ax.permute(result, ax.inverse(axes.out_spec)), final)
-    return placed(result, out_sharding)
+    return place_result(result, out_sharding)
 
 
 def _check_channels(

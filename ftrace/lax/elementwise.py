@@ -26,7 +26,7 @@ from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
-from ftrace.trace.eager.dispatch import named
+from ftrace.trace.eager.dispatch import set_name
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
@@ -115,7 +115,7 @@ _KINDS = {"b": "bools", "i": "integers", "f": "floats", "c": "complex numbers"}
 def _named(function: Any, name: str, op: Primitive, kinds: str = "") -> Any:
     """The function of a primitive, whose docstring says what and of which numbers."""
     of = " or ".join(_KINDS[k] for k in "bifc" if k in (kinds or op.dtypes))
-    return named(function, name, (function.__doc__ or "").format(op.doc, of))
+    return set_name(function, name, (function.__doc__ or "").format(op.doc, of))
 
 
 def _unary(name: str, op: Primitive) -> Callable[..., Any]:

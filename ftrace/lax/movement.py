@@ -21,7 +21,7 @@ from ftrace.numpy.new_arrays import filled
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
-from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -77,7 +77,7 @@ def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None)
     """
     shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
     result = ax.broadcast_to(operand, shape, "lax.broadcast")
-    return placed(result, out_sharding)
+    return place_result(result, out_sharding)
 
 
 def broadcast_like(arr: Value, like_arr: Value) -> Any:
@@ -144,7 +144,9 @@ def broadcast_in_dim(
     x = ax.permute(x, tuple(int(a) for a in np.argsort(places)))
     missing = [a for a in range(len(target)) if a not in places]
     x = ax.insert_axes(x, missing)
-    return placed(ax.broadcast_to(x, target, "lax.broadcast_in_dim"), out_sharding)
+    return place_result(
+        ax.broadcast_to(x, target, "lax.broadcast_in_dim"), out_sharding
+    )
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
@@ -194,7 +196,7 @@ def reshape(
         )
     if dimensions is not None:
         x = transpose(x, dimensions)
-    return placed(ax.reshape(x, shape), out_sharding)
+    return place_result(ax.reshape(x, shape), out_sharding)
 
 
 def collapse(
@@ -893,7 +895,7 @@ def full(
     of_any_size = dtype is not None and type(fill_value) is int
     ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
     sizes = ax.check_sizes(shape, "lax.full")
-    return placed(filled("lax.full", sizes, fill_value, dtype), sharding)
+    return place_result(filled("lax.full", sizes, fill_value, dtype), sharding)
 
 
 def full_like(
@@ -919,10 +921,10 @@ def full_like(
       Array([7, 7, 7], dtype=int32)
     """
     aval = type_like(dtypes.as_number(x))
-    natural = dtypes.settled(aval.dtype, aval.weak_type)
+    natural = dtypes.strong_dtype(aval.dtype, aval.weak_type)
     target = aval.shape if shape is None else shape
     made = full(target, fill_value, natural if dtype is None else dtype)
-    return placed(made, sharding, x)
+    return place_result(made, sharding, x)
 
 
 def zeros_like_array(x: Value) -> Any:
@@ -985,7 +987,7 @@ def broadcasted_iota(
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
     sizes = ax.check_sizes(shape, "lax.broadcasted_iota")
     axis = ax.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
-    return placed(ax.iota(wanted, sizes, axis), out_sharding)
+    return place_result(ax.iota(wanted, sizes, axis), out_sharding)
 
 
 def optimization_barrier(operand: Any) -> Any:

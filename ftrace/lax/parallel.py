@@ -25,7 +25,7 @@ from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import reduction as primitives
-from ftrace.trace.primitives.movement import merged
+from ftrace.trace.primitives.movement import merge_shape
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
@@ -317,7 +317,7 @@ def _joined(x: Any, axis: int, tiled: bool) -> Any:
     """The leading axis in another place; tiled: as the outer part of the axis there."""
     axis = canonical_axis(axis, x.ndim - 1 if tiled else x.ndim, "axis")
     x = move_axis(x, 0, axis)
-    return reshape(x, merged(x.shape, axis)) if tiled else x
+    return reshape(x, merge_shape(x.shape, axis)) if tiled else x
 
 
 def _split(what: str, x: Any, axis: int, size: int, tiled: bool) -> Any:

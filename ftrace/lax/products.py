@@ -29,7 +29,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
-from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -129,7 +129,7 @@ def dot_general(
         x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
     result = finished(dot_axes(name, x, y, summed, batch), final)
-    return placed(result, out_sharding)
+    return place_result(result, out_sharding)
 
 
 def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from ftrace.numpy.reductions import reduced
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, placed
+from ftrace.trace.eager.dispatch import Eager, member, place_result
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives import (
     broadcast as bc,
@@ -135,7 +135,9 @@ def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None)
             f"lax.reduce_sum: a sum of {aval!r} is not allowed within "
             "jax_allow_f16_reductions=False; convert it with .astype"
         )
-    return placed(_reduce("reduce_sum", bc.reduce_sum_p, operand, axes), out_sharding)
+    return place_result(
+        _reduce("reduce_sum", bc.reduce_sum_p, operand, axes), out_sharding
+    )
 
 
 _FEW_BITS = (np.dtype(np.float16), dtypes.bfloat16)

@@ -25,7 +25,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
-from ftrace.trace.eager.dispatch import call_placed, placed
+from ftrace.trace.eager.dispatch import call_placed, place_result
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert, maximum, minimum
@@ -111,7 +111,7 @@ class Place:
         found = indexing.read_at(
             self.array, self.index, mode, fill_value, wrap_negative_indices
         )
-        return placed(found, out_sharding)
+        return place_result(found, out_sharding)
 
     def set(self, values: tracer.Value, **options: Any) -> Array:
         """A copy of the array with `values` at the place.
@@ -218,7 +218,7 @@ class Place:
 
 def _fitting(values: tracer.Value, x: Any) -> Any:
     """What is put into `x`; a number wraps to its dtype."""
-    values = tracer.wrapped(values, x.dtype)
+    values = tracer.wrap_integer(values, x.dtype)
     if type(values) is int and dtypes.is_integer(x.dtype):
         return asarray(np.asarray(values, x.dtype))
     dtype, _ = ew.common_type(x, values)

@@ -385,7 +385,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
 
 def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """`x` in another dtype."""
-    x = tracer.wrapped(x, dtype)
+    x = tracer.wrap_integer(x, dtype)
     aval = tracer.aval_of(dtypes.as_number(x))
     if counts_bits(aval, dtype):
         x = _with_all_bits(x, aval)
@@ -414,7 +414,7 @@ def _with_all_bits(x: tracer.Value, aval: ShapedArray) -> tracer.Value:
 def strong(x: tracer.Value) -> Any:
     """`x` without the weak type."""
     x = as_value(x)
-    return cast(x, dtypes.settled(x.dtype, x.weak_type))
+    return cast(x, dtypes.strong_dtype(x.dtype, x.weak_type))
 
 
 def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:

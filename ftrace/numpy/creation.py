@@ -18,7 +18,7 @@ from ftrace.numpy.shape import concatenate, shape, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.dispatch import Eager, placed
+from ftrace.trace.eager.dispatch import Eager, place_result
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import is_dynamic
@@ -86,7 +86,7 @@ def array(
     result = _convert(object, dtype, copy) if known is None else known
     if result.ndim < ndmin:
         result = ax.insert_axes(result, range(ndmin - result.ndim))
-    return placed(result, device)
+    return place_result(result, device)
 
 
 def asarray(
@@ -263,7 +263,7 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     target = None if dtype is None else dtypes.as_dtype(dtype)
     types = _leaf_types(leaves, target)
     weak_float = dtypes.default_dtype("f"), True
-    common = dtypes.settled(*dtypes.promote(*types or [weak_float]))
+    common = dtypes.strong_dtype(*dtypes.promote(*types or [weak_float]))
     if target is None:
         target = common
     elif dtypes.is_inexact(target) or set(map(type, leaves)) == {int}:
@@ -352,7 +352,7 @@ def astype(
     """
     if copy and is_array(x):
         x = array(x)
-    return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
+    return place_result(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 
 def copy(a: Any, order: str | None = None) -> Any:
@@ -390,7 +390,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         )
     # NumPy has no bfloat16 there.
     source = x.numpy() if type(x) is Array else np.from_dlpack(x)
-    return placed(_from_numpy(source, None, bool(copy)), device)
+    return place_result(_from_numpy(source, None, bool(copy)), device)
 
 
 def frombuffer(

@@ -31,7 +31,7 @@ from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, so
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member, placed
+from ftrace.trace.eager.dispatch import member, place_result
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
@@ -104,7 +104,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
             known = isinstance(q, (int, float))
             q = q / 100 if known else elementwise(p.div, q, 100, inexact=True)
         a = ax.as_value(a)
-        final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
+        final = dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
         if isinstance(q, (int, float)):
             q = ax.full((), q, widened(final), True)
         q = ax.as_value(q)
@@ -393,7 +393,7 @@ def bincount(
         ax.need_shape(values, "bincount: weights", x.shape)
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
-    return placed(_add_at(x, values, count), out_sharding)
+    return place_result(_add_at(x, values, count), out_sharding)
 
 
 def _add_at(places: Any, values: Any, count: int) -> Any:
@@ -438,7 +438,7 @@ def histogram_bin_edges(
     """
     del weights
     x = asarray(dtypes.as_number(a))
-    dtype = dtypes.to_inexact(dtypes.settled(x.dtype, x.weak_type))
+    dtype = dtypes.to_inexact(dtypes.strong_dtype(x.dtype, x.weak_type))
     if isinstance(bins, str):
         return _edges_by_rule(x, bins, range, dtype)
     if ax.is_sequence(bins) or aval_of(bins).ndim == 1:
@@ -461,7 +461,7 @@ def histogram_bin_edges(
 def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
     ax.need_known(x, f"histogram: bins={rule!r}", "give the number of bins")
     known = x if is_array(x) else Array.of(concrete(x))
-    known.told()
+    known.note_read()
     try:
         edges = np.histogram_bin_edges(known.numpy(), rule, range)
     except ValueError as error:

@@ -21,7 +21,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
@@ -97,7 +97,7 @@ def einsum(
         wanted = values[0].dtype if final is None else final
         product = partial(_pair_of_dot_general, _dot_general, precision, wanted)
         result = contract_path(*values, parsed=parsed, path=path, product=product)
-    return placed(finished(result, final), out_sharding)
+    return place_result(finished(result, final), out_sharding)
 
 
 def einsum_path(

@@ -18,7 +18,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import Dtype, asarray, dtype_or
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
-from ftrace.trace.eager.dispatch import member, placed
+from ftrace.trace.eager.dispatch import member, place_result
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library.fft import Fourier, fft_p
 from ftrace.trace.tracing.tracer import Value
@@ -505,7 +505,7 @@ def _frequencies(
     if not real:
         numbers = ax.choose(numbers < (count + 1) // 2, numbers, numbers - count)
     unit = ax.cast(ew.multiply(d, count), target)
-    return placed(ax.cast(numbers, target) / unit, device)
+    return place_result(ax.cast(numbers, target) / unit, device)
 
 
 def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:

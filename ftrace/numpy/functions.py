@@ -204,7 +204,7 @@ def piecewise(
             f"piecewise: {len(conditions)} conditions take as many functions, or one "
             f"more for the default; got {len(functions)}"
         )
-    dtype = dtypes.settled(x.dtype, x.weak_type)
+    dtype = dtypes.strong_dtype(x.dtype, x.weak_type)
     values = [
         ax.cast(f(x, *args, **kw) if callable(f) else f, dtype) for f in functions
     ]

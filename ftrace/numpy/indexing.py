@@ -310,7 +310,7 @@ def _plain(part: Any) -> Any:
     if ax.is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
-        part.told()
+        part.note_read()
         return signed(part.numpy())
     values = np.asarray(part)
     if values.size == 0 and ax.is_sequence(part):
@@ -427,7 +427,7 @@ def numpy_index(index: Any) -> Any:
         return index
     if type(index) is Array and index.ndim and index.dtype.kind in "iub":
         if index.dtype.kind == "b":
-            index.told()  # the values decide the shape
+            index.note_read()  # the values decide the shape
         return (signed(index.numpy()),)
     parts = [_plain(part) for part in index_parts(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)

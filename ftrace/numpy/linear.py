@@ -19,7 +19,7 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member, placed
+from ftrace.trace.eager.dispatch import member, place_result
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -209,7 +209,9 @@ def dot(
       Array([21, 43], dtype=int32)
     """
     check_precision("dot", precision)
-    return placed(_along_last("dot", a, b, preferred_element_type, 2), out_sharding)
+    return place_result(
+        _along_last("dot", a, b, preferred_element_type, 2), out_sharding
+    )
 
 
 def _along_last(name: str, a: Value, b: Value, preferred: Dtype, back: int) -> Any:
@@ -261,7 +263,7 @@ def matmul(
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
     result = finished(_batch("matmul", x, y, x_core, y_core), final)
-    return placed(result, out_sharding)
+    return place_result(result, out_sharding)
 
 
 def _check_axes(name: str, x: Any, of_x: int, y: Any, of_y: int) -> None:
@@ -455,7 +457,7 @@ def tensordot(
             f"{of_x} and {of_y}; each pair must have one size"
         )
     result = finished(dot_axes("tensordot", x, y, (of_x, of_y)), final)
-    return placed(result, out_sharding)
+    return place_result(result, out_sharding)
 
 
 def outer(a: Value, b: Value, out: None = None) -> Any:

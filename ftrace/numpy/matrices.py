@@ -19,7 +19,7 @@ from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of, stack
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import member, placed
+from ftrace.trace.eager.dispatch import member, place_result
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -62,7 +62,7 @@ def eye(
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
     on = ew.add(row, _within(k, rows, columns)) == column
-    return placed(ax.cast(on, target), device)
+    return place_result(ax.cast(on, target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:

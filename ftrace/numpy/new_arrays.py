@@ -31,11 +31,11 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, own, placed
+from ftrace.trace.eager.dispatch import Eager, member, own, place_result
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, wrapped
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, wrap_integer
 
 __all__ = [
     "arange", "bartlett", "blackman", "c_", "empty", "empty_like", "fromfunction",
@@ -60,7 +60,7 @@ def _of_one_value(name: str, value: int):
           ShapeError: a size is negative.
         """
         target = dtype_or(dtype, dtypes.default_dtype("f"))
-        return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
+        return place_result(ax.full(ax.check_sizes(shape, name), value, target), device)
 
     return filled
 
@@ -122,7 +122,7 @@ def full(
              [1., 2.]], dtype=float32)
     """
     sizes = ax.check_sizes(shape, "full")
-    return placed(filled("full", sizes, fill_value, dtype), device)
+    return place_result(filled("full", sizes, fill_value, dtype), device)
 
 
 def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
@@ -131,7 +131,7 @@ def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
         value = array(fill_value, dtype, copy=False)
         return ax.broadcast_to(value, target, name)
     if dtype is not None:
-        fill_value = wrapped(fill_value, dtypes.as_dtype(dtype))
+        fill_value = wrap_integer(fill_value, dtypes.as_dtype(dtype))
     return from_number(fill_value, dtype, target)
 
 
@@ -162,7 +162,7 @@ def _fill_like(
     target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
-    return placed(made, device, a)
+    return place_result(made, device, a)
 
 
 @member(_like, 0)
@@ -232,9 +232,9 @@ def full_like(
     """
     aval = type_like(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
-    natural = dtypes.settled(aval.dtype, aval.weak_type)
+    natural = dtypes.strong_dtype(aval.dtype, aval.weak_type)
     made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
-    return placed(made, device, a)
+    return place_result(made, device, a)
 
 
 # Evenly spaced numbers.
@@ -278,7 +278,7 @@ def arange(
       >>> fnp.arange(0, 1, 0.25)
       Array([0.  , 0.25, 0.5 , 0.75], dtype=float32)
     """
-    return placed(_numbers(start, stop, step, dtype), device)
+    return place_result(_numbers(start, stop, step, dtype), device)
 
 
 def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
@@ -293,7 +293,7 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
     types = [_known(x)[1] for x in given]
-    natural = dtypes.settled(*dtypes.promote(*types))
+    natural = dtypes.strong_dtype(*dtypes.promote(*types))
     target = _numeric(dtype_or(dtype, natural))
     first, last, gap = [value for value, _ in bounds]
     for value in (first, last, gap):
@@ -396,7 +396,7 @@ def linspace(
     num = ax.check_count(num, "linspace: num")
     start, stop = _end(start), _end(stop)
     natural, weak = ew.common_type(start, stop)
-    compute = dtypes.settled(dtypes.to_inexact(natural), weak)
+    compute = dtypes.strong_dtype(dtypes.to_inexact(natural), weak)
     target = dtype_or(dtype, compute)
     if dtypes.is_inexact(target):
         compute = dtypes.promote((compute, False), (dtypes.wide(target), False))[0]
@@ -408,7 +408,7 @@ def linspace(
     result = run_fused(_blend, [start, stop], num=num, gaps=gaps)
     if dtypes.is_integer(target):
         result = ew.floor_values(result)
-    result = placed(ax.cast(ax.move_axis(result, 0, axis), target), device)
+    result = place_result(ax.cast(ax.move_axis(result, 0, axis), target), device)
     if not retstep:
         return result
     return result, (stop - start) / gaps if gaps > 0 else ax.full((), math.nan, compute)
@@ -487,7 +487,7 @@ def geomspace(
       Array([   1.,   10.,  100., 1000.], dtype=float32)
     """
     start, stop = ew.promote_inexact(_end(start), _end(stop))
-    target = dtype_or(dtype, dtypes.settled(start.dtype, start.weak_type))
+    target = dtype_or(dtype, dtypes.strong_dtype(start.dtype, start.weak_type))
     # The sign is taken out, and given back to the result.
     factor = ew.sign(start)
     exponents = linspace(ew.log(start / factor), ew.log(stop / factor), num, endpoint)

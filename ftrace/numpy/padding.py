@@ -21,7 +21,7 @@ from ftrace.numpy.editing import along
 from ftrace.numpy.functions import apply_along_axis
 from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
@@ -220,7 +220,7 @@ def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
     return x
 
 
-@unchecked
+@without_checks
 def _pad_between(
     x: Any, widths: Sequence[tuple[int, int]], values: Pairs, end: Callable[..., Any]
 ) -> Any:

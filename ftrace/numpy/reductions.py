@@ -37,7 +37,7 @@ Dtype = Any
 
 def dtype_of_sum(a: Any, dtype: Dtype, promote_integers: bool) -> np.dtype[Any]:
     """That of a sum or product: narrow integers grow, unless they are not to."""
-    natural = dtypes.settled(a.dtype, a.weak_type)
+    natural = dtypes.strong_dtype(a.dtype, a.weak_type)
     grows = promote_integers or a.dtype == dtypes.bool_
     return chosen_dtype(dtype, summed_dtype(natural) if grows else natural)
 

@@ -329,7 +329,7 @@ def nonzero(
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
     known = a if is_array(a) else Array.of(concrete(a))
-    known.told()  # how many there are decides the shape
+    known.note_read()  # how many there are decides the shape
     integer = dtypes.default_dtype("i")
     return tuple(Array.of(x.astype(integer)) for x in np.nonzero(known.numpy()))
 

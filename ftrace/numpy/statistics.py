@@ -66,7 +66,7 @@ def mean(
     """
     ax.no_out("mean", out)
     a = ax.as_value(a)
-    natural = dtypes.settled(a.dtype, a.weak_type)
+    natural = dtypes.strong_dtype(a.dtype, a.weak_type)
     final = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
     along = reductions.over("mean", a, axis, keepdims, where)
     return ax.cast(_mean(a, along, reductions.widened(final)), final)
@@ -162,7 +162,7 @@ def _spread(name: str, root: bool):
         a = ax.as_value(a)
         lost = ddof if correction is None else correction
         _, axes, _, mask = reductions.over(name, a, axis, keepdims, where)
-        natural = dtypes.settled(a.dtype, a.weak_type)
+        natural = dtypes.strong_dtype(a.dtype, a.weak_type)
         wanted = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
         if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
             raise ValueRangeError(
@@ -387,7 +387,7 @@ def cov(
     variables = [_variables(m, rowvar)]
     if y is not None:
         variables.append(_variables(y, rowvar or ax.shape_of(y)[:1] == (1,)))
-    computed = dtypes.settled(*ew.common_type(*variables))
+    computed = dtypes.strong_dtype(*ew.common_type(*variables))
     computed = reductions.chosen_dtype(dtype, dtypes.to_inexact(computed))
     if not dtypes.is_inexact(computed):
         raise ValueRangeError(f"cov: dtype must be float or complex, got {computed}")

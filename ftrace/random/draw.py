@@ -33,7 +33,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_part
-from ftrace.trace.eager.dispatch import placed
+from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
@@ -154,7 +154,7 @@ def sharded(function: F) -> F:
     """A function whose result is where its keyword `out_sharding` says."""
 
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
-        return placed(function(*args, **kwargs), out_sharding)
+        return place_result(function(*args, **kwargs), out_sharding)
 
     made: Any = update_wrapper(call, function)
     return made
@@ -208,7 +208,7 @@ def sampler(
             shape = resolve(name, given["shape"], *operands)
             key = check_key(name, given["key"])
             drawn = draw(build, key, *operands, shape=shape, dtype=dtype, **static)
-            return placed(drawn, out_sharding)
+            return place_result(drawn, out_sharding)
 
         build.__name__ = name
         made: Any = update_wrapper(call, function)

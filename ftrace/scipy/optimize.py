@@ -25,7 +25,7 @@ from ftrace.numpy.axes import cast
 from ftrace.optim import tree
 from ftrace.optim.base import GradientTransformation
 from ftrace.optim.linesearch import Point, scale_by_lbfgs, strong_wolfe
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.grad import value_and_grad
 
@@ -73,7 +73,7 @@ class OptimizeResults(NamedTuple):
     nit: Any
 
 
-@unchecked
+@without_checks
 def minimize(
     fun: Function,
     x0: Value,

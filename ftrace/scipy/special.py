@@ -575,7 +575,7 @@ def gammasgn(x: Value) -> Any:
     """
     (x,) = promote_inexact(x)
     value = gammas.gamma_sign(x)
-    return cast(value, dtypes.settled(x.dtype, x.weak_type))
+    return cast(value, dtypes.strong_dtype(x.dtype, x.weak_type))
 
 
 @gammas.compose

@@ -28,7 +28,7 @@ from ftrace import dtypes
 from ftrace.errors import FileFormatError, GraphError, origin_elsewhere
 from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.primitives.primitive import Compound, item_p, record_named
+from ftrace.trace.primitives.primitive import Compound, find_record, item_p
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer
@@ -162,7 +162,7 @@ def graph_of(text: Any) -> g.Graph:
 
 
 def _node(name: str, aval: Any, arg: Any, operands: Sequence[g.Node]) -> g.Node:
-    op: g.Op = item_p if name == item_p.name else record_named(name)
+    op: g.Op = item_p if name == item_p.name else find_record(name)
     if aval is None:
         return op(*operands, arg=decode(arg))
     return g.make_node(op, _type_of(aval), tuple(operands), decode(arg))

@@ -26,7 +26,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.evaluate import NumpyPlan, nbytes_of, observed
+from ftrace.trace.evaluate import NumpyPlan, nbytes_of, observe
 from ftrace.trace.graph import Body, Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import item_p
 from ftrace.trace.primitives.sources import is_variable, variable
@@ -80,7 +80,7 @@ class Part:
         def jitter(node: Node, operands: Any, value: Any) -> Values | None:
             return None if type(value) is tuple else jittered(value, random)
 
-        with observed(jitter):
+        with observe(jitter):
             return self._plan([jittered(x, random) for x in self.arrays])
 
     @cached_property

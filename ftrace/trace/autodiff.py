@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
-from ftrace.ground.spans import spanned
+from ftrace.ground.spans import in_span
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
 from ftrace.trace.primitives import elementwise as p, primitive as prim
@@ -21,7 +21,7 @@ from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
 
-@spanned("transform", "jvp")
+@in_span("transform", "jvp")
 @without_collection
 def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node | None]:
     """The tangents of the outputs; None is zero.
@@ -86,7 +86,7 @@ def _tangents(node: Node, tangents: list[Node | None]) -> prim.Results:
     return [op(*[zeros_like(s) if t is None else t for t, s in pairs], arg=node.arg)]
 
 
-@spanned("transform", "transpose")
+@in_span("transform", "transpose")
 @without_collection
 def transpose_nodes(
     outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
@@ -228,14 +228,14 @@ def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
         if node in later and node not in wanted:
             for source in node.src:
                 if source not in later:
-                    residuals[_unmoved(source)] = None
+                    residuals[_source_of_movement(source)] = None
     for node in outputs:
         if node not in later:
-            residuals[_unmoved(node)] = None
+            residuals[_source_of_movement(node)] = None
     return [n for n in residuals if n.op.name not in ("const", "iota")]
 
 
-def _unmoved(node: Node) -> Node:
+def _source_of_movement(node: Node) -> Node:
     """What is rather remembered: movement that does not shrink is done again."""
     while node.op.family == "movement" and node.src[0].size <= node.size:
         node = node.src[0]

@@ -151,7 +151,7 @@ def pairs_of(avals: Sequence[ShapedArray]) -> tuple[tuple[np.dtype[Any], bool], 
     has_axes = any(a.shape for a in avals)
     return tuple(
         [
-            narrowed(a.dtype)
+            narrow(a.dtype)
             if has_axes and a.weak_type and not a.shape
             else (a.dtype, a.weak_type)
             for a in avals
@@ -159,7 +159,7 @@ def pairs_of(avals: Sequence[ShapedArray]) -> tuple[tuple[np.dtype[Any], bool], 
     )
 
 
-def narrowed(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], bool]:
+def narrow(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], bool]:
     """The dtype of a weak scalar beside an array."""
     return dtypes.default_dtype(dtypes.kind(dtype)), True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ftrace import dtypes
-from ftrace.ground.spans import spanned
+from ftrace.ground.spans import in_span
 from ftrace.trace import graph as g
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.exchange import lanes, vary
@@ -25,7 +25,7 @@ def _of_each(node: g.Node, sources: g.Nodes, flags: g.Flags) -> g.Nodes:
     ])  # fmt: skip
 
 
-@spanned("transform", "vmap")
+@in_span("transform", "vmap")
 @without_collection
 def batch_nodes(
     outputs: Sequence[g.Node], leaves: Mapping[g.Node, g.Node], size: int

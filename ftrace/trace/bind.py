@@ -42,7 +42,7 @@ from ftrace.trace.tracing.tracer import (
     Value,
     aval_of,
     stack,
-    wrapped,
+    wrap_integer,
 )
 
 
@@ -73,7 +73,7 @@ def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray | Non
     return op.infer(arg, *[ShapedArray.of(*t) for t in types])
 
 
-def _widened(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
+def _bind_wide(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
     """`bind` of arrays of few bits: done in a wide dtype, and rounded."""
     aval = op.infer(arg, *[aval_of(x) for x in operands])
     found = bind(op, *map(_wide, operands), arg=arg)
@@ -96,7 +96,7 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
     if aval is None:
-        return _widened(op, operands, arg)
+        return _bind_wide(op, operands, arg)
     if is_dynamic(aval.size):
         scope = current_scope()
         assert scope is not None  # a dynamic dimension exists in a trace only
@@ -263,7 +263,7 @@ def _elementwise_traced(
         if x.__class__ is Tracer:
             nodes.append(x.node)
         else:
-            x = wrapped(x, aval.dtype)
+            x = wrap_integer(x, aval.dtype)
             nodes.append(scope.number(x, aval.dtype, aval.shape, aval.weak_type))
     node = op(*nodes)
     return Tracer(node, scope, provenance.caller or origin_now(node))
@@ -342,7 +342,7 @@ def _elementwise_now(
             if type(x) is Array:
                 array = x._host if x._host is not None else x.numpy()
             else:
-                x = wrapped(x, compute)
+                x = wrap_integer(x, compute)
                 kept = type(x) in (int, float) or (
                     type(x) is complex and dtypes.is_complex(compute)
                 )

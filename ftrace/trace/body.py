@@ -234,12 +234,14 @@ def _strong(tangent: Node, primal: Node) -> Node:
     return cast(tangent, primal.dtype)
 
 
-def chosen(values: Sequence[T | None], flags: Sequence[bool]) -> list[T]:
+def select(values: Sequence[T | None], flags: Sequence[bool]) -> list[T]:
     """The values whose flag is set, all of which there are."""
     return [x for x, f in zip(values, flags, strict=True) if f and x is not None]
 
 
-def placed(count: int, places: Iterable[int], found: Iterable[T]) -> list[T | None]:
+def place_results(
+    count: int, places: Iterable[int], found: Iterable[T]
+) -> list[T | None]:
     """So many results: these in their places, and None in the others."""
     answer: list[T | None] = [None] * count
     for place, result in zip(places, found, strict=True):
@@ -310,9 +312,9 @@ def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) ->
       linear: which inputs these are.
       known: which outputs have cotangents.
     """
-    wanted = chosen(body.inputs, linear)
+    wanted = select(body.inputs, linear)
     constant = [n for n, flag in zip(body.inputs, linear, strict=True) if not flag]
-    outputs = chosen(body.outputs, known)
+    outputs = select(body.outputs, known)
     given = [
         variable(n.aval.strong(), COTANGENT_DEPTH, i) for i, n in enumerate(outputs)
     ]

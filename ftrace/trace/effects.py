@@ -128,11 +128,11 @@ class Callback:
     def types(self) -> tuple[ShapedArray, ...]:
         """The types of the results for all lanes together."""
         return tuple(
-            ShapedArray.of((*self.sizes, *a.shape), self._moved(a.dtype))
+            ShapedArray.of((*self.sizes, *a.shape), self._carrier(a.dtype))
             for a in self.results
         )
 
-    def _moved(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    def _carrier(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return dtypes.carrier(dtype) if self.carried else dtype
 
     def __str__(self) -> str:
@@ -236,7 +236,7 @@ class Callback:
         if isinstance(array, _SCALARS):
             tracer.check_fits(array, aval.dtype)
         promised: Any = np.asarray(array, aval.dtype)
-        return promised.view(self._moved(aval.dtype))
+        return promised.view(self._carrier(aval.dtype))
 
     def _at(self, number: int) -> str:
         """The name of a leaf of the result."""
@@ -288,7 +288,7 @@ def _add_note(error: Exception, callback: Callback) -> None:
     error.__notes__ = [*notes, note]  # type: ignore[attr-defined]
 
 
-def promised(what: str, specs: Any) -> tuple[tuple[ShapedArray, ...], Any]:
+def read_promised_types(what: str, specs: Any) -> tuple[tuple[ShapedArray, ...], Any]:
     """The types of `result_shape_dtypes`, and their structure.
 
     Raises:
@@ -480,7 +480,7 @@ def call_back(
     leaves, treedef = tree.flatten((args, kwargs))
     static = [None if _is_operand(x, static_numbers) else Same.of(x) for x in leaves]
     operands = [x for x, s in zip(leaves, static, strict=True) if s is None]
-    types, structure = promised(kind, specs)
+    types, structure = read_promised_types(kind, specs)
     origin = errors.user_origin()
     arg = Callback(
         kind, Same.of(function), treedef, tuple(static), structure, types,
@@ -526,18 +526,18 @@ def _call_now(arg: Callback, operands: Sequence[tracer.Value]) -> list[Array]:
     """The results of a call with values."""
     if any(dtypes.is_inexact(a.dtype) for a in arg.results):
         for x in operands:
-            if isinstance(x, tracer.Tracer) and tracer.differentiated(x):
+            if isinstance(x, tracer.Tracer) and tracer.derivative_scope(x):
                 raise _no_derivative(arg)
-    results = arg([_valued(x) for x in operands])
+    results = arg([_read_value(x) for x in operands])
     return [
         Array.of(settle(value, aval.dtype))
         for value, aval in zip(results, arg.types, strict=True)
     ]
 
 
-def _valued(value: tracer.Value) -> Array:
+def _read_value(value: tracer.Value) -> Array:
     if isinstance(value, tracer.Tracer):
         return Array.of(
             np.asarray(tracer.concrete(value)), tracer.aval_of(value).weak_type
         )
-    return scopes.asarray(scopes.owned(value))
+    return scopes.asarray(scopes.own(value))

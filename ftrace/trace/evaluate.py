@@ -90,7 +90,7 @@ _observer: ContextVar[Callable[[Node, Any, Any], Any] | None] = ContextVar(
 
 
 @contextmanager
-def observed(observer: Callable[[Node, Any, Any], Any]) -> Generator[None]:
+def observe(observer: Callable[[Node, Any, Any], Any]) -> Generator[None]:
     """A block in which `observer(node, operands, value)` is told of each step.
 
     What it returns, if that is not None, takes the place of the value.
@@ -128,8 +128,8 @@ class NumpyPlan:
 
     def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
         known = set(given)
-        deferred = _products_to_defer(_needed(outputs, known, set()), outputs)
-        nodes = _needed(outputs, known, deferred)
+        deferred = _products_to_defer(_needed_nodes(outputs, known, set()), outputs)
+        nodes = _needed_nodes(outputs, known, deferred)
         slots = {node: i for i, node in enumerate(given)}
         self._size = len(given)
         self.constants: list[tuple[int, Any]] = []
@@ -154,9 +154,9 @@ class NumpyPlan:
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         with np.errstate(all="ignore"):
-            return self.told(values)
+            return self.run_with_errstate(values)
 
-    def told(self, values: Sequence[Any]) -> list[Any]:
+    def run_with_errstate(self, values: Sequence[Any]) -> list[Any]:
         """The same; floating-point errors are told as NumPy is set to tell them."""
         slots: list[Any] = [*values, *[None] * (self._size - len(values))]
         for slot, value in self.constants:
@@ -211,7 +211,7 @@ def _sources(node: Node, known: set[Node], deferred: set[Node]) -> tuple[Node, .
     )
 
 
-def _needed(
+def _needed_nodes(
     outputs: Sequence[Node], known: set[Node], deferred: set[Node]
 ) -> list[Node]:
     """The nodes that must be computed, sources first."""

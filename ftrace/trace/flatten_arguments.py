@@ -333,13 +333,13 @@ class Output:
     def build(self, values: Sequence[Value]) -> Any:
         return tree.unflatten(self.structure, values)
 
-    def returned(self, values: Sequence[Any]) -> list[Any]:
+    def restore_numbers(self, values: Sequence[Any]) -> list[Any]:
         """The values of a call without `jit`: Python's numbers are what they were."""
         return [self.numbers.get(i, x) for i, x in enumerate(values)]
 
     def answer(self, results: Sequence[Any], other: Any) -> tuple[Any, ...]:
         """(result, other), and aux under `has_aux`, of the values of a call."""
-        results = self.returned(results)
+        results = self.restore_numbers(results)
         answer = (self.build(results[: self.count]), other)
         if not self.has_aux:
             return answer
@@ -373,9 +373,9 @@ class Travels(Immutable):
                     return name
             except (AttributeError, KeyError):
                 pass
-        return self.reduced(protocol)
+        return self.reduce_for_pickle(protocol)
 
-    def reduced(self, protocol: Any) -> Any:
+    def reduce_for_pickle(self, protocol: Any) -> Any:
         """What pickle makes it of, where it cannot be found by its name."""
         return object.__reduce_ex__(self, protocol)
 

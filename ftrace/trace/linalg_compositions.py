@@ -67,7 +67,7 @@ def composition(
         if not arrays[0].size:
             return [np.zeros(aval.shape, aval.dtype) for aval in avals]
         types = tuple([ShapedArray.of(x.shape, x.dtype) for x in arrays])
-        return _plan(op, arg, types).told(arrays)
+        return _plan(op, arg, types).run_with_errstate(arrays)
 
     op = library_op.host(name, infer, compute, **facts)
     PARTS[op] = parts
@@ -348,7 +348,7 @@ def _cofactors_tangent(node: Node, a: Node, t: Node) -> Results:
     """C = det(a)·a⁻ᵀ gives C' = tr(a⁻¹a')·C - a⁻ᵀ a'ᵀ C."""
     (cofactors,) = items(node)
     change = p.mul(mat.everywhere(mat.trace(systems.solve(a, t)), cofactors), cofactors)
-    solved = systems.solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
+    solved = systems.solve(a, mat.product(mat.transpose(t), cofactors), transpose=True)
     return (p.sub(change, solved),)
 
 

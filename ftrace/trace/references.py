@@ -289,7 +289,7 @@ class Written(ArgumentError):
         hold(refs, last)
         return result
 
-    def differentiated(
+    def differentiate(
         self, transform: str, again: Callable[[Callable[..., Any]], Any],
         function: Callable[..., Any], has_aux: bool,
     ) -> tuple[Any, ...]:  # fmt: skip
@@ -300,8 +300,8 @@ class Written(ArgumentError):
         """
 
         def with_values(refs: Sequence[Ref]) -> Any:
-            run = threaded(function, refs, aux=has_aux)
-            *results, (aux, values) = again(partial(run, held(refs)))
+            run = thread(function, refs, aux=has_aux)
+            *results, (aux, values) = again(partial(run, read_all(refs)))
             return ((*results, aux) if has_aux else tuple(results)), values
 
         return self.answer(transform, with_values)
@@ -345,7 +345,7 @@ def running(transform: str) -> Any:
     return Frame(transform) if live else ExitStack()
 
 
-def threaded(
+def thread(
     function: Callable[..., Any], refs: Sequence[Ref], written: set[int] | None = None,
     aux: bool | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
@@ -397,7 +397,7 @@ def with_parameters(
         own = [Ref(*content) for content in contents]
         parts = [part for ref in own for part in ref.parts]
         values = [value for content in contents for value in content]
-        result, last = threaded(partial(run, own), parts, written)(values, others)
+        result, last = thread(partial(run, own), parts, written)(values, others)
         if sum(len(ref.parts) for ref in own) > len(parts):
             raise BacksWanted
         rest = iter(last)
@@ -433,7 +433,7 @@ def lend(
     """
     check_distinct(refs)
     parts = [[ref, ref.back] if backs else ref.parts for ref in refs]
-    contents, found = [tuple(held(p)) for p in parts], None
+    contents, found = [tuple(read_all(p)) for p in parts], None
     _thread.lent += refs
     try:
         found = run(contents, others)
@@ -469,8 +469,8 @@ class Threaded(NamedTuple):
     @property
     def arguments(self) -> tuple[Sequence[Any], Sequence[Any]]:
         if not self.lent:
-            return held(self.refs), self.others
-        return [tuple(held(ref.parts)) for ref in self.refs], self.others
+            return read_all(self.refs), self.others
+        return [tuple(read_all(ref.parts)) for ref in self.refs], self.others
 
     def __call__(self) -> Any:
         """The result, when the references have got what they hold then."""
@@ -481,7 +481,7 @@ class Threaded(NamedTuple):
         return result
 
 
-def held(refs: Iterable[Ref]) -> list[Value]:
+def read_all(refs: Iterable[Ref]) -> list[Value]:
     """What they hold."""
     return [ref.read() for ref in refs]
 

@@ -23,7 +23,7 @@ from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.ground.tables import emptied
+from ftrace.ground.tables import on_limit
 from ftrace.trace.graph import (
     Node,
     Op,
@@ -282,12 +282,14 @@ class _Table:
             key = (node.op, node.aval, *[s.op if s.src else s for s in node.src])
             found = known.get(key)
             if found is None:
-                found = known[key] = [c for c, v in self._allowed(node) if v.fits(node)]
+                found = known[key] = [
+                    c for c, v in self._candidates_for(node) if v.fits(node)
+                ]
             return found
 
         return candidates
 
-    def _allowed(self, node: Node) -> list[tuple[_Candidate, _Variant]]:
+    def _candidates_for(self, node: Node) -> list[tuple[_Candidate, _Variant]]:
         op, ops = node.op, [s.op for s in node.src]
         found = self._by_ops.get((op, *ops))
         if found is None:
@@ -323,7 +325,7 @@ class PatternMatcher:
         ]
         self._tables: dict[frozenset[str], _Table] = {}
         # Users disable any set of rules, and have operations of their own.
-        emptied(self._tables.clear)
+        on_limit(self._tables.clear)
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
@@ -369,7 +371,7 @@ def _first_replacement(
         ):
             raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
         if users is not None:
-            users.replaced(node, new)
+            users.replace(node, new)
             if rule.passes is not None:
                 users.passed[new] = users.passed.get(found[rule.passes], 0) + 1
         if new.op is not node.op and new.origin is node.origin:
@@ -530,7 +532,7 @@ class _Users:
             node = target
         return node
 
-    def replaced(self, node: Node, target: Node) -> None:
+    def replace(self, node: Node, target: Node) -> None:
         """`target` stands where `node` stood; call it before `became` knows."""
         users = self.counts.pop(node, 0)
         if users:

@@ -45,10 +45,14 @@ else:
 
 
 def _operator(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A method that is a function of sizes; of other operands see `_mixed`."""
+    """A method that is a function of sizes; of other operands see `_leave_integers`."""
 
     def method(self: Any, other: Any) -> Any:
-        return function(self, other) if _is_size(other) else _mixed(name, self, other)
+        return (
+            function(self, other)
+            if _is_size(other)
+            else _leave_integers(name, self, other)
+        )
 
     return method
 
@@ -57,7 +61,7 @@ def _is_size(value: Any) -> bool:
     return type(value) is Dim or isinstance(value, int)
 
 
-def _mixed(method: str, dim: Dim, other: Any) -> Any:
+def _leave_integers(method: str, dim: Dim, other: Any) -> Any:
     """Arithmetic that leaves the integers: of arrays, or of a traced scalar."""
     if hasattr(other, "dtype"):
         return getattr(ArrayLike, method)(dim, other)
@@ -67,7 +71,7 @@ def _mixed(method: str, dim: Dim, other: Any) -> Any:
     return getattr(backend().value_of_dim(dim), method)(other)
 
 
-def _refused(what: str) -> Callable[..., NoReturn]:
+def _refusing_method(what: str) -> Callable[..., NoReturn]:
     """A method that would need the number."""
 
     def method(self: Dim, *_: Any, **__: Any) -> NoReturn:
@@ -153,29 +157,29 @@ class Dim(Immutable, _Base):
 
     def __pow__(self, power: Any, modulo: Any = None) -> Any:
         if type(power) is not int or power < 0 or modulo is not None:
-            return _mixed("__pow__", self, power)
+            return _leave_integers("__pow__", self, power)
         result: Any = 1
         for _ in range(power):
             result = result * self
         return result
 
     def __rpow__(self, base: Any, modulo: Any = None) -> Any:
-        return _mixed("__rpow__", self, base)
+        return _leave_integers("__rpow__", self, base)
 
     def __truediv__(self, other: Any) -> Any:
-        return _mixed("__truediv__", self, other)
+        return _leave_integers("__truediv__", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _mixed("__rtruediv__", self, other)
+        return _leave_integers("__rtruediv__", self, other)
 
     # Comparisons.
 
     __eq__ = _operator("__eq__", lambda a, b: _equals(a, b, "=="))
     __ne__ = _operator("__ne__", lambda a, b: not _equals(a, b, "!="))
-    __lt__ = _operator("__lt__", lambda a, b: _ordered(b, a, "<", 1))
-    __le__ = _operator("__le__", lambda a, b: _ordered(b, a, "<=", 0))
-    __gt__ = _operator("__gt__", lambda a, b: _ordered(a, b, ">", 1))
-    __ge__ = _operator("__ge__", lambda a, b: _ordered(a, b, ">=", 0))
+    __lt__ = _operator("__lt__", lambda a, b: _is_at_least(b, a, "<", 1))
+    __le__ = _operator("__le__", lambda a, b: _is_at_least(b, a, "<=", 0))
+    __gt__ = _operator("__gt__", lambda a, b: _is_at_least(a, b, ">", 1))
+    __ge__ = _operator("__ge__", lambda a, b: _is_at_least(a, b, ">=", 0))
 
     def __hash__(self) -> int:
         return self.hashed
@@ -184,14 +188,14 @@ class Dim(Immutable, _Base):
         low, high = bounds(self)
         if low > 0 or high < 0:
             return True
-        undecided(self, "!=", 0)
+        refuse_undecided(self, "!=", 0)
 
     # What needs the number.
 
-    __index__ = __int__ = _refused("an integer")
-    __float__ = _refused("a float")
-    __complex__ = _refused("a complex number")
-    __array__ = _refused("a NumPy array")
+    __index__ = __int__ = _refusing_method("an integer")
+    __float__ = _refusing_method("a float")
+    __complex__ = _refusing_method("a complex number")
+    __array__ = _refusing_method("a NumPy array")
 
     def __round__(self, ndigits: Any = None) -> Any:
         return self
@@ -358,7 +362,7 @@ def floor_quotient(a: Any, b: Any) -> Any:
     if bounds(b)[1] < 0:
         return floor_quotient(-a, -b)
     if bounds(b)[0] <= 0:
-        undecided(b, ">", 0)
+        refuse_undecided(b, ">", 0)
     whole, rest = _divide(_terms(a), _terms(b))
     quotient, left = _simplest(whole), _simplest(rest)
     low, high = bounds(left)
@@ -391,7 +395,7 @@ def _bounds_of(dim: Dim) -> Interval:
                 least, greatest = min(ends), max(ends)
         low, high = low + least, high + greatest
     # From the least sizes upward: n·m - n never falls where m >= 1.
-    shifted = _shifted(dim)
+    shifted = _shift_to_least(dim)
     constant = shifted.pop((), 0)
     if all(c >= 0 for c in shifted.values()):
         low = max(low, constant)
@@ -427,7 +431,7 @@ def _atom_bounds(atom: Symbol | Quotient) -> Interval:
     return min(ends), max(ends)
 
 
-def _shifted(dim: Dim) -> Terms:
+def _shift_to_least(dim: Dim) -> Terms:
     """The polynomial of how far each atom is above its least value."""
     total: Terms = {}
     for monomial, coefficient in dim.terms:
@@ -447,10 +451,10 @@ def _equals(a: Any, b: Any, sign: str) -> bool:
     low, high = bounds(difference)
     if low > 0 or high < 0:
         return False
-    undecided(a, sign, b)
+    refuse_undecided(a, sign, b)
 
 
-def _ordered(a: Any, b: Any, sign: str, least: int) -> bool:
+def _is_at_least(a: Any, b: Any, sign: str, least: int) -> bool:
     """a >= b + least, where that is known."""
     low, high = bounds(a - b)
     if low >= least:
@@ -459,10 +463,10 @@ def _ordered(a: Any, b: Any, sign: str, least: int) -> bool:
         return False
     if sign in ("<", "<="):
         a, b = b, a
-    undecided(a, sign, b)
+    refuse_undecided(a, sign, b)
 
 
-def undecided(a: Any, sign: str, b: Any) -> NoReturn:
+def refuse_undecided(a: Any, sign: str, b: Any) -> NoReturn:
     symbols = sorted(symbols_of((a, b)))
     ranges = ", ".join(f"{s.name} in {s.min}..{s.max}" for s in symbols)
     names = ", ".join(repr(s.name) for s in symbols)
@@ -622,7 +626,7 @@ def dynamic_slice_bounds(part: slice, size: Any) -> tuple[tuple[Any, Any], Any]:
     """
     step = 1 if part.step is None else part.step
     if type(step) is not int:
-        undecided(step, "==", 1)
+        refuse_undecided(step, "==", 1)
     if step == 0:
         raise ValueRangeError("the step of a slice must not be 0")
     first, last = (0, size) if step > 0 else (size - 1, -1)

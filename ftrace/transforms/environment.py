@@ -51,7 +51,7 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
         return x.aval
     aval = aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
     along = varying_here()
-    names = frozenset([a.name for a in along.chosen(along.of(x))] if along else ())
+    names = frozenset([a.name for a in along.axes_named(along.of(x))] if along else ())
     given = getattr(x, "given_sharding", None)
     explicit = getattr(getattr(given, "mesh", None), "explicit_axes", ())
     sharding = given.of_type(aval.ndim) if given and explicit else None

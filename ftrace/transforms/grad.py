@@ -26,7 +26,7 @@ from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import owned
+from ftrace.trace.tracing.scopes import own
 from ftrace.trace.tracing.trace import free_variables, trace
 from ftrace.trace.tracing.tracer import Value, aval_of, stack
 from ftrace.transforms.jit import eager_programs
@@ -136,7 +136,7 @@ def _value_and_grad(
         kind = ("grad", len(leaves), along and along.key(graph))
         results = _apply(kind, graph, differentiated, values)
         size = len(graph.outputs)
-        results = [*output.returned(results[:size]), *results[size:]]
+        results = [*output.restore_numbers(results[:size]), *results[size:]]
         grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
         answer = tree.unflatten(treedef, grads)
         if chosen.single:
@@ -327,7 +327,7 @@ def jvp(
         graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
     except references.Written as written:
         again = partial(jvp, primals=primals, tangents=tangents, has_aux=True)
-        return written.differentiated("jvp", again, fun, has_aux)
+        return written.differentiate("jvp", again, fun, has_aux)
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out, along = graph.outputs[: output.count], _along(graph, values)
@@ -481,8 +481,8 @@ def _vjp_beside(
     backs = [ref for ref in refs if ref.of is not None]
     others = [ref for ref in refs if ref.of is None]
     run, before = (
-        references.threaded(fun, [*backs, *others], aux=has_aux),
-        references.held(others),
+        references.thread(fun, [*backs, *others], aux=has_aux),
+        references.read_all(others),
     )
     count = len(backs)
 
@@ -492,7 +492,7 @@ def _vjp_beside(
 
     with_backs.__name__ = run.__name__
     (result, _), whole, (aux, last) = vjp_for(
-        name, with_backs, (references.held(backs), *primals), True
+        name, with_backs, (references.read_all(backs), *primals), True
     )
     references.hold(others, last)
 
@@ -558,7 +558,7 @@ def _trace_primals(
     values, treedef = flatten_arguments.flatten_values(
         tuple(primals), f"{called}: the argument "
     )
-    values = [owned(x) for x in values]
+    values = [own(x) for x in values]
     output = Output.of_leaves(fun, treedef, called, has_aux)
     graph = trace(transform, output, [aval_of(x) for x in values], values)
     return values, treedef, graph, output
@@ -724,7 +724,7 @@ def linearize_for(
         traced = _trace_primals("linearize", fun, primals, has_aux, name)
     except references.Written as written:
         again = partial(linearize_for, name, primals=primals, has_aux=True)
-        return written.differentiated(name, again, fun, has_aux)
+        return written.differentiate(name, again, fun, has_aux)
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])

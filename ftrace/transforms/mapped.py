@@ -43,7 +43,7 @@ from ftrace.trace.tracing.tracer import (
     Tracer,
     aval_of,
     axis_of,
-    bound,
+    bind_axes,
     is_value,
     stack,
 )
@@ -509,7 +509,9 @@ def _in_lanes(
             names = [frozenset(_names_of(spec)) for spec in specs]
             _note(leaves, names)
             _note([a.index for a in found], [frozenset([a.name]) for a in found])
-            with bound(*[Axis(a.name, a.size, a.index, mesh, proved) for a in found]):
+            with bind_axes(
+                *[Axis(a.name, a.size, a.index, mesh, proved) for a in found]
+            ):
                 result = f(*tree.unflatten(treedef, leaves))
                 if proved:
                     _check_shared(f, [*axes], out_specs, result)
@@ -545,7 +547,9 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
     sizes = {name: axis_of(name, "shard_map").size for name in axes}
     places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
     for x, spec in zip(tree.leaves(result), places, strict=True):
-        found = [axis.name for axis in along.chosen(along.of(x)) if axis.name in sizes]
+        found = [
+            axis.name for axis in along.axes_named(along.of(x)) if axis.name in sizes
+        ]
         named = _names_of(spec)
         more = [name for name in found if name not in named]
         if more:

@@ -158,7 +158,9 @@ def carried(
     ]
     if not any(more):
         return None
-    return [vary(x, along.chosen(names)) for x, names in zip(values, more, strict=True)]
+    return [
+        vary(x, along.axes_named(names)) for x, names in zip(values, more, strict=True)
+    ]
 
 
 def _line_of_change(node: Node, before: np.dtype[Any]) -> Origin | None:

@@ -28,7 +28,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Axis, Value, aval_of, bound, is_value
+from ftrace.trace.tracing.tracer import Axis, Value, aval_of, bind_axes, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
@@ -143,7 +143,7 @@ def over_lanes(
                 axes = [Axis(axis_name, size * processes, inner.pop())]
             for place, leaf in kept.items():
                 inner.insert(place, leaf)
-            with bound(*axes):
+            with bind_axes(*axes):
                 return output(*inner)
 
         avals = [aval_of(x) for x in values]

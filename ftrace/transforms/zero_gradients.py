@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.evaluate import NumpyPlan, observed
+from ftrace.trace.evaluate import NumpyPlan, observe
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
 from ftrace.trace.primitives.broadcast import expand_p
@@ -164,7 +164,7 @@ def _values(
         if compound_of(node) is None:
             zeros[node] = not np.any(value)
 
-    with observed(note):
+    with observe(note):
         results = NumpyPlan(ready.outputs, inputs)([*values, *given])
     named = {leaf: name for name, leaf in leaves.items()}
     found: dict[str, str] = {}

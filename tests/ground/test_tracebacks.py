@@ -136,7 +136,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 def test_a_function_that_takes_no_such_arguments_is_the_users(name: str) -> None:
     with pytest.raises(TypeError, match=r"^(one|two)\(\) ") as caught:
         REFUSED[name]()
-    with tracebacks.folded(caught.value) as count:
+    with tracebacks.fold_frames(caught.value) as count:
         now = traceback.extract_tb(caught.value.__traceback__)
     assert count > 1
     assert now[-1].filename == __file__
@@ -155,7 +155,7 @@ def test_our_own_functions_called_wrongly_are_shown_whole() -> None:
 def test_a_wrong_argument_has_one_traceback() -> None:
     with pytest.raises(ArgumentError) as caught:
         ft.jit(two)(X, "relu")
-    with tracebacks.folded(caught.value):
+    with tracebacks.fold_frames(caught.value):
         text = "".join(traceback.format_exception(caught.value))
     assert text.count("Traceback") == 1
     assert OURS not in text
@@ -166,7 +166,7 @@ def test_the_exception_keeps_its_frames() -> None:
         failing()
     error = caught.value
     before = traceback.extract_tb(error.__traceback__)
-    with tracebacks.folded(error) as count:
+    with tracebacks.fold_frames(error) as count:
         now = traceback.extract_tb(error.__traceback__)
         assert all(OURS[6:] not in frame.filename for frame in now)
         assert len(now) + count == len(before)
@@ -179,7 +179,7 @@ def test_causes_that_are_a_cycle_end() -> None:
         failing()
     one, other = caught.value, ValueError()
     one.__context__, other.__context__ = other, one
-    with tracebacks.folded(one) as count:
+    with tracebacks.fold_frames(one) as count:
         assert count > 0
 
 

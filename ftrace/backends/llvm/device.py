@@ -37,7 +37,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.ground.limits import Limits
-from ftrace.ground.spans import spanned
+from ftrace.ground.spans import in_span
 from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
@@ -224,7 +224,7 @@ class CPU(base.Device):
         found = [(known[kernel], numbers) for kernel, numbers in pairs]
         return [_with_numbers(code, n) for code, n in found if code is not None]
 
-    @spanned("codegen", "kernels")
+    @in_span("codegen", "kernels")
     def _compile_missing(
         self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
     ) -> list[cached_kernel.CompiledKernel]:

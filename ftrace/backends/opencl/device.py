@@ -33,7 +33,7 @@ from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.limits import Limits
-from ftrace.ground.spans import spanned
+from ftrace.ground.spans import in_span
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
@@ -207,7 +207,7 @@ class OpenCL(Device):
         except self.cl.Error as error:
             raise DeviceError(f"{self.name} failed: {error}") from error
 
-    @spanned("copy", "to opencl")
+    @in_span("copy", "to opencl")
     def copy_in(self, array: Array) -> Buffer:
         buffer = self.allocate(array.nbytes)
         if array.nbytes:
@@ -232,7 +232,7 @@ class OpenCL(Device):
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Array:
         return self.download(buffer.memory.whole, dtype, size)
 
-    @spanned("copy", "from opencl")
+    @in_span("copy", "from opencl")
     def download(self, handle: Any, dtype: np.dtype[Any], size: int) -> Array:
         """The first elements of a buffer of OpenCL."""
         result = np.empty(size, dtype)
@@ -276,7 +276,7 @@ class OpenCL(Device):
             return DynamicProgram(program, make, partial(_texts, built))
         return make(program, {})
 
-    @spanned("codegen", "kernels for opencl")
+    @in_span("codegen", "kernels for opencl")
     def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
         """Builds kernels in one go: the driver's compiler is slow to start."""
         start = time.perf_counter()

@@ -32,7 +32,7 @@ from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.calls.checkpoint import checkpoint_name
 from ftrace.trace.eager.checked_calls import uncheck
-from ftrace.trace.eager.dispatch import member, named
+from ftrace.trace.eager.dispatch import member, set_name
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms import grad as transforms, jacobian as jacobians
@@ -246,7 +246,7 @@ def _of_bcsr(name: str, function: Callable[P, Any]) -> Callable[P, Any]:
         args, kwargs = tree.map(as_bcoo, (args, kwargs), is_leaf=_is_format)
         return _from_bcoo(BCSR, given(*args, **kwargs))
 
-    return named(wraps(function)(through), name, function.__doc__)
+    return set_name(wraps(function)(through), name, function.__doc__)
 
 
 def _is_format(x: Any) -> bool:

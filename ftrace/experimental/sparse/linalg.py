@@ -20,13 +20,13 @@ from ftrace.errors import DtypeError, MissingExtraError, ShapeError, one_of
 from ftrace.experimental.sparse.compressed import CSR
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value, is_value
 from ftrace.transforms.custom.callbacks import pure_callback
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 
-@unchecked
+@without_checks
 def lobpcg_standard(
     A: Value | Callable[[Any], Any], X: Value, m: int = 100, tol: Any = None
 ) -> tuple[Any, Any, Any]:
@@ -128,7 +128,7 @@ def _orthonormal(x: Any, basis: Any) -> Any:
     return x
 
 
-@unchecked
+@without_checks
 def spsolve(
     data: Value, indices: Value, indptr: Value, b: Value, tol: float = 1e-6,
     reorder: int = 1,

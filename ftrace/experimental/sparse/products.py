@@ -18,7 +18,7 @@ from ftrace.experimental.sparse import bcoo, movement
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import alike
-from ftrace.trace.eager.checked_calls import uncheck, unchecked
+from ftrace.trace.eager.checked_calls import uncheck, without_checks
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
@@ -450,5 +450,5 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "transpose": lambda x, order: movement.bcoo_transpose(x, permutation=order),
 }  # fmt: skip
-OPERATORS.update({name: unchecked(f) for name, f in _OPERATORS.items()})
+OPERATORS.update({name: without_checks(f) for name, f in _OPERATORS.items()})
 uncheck(__name__)

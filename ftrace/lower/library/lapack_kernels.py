@@ -182,7 +182,7 @@ def _lu(node: Node) -> Sequence[Node] | None:
     factors, pivots, order = _factor(
         node, "lu", [column_major], types, [m, n], [], work
     )
-    return mat.transposed(factors), pivots, order
+    return mat.transpose(factors), pivots, order
 
 
 def _parts(columns: int, work: int) -> int:
@@ -223,7 +223,7 @@ def _tridiagonal(node: Node) -> Sequence[Node] | None:
     types = [columns.aval, dl.aval, d.aval, du.aval]
     operands = [dl, d, du, columns]
     found = _factor(node, "tridiagonal", operands, types, [n, k], [], 10 * n * k)
-    return (mat.transposed(found[0]),)
+    return (mat.transpose(found[0]),)
 
 
 # By LAPACK.
@@ -237,7 +237,7 @@ def turned(x: Node) -> Node:
     last = x.ndim - 1
     if x.op is permute_p and x.arg == (*range(last - 1), last, last - 1):
         return x.src[0]
-    return mat.transposed(x)
+    return mat.transpose(x)
 
 
 def _turned_type(aval: ShapedArray) -> ShapedArray:
@@ -264,7 +264,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
         results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
     sizes, work = [m, n, columns, length], 4 * m * n * min(m, n)
     found = _factor(node, "qr", [turned(a)], results, sizes, [bool(order)], work)
-    factors = mat.transposed(found[0]), mat.transposed(found[1])
+    factors = mat.transpose(found[0]), mat.transpose(found[1])
     if not order:
         return factors
     return *factors, p.sub(found[4], sources.const_like(found[4], 1))
@@ -279,7 +279,7 @@ def _reflections(node: Node, read: Collection[int]) -> Sequence[Node]:
     results = [columns.aval.strong(), taus, _memory(a, a.dtype, length)]
     work = 2 * m * n * min(m, n)
     found = _factor(node, "reflections", [columns], results, [m, n, length], [], work)
-    return mat.transposed(found[0]), found[1]
+    return mat.transpose(found[0]), found[1]
 
 
 def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -299,7 +299,7 @@ def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
     sizes = [n, length, real_length, integers]
     flags, work = [node.arg, with_vectors], (9 if with_vectors else 2) * n**3
     found = _factor(node, "eigh", [turned(a)], results, sizes, flags, work)
-    return mat.transposed(found[0]), found[1]
+    return mat.transpose(found[0]), found[1]
 
 
 def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -325,7 +325,7 @@ def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
     found = _factor(node, "svd", [turned(a)], results, sizes, [vectors], work)
     if not vectors:
         return found[:1]
-    return mat.transposed(found[0]), found[1], mat.transposed(found[2])
+    return mat.transpose(found[0]), found[1], mat.transpose(found[2])
 
 
 # General matrices.
@@ -348,7 +348,7 @@ def _eig(node: Node, read: Collection[int]) -> Sequence[Node]:
         rows = packed.pop(0)
         if not dtypes.is_complex(rows.dtype):
             rows = _unpack(rows, values)
-        vectors.append(mat.transposed(rows))
+        vectors.append(mat.transpose(rows))
     return values, *vectors
 
 

@@ -17,7 +17,7 @@ from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value, cast
 from ftrace.random.distributions import normal
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["Rotation", "Slerp"]
@@ -70,7 +70,7 @@ class Rotation(NamedTuple):
         return cls(reduce(_product, turns if seq.isupper() else turns[::-1]))
 
     @classmethod
-    @unchecked
+    @without_checks
     def from_matrix(cls, matrix: Value) -> Rotation:
         """By orthogonal matrices (…, 3, 3)."""
         m = _inexact(matrix)
@@ -174,7 +174,7 @@ class Rotation(NamedTuple):
         angles = fnp.where(angles > math.pi, angles - 2 * math.pi, angles)
         return fnp.rad2deg(angles) if degrees else angles
 
-    @unchecked
+    @without_checks
     def as_matrix(self) -> Any:
         """(…, 3, 3)."""
         v, w = self.quat[..., None, :3], self.quat[..., None, 3:]

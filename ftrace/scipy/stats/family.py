@@ -30,7 +30,7 @@ from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.dispatch import named, publish
+from ftrace.trace.eager.dispatch import publish, set_name
 from ftrace.trace.tracing.tracer import Value
 
 Formula = Callable[..., Any]
@@ -102,7 +102,7 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
     module.__spec__ = ModuleSpec(module.__name__, None)
     sys.modules[module.__name__] = module
     for function_name, function in functions.items():
-        named(function, function_name, function.__doc__)
+        set_name(function, function_name, function.__doc__)
         function.__module__ = module.__name__
         setattr(module, function_name, function)
     vars(module)["__all__"] = sorted(functions)
@@ -155,7 +155,7 @@ def _function(
         return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
 
     named_all = ", ".join(parameters.parameters)
-    made: Any = named(call, name, (call.__doc__ or "").format(doc, named_all))
+    made: Any = set_name(call, name, (call.__doc__ or "").format(doc, named_all))
     made.__signature__ = parameters
     return made
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.ground.spans import spanned
+from ftrace.ground.spans import in_span
 from ftrace.trace.arrays.buffer import Buffer, Memory, has_room, is_exclusive
 from ftrace.trace.backend import backend
 
@@ -416,7 +416,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """The memory, row-major and contiguous."""
         if self._buffer is None:
             if self._host is None:
-                raise self._deleted()
+                raise self._deletion_error()
             values: Any = self._host
             if not values.flags.c_contiguous:  # maybe one element, shown at every place
                 self._require_room()
@@ -484,14 +484,14 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def unsafe_buffer_pointer(self) -> int:
         """The address of its elements, in memory that a result may take later."""
         if self.memory is HOST and (device := backend().device_of(self)).host:
-            self._buffer = self.copied_to(device)
+            self._buffer = self.copy_to(device)
         buffer = self.buffer
         flat = buffer.device.copy_out(buffer, self._dtype, self.size)
         host = self._host = flat.reshape(self._shape)
         return host.ctypes.data
 
-    @spanned("copy", "an array")
-    def copied_to(self, device: Any) -> Buffer:
+    @in_span("copy", "an array")
+    def copy_to(self, device: Any) -> Buffer:
         """Its elements in memory of the device's own allocator."""
         values: Any = self.numpy()
         if not device.host:
@@ -517,7 +517,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """
         if self._host is None:
             if self._buffer is None:
-                raise self._deleted()
+                raise self._deletion_error()
             size = self.size
             buffer = self._buffer
             flat = buffer.device.copy_out(buffer, self._dtype, size)
@@ -527,13 +527,13 @@ class Array(ArrayLike, metaclass=_ArrayType):
             return host
         return self._host
 
-    def told(self) -> None:
+    def note_read(self) -> None:
         """The values will decide what Python's code does."""
         if recording.tape is not None:
             recording.tape.refuse()
 
     def _read(self) -> Any:
-        self.told()
+        self.note_read()
         return self.numpy()
 
     def _require_numbers(self) -> None:
@@ -625,7 +625,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """Has it been deleted, or donated to a jitted function?"""
         return self._buffer is None and self._host is None
 
-    def _deleted(self) -> errors.DeletedArrayError:
+    def _deletion_error(self) -> errors.DeletedArrayError:
         return errors.DeletedArrayError(
             f"an array of {self._dtype} with shape {self._shape} was used after it "
             "had been deleted or donated to a jitted function; use the result of that "

@@ -139,7 +139,7 @@ class Buffer:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
 
 
-def _held_by_calls() -> int:
+def _references_of_calls() -> int:
     """References that two calls, one in the other, and `count` hold to an argument.
 
     In CPython 3.10 a call holds one besides the function's variable; since 3.14 not
@@ -159,7 +159,7 @@ def _held_by_calls() -> int:
     return around(value) - 1  # the variable
 
 
-_HELD_BY_CALLS = _held_by_calls()
+_HELD_BY_CALLS = _references_of_calls()
 
 
 def is_exclusive(buffer: Buffer, holders: int) -> bool:
@@ -343,7 +343,7 @@ _AT_FRONT: Final = settings.current().fence == "front"
 _UNWRITTEN: Final = 0xFF
 
 
-def fenced(nbytes: int) -> Any:
+def allocate_fenced(nbytes: int) -> Any:
     """An array of so many bytes beside a page that is not there.
 
     Raises:
@@ -367,7 +367,7 @@ def fenced(nbytes: int) -> Any:
 
 def fenced_copy(array: Any) -> Any:
     """The elements of an array, one after the other, in fenced memory."""
-    memory = fenced(array.nbytes).view(array.dtype)
+    memory = allocate_fenced(array.nbytes).view(array.dtype)
     memory.reshape(array.shape)[...] = array
     return memory
 
@@ -397,7 +397,7 @@ class HostAllocator(Allocator):
 
     def _obtain(self, nbytes: int) -> Any:
         if FENCED:
-            return fenced(nbytes)
+            return allocate_fenced(nbytes)
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + nbytes]

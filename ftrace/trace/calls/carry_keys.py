@@ -159,7 +159,7 @@ def carry_keys(graph: g.Graph) -> g.Graph:
     if not _has_carried(graph.inputs, graph.outputs, {}):
         return graph
     inputs = tuple(map(_source, graph.inputs))
-    outputs = tuple(_converted(inline_calls(graph.outputs)))
+    outputs = tuple(_convert(inline_calls(graph.outputs)))
     return g.Graph(inputs, outputs, graph.captured)
 
 
@@ -180,7 +180,7 @@ def _has_carried(
     return False
 
 
-def _converted(outputs: Sequence[g.Node]) -> list[g.Node]:
+def _convert(outputs: Sequence[g.Node]) -> list[g.Node]:
     bodies: dict[g.Body, g.Body] = {}
 
     def change(node: g.Node, src: tuple[g.Node, ...]) -> g.Node | None:
@@ -199,7 +199,7 @@ def _converted(outputs: Sequence[g.Node]) -> list[g.Node]:
         for body in found:
             if body not in bodies:
                 inputs = tuple(map(_source, body.inputs))
-                bodies[body] = g.Body(inputs, tuple(_converted(body.outputs)))
+                bodies[body] = g.Body(inputs, tuple(_convert(body.outputs)))
         return g.rebuild_with(node, src, [bodies[body] for body in found])
 
     return exchange(outputs, change)
@@ -218,7 +218,7 @@ def _cast(node: g.Node, x: g.Node) -> g.Node:
 
 def _source(node: g.Node) -> g.Node:
     """A node without operands, of numbers that programs move."""
-    aval = _carried(node.aval)
+    aval = _carrier_type(node.aval)
     if aval is node.aval:
         return node
     if dtypes.is_narrow(node.dtype) and node.op is const_p:
@@ -230,9 +230,9 @@ def _source(node: g.Node) -> g.Node:
     return g.make_node(node.op, aval, (), node.arg)
 
 
-def _carried(aval: ShapedArray) -> Any:
+def _carrier_type(aval: ShapedArray) -> Any:
     if isinstance(aval, Stack):
-        return Stack.of_element(_carried(aval.element), aval.lanes)
+        return Stack.of_element(_carrier_type(aval.element), aval.lanes)
     if dtypes.is_carried(aval.dtype):
         return aval.with_dtype(dtypes.carrier(aval.dtype))
     return aval

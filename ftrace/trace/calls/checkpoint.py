@@ -39,7 +39,7 @@ from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, Written
 from ftrace.trace.symbolic import same_size
-from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
+from ftrace.trace.tracing.scopes import asarray, round_result, with_all_bits
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.trace.tracing.weak_constants import COUNTING
@@ -304,18 +304,18 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     operands = [
         *(node.src[i] for i in needed),
         *bodies.apply_body(Body(inputs, tuple(kept)), node.src),
-        *bodies.chosen(tangents, found.moving),
+        *bodies.select(tangents, found.moving),
     ]
     again = arg.policy != everything_saveable
     linear = replace(arg, body=body, effects=False, again=again)
     results = checkpoint_p.results(*operands, arg=linear)
-    return bodies.placed(len(found.outputs), found.wanted, results)
+    return bodies.place_results(len(found.outputs), found.wanted, results)
 
 
 def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
-    outputs = bodies.chosen(arg.body.outputs, [ct is not None for ct in cotangents])
+    outputs = bodies.select(arg.body.outputs, [ct is not None for ct in cotangents])
     given = [
         variable(n.aval.strong(), bodies.COTANGENT_DEPTH, i)
         for i, n in enumerate(outputs)
@@ -342,7 +342,7 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
     if apart:  # what was computed again is done with before others begin
         results = prim.barrier(results, where)
-    return bodies.placed(len(node.src), parts, results)
+    return bodies.place_results(len(node.src), parts, results)
 
 
 def _apart(operands: list[Node], where: prim.Where) -> list[Node]:
@@ -461,7 +461,7 @@ def checkpoint(
         try:
             found = called("checkpoint", output, values, [])
         except Written as written:
-            return written.differentiated(
+            return written.differentiate(
                 "checkpoint", lambda f: again(f)(*args, **kwargs), fun, False
             )[0]
         if found is None:
@@ -482,7 +482,7 @@ def _run_now(
     try:
         result = call(*inner, **others)
         widened = any(x is not y for x, y in zip(values, wide, strict=True))
-        return tree.map(rounded, result) if widened else result
+        return tree.map(round_result, result) if widened else result
     except NestingError:
         raise
     except RecursionError:
@@ -665,7 +665,7 @@ def _view_of(node: Node) -> tuple[Node, dict[int, int]] | None:
             node = x
         elif node.op.name == "reshape":
             (x,) = node.src
-            places = _inserted(x.shape, node.shape)
+            places = _match_axes(x.shape, node.shape)
             if places is None:
                 break
             axes = [None if a is None else places.get(a) for a in axes]
@@ -679,7 +679,7 @@ def _view_of(node: Node) -> tuple[Node, dict[int, int]] | None:
     return (node, found) if len({*found.values()}) == len(found) else None
 
 
-def _inserted(short: Shape, long: Shape) -> dict[int, int] | None:
+def _match_axes(short: Shape, long: Shape) -> dict[int, int] | None:
     """Of a reshape that inserts axes of size 1: axis after -> axis before."""
     found: dict[int, int] = {}
     i = 0

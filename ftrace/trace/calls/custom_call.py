@@ -55,7 +55,7 @@ class Invocation:
         self.values, self.treedef = flatten_arguments.flatten_values(chosen, what)
         self.avals = [aval_of(x) for x in self.values]
         self.output = flatten_arguments.Output(
-            lambda *xs: fun(*self.joined(xs)), kind, False
+            lambda *xs: fun(*self.with_fixed(xs)), kind, False
         )
         self.output.function.__name__ = self.name
         self._fun = fun
@@ -96,13 +96,13 @@ class Invocation:
         structures = _hashable((structure, self.treedef))
         return (*map(Same.of, functions), *map(Same.of, fixed), structures)
 
-    def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+    def without_fixed(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that take part in derivatives, with other leaves."""
         return tree.unflatten(self.treedef, leaves)
 
-    def joined(self, leaves: Sequence[Any]) -> list[Any]:
+    def with_fixed(self, leaves: Sequence[Any]) -> list[Any]:
         """All arguments, with other leaves."""
-        rest = iter(self.separated(leaves))
+        rest = iter(self.without_fixed(leaves))
         return [x if i in self.fixed else next(rest) for i, x in enumerate(self.args)]
 
 
@@ -122,7 +122,7 @@ def signature_of(fun: Function) -> inspect.Signature | None:
         return None
 
 
-def resolved(
+def resolve_arguments(
     fun: Function,
     signature: inspect.Signature | None,
     kind: str,
@@ -203,7 +203,7 @@ class WithRules(Travels, Generic[P, R]):
 
     def invocation(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         """A call with these arguments."""
-        full = resolved(self.fun, self._signature, self.kind, args, kwargs)
+        full = resolve_arguments(self.fun, self._signature, self.kind, args, kwargs)
         return Invocation(self.fun, self.kind, full, self.nondiff_argnums)
 
     def __repr__(self) -> str:
@@ -399,7 +399,7 @@ def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, tree.SEQUENCES) else value
 
 
-def aligned(example: Any, got: Any) -> list[Any] | None:
+def align(example: Any, got: Any) -> list[Any] | None:
     """A leaf of `got` per leaf of `example`; None in `got` stands for any subtree.
 
     A leaf may stand for a container of one. Returns None if the structures differ.

@@ -105,22 +105,22 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     """
     arg: Ruled = node.arg
     closed = tangents[: arg.closed]
-    moving = bodies.chosen(
+    moving = bodies.select(
         arg.body.inputs[: arg.closed], [t is not None for t in closed]
     )
     if moving and dependents(arg.body.outputs, moving):
         raise closure_error(arg.name, node.origin)
     mask = tuple(t is not None for t in tangents[arg.closed : len(arg.avals)])
-    return bodies.chosen(tangents[arg.closed : len(arg.avals)], mask), mask
+    return bodies.select(tangents[arg.closed : len(arg.avals)], mask), mask
 
 
 def _of_results(arg: Ruled, found: Results) -> Results:
     """The tangents of the results: of those that have any."""
     wanted = [k for k, a in enumerate(arg.results) if dtypes.is_inexact(a.dtype)]
-    return bodies.placed(len(arg.body.outputs), wanted, found)
+    return bodies.place_results(len(arg.body.outputs), wanted, found)
 
 
-def _transposed_by(
+def _transpose_by(
     rule: Rule, what: str, node: Node, cotangents: Results, *details: Any
 ) -> Results:
     """The cotangents of the operands after the first ones, by a rule.
@@ -131,9 +131,9 @@ def _transposed_by(
     """
     arg: Any = node.arg
     mask = tuple(ct is not None for ct in cotangents)
-    known = bodies.chosen(cotangents, mask)
+    known = bodies.select(cotangents, mask)
     constants = arg.constants
-    count, types = len(constants), bodies.chosen(arg.tangents, mask)
+    count, types = len(constants), bodies.select(arg.tangents, mask)
     body = rule.trace(what, [*constants, *types], *details, mask)
     for size, flags in arg.lanes:
         wide = bodies.widen(body, (*flags[:count], *[True] * len(known)), size)
@@ -224,12 +224,12 @@ def varies_as(tangent: Node, where: Node) -> Node:
 
 def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     """The rule for these tangents: operands and tangents -> results and tangents."""
-    moving = [a.strong() for a in bodies.chosen(arg.avals[arg.closed :], mask)]
+    moving = [a.strong() for a in bodies.select(arg.avals[arg.closed :], mask)]
     what = "jvp" if len(arg.rules) == 1 else "fwd"
     body = arg.rules[0].trace(what, [*arg.avals, *moving], mask)
     for size, flags in arg.lanes:
         body = bodies.widen(
-            body, (*flags, *bodies.chosen(flags[arg.closed :], mask)), size
+            body, (*flags, *bodies.select(flags[arg.closed :], mask)), size
         )
     return body
 
@@ -267,8 +267,8 @@ def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Resul
     known = [ct is not None for ct in cotangents]
     body = bodies.transpose_body(arg.body, linear, known)
     constant = [n for n, flag in zip(node.src, linear, strict=True) if not flag]
-    found = bodies.apply_body(body, [*constant, *bodies.chosen(cotangents, known)])
-    return bodies.placed(
+    found = bodies.apply_body(body, [*constant, *bodies.select(cotangents, known)])
+    return bodies.place_results(
         len(linear), [i for i, flag in enumerate(linear) if flag], found
     )
 
@@ -368,9 +368,9 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     if any(linear[: len(arg.constants)]):
         raise forward_mode_error(arg.name, node.origin)
     if isinstance(arg.bwd, Rule):
-        return _transposed_by(arg.bwd, "bwd", node, cotangents, arg.mask)
+        return _transpose_by(arg.bwd, "bwd", node, cotangents, arg.mask)
     mask = tuple(ct is not None for ct in cotangents)
-    return [*arg.bwd(mask, bodies.chosen(cotangents, mask))]
+    return [*arg.bwd(mask, bodies.select(cotangents, mask))]
 
 
 def _batch_tangent(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
@@ -406,7 +406,7 @@ def _jvp_linear(node: Node, tangents: Results) -> Results:
         moved = bodies.linearize(arg.body, (*flags, *[False] * (len(node.src) - first)))
         body = Body((*arg.body.inputs, *moved.names), tuple(moved.moved))
         changes = bodies.apply_body(
-            body, [*node.src, *bodies.chosen(tangents[:first], flags)]
+            body, [*node.src, *bodies.select(tangents[:first], flags)]
         )
         for k, change in zip(moved.wanted, changes, strict=True):
             known = answer[k]
@@ -418,7 +418,7 @@ def _transpose_linear(node: Node, cotangents: Results, linear: Flags) -> Results
     arg: Ruled = node.arg
     if any(linear[: arg.closed]):
         raise GraphError(f"linear_call of {arg.name} is not linear in its residuals")
-    return _transposed_by(arg.rules[0], "transpose", node, cotangents)
+    return _transpose_by(arg.rules[0], "transpose", node, cotangents)
 
 
 linear_call_p = call_compound(

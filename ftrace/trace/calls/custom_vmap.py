@@ -37,7 +37,7 @@ class Batcher(ABC):
     """Makes the function of a batch. Equal ones make equal functions."""
 
     @abstractmethod
-    def batched(
+    def batch(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         """The function for operands of these types, of which some have lanes.
@@ -74,7 +74,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         body, has = bodies.batch_body(arg.body, batched, size)
     else:
         avals = [n.aval for n in arg.body.inputs]
-        body, has = arg.rule.batched(avals, size, batched)
+        body, has = arg.rule.batch(avals, size, batched)
     return bodies.apply_body(body, src), has
 
 
@@ -90,9 +90,9 @@ def _jvp(node: Node, tangents: Results) -> Results:
     body = bodies.close([*arg.body.inputs, *found.names], found.moved)
     rule = arg.rule and _TangentBatcher(arg.rule, found.moving, found.wanted)
     linear = CustomVmap(body, False, arg.name, arg.closed, rule)
-    present = bodies.chosen(tangents, found.moving)
+    present = bodies.select(tangents, found.moving)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
-    return bodies.placed(len(found.outputs), found.wanted, results)
+    return bodies.place_results(len(found.outputs), found.wanted, results)
 
 
 @dataclass(frozen=True)
@@ -109,18 +109,18 @@ class _TangentBatcher(Batcher):
     mask: Flags
     wanted: tuple[int, ...]
 
-    def batched(
+    def batch(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         count = len(self.mask)
         moved = dict(zip(_set(self.mask), flags[count:], strict=True))
         if not any(flags[i] and moved.get(i, True) for i in range(count)):
             # Nothing has lanes together with its tangent: the rule is asked for none.
-            body, has = self.rule.batched(avals[:count], size, (False,) * count)
+            body, has = self.rule.batch(avals[:count], size, (False,) * count)
             if not any(has):
                 return bodies.batch_body(self._tangents(body), flags, size)
         wide = [flags[i] or moved.get(i, False) for i in range(count)]
-        body, has = self.rule.batched(avals[:count], size, tuple(wide))
+        body, has = self.rule.batch(avals[:count], size, tuple(wide))
         plain = self._tangents(body)
         inputs = [
             variable(bodies.with_axis(a, size) if flag else a, _OUTER_DEPTH, i)
@@ -150,12 +150,12 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     body = bodies.transpose_body(arg.body, linear, known)
     avals = tuple(n.aval for n in arg.body.inputs)
     rule = arg.rule and _TransposeBatcher(arg.rule, avals, linear, known)
-    constant = bodies.chosen(node.src, [not flag for flag in linear])
+    constant = bodies.select(node.src, [not flag for flag in linear])
     closed = sum(not flag for flag in linear[: arg.closed])
     backward = CustomVmap(body, False, arg.name, closed, rule)
-    given = bodies.chosen(cotangents, known)
+    given = bodies.select(cotangents, known)
     results = custom_vmap_p.results(*constant, *given, arg=backward)
-    return bodies.placed(len(linear), _set(linear), results)
+    return bodies.place_results(len(linear), _set(linear), results)
 
 
 @dataclass(frozen=True)
@@ -174,15 +174,15 @@ class _TransposeBatcher(Batcher):
     linear: Flags
     known: Flags
 
-    def batched(
+    def batch(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         rest = iter(flags)
         full = tuple(flag or next(rest) for flag in self.linear)
         of_cotangents = list(rest)
-        body, has = self.rule.batched(self.avals, size, full)
+        body, has = self.rule.batch(self.avals, size, full)
         plain = bodies.transpose_body(body, self.linear, self.known)
-        asked = bodies.chosen(has, self.known)
+        asked = bodies.select(has, self.known)
         inputs = list(plain.inputs)
         mapping: dict[Node, Node] = {}
         places = range(len(inputs) - len(asked), len(inputs))
@@ -264,7 +264,7 @@ class custom_vmap(custom_call.WithRules[P, R]):
             raise custom_call.no_rule(self.fun, self.kind, "batching", "def_vmap(rule)")
         call = self.invocation(args, kwargs)
         rules = [self.vmap_rule] if open_scopes() else []
-        others = rule_graphs.closed_over_by_rules(rules)
+        others = rule_graphs.captured_by_rules(rules)
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             plain: Callable[..., Any] = self.fun
@@ -295,7 +295,7 @@ def sequential_vmap(f: Callable[..., Any]) -> Callable[..., Any]:
 class _UserBatcher(Batcher):
     rule: Rule
 
-    def batched(
+    def batch(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         wide = [
@@ -325,10 +325,10 @@ class _VmapRule:
     def __call__(self, size: int, flags: Flags, flat: Sequence[Value]) -> list[Value]:
         call, name = self.call, self.call.name
         mine = flags[len(flags) - len(flat) :]
-        in_batched = list(call.separated(mine))
+        in_batched = list(call.without_fixed(mine))
         what = f"the vmap rule of {name} must return a pair (result, out_batched)"
         result, out_batched = pair_of(
-            self.rule(size, in_batched, *call.separated(flat)), what, self.rule
+            self.rule(size, in_batched, *call.without_fixed(flat)), what, self.rule
         )
         has = self._flags(out_batched)
         types = [

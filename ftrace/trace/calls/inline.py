@@ -54,7 +54,7 @@ def follow_rules(outputs: Sequence[g.Node], leaves: Iterable[g.Node]) -> list[g.
     """
     if not has_rules(outputs, {}):
         return list(outputs)
-    return _Follower().followed(outputs, set(g.dependents(outputs, leaves)))
+    return _Follower().follow(outputs, set(g.dependents(outputs, leaves)))
 
 
 def has_rules(outputs: Sequence[g.Node], known: dict[g.Body, bool]) -> bool:
@@ -80,7 +80,7 @@ class _Walk:
 
 
 class _Follower(_Walk):
-    def followed(
+    def follow(
         self, outputs: Sequence[g.Node], varying: set[g.Node], again: bool = False
     ) -> list[g.Node]:
         """`again` tells that they are those of a checkpoint."""
@@ -107,7 +107,7 @@ class _Follower(_Walk):
     def _body(self, body: g.Body, again: bool) -> g.Body:
         found = self.bodies.get((body, again))
         if found is None:
-            outputs = self.followed(body.outputs, g.nodes_of(body.outputs), again)
+            outputs = self.follow(body.outputs, g.nodes_of(body.outputs), again)
             found = self.bodies[body, again] = g.Body(body.inputs, tuple(outputs))
         return found
 
@@ -134,7 +134,7 @@ def inline_calls(
     Raises:
       DerivativeError: a tangent is needed of a function that has none (custom_vjp).
     """
-    return _Inliner(keeps).inlined(outputs)
+    return _Inliner(keeps).inline(outputs)
 
 
 def ready_graph(
@@ -172,7 +172,7 @@ class _Inliner(_Walk):
         super().__init__()
         self._keeps = keeps
 
-    def inlined(self, outputs: Sequence[g.Node], looped: bool = False) -> list[g.Node]:
+    def inline(self, outputs: Sequence[g.Node], looped: bool = False) -> list[g.Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
         if not any(map(_concerns, g.operations_of(outputs))):
             return list(outputs)
@@ -186,7 +186,7 @@ class _Inliner(_Walk):
         if isinstance(node.arg, Call):
             return apply_body(self.body(node.arg.body, looped), src)
         if isinstance(node.arg, UserArg):
-            expanded = node.arg.expanded(src)
+            expanded = node.arg.expand(src)
             if expanded is None:
                 return None
             return apply_body(self.body(expanded, looped), src)
@@ -208,7 +208,7 @@ class _Inliner(_Walk):
     def body(self, body: g.Body, looped: bool) -> g.Body:
         found = self.bodies.get((body, looped))
         if found is None:
-            outputs = self.inlined(body.outputs, looped)
+            outputs = self.inline(body.outputs, looped)
             found = g.Body(body.inputs, tuple(outputs))
             self.bodies[body, looped] = found
         return found
@@ -217,7 +217,7 @@ class _Inliner(_Walk):
         """A loop or branch: what its bodies hold becomes operands of it."""
         looped = looped or isinstance(node.arg, (Scan, While))
         bodies = [self.body(body, looped) for body in g.bodies_of(node.arg)]
-        return take_in(node, src, bodies, _held_in(bodies))
+        return take_in(node, src, bodies, _constants_of(bodies))
 
 
 def take_in(
@@ -287,7 +287,7 @@ def _barrier(operands: Sequence[g.Node]) -> list[g.Node]:
     return results
 
 
-def _held_in(bodies: Sequence[g.Body]) -> list[g.Node]:
+def _constants_of(bodies: Sequence[g.Body]) -> list[g.Node]:
     """The arrays that bodies hold, each once."""
     found: dict[g.Node, None] = {}
     for body in bodies:

@@ -47,7 +47,7 @@ _OURS = "ftrace."
 _PARTIAL: Any = functools.partial
 
 
-def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
+def captured_arrays(values: Iterable[Any]) -> list[ArrayLike]:
     """The arrays among these values and in what they refer to, each once.
 
     What a rule has stored is there, too, when the function around it has returned: that
@@ -71,9 +71,9 @@ def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
     return list(found.values())
 
 
-def closed_over_by_rules(values: Iterable[Any]) -> list[ArrayLike]:
+def captured_by_rules(values: Iterable[Any]) -> list[ArrayLike]:
     """The same of rules, which may also use the axes that have names here."""
-    return [*closed_over(values), *[axis.index for axis in tracer.stack.axes]]
+    return [*captured_arrays(values), *[axis.index for axis in tracer.stack.axes]]
 
 
 def _parts(value: Any) -> list[Any]:
@@ -147,9 +147,9 @@ held_p = Compound(
 )  # fmt: skip
 
 
-def held(value: tracer.Value) -> Node:
+def constant_node(value: tracer.Value) -> Node:
     """The node of a concrete array. What NumPy may change is copied."""
-    array = scopes.asarray(scopes.owned(value))
+    array = scopes.asarray(scopes.own(value))
     return held_p.results(arg=Held(array, tracer.aval_of(array), id(array)))[0]
 
 
@@ -353,7 +353,7 @@ class Rule:
 
     def _constant(self, what: str, value: tracer.Value) -> Node:
         if not isinstance(value, tracer.Tracer):
-            return held(value)
+            return constant_node(value)
         made = value.origin
         where = f"\n  it was made at {made.describe()}" if made else ""
         raise UnexpectedTracerError(

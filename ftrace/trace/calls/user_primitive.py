@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import apply_body, chosen, placed
+from ftrace.trace.body import apply_body, place_results, select
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.eager.dispatch import calls, signature
@@ -115,7 +115,7 @@ class UserArg:
             known = calls.put(key, (body, said[0]))
         return known
 
-    def expanded(self, operands: Sequence[Node]) -> Body | None:
+    def expand(self, operands: Sequence[Node]) -> Body | None:
         """What the primitive is made of; None if the host computes it."""
         known = "lower" in self.record.rules
         return self.ask("lower", operands)[0] if known else None
@@ -139,7 +139,7 @@ def _value(avals: Sequence[ShapedArray], arg: UserArg, *arrays: Any) -> Sequence
 
 def _jvp(node: Node, tangents: Results) -> Results:
     results, mask = items(node), tuple(t is not None for t in tangents)
-    operands = [*node.src, *results, *chosen(tangents, mask)]
+    operands = [*node.src, *results, *select(tangents, mask)]
     body, moving = node.arg.ask("jvp", operands, mask)
     count = sum(moving)
     own = dict(zip(body.inputs, operands, strict=True))
@@ -147,15 +147,15 @@ def _jvp(node: Node, tangents: Results) -> Results:
     again = zip(body.outputs[count:], results, strict=False)
     same = {new: old for new, old in again if new not in own and new.aval is old.aval}
     found = substitute(body.outputs[:count], {**same, **own})
-    pairs = zip(_spread(found, moving), results, strict=True)
+    pairs = zip(_spread_over(found, moving), results, strict=True)
     return [
         cast(t, r.dtype) if t is not None and dtypes.is_inexact(r.dtype) else None
         for t, r in pairs
     ]
 
 
-def _spread(found: Sequence[Node], flags: Sequence[bool]) -> Results:
-    return placed(len(flags), [i for i, has in enumerate(flags) if has], found)
+def _spread_over(found: Sequence[Node], flags: Sequence[bool]) -> Results:
+    return place_results(len(flags), [i for i, has in enumerate(flags) if has], found)
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
@@ -168,10 +168,10 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
         )
     mask = tuple(ct is not None for ct in cotangents)
     constant = [s for s, flag in zip(node.src, linear, strict=True) if not flag]
-    operands = [*constant, *chosen(cotangents, mask)]
+    operands = [*constant, *select(cotangents, mask)]
     types = tuple([s.aval for s in node.src])
     body, moving = arg.ask("transpose", operands, linear, mask, types, node.aval.items)
-    pairs = zip(_spread(apply_body(body, operands), moving), node.src, strict=True)
+    pairs = zip(_spread_over(apply_body(body, operands), moving), node.src, strict=True)
     return [None if ct is None else cast(ct, s.dtype) for ct, s in pairs]
 
 

@@ -34,7 +34,7 @@ from ftrace.errors import DerivativeError
 from ftrace.trace import autodiff, graph as g
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.body import apply_body, around, chosen
+from ftrace.trace.body import apply_body, around, select
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import (
     custom_jvp_p,
@@ -102,7 +102,7 @@ class Varying:
 
     # Where values differ.
 
-    def chosen(self, names: Names) -> list[Axis]:
+    def axes_named(self, names: Names) -> list[Axis]:
         """The axes of these names."""
         return [axis for axis in self.axes.values() if axis.name in names]
 
@@ -177,7 +177,7 @@ class Varying:
         """
         types = self.of_nodes(nodes, known)
         for found, names in zip(types, wanted, strict=True):
-            if more := self.chosen(found - names):
+            if more := self.axes_named(found - names):
                 axes = ", ".join([repr(axis.name) for axis in more])
                 raise DerivativeError(
                     "a cotangent differs along the axes of devices "
@@ -269,7 +269,7 @@ class Varying:
             types: Types = dict(zip(arg.body.inputs, given, strict=True))
             outputs = arg.body.outputs
             moving = [s in linear for s in node.src]
-            inner = g.dependents(outputs, chosen(arg.body.inputs, moving))
+            inner = g.dependents(outputs, select(arg.body.inputs, moving))
             found = self._walk(outputs, types, set(inner))
             results = apply_body(g.Body(arg.body.inputs, tuple(found)), src)
             return results, [types[n] for n in outputs]
@@ -349,7 +349,9 @@ class Varying:
         moving = [s in linear for s in node.src[first:]]
         if isinstance(node.arg, Scan):
             carry = range(node.arg.consts, node.arg.consts + node.arg.carry)
-            moving, _ = around(moving, carry, lambda now: (None, _moved(node, now)))
+            moving, _ = around(
+                moving, carry, lambda now: (None, _which_move(node, now))
+            )
         bodies = [self._body(b, moving, flags, types) for b in g.bodies_of(node.arg)]
         rows = zip(src[first:], given[-len(flags) :], flags, moving, strict=True)
         inner = [self._vary(x, has, want) if f else x for x, has, want, f in rows]
@@ -366,7 +368,7 @@ class Varying:
     ) -> g.Body:
         """A body that is linear in those inputs that move; it may use the indices."""
         types: Types = dict(zip(body.inputs, flags, strict=True))
-        linear = set(g.dependents(body.outputs, chosen(body.inputs, moving)))
+        linear = set(g.dependents(body.outputs, select(body.inputs, moving)))
         made = self._walk(body.outputs, types, linear)
         outputs = [
             self._vary(new, types[old], names) if old in linear else new
@@ -380,8 +382,8 @@ class Varying:
         return [types[node] for node in body.outputs]
 
 
-def _moved(node: g.Node, moving: list[bool]) -> list[bool]:
+def _which_move(node: g.Node, moving: list[bool]) -> list[bool]:
     """Which results of a loop's body depend on inputs that move."""
     body: g.Body = node.arg.body
-    linear = set(g.dependents(body.outputs, chosen(body.inputs, moving)))
+    linear = set(g.dependents(body.outputs, select(body.inputs, moving)))
     return [n in linear for n in body.outputs]

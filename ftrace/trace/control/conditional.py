@@ -117,10 +117,10 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
         )
         for body, d, mine in zip(arg.bodies, found, place_of, strict=True)
     )
-    moving = bodies.chosen(tangents[1:], found[0].moving)
+    moving = bodies.select(tangents[1:], found[0].moving)
     arg = Branches(made)
     results = cond_p.results(index, *operands, *kept, *moving, arg=arg)
-    return bodies.placed(count, varying, results)
+    return bodies.place_results(count, varying, results)
 
 
 def _selected_tangents(
@@ -135,7 +135,7 @@ def _selected_tangents(
     index, *operands = node.src
     chosen: list[Node] = []
     for number, (body, derivative) in enumerate(zip(arg.bodies, found, strict=True)):
-        moving = bodies.chosen(tangents[1:], derivative.moving)
+        moving = bodies.select(tangents[1:], derivative.moving)
         mapping = dict(zip(body.inputs, operands, strict=True))
         mapping.update(zip(derivative.names, moving, strict=True))
         linear = [derivative.outputs[k] for k in varying]
@@ -149,7 +149,7 @@ def _selected_tangents(
             pairs = zip(mine, chosen, strict=True)
             mine = [p.select(trailing(picked, x.shape), x, y) for x, y in pairs]
         chosen = mine
-    return bodies.placed(len(arg.bodies[0].outputs), varying, chosen)
+    return bodies.place_results(len(arg.bodies[0].outputs), varying, chosen)
 
 
 def _with_residuals(
@@ -183,11 +183,11 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
     made = [bodies.transpose_body(body, linear[1:], known) for body in arg.bodies]
     results = cond_p.results(
         index,
-        *bodies.chosen(operands, [not flag for flag in linear[1:]]),
-        *bodies.chosen(cotangents, known),
+        *bodies.select(operands, [not flag for flag in linear[1:]]),
+        *bodies.select(cotangents, known),
         arg=Branches(tuple(made)),
     )
-    return bodies.placed(
+    return bodies.place_results(
         len(linear), [i for i, flag in enumerate(linear) if flag], results
     )
 
@@ -224,7 +224,7 @@ def _all_may_run(arg: Branches) -> bool:
 def _communicate(parts: Sequence[Body], batched: Flags) -> bool:
     """Do lanes act together in one of these bodies? Then each of them runs all."""
     return any(
-        red.communicates(body.outputs, bodies.chosen(body.inputs, batched))
+        red.communicates(body.outputs, bodies.select(body.inputs, batched))
         for body in parts
     )
 

@@ -232,7 +232,7 @@ def tangent_scan(
         *elements,
     ]
     results = scan_p.results(*operands, arg=linear)
-    return bodies.placed(
+    return bodies.place_results(
         len(body.outputs), [*(i - before for i in carry), *ys], results
     )
 
@@ -267,8 +267,8 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     if not _carries_alone(arg, linear):
         return _transpose_tangents(node, cotangents, linear)
     first = arg.consts + arg.carry
-    consts, fixed = _parted(range(arg.consts), linear)
-    xs, elements = _parted(range(first, len(linear)), linear)
+    consts, fixed = _partition(range(arg.consts), linear)
+    xs, elements = _partition(range(first, len(linear)), linear)
     carry = range(arg.consts, first)
     ys = [k for k, c in enumerate(cotangents) if k >= arg.carry and c is not None]
     backward = Scan(
@@ -289,10 +289,10 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
         *(node.src[i] for i in elements),
     ]
     results = scan_p.results(*operands, arg=backward)
-    return bodies.placed(len(node.src), [*carry, *consts, *xs], results)
+    return bodies.place_results(len(node.src), [*carry, *consts, *xs], results)
 
 
-def _parted(places: range, flags: Flags) -> tuple[list[int], list[int]]:
+def _partition(places: range, flags: Flags) -> tuple[list[int], list[int]]:
     """Those whose flag is set, and the others."""
     return [i for i in places if flags[i]], [i for i in places if not flags[i]]
 
@@ -355,7 +355,7 @@ def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Resul
     moved = [(t, ct) for t, ct in pairs if t is not None]
     leaves = [n for n in names if n is not None]
     found = transpose_nodes([t for t, _ in moved], leaves, [ct for _, ct in moved])
-    return bodies.placed(
+    return bodies.place_results(
         len(linear), [i for i, flag in enumerate(linear) if flag], found
     )
 

@@ -61,7 +61,7 @@ def _is_ufunc(name: str) -> bool:
     return pairs and name != "ldexp"
 
 
-def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
+def call_checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, checked as the settings say."""
     config, name = settings.current(), function.__name__
     if config.no_execution and not stack.scopes:
@@ -89,7 +89,7 @@ def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def recorded(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
+def call_recorded(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, of which those who record a profile are told."""
     start = perf_counter()
     block = spans.span("eager", function.__name__, None)
@@ -99,7 +99,7 @@ def recorded(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def unchecked(function: Function) -> Function:
+def without_checks(function: Function) -> Function:
     """A composition whose own calls are not checked for promotions."""
 
     @wraps(function)
@@ -113,11 +113,11 @@ def unchecked(function: Function) -> Function:
 
 
 def uncheck(module: str) -> None:
-    """`unchecked` of all public functions of a module, so far."""
+    """`without_checks` of all public functions of a module, so far."""
     space = vars(sys.modules[module])
     for name in space["__all__"]:
         if isinstance(space.get(name), FunctionType):
-            space[name] = unchecked(space[name])
+            space[name] = without_checks(space[name])
 
 
 def check_types(operands: Iterable[Any]) -> None:

@@ -47,7 +47,7 @@ from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.tiering import ASKED, count_operation
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of, wrapped
+from ftrace.trace.tracing.tracer import Value, aval_of, wrap_integer
 
 Function = Callable[..., Any]
 
@@ -144,13 +144,13 @@ class Tape:
         result: Array,
     ) -> None:
         """A primitive whose operands are converted first."""
-        values = [self.converted(x, dtype) for x in operands]
+        values = [self.convert(x, dtype) for x in operands]
         self.note_primitive(op, aval, None, values, result)
 
-    def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
+    def convert(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in a dtype: the same, a number, or what a further step gives."""
         if not is_array(x):
-            x = wrapped(x, dtype)
+            x = wrap_integer(x, dtype)
             if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
                 return Number(x, dtype)
             return convert(np.asarray(x), dtype)[()]
@@ -192,12 +192,12 @@ class Tape:
             if plain and contracts is None and op is not item_p:
                 self.note_primitive(op, node.aval, node.arg, operands, made)
             else:
-                self.note(contracts or partial(_applied, node), operands, made)
+                self.note(contracts or partial(_apply, node), operands, made)
         if slots[plan.output] is not result:
             self.note(np.asarray, [slots[plan.output]], result)
 
 
-def _applied(node: Node, *operands: Any) -> Any:
+def _apply(node: Node, *operands: Any) -> Any:
     return apply(node, operands)
 
 

@@ -65,7 +65,7 @@ from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.checked_calls import checked, recorded
+from ftrace.trace.eager.checked_calls import call_checked, call_recorded
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
@@ -122,7 +122,7 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
-def placed(x: Any, device: Any, like: Any = None) -> Any:
+def place_result(x: Any, device: Any, like: Any = None) -> Any:
     """An array on the device that a caller named, else where another was put.
 
     Args:
@@ -163,7 +163,7 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
                 place = given
             elif given is not None:
                 raise UnsupportedError(f"{name} of {function.__name__} must be None")
-        return placed(function(*args, **kwargs), place)
+        return place_result(function(*args, **kwargs), place)
 
     made: Any = update_wrapper(call, function)
     made.__doc__ = _with_arguments(function.__doc__ or "", names)
@@ -232,9 +232,9 @@ def recalling(
         if settings.Config.any_looks_at_calls:
             config = settings.current()
             if config.observed > spans.STEPS and not stack.scopes:
-                return recorded(function, call, args, kwargs)
+                return call_recorded(function, call, args, kwargs)
             if config.checks_calls:
-                return checked(function, call, args, kwargs)
+                return call_checked(function, call, args, kwargs)
             if ":" in config.device:
                 Array.any_placed = True  # the result is there
         if Array.any_placed:
@@ -300,7 +300,7 @@ def run_at(
         result = function(*args, **kwargs)
     except FtraceError as error:
         if error.of_operands:
-            error.operands = tuple(_told(args, kwargs))
+            error.operands = tuple(_describe_operands(args, kwargs))
         raise
     finally:
         provenance.origin = provenance.caller = None
@@ -309,7 +309,7 @@ def run_at(
     return own(result, args, kwargs)
 
 
-def _told(args: Any, kwargs: Any) -> Iterator[str]:
+def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
     """What was traced of the arguments of a call, and the lines that made it."""
     leaves: list[Any] = tree.leaves((args, kwargs))
     for x in {id(x): x for x in leaves if type(x) is Tracer}.values():
@@ -330,8 +330,8 @@ def _record(
     """The call, entered into the table if it depends on its arguments alone."""
     scope = stack.scopes[-1]
     if lifts:
-        args = [_lifted(x, scope) for x in args]
-        kwargs = {name: _lifted(x, scope) for name, x in kwargs.items()}
+        args = [_lift(x, scope) for x in args]
+        kwargs = {name: _lift(x, scope) for name, x in kwargs.items()}
     before = len(scope.inputs), scope.tokens, stack.asked
     result = run_at(function, args, kwargs, origin, shares)
     if (
@@ -358,7 +358,7 @@ def _with_divided(args: Any, scope: Scope) -> Any:
     )
 
 
-def _lifted(x: Any, scope: Scope) -> Any:
+def _lift(x: Any, scope: Scope) -> Any:
     """A concrete array as an input of the graph; anything else as it is."""
     kind = x.__class__
     held = kind is np.ndarray or issubclass(kind, Array)
@@ -476,7 +476,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
 
-def named(function: F, name: str, doc: str | None) -> F:
+def set_name(function: F, name: str, doc: str | None) -> F:
     """A function that another one made, by its own name and with its own docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -513,12 +513,12 @@ def member(
       args, kwargs: in what the functions differ.
     '''
 
-    def made(said: Callable[[], None]) -> F:
+    def decorate(said: Callable[[], None]) -> F:
         function = construct(said.__name__, *args, **kwargs)
         doc = _with_sections(said.__doc__ or "", function.__doc__ or "")
-        return named(function, said.__name__, doc)
+        return set_name(function, said.__name__, doc)
 
-    return made
+    return decorate
 
 
 class Record(Protocol):
@@ -602,10 +602,10 @@ class Eager(RecordedCallable):
         return f"<function {self._place}.{self.behind.__name__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _found, (self._place, self.behind.__name__)
+        return _import_member, (self._place, self.behind.__name__)
 
 
-def _found(place: str, name: str) -> Any:
+def _import_member(place: str, name: str) -> Any:
     return getattr(import_module(place), name)
 
 

@@ -21,7 +21,7 @@ from ftrace import dtypes
 from ftrace.errors import NonFiniteError, Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.evaluate import NumpyPlan, observed
+from ftrace.trace.evaluate import NumpyPlan, observe
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const_p, is_variable
@@ -104,14 +104,14 @@ class _Watch:
         held = [x for x in operands if is_nonfinite(x)]
         if nans.any() and not any(np.isnan(x).any() for x in held):
             before = self.infinity if held else None
-            self.nan = _made(node, operands, value, nans, before)
+            self.nan = _make_error(node, operands, value, nans, before)
         elif self.infinity is None and not held:
-            self.infinity = _made(node, operands, value, places)
+            self.infinity = _make_error(node, operands, value, places)
         elif self.met is None:
-            self.met = _made(node, operands, value, places)
+            self.met = _make_error(node, operands, value, places)
 
 
-def _made(
+def _make_error(
     node: Node, operands: Sequence[Any], value: Any, places: Any,
     before: NonFinite | None = None,
 ) -> NonFinite:  # fmt: skip
@@ -143,7 +143,7 @@ def first_nonfinite(
       names: of the first of them, for messages.
     """
     watch = _Watch()
-    with observed(watch):
+    with observe(watch):
         results = NumpyPlan(graph.outputs, graph.inputs)(operands)
     if not any(map(is_nonfinite, results)):
         return None

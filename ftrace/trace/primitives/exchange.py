@@ -43,7 +43,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import trailing
-from ftrace.trace.primitives.movement import merged, move_axis, parted
+from ftrace.trace.primitives.movement import merge_shape, move_axis, split_shape
 from ftrace.trace.primitives.primitive import (
     Array,
     Batched,
@@ -251,12 +251,12 @@ def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
     if kind == "gather":
         rows = None if out is None else out.reshape(group.size, *x.shape)
         rows = yield from group.gathering(x, rows)
-        return rows.reshape(merged(rows.shape, 0))
+        return rows.reshape(merge_shape(rows.shape, 0))
     if kind == "permute":
         return (yield from _permute(group, x, tables, out))
     if kind == "first":
         return (yield from group.spreading(x))
-    parts = x.reshape(parted(x.shape, 0, group.size))
+    parts = x.reshape(split_shape(x.shape, 0, group.size))
     if kind == "scatter":
         found = np.empty(parts.shape[1:], x.dtype) if out is None else out
         return (yield from group.reducing(FOLDS["sum"], parts, found))

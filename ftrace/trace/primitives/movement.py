@@ -139,13 +139,13 @@ def move_axis(x: Node, source: int, destination: int) -> Node:
     return permute(x, tuple(axes))
 
 
-def parted(shape: Shape, axis: int, count: int) -> Shape:
+def split_shape(shape: Shape, axis: int, count: int) -> Shape:
     """A shape with the outer part of an axis, of this size, as an axis before it."""
     return (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
 
 
-def merged(shape: Shape, axis: int) -> Shape:
-    """`parted` back."""
+def merge_shape(shape: Shape, axis: int) -> Shape:
+    """`split_shape` back."""
     return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
 
 
@@ -320,7 +320,7 @@ def _sliding_first(x: Array, arg: Shear) -> Array:
     return np.moveaxis(x, (arg.axis, arg.window), (0, 1))
 
 
-def _transposed(node: Node) -> Shear:
+def _transposed_arg(node: Node) -> Shear:
     """The argument of the transpose of a shear or unshear."""
     arg: Shear = node.arg
     return arg._replace(size=node.src[0].shape[arg.axis])
@@ -332,7 +332,7 @@ def _batched_shear(arg: Shear, n: int) -> Shear:
 
 
 def _transpose_shear(node: Node, ct: Node) -> Node:
-    return unshear_p(ct, arg=_transposed(node))
+    return unshear_p(ct, arg=_transposed_arg(node))
 
 
 shear_p = _movement(
@@ -342,7 +342,7 @@ shear_p = _movement(
 
 unshear_p = _movement(
     "unshear", _infer_shear, lambda aval, arg, y: _shear_value(aval, arg, y, True),
-    lambda node, ct: shear_p(ct, arg=_transposed(node)), _batched_shear,
+    lambda node, ct: shear_p(ct, arg=_transposed_arg(node)), _batched_shear,
     "z[i, k] = y[(i - k·dilation)/stride, k], zero where that is no index",
 )  # fmt: skip
 

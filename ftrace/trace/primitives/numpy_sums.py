@@ -223,9 +223,12 @@ class PreparedProduct:
         x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
         recipe = _recipe(shape, x_repeats, y_repeats, axes)
         if recipe is None:
-            return self._stored(x, y)
+            return self._multiply_and_add(x, y)
         wide = dtypes.float32 if dtypes.is_half(out.dtype) else None
-        left, right = _seen_as(x, recipe.left, wide), _seen_as(y, recipe.right, wide)
+        left, right = (
+            _views_for(x, recipe.left, wide),
+            _views_for(y, recipe.right, wide),
+        )
         a, b = _see(x, left), _see(y, right)
         many = dtypes.is_integer(out.dtype) and a.size * b.shape[-1] > _FEW_PRODUCTS
         multiply = _integer_product if many else product_of(a, b)
@@ -244,7 +247,7 @@ class PreparedProduct:
             return (lambda x, y: _see(multiply(x, y), last)) if last else multiply
         return lambda x, y: _see(multiply(_see(x, left), _see(y, right)), last)
 
-    def _stored(self, x: Array, y: Array) -> _Way:
+    def _multiply_and_add(self, x: Array, y: Array) -> _Way:
         """The product and its sum in two steps."""
         shape, axes, out = self._given
         half = dtypes.is_half(out.dtype)
@@ -275,7 +278,7 @@ def _see(x: Array, views: Sequence[_View]) -> Array:
     return x
 
 
-def _seen_as(x: Array, layout: _Layout, dtype: np.dtype[Any] | None) -> list[_View]:
+def _views_for(x: Array, layout: _Layout, dtype: np.dtype[Any] | None) -> list[_View]:
     """The steps from an array to the matrices of a layout, in memory as BLAS wants."""
     views: list[_View] = []
     if any(part != slice(None) for part in layout.take):

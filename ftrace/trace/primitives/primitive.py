@@ -61,7 +61,7 @@ class _Record(Op):
         return f"{self.name}[{self.show(node.arg)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return record_named, (self.name,)
+        return find_record, (self.name,)
 
 
 #: The families, and some primitives, that move numbers of few bits as they are. All
@@ -269,7 +269,7 @@ def items(bundle: Node) -> list[Node]:
     return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
 
 
-def record_named(name: str) -> Op:
+def find_record(name: str) -> Op:
     """The record of a name, for who reads it: its file may not be loaded yet."""
     for load in (lambda: None, _load_all):
         load()

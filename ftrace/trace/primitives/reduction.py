@@ -238,7 +238,7 @@ def _collective(
         t = tangents[0]
         return [None] if t is None else record.results(t, *node.src[1:], arg=node.arg)
 
-    def transposed(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
+    def pull_back(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
         (ct,) = cotangents
         rest = [None] * (len(node.src) - 1)
         if ct is None or transpose is None:
@@ -249,7 +249,7 @@ def _collective(
 
     record = prim.Compound(
         name, "collective", infer, value, batch, jvp=jvp or linear,
-        transpose=transposed if transpose else None, dtypes=kinds, doc=doc, show=str,
+        transpose=pull_back if transpose else None, dtypes=kinds, doc=doc, show=str,
     )  # fmt: skip
     return record
 

@@ -232,7 +232,7 @@ def make_complex(x: Any, y: Any) -> Any:
 # Bits. Shifts by the width or more give 0, or the sign.
 
 
-def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _unsigned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"u{dtype.itemsize}")
 
 
@@ -255,7 +255,7 @@ def shift_left(x: Array, n: Array) -> Array:
 
 
 def shift_right_logical(x: Any, n: Any) -> Any:
-    return _shift(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
+    return _shift(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned_dtype(x.dtype))
 
 
 def shift_right_arithmetic(x: Any, n: Any) -> Any:
@@ -266,7 +266,7 @@ def shift_right_arithmetic(x: Any, n: Any) -> Any:
 def popcount(x: Any) -> Any:
     """NumPy counts the bits of |x|."""
     x = np.asarray(x)
-    return np.bitwise_count(x.view(_unsigned(x.dtype))).astype(x.dtype)
+    return np.bitwise_count(x.view(_unsigned_dtype(x.dtype))).astype(x.dtype)
 
 
 # Special functions of real arrays.

@@ -18,7 +18,7 @@ def _stored_aval(arg: Any, *avals: ShapedArray) -> ShapedArray:
     raise GraphError("a source is made with const(), iota() or variable()")
 
 
-def _unbatched(node: Node, src: Nodes, batched: Flags) -> Node:
+def _without_lanes(node: Node, src: Nodes, batched: Flags) -> Node:
     return node
 
 
@@ -42,13 +42,13 @@ def _unbound(aval: ShapedArray, arg: Any) -> Any:
 
 
 const_p = Primitive(
-    "const", "source", _stored_aval, _const_value, _unbatched, jvp=no_tangent,
+    "const", "source", _stored_aval, _const_value, _without_lanes, jvp=no_tangent,
     exact=True, doc="one scalar at every position; keyed by dtype and bits",
     show=lambda arg: "",
 )  # fmt: skip
 
 iota_p = Primitive(
-    "iota", "source", _stored_aval, _iota_value, _unbatched, jvp=no_tangent,
+    "iota", "source", _stored_aval, _iota_value, _without_lanes, jvp=no_tangent,
     exact=True, doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
 )  # fmt: skip
 
@@ -58,12 +58,12 @@ def _unknown(aval: ShapedArray, size: Any) -> Any:
 
 
 dim_p = Primitive(
-    "dim", "source", _stored_aval, _unknown, _unbatched, jvp=no_tangent,
+    "dim", "source", _stored_aval, _unknown, _without_lanes, jvp=no_tangent,
     doc="the size of a dynamic dimension, at every position",
 )  # fmt: skip
 
 variable_p = Primitive(
-    "variable", "source", _stored_aval, _unbound, _unbatched, jvp=no_tangent,
+    "variable", "source", _stored_aval, _unbound, _without_lanes, jvp=no_tangent,
     doc="an input of a graph; arg is (depth of its scope, position)",
 )  # fmt: skip
 

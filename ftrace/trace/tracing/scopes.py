@@ -40,13 +40,13 @@ from ftrace.trace.tracing.tracer import (
     NUMPY,
     Tracer,
     Value,
-    adopted,
-    array_meant,
     aval_of,
+    find_adopted,
+    find_array,
     open_in_all_threads,
     stack,
     stands_for,
-    wrapped,
+    wrap_integer,
 )
 
 Binding = Any  # Array | Tracer | None
@@ -217,7 +217,7 @@ class Scope:
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
         if isinstance(value, Tracer) and value.scope.closed:
-            value = adopted(value)
+            value = find_adopted(value)
         if isinstance(value, Tracer):
             barrier = isolation(self.depth)
             if barrier is not None and value.scope.depth < barrier.depth:
@@ -230,7 +230,7 @@ class Scope:
             return const(array.numpy(), array.dtype, (), array.weak_type)
         if isinstance(value, NUMPY):
             return self.capture(value)
-        if (array := array_meant(value)) is not value:
+        if (array := find_array(value)) is not value:
             return self.lift(array)
         aval = aval_of(value)
         return self.number(value, aval.dtype, (), aval.weak_type)
@@ -252,7 +252,7 @@ class Scope:
         self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
-        value = wrapped(value, dtype)
+        value = wrap_integer(value, dtype)
         if type(value) in (int, float, bool, complex, Dim):
             return self.number(value, dtype, shape, weak)
         if dtypes.is_number_in(value, dtype):
@@ -421,11 +421,11 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
     """The innermost scope of the tracers among the values; None if there is none."""
     found: Scope | None = None
     for given in values:
-        value = given if given.__class__ in _PLAIN else array_meant(given)
+        value = given if given.__class__ in _PLAIN else find_array(given)
         if isinstance(value, Tracer) or is_dynamic(value):
             scope = value.scope if isinstance(value, Tracer) else stack.scopes[-1]
             if scope.closed:
-                settled = adopted(value)
+                settled = find_adopted(value)
                 if not isinstance(settled, Tracer):
                     continue
                 scope = settled.scope
@@ -451,7 +451,7 @@ def asarray(value: Value) -> Array:
     if is_array(value):
         return value
     if isinstance(value, Tracer) and value.scope.closed:
-        return asarray(adopted(value))
+        return asarray(find_adopted(value))
     return _as_array(value)
 
 
@@ -472,7 +472,7 @@ def with_all_bits(value: Value) -> Value:
     return value
 
 
-def rounded(value: Any) -> Any:
+def round_result(value: Any) -> Any:
     """What was computed of `with_all_bits`, in the type that it has for the caller."""
     if not is_array(value) or not aval_of(value).weak_type:
         return value
@@ -509,7 +509,7 @@ def _lasting(value: np.ndarray[Any, Any], array: Array) -> Array:
     return known[1]
 
 
-def owned(value: Value) -> Any:
+def own(value: Value) -> Any:
     """`value`; where NumPy may change it, an Array that holds a copy."""
     given: Any = value
     if not isinstance(value, np.ndarray):

@@ -230,7 +230,7 @@ def check_open(tracer: Tracer) -> None:
         )
 
 
-def adopted(tracer: Tracer) -> Value:
+def find_adopted(tracer: Tracer) -> Value:
     """What stands for a traced value of a function that has returned.
 
     That is its value while a rule runs that belongs to that function.
@@ -302,7 +302,7 @@ def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     return None
 
 
-def differentiated(tracer: Tracer) -> Scope | None:
+def derivative_scope(tracer: Tracer) -> Scope | None:
     """The scope of a derivative that a known value varies with; None without."""
     pending, seen = [tracer.node], {tracer.node}
     while pending:
@@ -345,12 +345,12 @@ def _require_concrete(
     Args:
       keeps: whoever asks keeps the number, or all of them.
     """
-    value = adopted(tracer) if tracer.scope.closed else tracer
+    value = find_adopted(tracer) if tracer.scope.closed else tracer
     if not isinstance(value, Tracer):
         return
     found = unbound_variable(value.node)
     if found is None:
-        moving = differentiated(value) if keeps else None
+        moving = derivative_scope(value) if keeps else None
         if moving is None:
             return
         made = tracer.origin
@@ -384,7 +384,7 @@ def concrete(tracer: Tracer) -> Any:
     """The value of a tracer all of whose variables are bound: a NumPy array."""
     stack.asked += 1
     if tracer.scope.closed:
-        found = adopted(tracer)
+        found = find_adopted(tracer)
         return concrete(found) if isinstance(found, Tracer) else np.asarray(found)
     values = tracer.scope.values
     node = tracer.node
@@ -498,7 +498,7 @@ def stands_for(value: Any) -> Any:
     return getattr(value, "__jax_array__", None) if own is None else own
 
 
-def array_meant(value: Any) -> Any:
+def find_array(value: Any) -> Any:
     """The array that an object stands for; anything else as it is."""
     array_of = None if isinstance(value, ArrayLike) else stands_for(value)
     return value if array_of is None else array_of()
@@ -532,7 +532,7 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
             )
 
 
-def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
+def wrap_integer(value: Any, dtype: np.dtype[Any]) -> Any:
     """A value that meets an array of `dtype`: an int wraps, as a traced one does.
 
     It is one of the default dtype first: what that does not hold has to fit.
@@ -576,7 +576,7 @@ class Axis:
 
 
 @contextmanager
-def bound(*axes: Axis) -> Generator[None]:
+def bind_axes(*axes: Axis) -> Generator[None]:
     """A block in which these axes have names, beside those around it."""
     with standing(*stack.axes, *axes):
         yield

@@ -176,7 +176,9 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return made(
-            *custom_call.resolved(fun, signature, "custom_gradient", args, kwargs)
+            *custom_call.resolve_arguments(
+                fun, signature, "custom_gradient", args, kwargs
+            )
         )
 
     return wrapped
@@ -208,7 +210,7 @@ def linear_call(
         "linear_call",
         call.output,
         call.values,
-        rule_graphs.closed_over_by_rules([fun_transpose]),
+        rule_graphs.captured_by_rules([fun_transpose]),
     )
     if found is None:
         return fun(*tree.map(asarray, (residual_args, linear_args)))
@@ -218,7 +220,7 @@ def linear_call(
 
     def transpose(mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
         """The user's transpose on flat values."""
-        residuals, linear = call.separated(
+        residuals, linear = call.without_fixed(
             [*flat[:count], *range(count, len(call.avals))]
         )
         given = iter(flat[count:])

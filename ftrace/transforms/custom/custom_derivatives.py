@@ -134,7 +134,9 @@ class _JvpRule(_OnLeaves):
             for present, aval in zip(mask, call.avals, strict=True)
         ]
         answer = rule(
-            *call.constants, call.separated(flat[:count]), call.separated(tangents)
+            *call.constants,
+            call.without_fixed(flat[:count]),
+            call.without_fixed(tangents),
         )
         results, tangent = self.parts("jvp", rule, answer, "tangent")
         promise = self.promise("tangents of the jvp", rule)
@@ -230,7 +232,7 @@ class _VjpRules(_OnLeaves):
         if self.symbolic:
             leaves = [CustomVJPPrimal(x, m) for x, m in zip(flat, mask, strict=True)]
         rule = self.rules[0]
-        answer = rule(*self.call.joined(leaves))
+        answer = rule(*self.call.with_fixed(leaves))
         results, residuals = self.parts("fwd", rule, answer, "residuals")
         kept, structure = tree.flatten(residuals)
         static = [None if _is_array(x) else (x,) for x in kept]
@@ -292,9 +294,9 @@ class _VjpRules(_OnLeaves):
     def _cotangents(self, answer: Any) -> list[Any]:
         """A cotangent per leaf of the arguments; None is zero."""
         call, name = self.call, self.call.name
-        example = call.separated(range(len(call.avals)))
+        example = call.without_fixed(range(len(call.avals)))
         got = calls.as_tuple(answer)
-        leaves = calls.aligned(example, got) if type(got) is tuple else None
+        leaves = calls.align(example, got) if type(got) is tuple else None
         if leaves is None:
             raise TreeError(
                 f"the bwd rule of {name} must return a tuple with a cotangent per "
@@ -374,7 +376,9 @@ class WithDerivative(calls.WithRules[P, R]):
         scopes = open_scopes()
         leaves = tree.leaves((args, kwargs)) if live else ()
         if Ref in map(type, leaves):
-            full = calls.resolved(self.fun, self._signature, self.kind, args, kwargs)
+            full = calls.resolve_arguments(
+                self.fun, self._signature, self.kind, args, kwargs
+            )
             return call_with_references(self, full, custom_vjp_primal_tree_values)
         call = self.invocation(args, kwargs)
         if not scopes:
@@ -384,7 +388,7 @@ class WithDerivative(calls.WithRules[P, R]):
             return self._call_at(level, call)
         for result in _without_rules(call, scopes):
             return result
-        others = rule_graphs.closed_over_by_rules([*self.rules, *call.constants])
+        others = rule_graphs.captured_by_rules([*self.rules, *call.constants])
         found = rule_graphs.called(self.kind, call.output, call.values, others)
         if found is None:
             return call.run()
@@ -397,7 +401,7 @@ class WithDerivative(calls.WithRules[P, R]):
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
         if open_scopes()[-1] is level.scope:
             return False
-        used = rule_graphs.closed_over([self.fun, *self.rules, *call.constants])
+        used = rule_graphs.captured_arrays([self.fun, *self.rules, *call.constants])
         depth = level.scope.depth
         return any(x.scope.depth > depth for x in _tracers(used))
 
@@ -409,7 +413,7 @@ class WithDerivative(calls.WithRules[P, R]):
             call.forget()
             if all(t is None for t in tangents):
                 again: Any = self
-                return again(*call.joined(values))
+                return again(*call.with_fixed(values))
             rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
             results = rules.run(level, values, tangents)
         return call.output.build(results)
@@ -460,7 +464,7 @@ def _without_rules(call: Invocation, scopes: Sequence[Scope]) -> Iterator[Any]:
         runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
     if runs:
         result = call.run()
-        found = _tracers(rule_graphs.closed_over([result]))
+        found = _tracers(rule_graphs.captured_arrays([result]))
         if all(x.scope is own or _is_constant(x) for x in found):
             yield result
 

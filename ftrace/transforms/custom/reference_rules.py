@@ -21,7 +21,7 @@ from ftrace.trace.calls import custom_call as calls
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import Ref, check_distinct, held, hold
+from ftrace.trace.references import Ref, check_distinct, hold, read_all
 from ftrace.trace.tracing.scopes import open_scopes
 
 
@@ -68,7 +68,7 @@ class _Call:
     def of_jvp(self) -> Any:
         pure = self._rules(partial(self._of_values))
         pure.defjvp(self._jvp, symbolic_zeros=self.custom.symbolic_zeros)
-        result, values = pure(held(self.refs), self.others)
+        result, values = pure(read_all(self.refs), self.others)
         hold(self.refs, values, self.written)
         return result
 
@@ -80,7 +80,7 @@ class _Call:
         pure = self._rules(fun)
         pure.defvjp(self._fwd, self._bwd, symbolic_zeros=self.custom.symbolic_zeros)
         backs = [ref.back for ref in self.refs]
-        result, zeros, values = pure(held(backs), held(self.refs), self.others)
+        result, zeros, values = pure(read_all(backs), read_all(self.refs), self.others)
         hold(backs, zeros)
         hold(self.refs, values, self.written)
         return result
@@ -96,7 +96,7 @@ class _Call:
         return tree.unflatten(self.treedef, full)
 
     def _ended(self, own: Sequence[Ref], values: Any) -> list[Any]:
-        found = held(own)
+        found = read_all(own)
         pairs = enumerate(zip(found, values, strict=True))
         self.written.update([i for i, (last, first) in pairs if last is not first])
         return found
@@ -119,7 +119,7 @@ class _Call:
         whole = self._joined(own, others), self._joined(along, rest)
         what = f"the jvp rule of {name} must return a pair (result, tangent)"
         result, tangent = calls.pair_of(rule(*self.constants, *whole), what, rule)
-        return (result, self._ended(own, values)), (tangent, held(along))
+        return (result, self._ended(own, values)), (tangent, read_all(along))
 
     def _fwd(self, backs: Any, values: Any, others: Any) -> Any:
         name, rule = self.custom.__name__, self.custom.fwd
@@ -143,7 +143,7 @@ class _Call:
         )
         answer = self.custom.bwd(*self.constants, residuals, ct)
         found: Any = calls.as_tuple(answer)
-        grads = calls.aligned(self.moving, found) if type(found) is tuple else None
+        grads = calls.align(self.moving, found) if type(found) is tuple else None
         if grads is None:
             raise TreeError(
                 f"the bwd rule of {self.custom.__name__} must return a tuple with a "

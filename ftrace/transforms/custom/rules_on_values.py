@@ -283,9 +283,7 @@ class Later:
 def _lasting(value: Value) -> Any:
     """A value as rules get it: with all bits; what NumPy may change is copied."""
     value = scopes.with_all_bits(value)
-    return (
-        value if isinstance(value, ArrayLike) else scopes.asarray(scopes.owned(value))
-    )
+    return value if isinstance(value, ArrayLike) else scopes.asarray(scopes.own(value))
 
 
 def level_of(values: Sequence[Value]) -> Level | None:

@@ -214,7 +214,7 @@ class CompiledGraph:
             or not self.device.reuses(buffer)
             or not array.is_held_alone(buffer)
         ):
-            buffer = array.copied_to(self.device)
+            buffer = array.copy_to(self.device)
         array.delete()
         return Array(shape, dtype, False, buffer)
 
@@ -368,7 +368,7 @@ def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         for array in arrays:
-            array.told()
+            array.note_read()
         own = [array.numpy() for array in arrays]  # random keys are among them
         plain = closed_graph(graph)
         values = evaluate_graph(g.Graph(plain.inputs, plain.outputs), *own)

@@ -27,7 +27,7 @@ from ftrace.errors import (
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.spans import recorders, span
-from ftrace.ground.tables import Table, emptied
+from ftrace.ground.tables import Table, on_limit
 from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -53,7 +53,7 @@ from ftrace.trace.references import (
     Threaded,
     Written,
     live,
-    threaded,
+    thread,
     with_parameters,
 )
 from ftrace.trace.symbolic import evaluate_shape
@@ -249,7 +249,7 @@ class Traces(Table[Any, OneTrace]):
 
 _traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
 # A rule or a callback in a trace may hold the function.
-emptied(lambda: _traces.forget(lambda known: all(t.idle for t in known.values())))
+on_limit(lambda: _traces.forget(lambda known: all(t.idle for t in known.values())))
 
 
 def _traces_of(fun: Any, options: Any) -> Traces | None:
@@ -402,7 +402,7 @@ class Jitted(RecordedCallable, Travels):
                     return attempt(args, kwargs)
                 except Written as error:
                     around = error.refs_of("jit")
-                run = threaded(of_leaves, around, written)
+                run = thread(of_leaves, around, written)
             known = Jitted(run, device=self._device), around, written
             if len(self._with_refs) >= SIGNATURES_KEPT:
                 self._with_refs.pop(next(iter(self._with_refs)))
@@ -654,7 +654,7 @@ class Jitted(RecordedCallable, Travels):
         """How many kinds of calls have been traced: JAX's private name is in use."""
         return len(self._traced)
 
-    def reduced(self, protocol: Any) -> Any:
+    def reduce_for_pickle(self, protocol: Any) -> Any:
         parts = self._fun, self._static, self._donated, self._device, self._dynamic
         return Jitted, parts
 

@@ -240,13 +240,13 @@ def _choose(test: Node, x: Node, y: Node) -> Node:
 
 def _split(x: Node, axis: int, count: int) -> Node:
     """The outer part of an axis as one of its own."""
-    return mv.reshape(x, mv.parted(x.shape, axis, count))
+    return mv.reshape(x, mv.split_shape(x.shape, axis, count))
 
 
 def _joined(rows: Node, axis: int) -> Node:
     """A leading axis as the outer part of another one."""
     x = mv.move_axis(rows, 0, axis)
-    return mv.reshape(x, mv.merged(x.shape, axis))
+    return mv.reshape(x, mv.merge_shape(x.shape, axis))
 
 
 _COLLECTIVES = {

@@ -109,7 +109,7 @@ def _infer_pivoted(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
     return (*_infer_qr(full, a), library_op.integers((*a.shape[:-2], a.shape[-1])))
 
 
-def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
+def _qr_pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
     if not a.size:
         q, r = _qr(avals[:2], full, a)
         order = np.zeros(avals[2].shape, np.int32)
@@ -126,12 +126,12 @@ def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
 
 def _tangent_of_pivoted(node: Node, a: Node, t: Node) -> Results:
     q, r, order = items(node)
-    moved = mat.transposed(mat.take_rows(mat.transposed(t), order))
+    moved = mat.transpose(mat.take_rows(mat.transpose(t), order))
     return (*_qr_changes(q, r, moved), None)
 
 
 qr_pivoted_p = library_op.host(
-    "qr_pivoted", _infer_pivoted, _pivoted, _tangent_of_pivoted,
+    "qr_pivoted", _infer_pivoted, _qr_pivoted, _tangent_of_pivoted,
     doc="QR of the columns in an order in which the diagonal of R falls",
 )  # fmt: skip
 
@@ -220,12 +220,16 @@ def _svd_tangent(node: Node, a: Node, t: Node) -> Results:
         turn_u = p.add(turn_u, p.mul(phase, mat.along_columns(inverse, phase)))
     of_v = mat.product(mat.adjoint(t), first_u)
     of_u = mat.product(t, mat.adjoint(first_vh))
-    change_u = _changed(u, first_u, turn_u, of_u, inverse)
-    change_v = _changed(mat.adjoint(vh), mat.adjoint(first_vh), turn_v, of_v, inverse)
+    change_u = _change_of_vectors(u, first_u, turn_u, of_u, inverse)
+    change_v = _change_of_vectors(
+        mat.adjoint(vh), mat.adjoint(first_vh), turn_v, of_v, inverse
+    )
     return change_u, change, mat.adjoint(change_v)
 
 
-def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> Node:
+def _change_of_vectors(
+    u: Node, first: Node, turn: Node, image: Node, inverse: Node
+) -> Node:
     """U' = U·turn, and what a'V·s⁻¹ has outside of the span of U."""
     *_, m, k = first.shape
     result = mat.product(first, turn)
@@ -309,10 +313,10 @@ def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     if linalg is not None:
         values = partial(linalg.eigvals, check_finite=False)
 
-    def decomposed(x: Array) -> Sequence[Array]:
+    def decompose(x: Array) -> Sequence[Array]:
         return (values(x),)
 
-    return lapack_numpy.each_finite(decomposed, avals, a)
+    return lapack_numpy.each_finite(decompose, avals, a)
 
 
 def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -336,13 +340,13 @@ eigvals_p = library_op.host(
 def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.scipy_linalg()
 
-    def decomposed(x: Array) -> Sequence[Array]:
+    def decompose(x: Array) -> Sequence[Array]:
         if linalg is not None:
             return linalg.eig(x, left=True, check_finite=False)
         values, right = np.linalg.eig(x)
         return values, _left_vectors(right), right
 
-    return lapack_numpy.each_finite(decomposed, avals, a)
+    return lapack_numpy.each_finite(decompose, avals, a)
 
 
 def _left_vectors(right: Array) -> Array:
@@ -416,7 +420,7 @@ def _infer_sylvester(
 def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[Array]:
     linalg = lapack_numpy.scipy_linalg()
 
-    def solved(a: Array, b: Array, c: Array) -> tuple[Array]:
+    def solve(a: Array, b: Array, c: Array) -> tuple[Array]:
         if linalg is not None:
             return (linalg.solve_sylvester(a, b, c),)
         # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
@@ -424,7 +428,7 @@ def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[
         matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
         return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
 
-    return lapack_numpy.each_finite(solved, avals, a, b, c)
+    return lapack_numpy.each_finite(solve, avals, a, b, c)
 
 
 def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
@@ -434,14 +438,14 @@ def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
     return p.total((left, u and mat.product(x, u)))
 
 
-def _sylvester_transposed(node: Node) -> tuple[Sequence[Node], None]:
+def _transpose_sylvester(node: Node) -> tuple[Sequence[Node], None]:
     a, b, _ = node.src
-    return (mat.transposed(a), mat.transposed(b)), None
+    return (mat.transpose(a), mat.transpose(b)), None
 
 
 sylvester_p = library_op.solver(
     "sylvester", _infer_sylvester, _sylvester, _sylvester_change,
-    _sylvester_transposed, called="solve_sylvester", doc="X of a·X + X·b = c",
+    _transpose_sylvester, called="solve_sylvester", doc="X of a·X + X·b = c",
 )  # fmt: skip
 
 
@@ -478,10 +482,10 @@ sqrtm_p = library_op.host(
 def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("schur")
 
-    def decomposed(x: Array) -> tuple[Array, Array]:
+    def decompose(x: Array) -> tuple[Array, Array]:
         return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
 
-    return lapack_numpy.each_finite(decomposed, avals, a)
+    return lapack_numpy.each_finite(decompose, avals, a)
 
 
 schur_p = library_op.host(
@@ -509,10 +513,10 @@ def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("hessenberg")
     (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
 
-    def reduced(x: Array) -> Sequence[Array]:
+    def reduce(x: Array) -> Sequence[Array]:
         return gehrd(x, lwork=_MEMORY * len(x))[:2]
 
-    return lapack_numpy.each(reduced, avals, a)
+    return lapack_numpy.each(reduce, avals, a)
 
 
 hessenberg_p = library_op.host(
@@ -543,10 +547,10 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     name = "hetrd" if np.iscomplexobj(a) else "sytrd"
     (trd,) = linalg.get_lapack_funcs((name,), (a,))
 
-    def reduced(x: Array) -> Sequence[Array]:
+    def reduce(x: Array) -> Sequence[Array]:
         return trd(x, lower=int(lower), lwork=_MEMORY * len(x))[:4]
 
-    return lapack_numpy.each(reduced, avals, a)
+    return lapack_numpy.each(reduce, avals, a)
 
 
 tridiagonal_p = library_op.host(

@@ -25,7 +25,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 # NumPy's functions of stacked matrices.
 
 
-def stacked(x: Array, core: int = 2) -> Array:
+def stack(x: Array, core: int = 2) -> Array:
     """`x` with its leading axes as one."""
     lead = x.shape[: x.ndim - core]
     return x.reshape(prod(lead), *x.shape[x.ndim - core :])
@@ -70,12 +70,12 @@ def each_finite(
 ) -> list[Array]:
     """As `each`; NaN where an operand is not finite, or has no elements."""
 
-    def checked(*matrices: Array) -> Sequence[Array]:
+    def check(*matrices: Array) -> Sequence[Array]:
         if not all(x.size and np.isfinite(x).all() for x in matrices):
             raise np.linalg.LinAlgError
         return function(*matrices)
 
-    return each(checked, avals, *arrays)
+    return each(check, avals, *arrays)
 
 
 # The calls of SciPy.
@@ -132,7 +132,7 @@ def cholesky(a: Array) -> Array:
         return np.tril(or_nan(np.linalg.cholesky, [a], a)[0])
     potrf = _routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
-    for factor, matrix in zip(stacked(result), stacked(a), strict=True):
+    for factor, matrix in zip(stack(result), stack(a), strict=True):
         # LAPACK is column-major: our lower triangle is its upper one, without a copy.
         found, failed = potrf(matrix.T, lower=0, clean=0)
         factor[...] = np.nan if failed else found.T
@@ -154,7 +154,7 @@ def solve_triangular(
     if scipy_linalg() is None or prod(b.shape[:-2]) > 4 * b.shape[-2] or not b.size:
         return substitute(a, b, lower, trans, unit)
     result = np.empty(b.shape, b.dtype)
-    for x, left, right in zip(stacked(result), stacked(a), stacked(b), strict=True):
+    for x, left, right in zip(stack(result), stack(a), stack(b), strict=True):
         x[...] = _substitute(left, right, lower, trans, unit)
     return result
 
@@ -195,8 +195,8 @@ def lu(a: Array) -> tuple[Array, Array]:
     if scipy_linalg() is None or prod(lead) > 4 * least:
         return eliminate(a)
     factors, pivots = np.empty(a.shape, a.dtype), np.empty((*lead, least), np.int32)
-    results = stacked(factors), stacked(pivots, 1)
-    for lu, exchanges, matrix in zip(*results, stacked(a), strict=True):
+    results = stack(factors), stack(pivots, 1)
+    for lu, exchanges, matrix in zip(*results, stack(a), strict=True):
         lu[...], exchanges[...] = _factorise(matrix)
     return factors, pivots
 
@@ -223,7 +223,7 @@ def _spread_nan(factors: Array) -> None:
 def eliminate(a: Array) -> tuple[Array, Array]:
     """Gauss's elimination column by column, for all matrices of a batch at once."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    x = np.array(stacked(a))
+    x = np.array(stack(a))
     least, lanes = min(m, n), np.arange(len(x))
     pivots = np.empty((len(x), least), np.int32)
     for j in range(least):
@@ -248,7 +248,7 @@ def _magnitude(x: Array) -> Array:
 def permutation(pivots: Array, size: int) -> Array:
     """The order of the rows after exchanging row i with row pivots[i], one by one."""
     orders = np.empty((*pivots.shape[:-1], size), np.int32)
-    for order, exchanges in zip(stacked(orders, 1), stacked(pivots, 1), strict=True):
+    for order, exchanges in zip(stack(orders, 1), stack(pivots, 1), strict=True):
         rows = list(range(size))
         for i, chosen in enumerate(exchanges.tolist()):
             rows[i], rows[chosen] = rows[chosen], rows[i]

@@ -28,13 +28,13 @@ def imaginary_part(x: Node) -> Node:
     return p.make_complex(zeros_like(part), part)
 
 
-def transposed(x: Node) -> Node:
+def transpose(x: Node) -> Node:
     last = x.ndim - 1
     return permute(x, (*range(last - 1), last, last - 1))
 
 
 def adjoint(x: Node) -> Node:
-    return conj(transposed(x))
+    return conj(transpose(x))
 
 
 def product(x: Node, y: Node) -> Node:
@@ -43,7 +43,7 @@ def product(x: Node, y: Node) -> Node:
     n = y.shape[-1]
     full = (*batch, m, n, k)
     left = bc.expand(reshape(x, (*batch, m, 1, k)), full)
-    right = bc.expand(reshape(transposed(y), (*batch, 1, n, k)), full)
+    right = bc.expand(reshape(transpose(y), (*batch, 1, n, k)), full)
     total = bc.reduce_sum(p.mul(left, right), (len(full) - 1,))
     return reshape(total, (*batch, m, n))
 

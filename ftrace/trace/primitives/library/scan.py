@@ -275,7 +275,7 @@ def _exp_difference(x: Node, y: Node) -> Node:
     return select(eq(x, infinite), zeros_like(x), exp(sub(x, safe)))
 
 
-def _sum_transposed(node: Node) -> tuple[Sequence[Node], Running]:
+def _transpose_sum(node: Node) -> tuple[Sequence[Node], Running]:
     arg: Running = node.arg
     if arg.kind != "sum":
         raise not_linear(f"a cumulative {arg.kind}", node)
@@ -284,7 +284,7 @@ def _sum_transposed(node: Node) -> tuple[Sequence[Node], Running]:
 
 cumulate_p = along(
     "cumulate", _infer, accumulate, slow=25,
-    jvp=_tangent, transpose=transpose_last("a cumulative sum", _sum_transposed),
+    jvp=_tangent, transpose=transpose_last("a cumulative sum", _transpose_sum),
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip
 
@@ -317,7 +317,7 @@ def _recurrence_tangent(node: Node, tangents: Results) -> Results:
     return recurrence_p.results(a, terms, arg=arg)
 
 
-def _recurrence_transposed(node: Node) -> tuple[Sequence[Node], Along]:
+def _transpose_recurrence(node: Node) -> tuple[Sequence[Node], Along]:
     """b̄[i] = a[i+1]·b̄[i+1] + ȳ[i]: the other way round."""
     arg: Along = node.arg
     factors = shift_axis(node.src[0], arg.axis, 1 if arg.reverse else -1)
@@ -327,7 +327,7 @@ def _recurrence_transposed(node: Node) -> tuple[Sequence[Node], Along]:
 recurrence_p = along(
     "recurrence", _infer_recurrence, recur,
     jvp=_recurrence_tangent, dtypes="fc",
-    transpose=transpose_last("a recurrence", _recurrence_transposed),
+    transpose=transpose_last("a recurrence", _transpose_recurrence),
     doc="y[i] = a[i]·y[i-1] + b[i] along an axis",
 )  # fmt: skip
 
@@ -363,13 +363,13 @@ def _extremum_tangent_tangent(node: Node, tangents: Results) -> Results:
     return extremum_tangent_p.results(node.src[0], t, arg=node.arg)
 
 
-def _extremum_transposed(node: Node) -> tuple[Sequence[Node], Share]:
+def _transpose_extremum(node: Node) -> tuple[Sequence[Node], Share]:
     return node.src[:1], node.arg._replace(transposed=not node.arg.transposed)
 
 
 extremum_tangent_p = along(
     "extremum_tangent", _infer_extremum, extremum_tangent,
     jvp=_extremum_tangent_tangent, dtypes="fc",
-    transpose=transpose_last("a running extremum", _extremum_transposed),
+    transpose=transpose_last("a running extremum", _transpose_extremum),
     doc="the derivative of a running maximum or minimum times a tangent",
 )  # fmt: skip

@@ -122,18 +122,18 @@ def _triangular_change(node: Node, turns: Results, x: Node) -> Node | None:
     mask = (mat.below if arg.lower else mat.above)(t.shape, strict=arg.unit_diagonal)
     t = mat.keep(mask, t)
     t = mat.conj(t) if arg.conjugate_a else t
-    t = mat.transposed(t) if arg.transpose_a else t
+    t = mat.transpose(t) if arg.transpose_a else t
     return mat.product(t, x) if arg.left_side else mat.product(x, t)
 
 
-def _triangular_transposed(node: Node) -> tuple[Sequence[Node], Triangular]:
+def _transpose_triangular(node: Node) -> tuple[Sequence[Node], Triangular]:
     arg: Triangular = node.arg
     return node.src[:1], arg._replace(transpose_a=not arg.transpose_a)
 
 
 triangular_solve_p = library_op.solver(
     "triangular_solve", _infer_triangular, _triangular, _triangular_change,
-    _triangular_transposed, called="triangular_solve",
+    _transpose_triangular, called="triangular_solve",
     compiled_from=_MANY_MATRICES,
     batch=library_op.batch_right_side(lambda arg: -1 if arg.left_side else -2),
     doc="X of op(a)·X = b or X·op(a) = b, for triangular a",
@@ -252,15 +252,15 @@ def _solve_change(node: Node, turns: Results, x: Node) -> Node | None:
         return None
     arg: Op = node.arg
     t = mat.conj(t) if arg.conjugate else t
-    return mat.product(mat.transposed(t) if arg.transpose else t, x)
+    return mat.product(mat.transpose(t) if arg.transpose else t, x)
 
 
-def _solve_transposed(node: Node) -> tuple[Sequence[Node], Op]:
+def _transpose_solve(node: Node) -> tuple[Sequence[Node], Op]:
     return node.src[:3], node.arg._replace(transpose=not node.arg.transpose)
 
 
 lu_solve_p = library_op.solver(
-    "lu_solve", _infer_solve, _solve, _solve_change, _solve_transposed,
+    "lu_solve", _infer_solve, _solve, _solve_change, _transpose_solve,
     called="solve", batch=library_op.batch_right_side(lambda arg: -1),
     compiled_from=_MANY_MATRICES,
     doc="X of op(a)·X = b, by the LU factors of a",
@@ -359,7 +359,7 @@ def _times(node: Node, diagonals: Results, x: Node) -> Node | None:
     return p.total(terms)
 
 
-def _tridiagonal_transposed(node: Node) -> tuple[Sequence[Node], None]:
+def _transpose_tridiagonal(node: Node) -> tuple[Sequence[Node], None]:
     dl, d, du, _ = node.src
     last = d.ndim - 1
     return (shift_axis(du, last, 1), d, shift_axis(dl, last, -1)), None
@@ -367,6 +367,6 @@ def _tridiagonal_transposed(node: Node) -> tuple[Sequence[Node], None]:
 
 tridiagonal_solve_p = library_op.solver(
     "tridiagonal_solve", _infer_tridiagonal, _tridiagonal, _times,
-    _tridiagonal_transposed, called="tridiagonal_solve",
+    _transpose_tridiagonal, called="tridiagonal_solve",
     doc="X of T·X = b, for T of three diagonals",
 )  # fmt: skip
