@@ -9,14 +9,18 @@ to happen where a process ends before its time:
     agree        the same digest everywhere, or an error for all
 
 What the first two lines name is a `Work`: a generator that asks MPI for something,
-yields the requests, and goes on when they are done. So it can be started, and finished
-later: in between a thread looks from time to time whether it goes on, as MPI does much
-of its own work only where it is asked. All processes of a group start their works in
-the same order; those that go on do so in that order too, on a communicator of its own.
+yields, and goes on when that is done. So it can be started, and finished later: in
+between a thread looks from time to time whether it goes on, as MPI does much of its own
+work only where it is asked. All processes of a group start their works in the same
+order; those that go on do so in that order too, on a communicator of its own.
 
 All waiting is done in `Group.finish`: it looks whether the others are still there, and
 gives up after `config.distributed_timeout` seconds. A process that ends by an exception
 tells the others, which raise it with its name; MPI ends those that do not hear.
+
+An exception in the middle of a work leaves it: MPI may still read and write its memory,
+which is kept to the end, and messages of the others may still come, so that the group
+does nothing any more. So memory is kept once for each group at the most.
 
 Sums are no business of MPI's, whose order of adding depends on algorithms that it
 chooses: bytes are brought together, and added up in the order of the processes. So a
@@ -26,15 +30,17 @@ sum has the same bits from run to run, and on all processes.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from importlib import import_module
+from itertools import starmap
 from math import prod
 from typing import Any
 from zlib import crc32
@@ -48,9 +54,9 @@ from ftrace.ground.fork_safe import fresh_after_fork
 
 np: Any = numpy  # whose stubs leave too much unknown
 Array = Any
-#: Something to do together: what it yields are requests that must be done before it
-#: goes on; what it returns is the result.
-Work = Generator[Sequence[Any], None, Array]
+#: Something to do together: it yields where what it has asked MPI for must be done
+#: before it goes on; what it returns is the result.
+Work = Generator[None, None, Array]
 
 #: Variables by which a launcher of MPI tells a process how many there are.
 _LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
@@ -79,6 +85,7 @@ class _World:
       ended: what those that have ended told, and when it was heard.
       joined: has `join` been called?
       helper: the thread that looks at what was started, once there is one.
+      left: was anything left of a program whose memory is not kept yet?
       rooms: memory that nobody has now, by the logarithm of its size.
       busy: is set while something is under way that nobody waits for.
     """
@@ -99,6 +106,7 @@ class _World:
         self.hook: Any = None
         self.kept: list[Any] = []  # what MPI may still read
         self.helper: Any = None
+        self.left = False
         self.rooms: dict[int, list[Array]] = {}
         self.busy = fresh_after_fork(threading.Event())
 
@@ -318,11 +326,9 @@ def room(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
     nbytes = prod(shape) * dtype.itemsize
     free = _world.rooms.setdefault(max(nbytes - 1, 1).bit_length(), [])
     memory = free.pop() if free else np.empty(1 << max(nbytes - 1, 1).bit_length(), "B")
-    try:
-        yield memory[:nbytes].view(dtype).reshape(shape)
-    finally:
-        if nbytes <= _KEPT:
-            free.append(memory)
+    yield memory[:nbytes].view(dtype).reshape(shape)
+    if nbytes <= _KEPT:  # not after an exception: MPI may still have it
+        free.append(memory)
 
 
 # What native code needs to know.
@@ -351,13 +357,12 @@ def native() -> Native | None:
 def _native(mpi: Any) -> Native | None:
     if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
         return None
-    ctypes = import_module("ctypes")
     try:
         library = ctypes.CDLL(mpi.__file__)  # finds what it is linked with
         calls = library.MPI_Isend, library.MPI_Irecv, library.MPI_Testall
     except (AttributeError, OSError):
         return None
-    send, receive, test = [ctypes.cast(f, ctypes.c_void_p).value for f in calls]
+    send, receive, test = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in calls]
     sizes = mpi._sizeof(mpi.Request), mpi._sizeof(mpi.Status)
     return Native(send, receive, test, *sizes)
 
@@ -413,16 +418,17 @@ def everyone() -> Group:
     return group(range(_world.count))
 
 
-def settle(error: BaseException) -> None:
+def settle(error: BaseException, memory: Any = None) -> None:
     """Finishes all that was started: what was to wait for it has ended by an error.
 
-    The memory that MPI may still read or write, where that fails, is kept: the frames
-    of the error have it. Who interrupts the program does not wait.
+    The memory that MPI may still read or write, where that fails, is kept. Who
+    interrupts the program does not wait.
     """
-    waits = isinstance(error, Exception)
-    left = [each for each in _world.groups.values() if not each.settle(waits)]
-    if left:
-        _world.kept.append(error)
+    for each in _world.groups.values():
+        each.settle(error)
+    if _world.left:
+        _world.left = False
+        _world.kept.append(memory)
 
 
 class Pending:
@@ -430,7 +436,7 @@ class Pending:
 
     Attributes:
       what: for what a process waits that waits for it, for people.
-      requests: those that must be done before it goes on.
+      requests: what it has asked MPI for, which must be done before it goes on.
       meanwhile: is anything else done before it is waited for?
       began, ended: when, by `time.perf_counter`.
       result: what it gives, when it is done.
@@ -443,23 +449,15 @@ class Pending:
 
     def __init__(self, what: str, work: Work, meanwhile: bool) -> None:
         self.what, self.work, self.meanwhile = what, work, meanwhile
-        self.requests: Sequence[Any] = ()
+        self.requests: list[Any] = []
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
         self.began = self.ended = time.perf_counter()
 
-    def go_on(self) -> None:
-        """To its next requests, or to its end."""
-        try:
-            self.requests = next(self.work)
-        except StopIteration as end:
-            self.result = end.value
-        except BaseException as error:
-            self.error = error
-        else:
-            return
-        self.requests, self.done, self.ended = (), True, time.perf_counter()
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        self.result, self.error = result, error
+        self.done, self.ended = True, time.perf_counter()
 
 
 class Group:
@@ -468,13 +466,15 @@ class Group:
     Attributes:
       members: their numbers.
       place: which of them this process is.
-      left: was anything left to MPI that was not done?
+      handle: the communicator of its messages, as native code names it; 0 where native
+        code has begun something that is not done, or anything was left.
+      left: what a process is told that wants more of it then.
 
     Raises:
       DeviceError: this process is none of them.
     """
 
-    left = False
+    left = ""
 
     def __init__(self, members: tuple[int, ...]) -> None:
         if _world.index not in members:
@@ -484,13 +484,17 @@ class Group:
             )
         self.members, self.place = members, members.index(_world.index)
         self._queue: deque[Pending] = deque()
-        self._lock = fresh_after_fork(threading.Lock())
+        self._begun: list[Any] = []  # requests of the work that goes on now
+        self._lock = fresh_after_fork(threading.RLock())
+        self.handle = ctypes.c_size_t(1)
         if len(members) > 1:
             self._test = _world.mpi.Request.Testall
+            self._found: list[Any] = []  # what MPI tells of each request
             self.run("for all processes of a mesh", self._meeting())
             whole: Any = _world.mpi.COMM_WORLD
             own = whole.Get_group().Incl(members)
             self._messages: Any = whole.Create_group(own)
+            self._named = self.handle.value = _world.mpi._handleof(self._messages)
             self._digests: Any = whole.Create_group(own, 1)
             self._later: Any = whole.Create_group(own, 2)
 
@@ -505,13 +509,22 @@ class Group:
         tag = crc32(repr(self.members).encode()) & 0x7FFF
         others = [other for other in self.members if other != _world.index]
         memory = [np.empty(0, np.uint8) for _ in others]
-        rows = [*zip(memory, others, strict=True)]
-        doors = _world.doors
-        yield [
-            *[doors.Irecv(nothing, other, tag) for nothing, other in rows],
-            *[doors.Isend(nothing, other, tag) for nothing, other in rows],
-        ]
+        rows = [(*pair, tag) for pair in zip(memory, others, strict=True)]
+        self._post(_world.doors, rows, rows)
+        yield
         return None
+
+    def _ask(self, function: Callable[..., Any], *operands: Sequence[Any]) -> None:
+        """Requests of MPI: each is noted at once; no signal comes between."""
+        self._begun.extend(starmap(function, operands))
+
+    def _post(
+        self, messages: Any, into: Sequence[tuple[Array, int, int]],
+        rows: Sequence[tuple[Array, int, int]],
+    ) -> None:  # fmt: skip
+        """Asks for what comes, and sends rows: (row, from or to, a tag)."""
+        self._ask(messages.Irecv, *[(_bytes(x), *more) for x, *more in into])
+        self._ask(messages.Isend, *[(_bytes(x), *more) for x, *more in rows])
 
     def gathering(self, x: Array, out: Array | None = None) -> Work:
         """The arrays of all, of one shape, along a new leading axis."""
@@ -525,7 +538,8 @@ class Group:
             return (yield from self._pair("gather", x, found, messages=messages))
         if self.size >= MANY and x.nbytes <= SHORT:
             return (yield from self._gather_in_rounds(messages, x, found))
-        yield [messages.Iallgather(_bytes(x), _bytes(found))]
+        self._ask(messages.Iallgather, (_bytes(x), _bytes(found)))
+        yield
         return found
 
     def _gather_in_rounds(self, messages: Any, x: Array, out: Array) -> Work:
@@ -536,10 +550,9 @@ class Group:
             while have < n:
                 more = min(have, n - have)
                 came, sent = rows[have : have + more], rows[:more]
-                yield [
-                    messages.Irecv(_bytes(came), (own + have) % n),
-                    messages.Isend(_bytes(sent), (own - have) % n),
-                ]
+                far = (own + have) % n, (own - have) % n
+                self._post(messages, [(came, far[0], 0)], [(sent, far[1], 0)])
+                yield
                 have, messages = have + more, self._later
             out[own:], out[:own] = rows[: n - own], rows[n - own :]
         return out
@@ -556,12 +569,10 @@ class Group:
             memory[begin : begin + way.length]
             for memory, begin in ((made, way.into), (given, way.sent), (given, way.own))
         )
-        requests = [
-            messages.Irecv(_bytes(came), other), messages.Isend(_bytes(sent), other)
-        ]  # fmt: skip
+        self._post(messages, [(came, other, 0)], [(sent, other, 0)])
         if way.kept >= 0:
             made[way.kept : way.kept + way.length] = own
-        yield requests
+        yield
         if fold is not None:
             fold((came, own) if self.place else (own, came), came)
         return out
@@ -574,7 +585,8 @@ class Group:
         if self.size == 2:
             return (yield from self._pair("all_to_all", x, found))
         sent = np.ascontiguousarray(x)
-        yield [self._messages.Ialltoall(_bytes(sent), _bytes(found))]
+        self._ask(self._messages.Ialltoall, (_bytes(sent), _bytes(found)))
+        yield
         return found
 
     def reducing(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
@@ -592,7 +604,8 @@ class Group:
         if self.size == 1:
             return x
         found = np.array(x)
-        yield [self._messages.Ibcast(_bytes(found), place)]
+        self._ask(self._messages.Ibcast, (_bytes(found), place))
+        yield
         return found
 
     def sending(
@@ -605,11 +618,8 @@ class Group:
             for row, _, tag in into:
                 row[...] = tagged[tag]
             return None
-        messages = self._messages
-        yield [
-            *[messages.Irecv(_bytes(row), place, tag) for row, place, tag in into],
-            *[messages.Isend(_bytes(row), place, tag) for row, place, tag in rows],
-        ]
+        self._post(self._messages, into, rows)
+        yield
         return None
 
     def combining(
@@ -651,26 +661,30 @@ class Group:
 
     # What native code does.
 
-    @property
-    def handle(self) -> int:
-        """The communicator of its messages, as native code names it."""
-        return _world.mpi._handleof(self._messages)
-
-    def resume(self, what: str, handles: Sequence[int], failed: int) -> None:
+    def resume(
+        self, what: str, handles: Sequence[int], failed: int, statuses: int
+    ) -> None:
         """Waits for requests that native code has begun.
 
         Args:
           failed: what MPI has given instead of success, or 0.
+          statuses: the address of as many, where MPI tells of each.
         """
-        if failed:
-            raise _world.mpi.Exception(failed)
-        requests = [*map(_world.mpi.Request.fromhandle, handles)]
+        mpi = _world.mpi
 
         def work() -> Work:
-            yield requests
+            self._ask(mpi.Request.fromhandle, *[(handle,) for handle in handles])
+            self._found[:] = map(mpi.Status, [None] * len(handles))
+            size = mpi._sizeof(mpi.Status)
+            for i, status in enumerate(self._found):
+                ctypes.memmove(mpi._addressof(status), statuses + i * size, size)
+            if failed:
+                raise mpi.Exception(failed)
+            yield
             return None
 
-        self.run(what, work())
+        self.finish(self._begin(Pending(what, work(), False)))
+        self.handle.value = self._named
 
     # Starting and waiting.
 
@@ -693,11 +707,9 @@ class Group:
           what: for what a process waits that waits for it.
           meanwhile: something else is done before it is waited for.
         """
-        made = Pending(what, work, meanwhile)
-        with self._lock:
-            made.go_on()
-            if not made.done:
-                self._queue.append(made)
+        if not self.handle.value:
+            raise ProcessError(self.left or _left(what, "a signal"))
+        made = self._begin(Pending(what, work, meanwhile))
         if meanwhile and not made.done and self.size > 1:
             if _world.helper is None:
                 _world.helper = threading.Thread(target=_look, daemon=True)
@@ -705,15 +717,35 @@ class Group:
             _world.busy.set()
         return made
 
+    def _begin(self, pending: Pending) -> Pending:
+        with self._lock:
+            self._queue.append(pending)
+            self._go_on(pending)
+        return pending
+
     def advance(self) -> bool:
         """Goes on with what was started, in that order; is nothing left?"""
         queue = self._queue
         with self._lock:
-            while queue and self._test(queue[0].requests):
-                queue[0].go_on()
-                if queue[0].done:
-                    queue.popleft()
+            while queue and self._go_on(queue[0]):
+                pass
             return not queue
+
+    def _go_on(self, pending: Pending) -> bool:
+        """Goes on with a work as long as its requests are done; is it at its end?"""
+        try:
+            while not pending.requests or self._test(pending.requests, self._found):
+                self._begun = pending.requests = []
+                next(pending.work)
+            return False
+        except StopIteration as end:
+            pending.end(end.value)
+            self._queue.remove(pending)
+        except BaseException as error:
+            self._leave(pending, error)
+            if not isinstance(error, Exception):  # who waits now is interrupted
+                raise
+        return True
 
     def finish(self, pending: Pending) -> Array:
         """The result of what was started, when it is there.
@@ -725,16 +757,20 @@ class Group:
         watched = _world.busy.is_set()
         if watched:
             _world.busy.clear()
-        while not pending.done:
-            self.advance()
-            tries += 1
-            if tries < _TRIES:
-                continue
-            if deadline is None:
-                deadline = time.monotonic() + _timeout()
-            os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
-            if tries % _TRIES == 0:
-                self._check(pending, deadline)
+        try:
+            while not pending.done:
+                self.advance()
+                tries += 1
+                if tries < _TRIES:
+                    continue
+                if deadline is None:
+                    deadline = time.monotonic() + _timeout()
+                os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+                if tries % _TRIES == 0:
+                    self._check(pending, deadline)
+        except BaseException as error:
+            self._leave(pending, error)
+            raise
         if watched:
             queues = [each._queue for each in _world.groups.values()]
             if any(left.meanwhile for queue in queues for left in queue):
@@ -743,32 +779,44 @@ class Group:
             raise pending.error
         return pending.result
 
-    def settle(self, waits: bool) -> bool:
-        """Finishes all that was started; if that fails it is left to MPI."""
-        try:
-            while self._queue and waits:
+    def settle(self, error: BaseException) -> None:
+        """Finishes all that was started, or leaves it: see `settle` of all."""
+        with suppress(Exception):
+            while self._queue and isinstance(error, Exception):
                 self.finish(self._queue[-1])
-        except ProcessError:
-            return False
         if self._queue:
-            self._leave()
-        return not self.left
+            self._leave(self._queue[0], error)
 
-    def _leave(self) -> None:
-        """What nobody waits for any more is kept for MPI, which may still use it."""
+    def _leave(self, pending: Pending, error: BaseException) -> None:
+        """Ends all that was started by an error; MPI may still use its memory."""
         with self._lock:
-            self.left = True
-            _world.kept.append([*self._queue])
+            told = self._told(pending, error)
+            if self.size > 1 and self._queue:
+                self.handle.value, self.left = 0, self.left or _left(pending.what, told)
+                _world.left = True
+                _world.kept.append([*self._queue])
+            for each in self._queue:
+                each.end(error=told if each is pending else ProcessError(self.left))
             self._queue.clear()
 
+    def _told(self, pending: Pending, error: BaseException) -> BaseException:
+        """An error; one of MPI's is told as ours, with what MPI says of it."""
+        mpi, code = _world.mpi, getattr(error, "error_code", 0)
+        if self.size == 1 or not isinstance(error, mpi.Exception):
+            return error
+        if code == mpi.ERR_IN_STATUS:
+            codes = [status.Get_error() for status in self._found]
+            code = next(n for n in codes if n not in (mpi.SUCCESS, mpi.ERR_PENDING))
+        found = ProcessError(
+            f"MPI has failed in process {_world.index} of {_world.count}, while it was "
+            f"waiting {pending.what}: {mpi.Get_error_string(code)}"
+        )
+        found.__cause__ = error
+        return found
+
     def _check(self, pending: Pending, deadline: float) -> None:
-        try:
-            check(pending.what, self.members)
-        except ProcessError:
-            self._leave()
-            raise
+        check(pending.what, self.members)
         if time.monotonic() > deadline:
-            self._leave()
             raise ProcessError(
                 f"process {_world.index} of {_world.count} has waited {_timeout()} "
                 f"seconds {pending.what}, in vain: not all of {_listed(self.members)} "
@@ -812,6 +860,17 @@ class Group:
             f"the processes disagree in {what}; each must run the same on the same "
             "shapes:\n  " + "\n  ".join(lines[:_LINES])
         )
+
+
+def _left(what: str, why: Any) -> str:
+    """What is said of a group that was left."""
+    kind = f"{type(why).__name__}: " if isinstance(why, BaseException) else ""
+    text = f"{kind}{why}".split("\n  at ", 1)[0].removesuffix(": ")
+    return (
+        f"process {_world.index} of {_world.count} has left in the middle what it did "
+        f"with others: it was waiting {what} ({text}). What they send could be taken "
+        "for what they sent then, so start the program anew"
+    )
 
 
 #: Bytes up to which memory for a time is kept.

@@ -732,6 +732,61 @@ def arrays_are_made_of_the_parts_of_each_process() -> None:
         equal(all_of(x), X)
 
 
+def is_left(way: str, kind: str) -> None:
+    """Process 0 leaves an exchange; what comes later is not written into its arrays."""
+    if kind == "by Python":
+        processes._world.native = None
+    own_devices("cpu")[0].make_native()  # which also calls programs
+    x = fnp.full(1 << 20, 1.0 + RANK, "float32")
+    run = program_of("sum")
+    for turn in range(40):
+        if turn == 20 and way == "late" and RANK == 0:
+            ft.config.update("distributed_timeout", 1)
+        assert run(x)[0] == 3
+    if RANK == 1:
+        time.sleep(1.5)  # the other one has left by now, and has used its memory
+        equal(run(x), np.full(x.shape, 3, "float32"))
+        return
+    wanted: Any = errors.ProcessError
+    if way == "interrupt":
+        wanted = KeyboardInterrupt
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(wanted):
+        run(x)
+    fill = ft.jit(lambda i: fnp.full(x.shape, i, "float32"))
+    others = [fill(np.float32(i)) for i in range(8)]
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        processes.check()  # MPI does its work where it is asked
+        time.sleep(1e-3)
+    for i, other in enumerate(others):
+        equal(other, np.full(x.shape, i, "float32"))
+    for function in (partial(run, x), partial(program_of("max"), x)):
+        raises(errors.ProcessError, "start the program anew", function)
+
+
+def gets_too_much(kind: str) -> None:
+    """Process 1 sends more than process 0 has room for."""
+    if kind == "by Python":
+        processes._world.native = None
+    run, x = program_of("sum"), fnp.arange(5.0)
+    for _ in range(3):
+        run(x)
+    group = processes.everyone()
+    if RANK == 1:
+        into, more = np.empty(5, "float32"), np.ones(9, "float32")
+        group.run("", group.sending([(more, 0, 0)], [(into, 0, 0)]))
+        equal(into, x)
+        return
+    with pytest.raises(errors.ProcessError) as caught:
+        run(x)
+    error: Any = caught.value
+    assert "in sum along x: 2 processes, axis 0: MPI_ERR_TRUNCATE" in str(error), error
+    assert "in_each_process.py" in str(error), error
+    assert type(error.__cause__).__name__ == "Exception"  # MPI's own
+    raises(errors.ProcessError, "MPI_ERR_TRUNCATE", lambda: run(x))
+
+
 def goes_wrong(way: str) -> None:
     """Process 1 does not do what process 0 does."""
     total = partial(program_of("sum"), fnp.arange(5.0))
@@ -746,7 +801,7 @@ def goes_wrong(way: str) -> None:
     if RANK == 0 and way == "sleeps":  # where MPI itself would wait for ever, too
         ft.config.update("distributed_timeout", 1)
         meet, agree = partial(processes.group, (1, 0)), partial(hosts.assert_equal, 1)
-        for function in (total, meet, agree):
+        for function in (meet, agree, total):
             with pytest.raises(errors.ProcessError) as caught:
                 function()
             sys.stdout.write(f"{caught.value}\n")
@@ -776,7 +831,11 @@ def goes_wrong(way: str) -> None:
     hosts.sync_global_devices("in vain")
 
 
-if sys.argv[1:]:
+if sys.argv[1:] and sys.argv[1] in ("late", "interrupt", "truncated"):
+    way, kind = sys.argv[1:]
+    gets_too_much(kind) if way == "truncated" else is_left(way, kind)
+    CHECKS.clear()
+elif sys.argv[1:]:
     goes_wrong(sys.argv[1])
 for function in CHECKS:
     try:

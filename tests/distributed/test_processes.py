@@ -106,9 +106,9 @@ WAYS: dict[tuple[str, str], list[str]] = {
     ],
     ("interrupted", "60"): ["ended soon", "KeyboardInterrupt"],
     ("sleeps", "60"): [
-        "has waited 1 seconds for the others in sum along x: 2 processes",
         "has waited 1 seconds for all processes of a mesh",
         "has waited 1 seconds for the others to run assert_equal",
+        "has left in the middle what it did with others",
         "process 0 of 2 is at its end, and has waited 1 seconds for process 1",
     ],
     ("never", "1"): ["process 0 ends: ProcessError: it has waited 1 seconds in dist"],
@@ -122,6 +122,15 @@ def test_a_process_that_does_not_come_ends_the_others() -> None:
         for places, text in zip(WAYS.values(), texts, strict=True):
             for place in places:
                 assert place in text, text
+
+
+@started
+@pytest.mark.parametrize("kind", ["by native code", "by Python"])
+@pytest.mark.parametrize("way", ["late", "interrupt", "truncated"])
+def test_what_is_left_in_the_middle_is_left_for_good(way: str, kind: str) -> None:
+    done = start(2, way, kind)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all hold") == 2, done.stdout
 
 
 @started

@@ -33,7 +33,7 @@ from ftrace.backends.llvm.target import (
     host_target,
 )
 from ftrace.errors import OutOfMemoryError
-from ftrace.ground import settings
+from ftrace.ground import processes, settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.ground.limits import Limits
@@ -382,19 +382,25 @@ class CPUExecutable(base.Executable):
         objects = self._pack(*memories)
         threads = device.threads
         start = time.perf_counter()
-        if chosen.debug >= 2 or (chosen.observed and not has_threads()):
-            status = self._run_step_by_step(objects, threads)
-        elif chosen.observed:
-            entry, log, _ = self._observed
-            with log.filled():
-                status = self._run(entry, objects, threads)
-        else:
-            status = self._run(self.entry, objects, threads)
+        try:
+            status = self._run_as(chosen, objects, threads)
+        except BaseException as error:
+            processes.settle(error, buffers)
+            raise
         if status == NO_MEMORY:
             raise out_of_memory.no_working_memory(self.program)
         spent, work = time.perf_counter() - start, self.work
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self.results]
+
+    def _run_as(self, chosen: settings.Config, objects: bytes, threads: int) -> int:
+        if chosen.debug >= 2 or (chosen.observed and not has_threads()):
+            return self._run_step_by_step(objects, threads)
+        if not chosen.observed:
+            return self._run(self.entry, objects, threads)
+        entry, log, _ = self._observed
+        with log.filled():
+            return self._run(entry, objects, threads)
 
     def bind(self, signature: base.Signature) -> Record | None:
         device, chosen = self.device, signature.config

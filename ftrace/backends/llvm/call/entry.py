@@ -30,7 +30,7 @@ from ftrace.backends.llvm.call.object_ir import (
     take,
 )
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
-from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY
+from ftrace.backends.llvm.runtime.records import CUT, GO_ON, NO_MEMORY
 
 #: Something is not as the record expects; Python's code shall do this call.
 MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
@@ -261,6 +261,9 @@ def attempt(f: ObjectFunction) -> None:
         status = run_counted(f, "%record", frame)
         with f.when(f.equal("i32", status, GO_ON)):
             f.store("ptr", build(f, record.pointer("result"), held), result)
+        with f.when(f.equal("i32", status, CUT)):  # what MPI may still use stays
+            f.let_go(owner)
+            f.give("null")
         with f.when(f.equal("i32", status, NO_MEMORY)):
             function = f.state().pointer("no_memory")
             f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")

@@ -110,6 +110,10 @@ def _add_note(error: Any, node: Node) -> None:
         error.add_note(f"in {node.op.name}, called at {node.origin.describe()}")
 
 
+#: Where the handle of a group is that is not there yet.
+_NO_GROUP = ctypes.c_size_t(0)
+
+
 class ExchangeCall:
     """Steps by which processes do something together: its start, its end, or both.
 
@@ -130,30 +134,32 @@ class ExchangeCall:
         rows = zip(step.results, avals, strict=True)
         self._results = [_SlotArray(slot, aval) for slot, aval in rows]
         self._started: dict[int, Started] = {}
+        self._handle: Any = None
 
-    def start(self, frame: int) -> None:
+    def start(self, frame: int, record: int) -> None:
         self._started[frame] = self._begin(frame, True)
 
-    def wait(self, frame: int) -> None:
+    def wait(self, frame: int, record: int) -> None:
         self._finish(self._started.pop(frame))
 
-    def whole(self, frame: int) -> None:
+    def whole(self, frame: int, record: int) -> None:
         self._finish(self._begin(frame, False))
 
     def first(self, frame: int, record: int) -> None:
         """`whole`; the next time there is a group for native code."""
-        self.whole(frame)
+        self.whole(frame, record)
         place = record + r.WORD * r.ExchangeStep.fields.index("group")
-        ctypes.c_size_t.from_address(place).value = self.args[0].ranks.own.handle
+        self._handle = self.args[0].ranks.own.handle  # which native code reads
+        ctypes.c_size_t.from_address(place).value = ctypes.addressof(self._handle)
 
-    def late(self, requests: int, count: int, failed: int) -> None:
+    def late(self, requests: int, count: int, failed: int, statuses: int) -> None:
         """Waits for what native code has begun."""
         mpi, arg = processes.native(), self.args[0]
         assert mpi is not None
         kind = {4: ctypes.c_int, 8: ctypes.c_size_t}[mpi.request]  # MPICH, Open MPI
         handles: Any = (kind * count).from_address(requests)
         with self._noting():
-            arg.ranks.own.resume(waiting_for(arg), handles, failed)
+            arg.ranks.own.resume(waiting_for(arg), handles, failed, statuses)
 
     def _begin(self, frame: int, meanwhile: bool) -> Started:
         operands = [operand.view(frame) for operand in self._operands]
@@ -388,16 +394,14 @@ class _Writer:
         both = self._exchanges.setdefault(step.nodes, ExchangeCall(step))
         mpi = self._mpi
         found = messages_of(step, mpi) if mpi else None
-        if found is None or mpi is None:
-            return self._host_call(getattr(both, step.part))
-        rows, (kind, *rest) = found
-        return self.block.add(
-            *r.ExchangeStep(
-                self.handlers["run_exchange"], self._id(both.first),
-                self._id(both.late), 0, *mpi[2:], kind,
-                *self.block.rows(rows), *rest,
-            )
-        )  # fmt: skip
+        begin, late, facts = getattr(both, step.part), 0, [0] * 16
+        if found is not None and mpi is not None:
+            rows, (kind, *rest) = found
+            begin, late = both.first, self._id(both.late)
+            facts = [*mpi[2:], kind, *self.block.rows(rows), *rest]
+        handler, group = self.handlers["run_exchange"], ctypes.addressof(_NO_GROUP)
+        record = r.ExchangeStep(handler, self._id(begin), late, group, *facts)
+        return self.block.add(*record)
 
     def _kernel(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WORD = 8
 
 #: Statuses of a handler.
-GO_ON, RAISED, NO_MEMORY = range(3)
+GO_ON, RAISED, NO_MEMORY, CUT = range(4)
 
 #: The source of a reference to the scratch memory that a nested program was given.
 SCRATCH = -1
@@ -109,9 +109,10 @@ class ExchangeStep(Record):
     """What this process sends and gets in a collective, and what it does with that.
 
     Attributes:
-      begin: a Python object that does all of it the first time, and sets `group`.
+      begin: a Python object that does all of it, and sets `group` where native code
+        does it from then on.
       late: one that waits for requests which were tried in vain.
-      group: the handle of the communicator; 0 before the first time.
+      group: where the handle of the communicator is, or 0: then Python does it.
       test: the address of MPI_Testall.
       kind: the handle of the type of what is sent.
       request, status: the bytes of a request, and of a status.

@@ -40,7 +40,7 @@ from ftrace.backends.llvm import target
 from ftrace.backends.llvm.ir.function_builder import HANDLER, Function, Routines, View
 from ftrace.backends.llvm.ir.symbols import POLL, STOP
 from ftrace.backends.llvm.runtime import records
-from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY, RAISED, Context
+from ftrace.backends.llvm.runtime.records import CUT, GO_ON, NO_MEMORY, RAISED, Context
 from ftrace.backends.llvm.runtime.warm_memory import cell, empty_stacks, free_stacks
 
 #: Nanoseconds between two checks.
@@ -60,7 +60,7 @@ declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 
 @one_number = internal constant [2 x i8] c"n\\00"
 @two_numbers = internal constant [3 x i8] c"nn\\00"
-@three_numbers = internal constant [4 x i8] c"nnn\\00"
+@four_numbers = internal constant [5 x i8] c"nnnn\\00"
 """
 
 
@@ -229,6 +229,7 @@ def run_program(f: Function) -> None:
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
+    f.give_if(f.let(f"icmp eq i32 {f.load('i32', status)}, {CUT}"), CUT)
     with f.rows(headers, records.Headers, stacks) as row:
         header = f.slot("%frame", row.number("slot"))
         facts = [row.number(name) for name in ("stacks", "size", "log")]
@@ -317,7 +318,7 @@ def _call_python(f: Function, function: str, *numbers: str) -> str:
     """The status of a call of a Python object on numbers."""
     context = f.view("%context", Context)
     f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
-    form = ("@one_number", "@two_numbers", "@three_numbers")[len(numbers) - 1]
+    form = {1: "@one_number", 2: "@two_numbers", 4: "@four_numbers"}[len(numbers)]
     operands = ", ".join([f"ptr {function}", f"ptr {form}", *numbers])
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
@@ -340,15 +341,17 @@ def run_exchange(f: Function) -> None:
     there, at the time and at signals.
     """
     step = f.view("%record", records.ExchangeStep)
-    with f.when(f.let(f"icmp eq ptr {step.pointer('group')}, null")):
+    named = step.pointer("group")
+    group = f.load("ptr", named)
+    with f.when(f.let(f"icmp eq ptr {group}, null")):
         begin = step.pointer("begin")
-        f.give(_call_python(f, begin, "ptr %frame", "ptr %record"))
+        f.give(_cut(f, _call_python(f, begin, "ptr %frame", "ptr %record")))
     requests = _memory(f, step.number("count"), step.number("request"))
     statuses = _memory(f, step.number("count"), step.number("status"))
     count, failed = f.variable("i64", 0), f.variable("i32", 0)
     messages = step.pointer("messages")
     with f.rows(messages, records.MessageRow, step.number("count")) as row:
-        _begin_message(f, step, row, requests, count, failed)
+        _begin_message(f, step, row, group, requests, count, failed)
     own = f.beyond(f.slot("%frame", step.number("operand")), step.number("own"))
     result = f.slot("%frame", step.number("result"))
     f.copy(f.beyond(result, step.number("kept")), own, step.number("nbytes"))
@@ -363,13 +366,20 @@ def run_exchange(f: Function) -> None:
     wrong = f.let(f"icmp ne i32 {f.load('i32', failed)}, 0")
     with f.when(f.let(f"or i1 {undone}, {wrong}")):
         code = f.let(f"sext i32 {f.load('i32', failed)} to i64")
-        numbers = f"ptr {requests}", f"i64 {count}", f"i64 {code}"
+        numbers = f"ptr {requests}", f"i64 {count}", f"i64 {code}", f"ptr {statuses}"
+        f.store("ptr", "null", named)  # it is Python's until that has come to its end
         status = _call_python(f, step.pointer("late"), *numbers)
-        _give_stopped(f, status)
+        _give_stopped(f, _cut(f, status))
     combine = step.pointer("combine")
     with f.when(f.let(f"icmp ne ptr {combine}, null")):
         _combine(f, step, combine, own, result)
     f.give(_spend(f, f.view("%context", Context), _MUCH))
+
+
+def _cut(f: Function, status: str) -> str:
+    """The status of an exchange: after an exception MPI may still use memory."""
+    done = f.let(f"icmp eq i32 {status}, {GO_ON}")
+    return f.let(f"select i1 {done}, i32 {GO_ON}, i32 {CUT}")
 
 
 def _memory(f: Function, count: str, size: str) -> str:
@@ -377,8 +387,9 @@ def _memory(f: Function, count: str, size: str) -> str:
 
 
 def _begin_message(
-    f: Function, step: View, row: View, requests: str, count: str, failed: str
-) -> None:
+    f: Function, step: View, row: View, group: str, requests: str, count: str,
+    failed: str,
+) -> None:  # fmt: skip
     """One more request, if there is a message."""
     memory = f.beyond(f.slot("%frame", row.number("slot")), row.number("offset"))
     number, table = f.variable("i64", row.number("peer")), row.number("table")
@@ -403,15 +414,19 @@ def _begin_message(
         request = f.beyond(requests, before)
         operands = (
             f"ptr {memory}, i32 {elements}, ptr {step.pointer('kind')}, i32 {peer}, "
-            f"i32 {tag}, ptr {step.pointer('group')}, ptr {request}"
+            f"i32 {tag}, ptr {group}, ptr {request}"
         )
         found = f.let(f"call i32 {row.pointer('function')}({operands})")
         _note_failure(f, failed, found)
-        f.store("i64", f.sum(place, 1), count)
+        made = f.let(f"icmp eq i32 {found}, 0")
+        f.store("i64", f.sum(place, f.let(f"zext i1 {made} to i64")), count)
 
 
 def _note_failure(f: Function, failed: str, found: str) -> None:
-    f.store("i32", f.let(f"or i32 {f.load('i32', failed)}, {found}"), failed)
+    """Notes what MPI gives, if it is the first failure."""
+    before = f.load("i32", failed)
+    well = f.let(f"icmp eq i32 {before}, 0")
+    f.store("i32", f.let(f"select i1 {well}, i32 {found}, i32 {before}"), failed)
 
 
 def _combine(f: Function, step: View, combine: str, own: str, result: str) -> None:
