@@ -203,7 +203,6 @@ if TYPE_CHECKING:
         process_indices as process_indices,
         typeof as typeof,
     )
-    from ftrace.transforms.jit.explain import explain as explain
     from ftrace.transforms.jit.misses import no_compiles as no_compiles
     from ftrace.transforms.mapped import (
         pmap as pmap,
@@ -226,6 +225,7 @@ if TYPE_CHECKING:
         NamedSharding as NamedSharding,
         Shard as Shard,
     )
+    from ftrace.transforms.viz.explain import explain as explain
     from ftrace.transforms.viz.picture import viz as viz
     from ftrace.transforms.zero_gradients import zero_gradients as zero_gradients
 
@@ -273,7 +273,7 @@ _HOMES = {
     "bisect": "testing.bisect",
     **dict.fromkeys(("record", "replay"), "testing.replay"),
     "Device": "backends.base",
-    "explain": "transforms.jit.explain",
+    "explain": "transforms.viz.explain",
     "explain_sharding": "transforms.partition.explain",
     "fwd_and_bwd": "transforms.passes",
     "nan_origin": "debug",

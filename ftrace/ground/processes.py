@@ -409,7 +409,8 @@ def group(members: Sequence[int]) -> Group:
     """These processes, one of which is this one, in that order."""
     key = tuple(members)
     if key not in _world.groups:
-        _world.groups[key] = Group(key)
+        kind = _Echo if len(key) > len({*key}) else Group
+        _world.groups[key] = kind(key)
     return _world.groups[key]
 
 
@@ -487,7 +488,7 @@ class Group:
         self._begun: list[Any] = []  # requests of the work that goes on now
         self._lock = fresh_after_fork(threading.RLock())
         self.handle = ctypes.c_size_t(1)
-        if len(members) > 1:
+        if len({*members}) > 1:
             self._test = _world.mpi.Request.Testall
             self._found: list[Any] = []  # what MPI tells of each request
             self.run("for all processes of a mesh", self._meeting())
@@ -871,6 +872,46 @@ def _left(what: str, why: Any) -> str:
         f"with others: it was waiting {what} ({text}). What they send could be taken "
         "for what they sent then, so start the program anew"
     )
+
+
+class _Echo(Group):
+    """This process in the place of each member: what would come is what it has.
+
+    The program of one of several can be run so, for the time of its own steps.
+    """
+
+    def gathering(self, x: Array, out: Array | None = None) -> Work:
+        return _fill(out, np.broadcast_to(x, (self.size, *x.shape)))
+
+    def exchanging(self, x: Array, out: Array | None = None) -> Work:
+        return _fill(out, x)
+
+    def reducing(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
+        return _fill(out, x[0])
+
+    def spreading(self, x: Array, place: int = 0) -> Work:
+        return _fill(None, x)
+
+    def sending(
+        self, rows: Sequence[tuple[Array, int, int]],
+        into: Sequence[tuple[Array, int, int]],
+    ) -> Work:  # fmt: skip
+        for row, _, _ in into:
+            row[...] = rows[0][0] if rows else 0
+        return _fill(None, ())
+
+    def combining(
+        self, fold: Callable[..., Array], x: Array, out: Array | None = None
+    ) -> Work:
+        return _fill(out, x)
+
+
+def _fill(out: Array | None, x: Array) -> Work:
+    """A work that is done at once: an array, in `out` if that is given."""
+    yield from ()
+    found = np.empty_like(x) if out is None else out
+    found[...] = x
+    return found
 
 
 #: Bytes up to which memory for a time is kept.

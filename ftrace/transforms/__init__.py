@@ -33,8 +33,8 @@ From the ground up:
                        many processes
     checkpoints        The states of a program on disk, step by step, written while it
                        goes on
-    viz/               A picture of a function: one page of HTML with its source,
-                       graphs, and kernels
+    viz/               What becomes of a function: `explain` says it, and `viz` makes a
+                       page of it
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     mapped             Functions mapped over the devices of a mesh: `pmap` and

@@ -14,9 +14,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
 from ftrace.trace.graph import names_of
-from ftrace.transforms.jit import explain as module
-from ftrace.transforms.jit.explain import Roofline
-from ftrace.transforms.jit.regions import regions_of
+from ftrace.transforms.viz import explain as module
+from ftrace.transforms.viz.explain import Roofline
+from ftrace.transforms.viz.regions import regions_of
 
 
 def layer(w: Any, x: Any) -> Any:

@@ -332,6 +332,98 @@ def test_collectives_of_a_shard_map_are_explained() -> None:
     assert "psum over 'x' of f32[16,12] for reduce_sum: 768 bytes" in told, told
 
 
+def entries(told: Any) -> list[str]:
+    return [str(entry) for entry in told.collectives]
+
+
+def test_explain_tells_what_one_device_runs() -> None:
+    x, w = put(A, "x", "y"), put(B, "y")
+    told, text = ft.explain(layer)(x, w), ft.explain_sharding(layer)(x, w)
+    assert "layer on cpu" in str(told)
+    assert "a device of Mesh('x': 2, 'y': 4" in str(told)
+    assert all(entry in text for entry in entries(told))
+    assert len(told.collectives) == 3
+    assert re.search(r"psum over 'y' +f32\[4,12\] .* 288 B +1  test_sharded", str(told))
+    # Its part of the arguments, and all of the mean; the arrays are as they were.
+    assert (told.arguments, told.results) == (4 * (4 * 4 + 4 * 12), 4)
+    assert [n.shape for n in told.graph.inputs[:2]] == [(4, 4), (4, 12)]
+    sent = [part for part in told.kernels if part.name.startswith("whole ")]
+    assert len(sent) == 3
+    assert all(part.seconds is None and part.origins for part in sent)
+    kernels = [part for part in told.kernels if part.kernel is not None]
+    assert all(part.seconds for part in kernels)
+    assert kernels[0].operations == 2 * 4 * 12 * 4
+    np.testing.assert_array_equal(x, A)
+
+
+def test_explain_tells_of_one_device_within_shard_map() -> None:
+    def one(x: Any, w: Any) -> Any:
+        return lax.psum(((x @ w) ** 2).sum(), "x")
+
+    f = ft.shard_map(one, mesh=mesh(), in_specs=(P("x"), P()), out_specs=P())
+    told = ft.explain(ft.grad(f, 1))(put(A, "x"), B)
+    (entry,) = entries(told)
+    assert entry.startswith("psum over 'x' of f32[16,12] for ")
+    assert entry.endswith(": 768 bytes")
+    assert told.graph.inputs[0].shape == (4, 16)
+    assert "(one)" in str(told.kernels[0])
+    assert "device of Mesh" in str(told)
+
+
+def test_loops_of_one_device_are_explained() -> None:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, r: (c + r.sum(), r), 0.0, x)
+
+    told = ft.explain(f)(put(A, None, "y"))
+    assert entries(told) == ["psum over 'y' of f32[] for reduce_sum: 6 bytes x 8"]
+    (loop,) = [part for part in told.kernels if part.inner]
+    assert any("sum along y: 4 processes" in part.name for part in loop.inner)
+
+
+def test_explain_of_shapes_over_a_mesh_runs_nothing() -> None:
+    x = put(A, "x", "y")
+    struct = ft.ShapeDtypeStruct((8, 16), "float32", sharding=x.sharding)
+    told = ft.explain(layer)(struct, put(B, "y"))
+    assert told.seconds is None
+    assert "limits" not in str(told)
+    assert len(told.collectives) == 3
+
+
+def test_all_that_devices_tell_each_other_can_be_explained() -> None:
+    """Also what goes to some, by tables; keys and effects are parts of programs."""
+
+    def windows(x: Any) -> Any:
+        return x[2:] + x[:-2], fnp.sort(x, 0), x.T
+
+    for fun, args in (
+        (windows, (put(A, "x"),)),
+        (lambda x: fnp.cumsum(x, 0), (put(A, ("x", "y")),)),
+        (
+            lambda k, x: ft.random.normal(k, x.shape) + x,
+            (ft.random.key(0), put(A, "x")),
+        ),
+        (
+            lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, x),
+            (put(A, "x"),),
+        ),
+    ):
+        told = ft.explain(fun)(*args)
+        assert told.seconds is not None
+        assert entries(told) or fun is not windows
+    assert told.kernels[-1].name == "while loop"
+
+
+def test_over_one_device_nothing_is_divided() -> None:
+    place = NamedSharding(ft.make_mesh((1,), ("z",)), P("z"))
+    told = ft.explain(fnp.sin)(ft.device_put(A, place))
+    assert told.divided is None
+    assert told.collectives == ()
+    assert "Mesh" not in str(told)
+    elsewhere = ft.device_put(A, NamedSharding(two(), P("z")))
+    with pytest.raises(errors.ShardingError, match="incompatible devices"):
+        ft.explain(fnp.add)(put(A, "x"), elsewhere)
+
+
 def test_the_cotangent_of_what_is_put_may_lie_anywhere() -> None:
     def gradient(place: Any) -> Any:
         made = ft.grad(lambda x: (place(x * 2, over("x")) * x.sum()).sum())

@@ -259,7 +259,6 @@ def test_a_divided_program_shows_its_collectives(tmp_path: Path) -> None:
         )  # fmt: skip
         data = data_of(ft.viz(layers, tmp_path)(*args))
         text = ft.explain_sharding(layers)(*args)
-        told, whole = ft.explain(layers)(*args), ft.explain(layer)(W, X)
     (row,) = data["collectives"]
     assert row[:5] == ["psum", "model", "f32[32,16]", 3072, 1]
     assert "psum over 'model' of f32[32,16] for reduce_sum: 3072 bytes" in text
@@ -268,13 +267,14 @@ def test_a_divided_program_shows_its_collectives(tmp_path: Path) -> None:
     assert [data["texts"][n] for n in numbers].count("psum") == 1
     types = steps["sharded"]["types"].values()
     assert "f32[64@data,16]" in {data["texts"][n] for n in types}
-    # What follows is not what a device does, and all of it says so.
-    assert str(told).startswith("the undivided program")
-    assert "undivided" not in str(whole)
-    assert data["undivided"] == told.undivided
-    undivided = [s["name"] for s in data["steps"] if "undivided" in s["about"]]
-    assert undivided == [*steps][[*steps].index("per device") + 1 :]
-    assert undivided[-1] == "kernels"
+    # What follows is what a device does, from step to step.
+    after = data["steps"][[*steps].index("exchanges") :]
+    assert [step["before"] for step in after[1:]] == [*range(3, 2 + len(after))]
+    assert after[-1]["name"] == "kernels"
+    shapes = {data["texts"][data["nodes"]["type"][n]] for n in walked(data, after[-1])}
+    assert "f32[32,16]" in shapes
+    assert not any("[64," in shape for shape in shapes)
+    assert "'data': 2, 'model': 4" in data["mesh"]
 
 
 # What can go wrong.

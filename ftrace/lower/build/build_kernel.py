@@ -336,8 +336,10 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         for node in computed:
             if node.op.family not in ("movement", "source"):
                 names.append(node.op.name)
-                size = node.src[0].size if node.op.family == "reduction" else node.size
-                operations += size * max(1, min(weight(node), 10))
+                if node.op.family == "reduction":  # one each, whatever it weighs
+                    operations += node.src[0].size
+                else:
+                    operations += node.size * max(1, min(weight(node), 10))
         dims = "x".join(map(str, self.view.shape)) or "1"
         last_first = dict.fromkeys(reversed(names))
         main = [n for n in last_first if n not in ("cast", "select")]

@@ -16,10 +16,6 @@ From the ground up:
                          parameters stay
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
-    regions              A graph as its author wrote it: what one call of a function
-                         made is one line
-    explain              What runs when a function is called, and how far from the
-                         machine's limits it is
     eager_programs       Programs for calls outside of jit: of un-jitted transforms, and
                          on large arrays
 """

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from math import prod
 from typing import Any, NoReturn
 
 import numpy
@@ -41,6 +42,7 @@ from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.jit.compiled_graph import run_graph
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
+from ftrace.transforms.partition.localize import Partitioned
 from ftrace.transforms.partition.partition import partition
 from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
@@ -418,18 +420,38 @@ def _divided_by_rules(
     wanted: Sequence[Any] | None = None,
 ) -> tuple[Graph, list[Spread]]:  # fmt: skip
     """The program of each device, for those of this process: each is a lane."""
-    made, axes = partition(graph, mesh, given, wanted), split(mesh)
-    count, sizes = len(given), {name: lanes for name, (_, lanes) in axes.items()}
-    places = made.graph.inputs[count:]
+    made = partition(graph, mesh, given, wanted)
+    spreads = [_spread_over(mesh, spec) for spec in made.out_specs]
+    return _in_lanes(made, split(mesh)), spreads
+
+
+def program_of_device(made: Partitioned) -> Graph:
+    """The program of one device, as if each were a process of its own.
+
+    It takes and gives parts, and can be run here: whatever it waits for comes at once,
+    and is what the device has itself.
+    """
+    own = processes.index()
+    return _in_lanes(
+        made,
+        {
+            name: (Ranks(name, ((own,) * n,)) if n > 1 else None, 1)
+            for name, n in made.found.sizes.items()
+        },
+    )
+
+
+def _in_lanes(made: Partitioned, axes: dict[Any, tuple[Ranks | None, int]]) -> Graph:
+    """The program of the devices of a process, each a lane: see `split`."""
+    sizes = {name: lanes for name, (_, lanes) in axes.items()}
     inputs: list[Node] = []
     leaves: dict[Any, dict[Node, Node]] = {name: {} for name in axes}
     ends: dict[Node, Node] = {}
     rows = zip(made.graph.inputs, made.in_specs, strict=False)  # then places
     for i, (node, spec) in enumerate(rows):
-        spread = _spread_over(mesh, spec)
-        whole_aval = graph.inputs[i].aval
-        aval = whole_aval.with_shape(spread.of_process(whole_aval.shape))
-        inputs.append(variable(aval, _LOCAL_DEPTH, i))
+        parts = [prod([sizes[name] for name in names]) for names in spec]
+        shape = [n * count for n, count in zip(node.shape, parts, strict=True)]
+        inputs.append(variable(node.aval.with_shape(tuple(shape)), _LOCAL_DEPTH, i))
         now = node
         for name in reversed(axes):
             if any(name in part for part in spec):
@@ -440,6 +462,7 @@ def _divided_by_rules(
         ends[now] = _cut(inputs[-1], spec, sizes)
     outputs = [*made.graph.outputs, *made.graph.effects[1:]]
     specs = [*made.out_specs, *[()] * (len(outputs) - len(made.out_specs))]
+    places = made.graph.inputs[len(inputs) :]
     for name, place in reversed([*zip(axes, places, strict=True)]):
         ranks, lanes = axes[name]
         with of_ranks(ranks):
@@ -456,8 +479,7 @@ def _divided_by_rules(
     outputs = [_join(node, spec, sizes) for node, spec in rows]
     results = outputs[: len(made.out_specs)]
     effects = (*made.graph.effects[:1], *outputs[len(results) :])
-    spreads = [_spread_over(mesh, spec) for spec in made.out_specs]
-    return Graph(tuple(inputs), tuple(results), (), effects), spreads
+    return Graph(tuple(inputs), tuple(results), (), effects)
 
 
 def _spread_over(mesh: Mesh, spec: Any) -> Spread:

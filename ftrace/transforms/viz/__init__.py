@@ -1,7 +1,11 @@
-"""A picture of a function: one page of HTML with its source, graphs, and kernels.
+"""What becomes of a function: `explain` says it, and `viz` makes a page of it.
 
 From the ground up:
 
+    regions       A graph as its author wrote it: what one call of a function made is
+                  one line
+    explain       What runs when a function is called, and how far from the machine's
+                  limits it is
     source_lines  The user's lines that a program comes from, and the code around them
     tables        Nodes and texts, each once and by number, as the page has them
     steps         What is walked: the graph as traced, for each device, after each pass,

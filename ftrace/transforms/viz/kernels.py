@@ -12,8 +12,8 @@ from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.lower.register_loops.register_loop import Recurrence
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import COMBINES
-from ftrace.transforms.jit.explain import Explanation, Part
 from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.viz.explain import Explanation, Part
 from ftrace.transforms.viz.tables import Tables
 
 #: Kernels whose machine code is shown, the first ones that differ: it has to be

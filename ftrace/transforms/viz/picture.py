@@ -24,9 +24,8 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import check_writable, file_named, replacing
-from ftrace.transforms.jit.explain import Explanation, explain
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import Traced
+from ftrace.transforms.viz.explain import Explanation, explain
 from ftrace.transforms.viz.kernels import collectives_as_data, kernels_as_data
 from ftrace.transforms.viz.steps import walk
 from ftrace.transforms.viz.tables import Tables
@@ -105,9 +104,8 @@ def viz(
     def pictured(*args: Any, **kwargs: Any) -> Picture:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         chosen = None if named is None else _chosen(named, name_of(jitted))
-        traced = jitted.trace(*args, **kwargs)
         explained = explain(jitted)(*args, **kwargs)
-        page = _page(explained.name, _data(explained, traced))
+        page = _page(explained.name, _data(explained))
         picture = Picture(_written(page, explained.name, chosen), page, explained)
         if not _in_notebook():
             sys.stdout.write(f"{picture.path}\n")
@@ -118,8 +116,8 @@ def viz(
     return pictured
 
 
-def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
-    walked = walk(explained, traced)
+def _data(explained: Explanation) -> dict[str, Any]:
+    walked = walk(explained)
     tables = Tables(walked.roots, walked.names)
     facts = {
         "name": explained.name,
@@ -129,11 +127,11 @@ def _data(explained: Explanation, traced: Traced) -> dict[str, Any]:
         "operations": sum(part.operations for part in explained.kernels),
         "bytes": sum(part.nbytes for part in explained.kernels),
         "arena": explained.program.arena,
-        "undivided": explained.undivided,
+        "mesh": "" if explained.divided is None else str(explained.divided.mesh),
         "limits": "" if explained.most is None else str(explained.most),
         "steps": walked.as_data(tables),
         "kernels": kernels_as_data(explained, tables),
-        "collectives": collectives_as_data(walked.ledger, tables),
+        "collectives": collectives_as_data(explained.collectives, tables),
     }
     return facts | tables.as_data()  # which has all texts and lines by now
 

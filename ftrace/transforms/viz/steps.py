@@ -13,11 +13,8 @@ from typing import Any
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.lowering import Firing, passes_of
 from ftrace.trace.graph import Graph, Node
-from ftrace.transforms.jit.explain import Explanation, Part
-from ftrace.transforms.jit.stages import Traced
-from ftrace.transforms.partition.collectives import Entry
-from ftrace.transforms.partition.explain import divided_graph, typed
-from ftrace.transforms.partition.localize import Partitioned
+from ftrace.transforms.partition.explain import typed
+from ftrace.transforms.viz.explain import Explanation, Part
 from ftrace.transforms.viz.tables import Tables
 
 #: Rules that are listed one by one, of those that fired in a pass, the first ones.
@@ -125,13 +122,11 @@ class Walk:
       steps: in their order.
       names: of inputs, as the user calls them.
       bodies: of the steps of the program that are loops and branches.
-      ledger: the collectives of a program that is divided over devices.
     """
 
     steps: list[Walked]
     names: dict[Node, str]
     bodies: Sequence[Graph] = ()
-    ledger: Sequence[Entry] = ()
 
     def as_data(self, tables: Tables) -> list[dict[str, Any]]:
         befores = [self.steps[step.before].graph for step in self.steps]
@@ -145,20 +140,15 @@ class Walk:
         return own + [n for g in self.bodies for n in (*g.inputs, *g.outputs)]
 
 
-def walk(explained: Explanation, traced: Traced) -> Walk:
-    """The steps of a program.
-
-    Args:
-      explained: what runs.
-      traced: the same, as it is divided over a mesh where it is.
-    """
-    limits, graph = explained.device.limits, explained.closed
+def walk(explained: Explanation) -> Walk:
+    """The steps of a program."""
+    divided, closed = explained.divided, explained.closed
     about = "what the function does, operation by operation"
+    graph = closed if divided is None else divided.graph
     steps = [Walked("traced", about, graph)]
     names = _named(graph.inputs, explained.leaves)
+    names |= _named(closed.inputs, explained.leaves)
     names |= _named(explained.graph.inputs, explained.leaves)
-    divided = divided_graph(traced.graph, traced.places)
-    made: Partitioned | None = None
     if divided is not None:
         mesh, whole, made, specs = divided
         types = {node: typed(node, spec) for node, spec in specs.items()}
@@ -167,19 +157,20 @@ def walk(explained: Explanation, traced: Traced) -> Walk:
         steps.append(Walked("sharded", about, whole, types=types))
         about = "what each device does with its parts, and the collectives"
         steps.append(Walked("per device", about, made.graph))
-        places = [f"place along {name}" for name in mesh.axis_names]
-        local = made.graph.inputs
-        names |= _named(local[: -len(places)], explained.leaves)
-        names |= zip(local[-len(places) :], places, strict=True)
-    before, whole = 0, " (the undivided program)" if explained.undivided else ""
-    for stage, graph, fired, rebuilt in passes_of(explained.closed, limits):
-        about = stage.about + whole
-        steps.append(Walked(stage.name, about, graph, before, fired, rebuilt))
+        places = made.graph.inputs[-len(mesh.axis_names) :]
+        names |= {
+            n: f"place along {a}" for n, a in zip(places, mesh.axis_names, strict=True)
+        }
+        about = "the program of one device: collectives are steps of it"
+        steps.append(Walked("exchanges", about, closed))
+    before = len(steps) - 1
+    for stage, graph, fired, rebuilt in passes_of(closed, explained.device.limits):
+        steps.append(Walked(stage.name, stage.about, graph, before, fired, rebuilt))
         before = len(steps) - 1
-    about = f"what is computed in one pass over memory{whole}"
+    about = "what is computed in one pass over memory"
     steps.append(Walked("kernels", about, explained.built.graph, before))
     bodies = [graph for part in parts_of(explained.kernels) for graph in part.bodies]
-    return Walk(steps, names, bodies, () if made is None else made.ledger)
+    return Walk(steps, names, bodies)
 
 
 def parts_of(parts: Sequence[Part]) -> Iterator[Part]:

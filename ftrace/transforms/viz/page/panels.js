@@ -179,7 +179,7 @@ function kernelsPanel(state) {
   const all = kernels.reduce((sum, k) => sum + (k.seconds ?? 0), 0);
   const parts = [element("p", { className: "muted" },
     `${many(kernels.filter((k) => !k.depth).length, "step")}; ${bytes(data.arena)} between them.${data.limits ? ` This machine: ${data.limits}.` : ""}`)];
-  if (data.undivided) parts.unshift(element("p", {}, `Of ${data.undivided}.`));
+  if (data.mesh) parts.unshift(element("p", {}, `Of one device of ${data.mesh}.`));
   kernels.forEach((kernel, k) => {
     parts.push(kernelCard(kernel, k, all, state.kernel === k));
     if (state.kernel === k) parts.push(kernelCode(kernel, k, state.code));

@@ -68,9 +68,13 @@ from ftrace.transforms.jit.compiled_graph import (
     is_divided,
 )
 from ftrace.transforms.jit.jit import Jitted, make_graph
-from ftrace.transforms.jit.regions import Region, outline, regions_of
-from ftrace.transforms.jit.stages import check_closed, inputs_of
+from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.partition.explain import Divided, divided_graph
+from ftrace.transforms.placed.spanning import Spanning, program_of_device
+from ftrace.transforms.shardings import Placed
+from ftrace.transforms.viz.regions import Region, outline, regions_of
 
 #: Runs that are timed, and of which the median is told; seconds after which there are
 #: no more; seconds in which a limit is looked for. With another program beside it, the
@@ -78,11 +82,6 @@ from ftrace.transforms.jit.structs import ShapeDtypeStruct
 _RUNS, _PATIENCE, _WINDOW = 5, 5.0, 0.2
 #: Values between kernels that are told, the largest ones.
 _LARGEST = 5
-#: What is said of a program that each device of a mesh runs a part of.
-_UNDIVIDED = (
-    "the undivided program, as one device would run it on whole arrays: over a mesh "
-    "each device runs its part; explain_sharding lists the parts and the collectives"
-)
 #: For which OpenCL C is shown: any GPU.
 _GPU = Traits(units=64, max_group=256, doubles=True)
 #: Elements of the array, and side of the matrices, with which limits are measured: more
@@ -269,37 +268,35 @@ class Explanation(Tables):
       name: of the function.
       device: where it runs.
       threads: that it has there.
-      graph: as it was traced.
+      graph: as it was traced; over a mesh what becomes of it for each device.
+      closed: as it is lowered: effects are outputs, keys are numbers, and collectives
+        are exchanges with others.
       leaves: what the user calls its inputs, one after the other.
       built: what the device runs, and how it came about.
       kernels: its steps in order.
       arguments, results: bytes.
       most: the machine's limits; None where nothing was run.
-      undivided: what is to be known of the kernels where the function runs in parts,
-        each on a device of a mesh; empty where it does not.
+      divided: how it is divided over a mesh, if it is; then all else is about the
+        program of one of its devices, and the parts of arrays that this has.
     """
 
     name: str
     device: Device
     threads: int
     graph: Graph
+    closed: Graph
     leaves: list[str]
     built: BuiltProgram
     kernels: list[Part] = field(default_factory=list[Part])
     arguments: int = 0
     results: int = 0
     most: Roofline | None = None
-    undivided: str = ""
+    divided: Divided | None = None
 
     @property
     def program(self) -> ir.Program:
         """What the device runs."""
         return self.built.program
-
-    @property
-    def closed(self) -> Graph:
-        """The graph as it is lowered: effects are outputs, keys are numbers."""
-        return carry_keys(closed_graph(self.graph))
 
     @property
     def passes(self) -> list[tuple[str, Graph]]:
@@ -324,6 +321,11 @@ class Explanation(Tables):
         return outline(self.graph)
 
     @property
+    def collectives(self) -> Sequence[Entry]:
+        """What the devices of a mesh tell each other."""
+        return () if self.divided is None else self.divided.made.ledger
+
+    @property
     def peak(self) -> Peak:
         """When most memory is taken between steps, and by what."""
         return peak_of(self.program)
@@ -331,8 +333,8 @@ class Explanation(Tables):
     def sections(self) -> list[Section]:
         most = "" if self.most is None else f"limits of this machine: {self.most}"
         limits = [Section(most)] if most else []
-        undivided = [Section(self.undivided)] if self.undivided else []
-        return [*undivided, self._steps(), self._memory(), *limits]
+        told = [] if self.divided is None else [self._collectives()]
+        return [self._steps(), self._memory(), *told, *limits]
 
     def _repr_html_(self) -> str:
         unfolded = "".join(
@@ -355,8 +357,9 @@ class Explanation(Tables):
         time = "" if self.seconds is None else f" in {time_text(self.seconds)}"
         steps = f"{count} step{'s' * (count != 1)}"
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        one = "" if self.divided is None else f", a device of {self.divided.mesh}"
         return (
-            f"{self.name} on {self.device.name}, {threads}: {steps}, "
+            f"{self.name} on {self.device.name}, {threads}{one}: {steps}, "
             f"{operations} operations, {moved}{time}"
         )
 
@@ -376,6 +379,18 @@ class Explanation(Tables):
             ))  # fmt: skip
         heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
         return Section(self._head(), heads, rows, range(1, 5))
+
+    def _collectives(self) -> Section:
+        told = self.collectives
+        total = _bytes(sum(entry.nbytes * entry.times for entry in told))
+        rows = [
+            (f"{entry.kind} over {entry.axis!r}", repr(entry.aval), entry.operation,
+             _bytes(entry.nbytes), str(entry.times), str(entry.origin or ""))
+            for entry in told
+        ]  # fmt: skip
+        title = f"collectives: {len(rows)}; the device receives {total}"
+        heads = "collective", "of", "for", "bytes", "times", ""
+        return Section(title, heads, rows, range(3, 5))
 
     def _memory(self) -> Section:
         peak = self.peak
@@ -489,9 +504,9 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
     Returns:
       A function of the same arguments, or of `ShapeDtypeStruct`s. With arrays the
       program is run a few times, step by step, to tell the time of each; not so where
-      it has effects, as printing, or where the arguments are traced. Of arguments that
-      are divided over a mesh it says, in a line on top as well, what one device would
-      run of whole arrays; `explain_sharding` tells what each of them does.
+      it has effects, as printing, or where the arguments are traced. Where it is
+      divided over a mesh, it says what one of the devices runs, of parts of arrays, and
+      what they tell each other; nobody is waited for when it is timed.
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))
@@ -505,36 +520,60 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         lowered = jitted.lower(*args, **kwargs)
         check_closed("explain", lowered.graph)
-        graph = ready_graph(lowered.graph)
+        graph = program = ready_graph(lowered.graph)
         leaves = jitted.leaves(args, kwargs)
         unknown = (ShapeDtypeStruct, Tracer)
         concrete = not any(isinstance(x, unknown) for x in (*leaves, *graph.captured))
-        device = jitted.target([asarray(x) for x in leaves] if concrete else ())
-        compiled = compile_graph(graph, device)
-        pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
-        runs = list[list[float]]()
         names = jitted.leaf_names(args, kwargs)
         # References are inputs, too, which no argument is.
         if len(graph.inputs) - len(graph.captured) != len(names):
             concrete, names = False, [f"input {i}" for i in range(len(graph.inputs))]
+        device = jitted.target([asarray(x) for x in leaves] if concrete else ())
+        arrays = inputs_of(graph, leaves) if concrete else []
+        divided = _divided(lowered)
+        if divided is not None:
+            graph, program = divided.made.graph, program_of_device(divided.made)
+            arrays = [*map(_part, arrays, program.inputs)]
+        compiled = compile_graph(program, device)
+        pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
+        runs = list[list[float]]()
         if concrete and pure and not compiled.program.is_dynamic:
-            runs = _timed_runs(compiled, inputs_of(graph, leaves))
+            runs = _timed_runs(compiled, arrays)
         steps = compiled.program.steps
         told = bool(runs) and all(len(run) == len(steps) for run in runs)
         seconds = [median(row) for row in zip(*runs, strict=True)] if told else None
         threads = settings.current().threads
         sources = iter(compiled.executable.sources)
         built = compiled.build_again()
-        divided = any(lowered.places) or is_divided(graph, ())
         return Explanation(
-            name_of(jitted), device, _threads(device), graph, names, built,
+            name_of(jitted), device, _threads(device), graph,
+            carry_keys(closed_graph(program)), names, built,
             _parts(built, sources, device, seconds),
-            sum(n.size * n.dtype.itemsize for n in lowered.graph.inputs),
-            sum(aval.size * aval.dtype.itemsize for aval in lowered.out_avals),
-            roofline(device, threads) if told else None, _UNDIVIDED if divided else "",
+            _nbytes(program.inputs), _nbytes(program.outputs),
+            roofline(device, threads) if told else None, divided,
         )  # fmt: skip
 
     return explained
+
+
+def _divided(lowered: Lowered) -> Divided | None:
+    """How a program is divided over devices; None where one runs all of it."""
+    graph, places = lowered.graph, lowered.places
+    if not any(places) and not is_divided(graph, ()):
+        return None
+    found = divided_graph(graph, places)
+    return found if found is not None and found.mesh.size > 1 else None
+
+
+def _part(array: Any, node: Node) -> Array:
+    """What the first device has of an array."""
+    own = array.local if type(array) is Spanning else array
+    own = own.bare if type(own) is Placed else own
+    return own[tuple(map(slice, node.shape))]
+
+
+def _nbytes(nodes: Sequence[Node]) -> int:
+    return sum(n.size * n.dtype.itemsize for n in nodes)
 
 
 def _threads(device: Device) -> int:
@@ -552,7 +591,8 @@ def _parts(
     found: list[Part] = []
     rows = zip(whole.program.steps, whole.members(), strict=True)
     for number, (step, (nodes, built)) in enumerate(rows):
-        took = None if seconds is None else seconds[number]
+        sent = isinstance(step, ir.RunExchange)  # which nobody else does here
+        took = None if seconds is None or sent else seconds[number]
         if isinstance(step, ir.RunKernel):
             info, source, inner = step.info, next(sources), list[Part]()
             known = info.name, info.origins, info.operations, info.bytes
