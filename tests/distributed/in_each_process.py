@@ -509,9 +509,28 @@ def edges_come_from_the_processes_beside() -> None:
         found, wanted = [ft.grad(loss, (0, 1))(v, w) for v in (x, X)]
         close(all_of(found[0]), wanted[0], rtol=1e-3, atol=1e-3)
         close(found[1], wanted[1], rtol=1e-3, atol=1e-3)
-    text = ft.explain_sharding(filters)(put(X), w)
+    text, told = [f(filters)(put(X), w) for f in (ft.explain_sharding, ft.explain)]
     assert "all_gather" not in text
     assert "ppermute over 'x'" in text
+    assert all(str(entry) in text for entry in told.collectives)
+    assert "a device of Mesh('x'" in str(told)
+    assert told.seconds > 0
+
+
+@check
+def explain_tells_what_a_process_runs_of_shard_map() -> None:
+    """Nothing of it runs: the others would have to."""
+
+    def shifted(x: Any) -> Any:
+        table = [(i, (i + 1) % (COUNT * LOCAL)) for i in range(COUNT * LOCAL)]
+        return lax.ppermute(x, "x", table)
+
+    f = ft.shard_map(shifted, mesh=LINE, in_specs=P("x"), out_specs=P("x"))
+    told = ft.explain(f)(put(X, P("x")))
+    names = [part.name for part in told.kernels]
+    assert any("permute along x" in name for name in names), names
+    assert told.seconds is None
+    assert told.results == X.nbytes // COUNT
 
 
 @check

@@ -56,11 +56,11 @@ from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
-from ftrace.trace.graph import Graph, Node, with_line
+from ftrace.trace.graph import Graph, Node, has_any, with_line
+from ftrace.trace.primitives.exchange import exchange_p, part_p, whole_p
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
-from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import (
     CompiledGraph,
@@ -69,10 +69,14 @@ from ftrace.transforms.jit.compiled_graph import (
 )
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
 from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.partition.explain import Divided, divided_graph
-from ftrace.transforms.placed.spanning import Spanning, program_of_device
+from ftrace.transforms.placed.spanning import (
+    Spanning,
+    localize_graph,
+    program_of_device,
+)
 from ftrace.transforms.shardings import Placed
 from ftrace.transforms.viz.regions import Region, outline, regions_of
 
@@ -528,12 +532,13 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         # References are inputs, too, which no argument is.
         if len(graph.inputs) - len(graph.captured) != len(names):
             concrete, names = False, [f"input {i}" for i in range(len(graph.inputs))]
-        device = jitted.target([asarray(x) for x in leaves] if concrete else ())
-        arrays = inputs_of(graph, leaves) if concrete else []
-        divided = _divided(lowered)
-        if divided is not None:
-            graph, program = divided.made.graph, program_of_device(divided.made)
+        arrays, divided = inputs_of(graph, leaves) if concrete else [], None
+        if any(lowered.places) or is_divided(graph, ()):
+            graph, program, divided = _divided(lowered)
+            if divided is None and has_any(program.outputs, (exchange_p,)):
+                concrete = False  # the others would have to run it as well
             arrays = [*map(_part, arrays, program.inputs)]
+        device = jitted.target(arrays)
         compiled = compile_graph(program, device)
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
         runs = list[list[float]]()
@@ -556,13 +561,22 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
     return explained
 
 
-def _divided(lowered: Lowered) -> Divided | None:
-    """How a program is divided over devices; None where one runs all of it."""
+def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
+    """A program over a mesh as a device has it, what that runs, and how it is divided.
+
+    What `shard_map` does over processes is divided already: a process runs its parts.
+    """
     graph, places = lowered.graph, lowered.places
-    if not any(places) and not is_divided(graph, ()):
-        return None
+    whole = ready_graph(graph, lambda constraint: True)
+    if has_any((*whole.outputs, *whole.effects), (part_p, whole_p)):
+        given = [*places, *map(mesh_sharding, whole.captured)]
+        local, _ = localize_graph(whole, given)
+        return local, ready_graph(local), None
     found = divided_graph(graph, places)
-    return found if found is not None and found.mesh.size > 1 else None
+    if found is None or found.mesh.size == 1:
+        alone = ready_graph(graph)
+        return alone, alone, None
+    return found.made.graph, program_of_device(found.made), found
 
 
 def _part(array: Any, node: Node) -> Array:
