@@ -386,8 +386,6 @@ def name_of(step: Step) -> str:
         return f"one of {len(step.branches)} branches"
     if isinstance(step, RunLoop):
         return "while loop" if step.length is None else f"loop of {step.length}"
-    if isinstance(step, RunExchange):
-        return describe(step).partition(" (")[0]
     return describe(step)
 
 

@@ -621,7 +621,8 @@ def _parts(
                 ],
             )
             work = work_of_step(step)
-            known = ir.name_of(step), ir.lines_of(step), work.operations, work.bytes
+            name = ir.name_of(step).partition(" (")[0]  # without its slots
+            known = name, ir.lines_of(step), work.operations, work.bytes
         found.append(
             Part(*known, took, step, device, source, inner, nodes, built, body)
         )
