@@ -573,7 +573,7 @@ def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
         local, _ = localize_graph(whole, given)
         return local, ready_graph(local), None
     found = divided_graph(graph, places)
-    if found is None or found.mesh.size == 1:
+    if found is None or found.mesh.size < 2:
         alone = ready_graph(graph)
         return alone, alone, None
     return found.made.graph, program_of_device(found.made), found
