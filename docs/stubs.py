@@ -35,9 +35,10 @@ NOTE = "# Made by docs/generate.py of the functions; do not edit."
 
 #: The modules of which there are stubs.
 MODULES = (
-    "numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "nn",
-    "nn.initializers", "optim", "random", "scipy.fft", "scipy.linalg", "scipy.ndimage",
-    "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats",
+    "image", "numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "nn",
+    "nn.initializers", "ops", "optim", "random", "scipy.cluster.vq", "scipy.fft",
+    "scipy.linalg", "scipy.ndimage", "scipy.optimize", "scipy.signal", "scipy.special",
+    "scipy.stats",
 )  # fmt: skip
 
 #: Functions that return what is no array, or not only, though they take no function.
@@ -149,7 +150,8 @@ def _default(value: Any) -> str:
 
 def parameters(stub: _Stub, function: Any, drop: int = 0) -> tuple[str, str]:
     """The parameters of a function and its result, as source."""
-    signature = inspect.signature(function)
+    # As it is written, which is not what is shown of it: that is the stub.
+    signature = inspect.signature(getattr(function, "behind", function))
     shown: list[str] = []
     kinds = inspect.Parameter
     latest = kinds.POSITIONAL_ONLY

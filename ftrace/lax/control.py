@@ -30,6 +30,7 @@ from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.trace_body import Traced
 from ftrace.transforms.vmap import vmap
+from ftrace.typing import ArrayLike
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
@@ -40,7 +41,7 @@ Function = Callable[..., Any]
 
 
 def cond(
-    pred: Value,
+    pred: ArrayLike,
     true_fun: Function | Any,
     false_fun: Function | Any,
     *operands: Any,
@@ -96,7 +97,10 @@ def cond(
 
 
 def switch(
-    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = NOT_GIVEN
+    index: ArrayLike,
+    branches: Sequence[Function],
+    *operands: Any,
+    operand: Any = NOT_GIVEN,
 ) -> Any:
     """`branches[index](*operands)`; an index out of bounds is moved inside.
 
@@ -133,7 +137,7 @@ def switch(
     if len(branches) == 1:
         return branches[0](*operands)
     if _in_python(index):
-        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+        return branches[min(max(int(as_value(index)), 0), len(branches) - 1)](*operands)
     index = as_value(index).clip(0, len(branches) - 1)
     return _branch("switch", index, branches, operands, names)
 
@@ -438,7 +442,12 @@ def _predicate(traced: Traced, fun: Function) -> Node:
 
 
 def fori_loop(
-    lower: Value, upper: Value, body_fun: Function, init_val: Any, *, unroll: Any = None
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Function,
+    init_val: Any,
+    *,
+    unroll: Any = None,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`.
 

@@ -30,6 +30,7 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.symbolic import surely_less
 from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.typing import ArrayLike
 
 __all__ = [
     "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather",
@@ -606,8 +607,8 @@ def scatter_max():
 
 
 def scatter_apply(
-    operand: Value,
-    scatter_indices: Value,
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
     func: Callable[[Any], Any],
     dimension_numbers: ScatterDimensionNumbers,
     *,

@@ -22,6 +22,7 @@ from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import factors, systems
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import Value
+from ftrace.typing import ArrayLike
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky",
@@ -292,7 +293,7 @@ def svd(
 
 
 def schur(
-    x: Value,
+    x: ArrayLike,
     *,
     compute_schur_vectors: bool = True,
     sort_eig_vals: bool = False,

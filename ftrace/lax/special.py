@@ -43,6 +43,7 @@ from ftrace.trace.bind import bind
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp
 
@@ -524,7 +525,7 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
 
 
 @_strict(lower_gamma)
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: Value, x: Value) -> Any:
     """P(a, x), the regularized lower incomplete gamma function.
 
     Args:
@@ -537,7 +538,7 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 @_strict(upper_gamma)
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: Value, x: Value) -> Any:
     """1 - igamma(a, x), exact also where that is near 0.
 
     Args:
@@ -550,7 +551,7 @@ def igammac(a: Any, x: Any) -> Any:
 
 
 @_strict(gamma_slope)
-def igamma_grad_a(a: Any, x: Any) -> Any:
+def igamma_grad_a(a: Value, x: Value) -> Any:
     """The derivative of igamma in a.
 
     Args:
@@ -563,7 +564,7 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
 
 
 @_strict(gamma_sample_slope)
-def random_gamma_grad(a: Any, sample: Any) -> Any:
+def random_gamma_grad(a: Value, sample: Value) -> Any:
     """How a gamma sample of shape a moves with a: -(∂P/∂a)/(∂P/∂x).
 
     Args:
@@ -576,7 +577,7 @@ def random_gamma_grad(a: Any, sample: Any) -> Any:
 
 
 @_strict(beta_ratio)
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: Value, b: Value, x: Value) -> Any:
     """The regularized incomplete beta function of x in [0, 1].
 
     Args:
@@ -592,7 +593,7 @@ regularized_incomplete_beta = betainc
 
 
 @_strict(partial(bessel, "bessel_i0e", order=0, scaled=True))
-def bessel_i0e(x: Any) -> Any:
+def bessel_i0e(x: Value) -> Any:
     """exp(-|x|)·I₀(x), I₀ the modified Bessel function of the first kind.
 
     Args:
@@ -604,7 +605,7 @@ def bessel_i0e(x: Any) -> Any:
 
 
 @_strict(partial(bessel, "bessel_i1e", order=1, scaled=True))
-def bessel_i1e(x: Any) -> Any:
+def bessel_i1e(x: Value) -> Any:
     """exp(-|x|)·I₁(x), I₁ the modified Bessel function of the first kind.
 
     Args:
@@ -616,7 +617,7 @@ def bessel_i1e(x: Any) -> Any:
 
 
 @_strict(gammas.poly_gamma)
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m: Value, x: Value) -> Any:
     """The m-th derivative of digamma.
 
     Args:
@@ -630,7 +631,7 @@ def polygamma(m: Any, x: Any) -> Any:
 
 
 @_strict(gammas.hurwitz_zeta)
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: Value, q: Value) -> Any:
     """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1, over k = 0, 1, 2, ….
 
     Args:

@@ -85,7 +85,7 @@ def relu(x: Value) -> Any:
 
 
 @_beside_floats
-def relu6(x: Any) -> Any:
+def relu6(x: Value) -> Any:
     """min(max(x, 0), 6), with a derivative of 0 at both ends.
 
     Args:
@@ -120,7 +120,7 @@ def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
 
 
 @_activation
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: Value) -> Any:
     """x between -1 and 1, and these bounds beyond.
 
     Args:
@@ -137,7 +137,7 @@ def hard_tanh(x: Any) -> Any:
 
 
 @_beside_floats
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: Value) -> Any:
     """relu6(x + 3) / 6: a straight line from 0 at -3 to 1 at 3.
 
     Args:
@@ -154,7 +154,7 @@ def hard_sigmoid(x: Any) -> Any:
 
 
 @_beside_floats
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: Value) -> Any:
     """x·hard_sigmoid(x); another name is `hard_swish`.
 
     Args:
@@ -174,7 +174,7 @@ hard_swish = hard_silu
 
 
 @_beside_floats
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: Value) -> Any:
     """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between.
 
     Args:
@@ -192,7 +192,7 @@ def sparse_plus(x: Any) -> Any:
 
 
 @_beside_floats
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: Value) -> Any:
     """(x + 1)/2, between 0 and 1.
 
     Args:
@@ -212,7 +212,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 
 @_beside_floats
-def elu(x: Any, alpha: Any = 1.0) -> Any:
+def elu(x: Value, alpha: Value = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x) - 1) elsewhere.
 
     Args:
@@ -231,7 +231,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 
 @_beside_floats
-def selu(x: Any) -> Any:
+def selu(x: Value) -> Any:
     """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
         1.0507·x where it is positive, 1.0507·1.6733·(exp(x) - 1) elsewhere
@@ -250,7 +250,7 @@ def selu(x: Any) -> Any:
 
 
 @_beside_floats
-def celu(x: Any, alpha: Any = 1.0) -> Any:
+def celu(x: Value, alpha: Value = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere.
 
     Unlike `elu` it has the slope 1 at 0 for every alpha.
@@ -270,7 +270,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 
 @_activation
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Value) -> Any:
     """1 / (1 + exp(-x)), exact to the last places on both sides.
 
     Args:
@@ -287,7 +287,7 @@ def sigmoid(x: Any) -> Any:
 
 
 @_activation
-def silu(x: Any) -> Any:
+def silu(x: Value) -> Any:
     """x·sigmoid(x); another name is `swish`.
 
     Args:
@@ -307,7 +307,7 @@ swish = silu
 
 
 @_activation
-def softplus(x: Any) -> Any:
+def softplus(x: Value) -> Any:
     """log(1 + exp(x)), without overflow.
 
     Args:
@@ -329,7 +329,7 @@ def softplus(x: Any) -> Any:
 
 
 @_activation
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Value) -> Any:
     """log(sigmoid(x)) = -softplus(-x), exact where sigmoid underflows.
 
     Args:
@@ -346,7 +346,7 @@ def log_sigmoid(x: Any) -> Any:
 
 
 @_activation
-def mish(x: Any) -> Any:
+def mish(x: Value) -> Any:
     """x·tanh(softplus(x)) (Misra, 2019).
 
     Args:
@@ -363,7 +363,7 @@ def mish(x: Any) -> Any:
 
 
 @_activation
-def log1mexp(x: Any) -> Any:
+def log1mexp(x: Value) -> Any:
     """log(1 - exp(-x)), exact near 0 and far away (Mächler, 2012).
 
     Args:
@@ -382,7 +382,7 @@ def log1mexp(x: Any) -> Any:
 
 
 @_activation
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: Value, approximate: bool = True) -> Any:
     """x·Φ(x), with the distribution Φ of the standard normal (Hendrycks, 2016).
 
         approximate   x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2
@@ -413,7 +413,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @_activation
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: Value) -> Any:
     """x / (1 + |x|).
 
     Args:
@@ -430,7 +430,7 @@ def soft_sign(x: Any) -> Any:
 
 
 @_activation
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x: Value, b: Value = 4) -> Any:
     """(x + √(x² + b)) / 2: like softplus, without exponentials.
 
     Args:
@@ -452,7 +452,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 
 @_activation
-def tanh(x: Any) -> Any:
+def tanh(x: Value) -> Any:
     """The hyperbolic tangent.
 
     Args:
@@ -577,7 +577,7 @@ def standardize(
     return centered * bind(p.rsqrt, ax.as_value(variance + epsilon))
 
 
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(x: Value, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """1 at the index that `x` holds, 0 elsewhere, along a new axis.
 
     Args:

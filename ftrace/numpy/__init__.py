@@ -156,4 +156,4 @@ _functions.update(
     byteswap=_byteswap,
     getitem_at=getitem,
 )
-_tell_of_methods()
+_tell_of_methods(globals())

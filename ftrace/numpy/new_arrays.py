@@ -580,7 +580,11 @@ def indices(
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Dtype = float, **kwargs: Any
+    function: Callable[..., Any],
+    shape: Any,
+    *,
+    dtype: str | type[Any] | np.dtype[Any] | None = float,
+    **kwargs: Any,
 ) -> Any:
     """`function` of the index along each axis, mapped over all places of a shape.
 

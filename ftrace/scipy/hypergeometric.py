@@ -106,7 +106,7 @@ _kummer = _differentiable(_hyp1f1, _hyp1f1_slope, _hyp1f1, 3)
 
 
 @gammas.compose_real
-def hyp1f1(a: Any, b: Any, x: Any) -> Any:
+def hyp1f1(a: Value, b: Value, x: Value) -> Any:
     """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!.
 
     Args:
@@ -242,7 +242,7 @@ _gauss = _differentiable(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True), 4
 
 
 @gammas.compose_real
-def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+def hyp2f1(a: Value, b: Value, c: Value, x: Value) -> Any:
     """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1.
 
     Args:
@@ -471,7 +471,7 @@ def complex_log_gamma(z: Any) -> Any:
 
 
 @gammas.compose
-def comb(N: Any, k: Any, repetition: bool = False) -> Any:
+def comb(N: Value, k: Value, repetition: bool = False) -> Any:
     """The number of ways to choose k of N things; with repetition: k of N kinds.
 
     Args:

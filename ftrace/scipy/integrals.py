@@ -86,7 +86,7 @@ _expn_of = special.with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_s
 
 
 @compose_real
-def expn(n: Any, x: Any) -> Any:
+def expn(n: Value, x: Value) -> Any:
     """The exponential integral Eₙ(x) = ∫₁^∞ exp(-xt)/tⁿ dt, for whole n ≥ 0.
 
     Args:
@@ -97,7 +97,7 @@ def expn(n: Any, x: Any) -> Any:
 
 
 @compose_real
-def exp1(x: Any) -> Any:
+def exp1(x: Value) -> Any:
     """E₁(x) = ∫ₓ^∞ exp(-t)/t dt, for x ≥ 0."""
     return _expn_of(fnp.ones_like(x), x)
 
@@ -137,7 +137,7 @@ _expi_of = special.with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
 
 
 @compose_real
-def expi(x: Any) -> Any:
+def expi(x: Value) -> Any:
     """Ei(x) = -∫₋ₓ^∞ exp(-t)/t dt, the principal value."""
     return _expi_of(x)
 
@@ -287,7 +287,7 @@ _real_erfcx = compose(_erfcx)
 
 
 @compose_real
-def dawsn(x: Any) -> Any:
+def dawsn(x: Value) -> Any:
     """Dawson's integral exp(-x²)·∫₀ˣ exp(t²) dt.
 
     Args:
@@ -379,7 +379,7 @@ _DILOGARITHM = (
 
 
 @compose_real
-def spence(x: Any) -> Any:
+def spence(x: Value) -> Any:
     """Spence's function ∫₁ˣ log(t)/(1 - t) dt, the dilogarithm of 1 - x, for x ≥ 0."""
     # To between ½ and 1½ by the reciprocal, or by what x lacks of 1. There, with
     # u = -log x, it is u - u²/4 + Σ B₂ₖ·u^(2k+1)/(2k + 1)! (L. Lewin, 1981).
@@ -457,7 +457,7 @@ _owens_t_of = special.with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
 
 
 @compose_real
-def owens_t(h: Any, a: Any) -> Any:
+def owens_t(h: Value, a: Value) -> Any:
     """The probability of X > h, 0 < Y < aX, for two standard normal values.
 
     Args:

@@ -23,6 +23,7 @@ from ftrace.trace.eager.dispatch import owning
 from ftrace.trace.primitives.library import factors
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.grad import jvp
+from ftrace.typing import ArrayLike
 
 __all__ = [
     "block_diag", "circulant", "companion", "convolution_matrix", "dft", "expm",
@@ -531,7 +532,7 @@ def _approximant(x: Any, b: tuple[int, ...]) -> Any:
     return fnp.linalg.solve(even - odd, even + odd)
 
 
-def funm(A: Value, func: Callable[[Any], Any], disp: bool = True) -> Any:
+def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """A function of a matrix, by its Schur form. It needs SciPy; no derivative.
 
     Golub, Van Loan: Matrix Computations, 11.1 (the recurrence of Parlett). It loses as

@@ -13,17 +13,17 @@ from ftrace.errors import ShapeError, UnsupportedError, one_of
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.elementwise import round as round_away
 from ftrace.numpy.axes import as_value, cast, choose
-from ftrace.trace.tracing.tracer import Value
+from ftrace.typing import ArrayLike
 
 __all__ = ["map_coordinates"]
 
 
 def map_coordinates(
-    input: Value,
-    coordinates: Sequence[Value],
+    input: ArrayLike,
+    coordinates: Sequence[ArrayLike],
     order: int,
     mode: str = "constant",
-    cval: Value = 0.0,
+    cval: ArrayLike = 0.0,
 ) -> Any:
     """The values of an array between its elements.
 

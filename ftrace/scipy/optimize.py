@@ -26,8 +26,8 @@ from ftrace.optim import tree
 from ftrace.optim.base import GradientTransformation
 from ftrace.optim.linesearch import Point, scale_by_lbfgs, strong_wolfe
 from ftrace.trace.eager.checked_calls import without_checks
-from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.grad import value_and_grad
+from ftrace.typing import ArrayLike
 
 __all__ = ["OptimizeResults", "minimize"]
 
@@ -76,7 +76,7 @@ class OptimizeResults(NamedTuple):
 @without_checks
 def minimize(
     fun: Function,
-    x0: Value,
+    x0: ArrayLike,
     args: tuple[Any, ...] = (),
     *,
     method: str = "BFGS",

@@ -64,7 +64,7 @@ _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 
 
 @gammas.compose
-def ndtr(x: Any) -> Any:
+def ndtr(x: Value) -> Any:
     """The probability that a standard normal value is at most x: Φ(x) = erfc(-x/√2)/2.
 
     Args:
@@ -90,7 +90,7 @@ def ndtr(x: Any) -> Any:
 
 
 @gammas.compose
-def log_ndtr(x: Any, series_order: int = 3) -> Any:
+def log_ndtr(x: Value, series_order: int = 3) -> Any:
     """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
 
     Args:
@@ -146,7 +146,7 @@ _QUANTILE_BOTTOM = (
 
 
 @gammas.compose
-def ndtri(p: Any) -> Any:
+def ndtri(p: Value) -> Any:
     """The value of which ndtr is p; its inverse.
 
     Args:
@@ -341,7 +341,7 @@ def expit():
 
 
 @gammas.compose
-def logit(x: Any) -> Any:
+def logit(x: Value) -> Any:
     """log(x / (1 - x)), the inverse of expit.
 
     Args:
@@ -423,7 +423,7 @@ def entr(x: Value) -> Any:
 
 
 @gammas.compose_real
-def rel_entr(p: Any, q: Any) -> Any:
+def rel_entr(p: Value, q: Value) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined.
 
     Args:
@@ -460,7 +460,7 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
 
 
 @gammas.compose_real
-def kl_div(p: Any, q: Any) -> Any:
+def kl_div(p: Value, q: Value) -> Any:
     """p·log(p/q) - p + q; inf where it is not defined.
 
     Args:
@@ -493,7 +493,7 @@ def kl_div(p: Any, q: Any) -> Any:
 
 
 @gammas.compose
-def betaln(a: Any, b: Any) -> Any:
+def betaln(a: Value, b: Value) -> Any:
     """log |B(a, b)| = log |Γ(a)| + log |Γ(b)| - log |Γ(a + b)|.
 
     Where one is large its formula has no large differences.
@@ -509,7 +509,7 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 @gammas.compose_weak
-def gammainc(a: Any, x: Any) -> Any:
+def gammainc(a: Value, x: Value) -> Any:
     """The regularized lower incomplete gamma function.
 
         P(a, x) = ∫₀ˣ t^(a - 1)·exp(-t) dt / Γ(a)
@@ -529,7 +529,7 @@ def gammainc(a: Any, x: Any) -> Any:
 
 
 @gammas.compose_weak
-def gammaincc(a: Any, x: Any) -> Any:
+def gammaincc(a: Value, x: Value) -> Any:
     """1 - P(a, x), exact also where that is near 0; P as of `gammainc`.
 
     Args:
@@ -544,7 +544,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 
 @gammas.compose_weak
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: Value, b: Value, x: Value) -> Any:
     """The regularized incomplete beta function.
 
         I(x) = ∫₀ˣ t^(a - 1)·(1 - t)^(b - 1) dt / B(a, b)
@@ -579,7 +579,7 @@ def gammasgn(x: Value) -> Any:
 
 
 @gammas.compose
-def gamma(x: Any) -> Any:
+def gamma(x: Value) -> Any:
     """Γ(x) = ∫ t^(x - 1)·exp(-t) dt over t > 0, also of complex numbers.
 
     Args:
@@ -599,7 +599,7 @@ def gamma(x: Any) -> Any:
 
 
 @gammas.compose
-def loggamma(x: Any) -> Any:
+def loggamma(x: Value) -> Any:
     """log Γ(x): NaN for x ≤ 0, of complex numbers its principal branch.
 
     Args:
@@ -615,7 +615,7 @@ def loggamma(x: Any) -> Any:
 
 
 @gammas.compose
-def factorial(n: Any, exact: bool = False) -> Any:
+def factorial(n: Value, exact: bool = False) -> Any:
     """n! = Γ(n + 1) as a float; 0 for negative n.
 
     Args:

@@ -6,6 +6,7 @@ print stands for anything, and blanks count as one.
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import io
@@ -22,7 +23,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from docs.site import DOCS, MODULE, home_of, public_names
+from docs.stubs import MODULES as STUBBED, stub_of
 from ftrace import lax, nn
+from ftrace.scipy.stats import norm
 from ftrace.trace.eager.dispatch import Eager
 from tests.docs.most_used import MOST_USED
 from tests.docs.pages import ROOT
@@ -115,7 +118,51 @@ def test_every_argument_is_told_of(module: str) -> None:
 
 @pytest.mark.parametrize(
     ("function", "shown"),
-    [(fnp.einsum, "einsum(subscripts"), (fnp.exp, "exp(x:"), (fnp.add, "add(x1:")],
+    [
+        (fnp.einsum, "einsum(subscripts: 'Any', /, *operands: 'Any', out: 'None' = "),
+        (fnp.exp, "exp(x: 'ArrayLike', /) -> 'Array'"),
+        (fnp.add, "add(x1: 'ArrayLike', x2: 'ArrayLike', /, *, out: 'None' = None"),
+        (lax.sin, "sin(x: 'ArrayLike', *, accuracy: 'Any' = None) -> 'Array'"),
+        (norm.pdf, "pdf(x: 'ArrayLike', loc: 'ArrayLike' = 0, scale: 'ArrayLike' = 1)"),
+        (ft.Array.sum, "sum(a: 'ArrayLike', axis: 'int | str | Sequence[int | str]"),
+    ],
 )
 def test_help_shows_the_signature(function: Any, shown: str) -> None:
     assert f"\n{shown}" in pydoc.render_doc(function, renderer=pydoc.plaintext)
+
+
+def declared(body: list[ast.stmt], home: Any) -> Iterator[tuple[Any, ast.FunctionDef]]:
+    """The functions that a stub declares, and what they are."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__call__":
+            yield home, node
+        elif isinstance(node, ast.FunctionDef):
+            yield getattr(home, node.name), node
+        elif isinstance(node, ast.ClassDef) and node.name[0] == "_":
+            yield from declared(node.body, getattr(home, node.name[1:]))
+
+
+@pytest.mark.parametrize("module", STUBBED)
+def test_signatures_say_what_the_stub_says(module: str) -> None:
+    home = import_module(f"ftrace.{module}")
+    for function, node in declared(ast.parse(stub_of(module)).body, home):
+        if isinstance(function, Eager):
+            shown, told = inspect.signature(function), node.args
+            arguments = [*told.posonlyargs, *told.args, *told.kwonlyargs]
+            arguments += [x for x in (told.vararg, told.kwarg) if x]
+            types = {x.arg: x.annotation for x in arguments if x.arg != "self"}
+            said = {name: p.annotation for name, p in shown.parameters.items()}
+            types["return"], said["return"] = node.returns, shown.return_annotation
+            texts = {k: ast.unparse(t) for k, t in types.items() if t is not None}
+            assert {k: re.sub(r"\b_", "", t) for k, t in texts.items()} == said, (
+                function
+            )
+
+
+@pytest.mark.parametrize("module", STUBBED)
+def test_signatures_name_no_types_of_our_own(module: str) -> None:
+    known = values_of(f"ftrace.{module}").items()
+    functions = {n: f for n, f in known if isinstance(f, FUNCTIONS)}
+    shown = {name: str(inspect.signature(f)) for name, f in functions.items()}
+    inner = re.compile(r"\b(Value|Dtype|ax\.\w+)\b")
+    assert {name: text for name, text in shown.items() if inner.search(text)} == {}

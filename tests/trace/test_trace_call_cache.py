@@ -363,12 +363,18 @@ def members() -> dict[str, Any]:
     return found
 
 
+def taken(function: Any) -> list[Any]:
+    """The parameters but for their types, which are the stub's where there is one."""
+    found = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in found]
+
+
 def test_functions_look_like_themselves() -> None:
     wrong: list[str] = []
     for name, function in members().items():
         plain = inspect.unwrap(function, stop=lambda f: "__signature__" in vars(f))
         same = pickle.loads(pickle.dumps(function)) is function
-        same = same and inspect.signature(function) == inspect.signature(plain)
+        same = same and taken(function) == taken(plain)
         if not same or function.__doc__ != plain.__doc__:
             wrong.append(name)
     assert not wrong

@@ -31,7 +31,6 @@ from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.dispatch import publish, set_name
-from ftrace.trace.tracing.tracer import Value
 
 Formula = Callable[..., Any]
 PACKAGE = "ftrace.scipy.stats"
@@ -164,9 +163,9 @@ def signature_of(first: str, shapes: str, place: str) -> Signature:
     """The operand, shape parameters without defaults, then `loc` and `scale`."""
     kind = Parameter.POSITIONAL_OR_KEYWORD
     names = [*first.split(), *shapes.split()]
-    parameters = [Parameter(n, kind, annotation=Value) for n in names]
+    parameters = [Parameter(n, kind, annotation="Value") for n in names]
     parameters += [
-        Parameter(n, kind, annotation=Value, default=int(n == "scale"))
+        Parameter(n, kind, annotation="Value", default=int(n == "scale"))
         for n in place.split()
     ]
     return Signature(parameters, return_annotation=Any)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 
 import numpy as np
@@ -279,11 +279,16 @@ for _name in (*METHODS, *RENAMED):
     setattr(ArrayLike, _name, _method(RENAMED.get(_name, _name)))
 
 
-def tell_of_methods() -> None:
-    """Methods have the docstring and the signature of the function that they call."""
+def tell_of_methods(public: Mapping[str, Any]) -> None:
+    """Methods have the docstring and the signature of the function that they call.
+
+    Args:
+      public: `ftrace.numpy`, whose functions tell callers their types.
+    """
     for name in (*METHODS, *RENAMED):
         method = getattr(ArrayLike, name)
-        method.__wrapped__ = function = functions[method.__name__]
+        function = public.get(method.__name__, functions[method.__name__])
+        method.__wrapped__ = function
         method.__doc__ = f"See `ftrace.numpy.{method.__name__}`: {function.__doc__}"
 
 

@@ -43,6 +43,7 @@ two rows goes wrong on one. What an Array of ours holds nobody changes.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import weakref
@@ -50,7 +51,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
-from inspect import Parameter, signature as signature_of
+from inspect import Parameter, Signature, signature as signature_of
 from types import EllipsisType, FunctionType, MappingProxyType, NoneType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, get_origin
 
@@ -566,6 +567,55 @@ class RecordedCallable:
         self._links, self._records = None, []
 
 
+class _ShownSignature:
+    """The parameters of a public function, with the types that its stub tells callers.
+
+    They are read when somebody asks, as `help` does; without a stub they are as they
+    are written.
+    """
+
+    def __get__(self, function: Any, owner: Any = None) -> Signature:
+        if function is None:  # of the class
+            raise AttributeError("__signature__")
+        known = signature_of(function.behind)
+        shown = _stub_types(function.__module__, function.__name__)
+        parameters = [
+            p.replace(annotation=shown.get(p.name, p.annotation))
+            for p in known.parameters.values()
+        ]
+        result = shown.get("return", known.return_annotation)
+        return known.replace(parameters=parameters, return_annotation=result)
+
+    def __set__(self, function: Any, value: Any) -> None:
+        """What a function has in its `__dict__` does not go before it."""
+        raise AttributeError("__signature__")
+
+
+def _stub_types(module: str, name: str) -> dict[str, str]:
+    """The annotations of a function in the stub of its module; none without a stub."""
+    file, before = getattr(sys.modules[module], "__file__", None), ""
+    if file is None:  # a module without a file is a class in the stub of its package
+        module, _, space = module.rpartition(".")
+        file = sys.modules[module].__file__
+        before = rf"class _{space}\(.*\n(?: .*\n)*?    "
+    try:
+        with open(f"{str(file).removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+            text = stub.read()
+    except OSError:
+        return {}
+    start = rf"^{before}(?:def {name}|class _{name}\(.*\n    def __call__)"
+    found = re.search(rf"{start}\((.*?\n?.*?)\) -> (.*): \.\.\.$", text, re.MULTILINE)
+    if found is None:
+        return {}
+    made: Any = ast.parse(f"def f({found[1]}) -> {found[2]}: ...").body[0]
+    given = made.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    arguments += [x for x in (given.vararg, given.kwarg) if x is not None]
+    types = {x.arg: x.annotation for x in arguments if x.annotation is not None}
+    types["return"] = made.returns
+    return {key: re.sub(r"\b_(?=\w)", "", ast.unparse(x)) for key, x in types.items()}
+
+
 class Eager(RecordedCallable):
     """A function whose work depends on the types of its arrays alone.
 
@@ -582,6 +632,7 @@ class Eager(RecordedCallable):
     __slots__ = ("__dict__", "__weakref__", "_place", "behind", "numbers")
 
     entry = "call_eager"
+    __signature__ = _ShownSignature()
 
     def __init__(
         self, function: Callable[..., Any], numbers: type[Any] | None, place: str
