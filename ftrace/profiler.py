@@ -46,7 +46,7 @@ from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.spans import Recorder, Span
 from ftrace.ground.text_tables import Section, Tables, time_text
 from ftrace.trace.tracing.tracer import aval_of
-from ftrace.transforms.array_files import check_writable, file_named, replacing
+from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.environment import live_arrays
 
 __all__ = [
@@ -132,7 +132,7 @@ class profile(Tables):
 
     def __init__(self, file: _PathLike | None = None) -> None:
         usage = "with profile(): f(x), or profile('out.json')"
-        named = None if file is None else file_named("profile", file, usage)
+        named = None if file is None else read_path("profile", file, usage)
         self.file = None if named is None else _of_rank(named)
         self.spans: list[Span] = []
         self.seconds = self.overhead = 0.0
@@ -630,7 +630,7 @@ def save_device_memory_profile(filename: _PathLike, backend: str | None = None) 
       FileFormatError: the file cannot be written.
     """
     what = "save_device_memory_profile"
-    with replacing(file_named(what, filename, f"{what}('memory.prof')")) as file:
+    with replacing(read_path(what, filename, f"{what}('memory.prof')")) as file:
         file.write(device_memory_profile(backend))
 
 

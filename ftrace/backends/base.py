@@ -174,17 +174,17 @@ class Executable(ABC):
         return tuple(self.texts())
 
     @cached_property
-    def _expected(self) -> list[tuple[int, np.dtype[Any]]]:
+    def _expected_inputs(self) -> list[tuple[int, np.dtype[Any]]]:
         slots = self.program.slots
         return [(slots[i].nbytes, slots[i].dtype) for i in self.program.inputs]
 
-    def received(self, inputs: Sequence[Buffer]) -> Sequence[Buffer]:
+    def receive(self, inputs: Sequence[Buffer]) -> Sequence[Buffer]:
         """The inputs, which are what the program was compiled for; fenced if need be.
 
         Raises:
           DeviceError: one is not, and would be read as something else.
         """
-        for buffer, (nbytes, dtype) in zip(inputs, self._expected, strict=True):
+        for buffer, (nbytes, dtype) in zip(inputs, self._expected_inputs, strict=True):
             # A driver's handle has no dtype.
             kind: Any = getattr(buffer.memory, "dtype", _BYTES)
             if buffer.nbytes != nbytes or kind not in (dtype, _BYTES):
@@ -503,7 +503,7 @@ def live_devices() -> list[Device]:
 
 
 @contextmanager
-def timed(counters: Counters, name: str) -> Generator[None]:
+def time_block(counters: Counters, name: str) -> Generator[None]:
     """Adds the seconds that a block takes to one field of a device's counters."""
     start = time.perf_counter()
     try:

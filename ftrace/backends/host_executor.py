@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Counters, Device, Executable, timed
+from ftrace.backends.base import Counters, Device, Executable, time_block
 from ftrace.backends.debug_report import report_exchange, report_run
 from ftrace.backends.out_of_memory import require_memory
 from ftrace.errors import GraphError, ShapeError
@@ -179,7 +179,7 @@ class DrivenProgram(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
-        inputs = self.received(inputs)
+        inputs = self.receive(inputs)
         require_memory(device.name, device.allocator, program, self.most_memory)
         owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
         for number in program.outputs:
@@ -189,7 +189,7 @@ class DrivenProgram(Executable):
             n: self.memory_of(buffer, program.slots[n].nbytes)
             for n, buffer in owners.items()
         }
-        with timed(device.counters, "run_seconds"):
+        with time_block(device.counters, "run_seconds"):
             self.driver.run(
                 program,
                 [memories[number] for number in program.inputs],

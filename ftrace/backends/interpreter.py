@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Device, DynamicProgram, Executable, timed
+from ftrace.backends.base import Device, DynamicProgram, Executable, time_block
 from ftrace.backends.debug_report import report_compiled
 from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.errors import GraphError
@@ -71,7 +71,7 @@ class Interpreter(Device):
         return _bytes(buffer)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> Executable:
-        with timed(self.counters, "compile_seconds"), self._lock:
+        with time_block(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
 
         def make(program: Program, sizes: Sizes) -> Executable:

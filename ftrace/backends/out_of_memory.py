@@ -17,7 +17,7 @@ from ftrace.trace.arrays.buffer import LARGE, Allocator, free_memory
 NAMED = 4
 
 
-def needed(program: ir.Program) -> int:
+def footprint(program: ir.Program) -> int:
     """Bytes of the outputs and the arena of a program."""
     slots = {program.slots[n] for n in program.outputs}
     return program.arena + sum(s.nbytes for s in slots if s.place == "output")
@@ -37,7 +37,7 @@ def require_memory(
     Raises:
       OutOfMemoryError: it names the largest arrays of the program.
     """
-    wanted = needed(program)
+    wanted = footprint(program)
     if wanted < LARGE or wanted <= (free_memory() if most is None else most):
         return
     allocator.trim()
@@ -50,11 +50,11 @@ def shortage(
     name: str, program: ir.Program, free: int | None = None
 ) -> OutOfMemoryError:
     """The exception for a call that found no memory for its program."""
-    results = needed(program) - program.arena
+    results = footprint(program) - program.arena
     have = "" if free is None else f", and {_size(free)} are free"
     lines = [
-        f"{name} has no memory for this call: it needs {_size(needed(program))}{have}. "
-        f"Its results take {_size(results)}, what is between them "
+        f"{name} has no memory for this call: it needs {_size(footprint(program))}"
+        f"{have}. Its results take {_size(results)}, what is between them "
         f"{_size(program.arena)}; the largest are",
         *largest(program),
         "compute it in parts, in a smaller dtype, or use checkpoint for derivatives",
@@ -71,7 +71,7 @@ def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
     megabytes that they work in.
     """
     first = "there is no memory left for what this call works in"
-    pushed = sorted(_pushed(program), key=lambda r: -r[0]) if program else []
+    pushed = sorted(_list_pushed(program), key=lambda r: -r[0]) if program else []
     if not pushed:
         return OutOfMemoryError(f"{first}; free some, or run with fewer threads")
     lines = [f"{first}, or for what its loops remember; of each iteration:"]
@@ -82,11 +82,11 @@ def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
     return error
 
 
-def _pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
+def _list_pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
     """What each loop of unknown length keeps of an iteration."""
     for step in program.steps:
         for inner in ir.programs_of(step):
-            yield from _pushed(inner)
+            yield from _list_pushed(inner)
         if isinstance(step, ir.RunLoop):
             for slot, outer, line in _elements_of(step):
                 if program.slots[outer].stacks:
@@ -95,17 +95,17 @@ def _pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
 
 def largest(program: ir.Program) -> list[str]:
     """A line for each of the largest arrays that a program makes, the largest first."""
-    made = sorted(_made(program), key=lambda row: -row[0])
+    made = sorted(_list_made(program), key=lambda row: -row[0])
     return [text for size, text in made[:NAMED] if size * 100 >= made[0][0]]
 
 
-def _made(program: ir.Program) -> Iterator[tuple[int, str]]:
+def _list_made(program: ir.Program) -> Iterator[tuple[int, str]]:
     """What each array takes that is not an input; for a loop's body one iteration."""
     lines: dict[int, str] = {}
     bodies: set[int] = set()
     for step in program.steps:
         for inner in ir.programs_of(step):
-            yield from _made(inner)
+            yield from _list_made(inner)
             bodies.add(getattr(step, "scratch", -1))
         for slot, line in _lines_of(step):
             lines.setdefault(slot, line)

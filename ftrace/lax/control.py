@@ -199,7 +199,7 @@ def _branch(
     closed: list[Any] = []
     for t, mine in zip(traced, places, strict=True):
         consts, before, after = close_over(t, mine, free, effects)
-        outputs = [*after, *bodies.matched(t.draft.outputs, types)]
+        outputs = [*after, *bodies.match_all(t.draft.outputs, types)]
         closed.append(close([*before, *t.draft.arguments, *consts], outputs))
 
     def operands_of(nodes: Sequence[Node]) -> list[Node]:
@@ -327,7 +327,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return written.answer("while_loop", again)
     (body, test), first, avals = found
     predicate = _predicate(test, cond_fun)
-    carried = bodies.carried(values, body, values, test)
+    carried = bodies.vary_carry(values, body, values, test)
     if carried is not None:
         return while_loop(cond_fun, body_fun, tree.unflatten(wanted, carried))
     if test.draft.effects:
@@ -337,14 +337,14 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     consts, before, _ = close_over(test, of_test, free, effects)
     test_body = close([*consts, *before, *test.draft.arguments], [predicate])
     consts, before, after = close_over(body, of_body, free, effects)
-    outputs = [*after, *bodies.returned(body.draft.outputs, avals)]
+    outputs = [*after, *bodies.last_carry(body.draft.outputs, avals)]
     loop_body = close([*consts, *before, *body.draft.arguments], outputs)
     results = bodies.apply_compound(
         "while_loop",
         while_p,
         While(test_body, loop_body, count),
         [*free, *_as_first(values, avals)],
-        lambda nodes: [*nodes[:count], *bodies.matched(nodes[count:], avals)],
+        lambda nodes: [*nodes[:count], *bodies.match_all(nodes[count:], avals)],
         count if effects else -1,
     )
     return tree.unflatten(wanted, _as_last(results, first, body, values))
@@ -670,12 +670,12 @@ def _scan(
 
         return written.answer(what, again)
     draft = body.draft
-    carried = bodies.carried(values, body, meant)
+    carried = bodies.vary_carry(values, body, meant)
     if carried is not None:
         init = tree.unflatten(wanted, carried)
         return _scan(what, f, init, xs, length, reverse, counter)
     count = len(avals)
-    outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
+    outputs = [*bodies.last_carry(draft.outputs[:count], avals), *draft.outputs[count:]]
     if avals != first:
         outputs[count:] = [_round_weak(n) for n in outputs[count:]]
     effects = bool(draft.effects)
@@ -690,7 +690,7 @@ def _scan(
         if counter is not None:
             start, dtype = counter[0], counter[1].dtype
             rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
-        return [*consts, *bodies.matched(carry, avals), *rest]
+        return [*consts, *bodies.match_all(carry, avals), *rest]
 
     results = bodies.apply_compound(
         what, scan_p, arg, [*draft.values, *_as_first(values, avals), *elements],

@@ -224,7 +224,7 @@ def _ruled(
     rule = Rule(what, tuple(key), tangents, ())
     arg = Ruled(body, False, what, avals, 0, (rule,))
     return bodies.apply_compound(
-        what, custom_jvp_p, arg, operands, lambda nodes: bodies.matched(nodes, avals)
+        what, custom_jvp_p, arg, operands, lambda nodes: bodies.match_all(nodes, avals)
     )
 
 
@@ -343,7 +343,7 @@ class _Problem:
         for t, mine in zip(traced, places, strict=True):
             consts, _, _ = close_over(t, mine, free, False)
             outputs = [
-                *bodies.matched(t.draft.outputs[:count], self.avals),
+                *bodies.match_all(t.draft.outputs[:count], self.avals),
                 *t.draft.outputs[count:],
             ]
             closed.append(close([*consts, *t.draft.arguments], outputs))

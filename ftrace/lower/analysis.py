@@ -10,7 +10,7 @@
     y = sum[k](x)            the axes of x but k
 
 An operation is *in step* along an axis if a slice of its result needs, of each operand
-that has the axis, the same slice only. `sliced` makes the operation over slices.
+that has the axis, the same slice only. `slice_op` makes the operation over slices.
 
 The answers depend on the graph alone: no stage's decisions change them.
 """
@@ -80,7 +80,7 @@ def elements_of_sum(node: Node) -> Node:
     return node
 
 
-def shared_dear(order: Iterable[Node]) -> set[Node]:
+def find_shared_dear(order: Iterable[Node]) -> set[Node]:
     """Values with several users that are rather stored than computed again."""
     used: set[Node] = set()
     found: set[Node] = set()
@@ -156,11 +156,11 @@ def axes_in_step(node: Node) -> list[Steps]:
     if family == "reduction":
         return [tuple(None if a in node.arg else a for a in range(node.ndim))]
     if node.op is gather_p:
-        return _gathered(node)
-    return [_moved(node)] if family == "movement" else [()] * len(node.src)
+        return _steps_of_gather(node)
+    return [_steps_of_movement(node)] if family == "movement" else [()] * len(node.src)
 
 
-def _moved(node: Node) -> Steps:
+def _steps_of_movement(node: Node) -> Steps:
     (x,), arg = node.src, node.arg
     if node.op is mv.permute_p:
         return tuple(arg.index(a) for a in range(x.ndim))
@@ -221,7 +221,7 @@ def axis_below(node: Node, axis: int) -> int | None:
     return steps.index(axis) if axis in steps else None
 
 
-def _gathered(node: Node) -> list[Steps]:
+def _steps_of_gather(node: Node) -> list[Steps]:
     """The rest follows the axes of the indices; an axis counted through stays."""
     axes: tuple[int, ...] = node.arg
     x, *arrays = node.src
@@ -251,7 +251,7 @@ def counted_axis(index: Node, size: int) -> int | None:
         return None
     for node in reversed(chain):
         if axis is not None:
-            axis = _moved(node)[axis]
+            axis = _steps_of_movement(node)[axis]
     return axis
 
 
@@ -267,12 +267,12 @@ def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
         return outputs
 
     def by_axes(node: Node, read: Collection[int]) -> Node | None:
-        return counted_by_axes(node) if nbytes(node) >= least else None
+        return split_count(node) if nbytes(node) >= least else None
 
     return convert(outputs, {mv.reshape_p: by_axes})
 
 
-def counted_by_axes(node: Node) -> Node | None:
+def split_count(node: Node) -> Node | None:
     """Positions in all of an array as a sum of those along its axes; None if not so.
 
     reshape[n, m](iota[n·m]) -> iota[n, m; axis 0]·m + iota[n, m; axis 1], of integers
@@ -298,7 +298,7 @@ def counted_by_axes(node: Node) -> Node | None:
 # The same on slices.
 
 
-def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
+def slice_op(node: Node, src: Sequence[Node], shape: Shape) -> Node:
     """The operation over slices of its operands; its result has `shape`.
 
     Along axes that are cut all operands must be in step, or of size 1.

@@ -41,7 +41,7 @@ from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort
 from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
 from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
 from ftrace.lower.register_loops import promote_loops
-from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
+from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import Schedule
 from ftrace.lower.simplify.algebra import ALGEBRA, CONSTANTS, LOGIC, REDUCES
@@ -155,11 +155,11 @@ def simplified_body(body: Body) -> Sequence[Node]:
     """What a body returns, after the stages that need nothing of a device."""
     chosen = settings.current()
     known = lines_in(body.outputs), chosen.disabled_rules, chosen.check_specs
-    return _simplified(body, *known)
+    return _simplify(body, *known)
 
 
 @memo(32)  # a loop that is too large for registers asks again
-def _simplified(
+def _simplify(
     body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
 ) -> Sequence[Node]:
     return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
@@ -239,7 +239,7 @@ SUITING: Final = (
         about="small loops become one kernel that keeps its values in registers",
     ),
     Stage(
-        "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
+        "library", LIBRARY | {permute_p: fft_kernels.merge_permutations},
         scan_kernels.DECISIONS | lapack_kernels.DECISIONS
         | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
         "recurrences", LIBRARY, "sorts, factorizations, running sums become kernels",
@@ -475,17 +475,17 @@ def lower(
     numbers = count(1)
     with progress("lowering") as step:
 
-        def told(some: Iterable[Any]) -> Any:
+        def report_steps(some: Iterable[Any]) -> Any:
             for stage in some:
                 yield stage
                 step(next(numbers), stages)
 
-        outputs = run_stages(graph.outputs, ANY_DEVICE, told(SIMPLIFYING))
+        outputs = run_stages(graph.outputs, ANY_DEVICE, report_steps(SIMPLIFYING))
         simplified = Graph(graph.inputs, tuple(outputs))
-        outputs = run_stages(simplified.outputs, limits, told(SUITING))
+        outputs = run_stages(simplified.outputs, limits, report_steps(SUITING))
         final = Graph(graph.inputs, tuple(outputs))
         work = Work(final, limits, dict.fromkeys(donated))
-        return Lowered(graph, simplified, _make_program(work, told(PROGRAM)))
+        return Lowered(graph, simplified, _make_program(work, report_steps(PROGRAM)))
 
 
 def lower_body(
@@ -522,7 +522,7 @@ def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
     operands: it may be those that a branch leaves as they are, or updates.
     """
     if node.op is register_loop_p:
-        return built_recurrence(node, root_of)
+        return build_recurrence(node, root_of)
     arg = node.arg
     if isinstance(arg, canonical_loop.Loop):
         carried = {arg.consts + k: k for k in range(arg.carry)}

@@ -47,7 +47,7 @@ from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
-from ftrace.transforms.array_files import file_named, replacing
+from ftrace.transforms.array_files import read_path, replacing
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 from ftrace.transforms.jit.jit import Jitted, operations_at
 
@@ -212,7 +212,7 @@ def bisect(
     tree.check_callable(f, "bisect")
     check_tolerances("bisect", rtol, atol, ulps)
     if path is not None:
-        file_named("bisect", path, "bisect(f, *args, path='program.py')")
+        read_path("bisect", path, "bisect(f, *args, path='program.py')")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph, arrays, _ = operations_at("bisect", f, args, {})
     place = jitted.target(arrays) if device is None else get_device(device)

@@ -32,7 +32,7 @@ from ftrace.trace.primitives.primitive import Compound, find_record, item_p
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer
-from ftrace.transforms.array_files import dtype_named
+from ftrace.transforms.array_files import find_dtype
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -94,7 +94,7 @@ def decode(value: Any) -> Any:
     if kind == "bytes":
         return bytes.fromhex(parts)
     if kind == "dtype":
-        return dtype_named(parts)
+        return find_dtype(parts)
     if kind == "body":
         graph = graph_of(parts)
         return g.Body(graph.inputs, graph.outputs)
@@ -120,7 +120,7 @@ def _type_of(row: Any) -> ShapedArray:
         element, lanes = cast("dict[str, Any]", row)["stack"]
         return Stack.of_element(_type_of(element), decode(lanes))
     dtype, shape, *weak = row
-    return ShapedArray.of(decode(shape), dtype_named(dtype), bool(*weak))
+    return ShapedArray.of(decode(shape), find_dtype(dtype), bool(*weak))
 
 
 # Graphs.
@@ -199,7 +199,7 @@ def operation(name: str, aval: Any, *operands: Any, arg: Any = None) -> Any:
 def numbers(dtype: str, shape: Sequence[int], text: str) -> Array:
     """The array whose bytes are in a text, compressed."""
     whole = zlib.decompress(base64.b64decode(text))
-    found: Array = np.frombuffer(whole, dtype_named(dtype))
+    found: Array = np.frombuffer(whole, find_dtype(dtype))
     return found.reshape(shape)
 
 

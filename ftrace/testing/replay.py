@@ -77,7 +77,7 @@ def record(path: array_files.PathLike, f: Callable[..., Any], *args: Any) -> Non
       True
     """
     array_files.check_file(
-        "record", array_files.file_named("record", path, "record('f.npz', f, *args)")
+        "record", array_files.read_path("record", path, "record('f.npz', f, *args)")
     )
     tree.check_callable(f, "record")
     jitted = f if isinstance(f, Jitted) else Jitted(f)

@@ -148,7 +148,7 @@ _STORED = {*dtypes.ALL, *_CARRIERS}
 _NAMED = {dtypes.name_of(dtype): dtype for dtype in _STORED}
 
 
-def dtype_named(name: str) -> Dtype:
+def find_dtype(name: str) -> Dtype:
     """The dtype of that name, of keys as well."""
     if name not in _NAMED:
         raise ValueError(f"the dtype {name!r} is unknown")
@@ -238,7 +238,7 @@ def check_writable(path: Path) -> None:
             raise _Trial
 
 
-def file_named(what: str, path: Any, usage: str) -> Path:
+def read_path(what: str, path: Any, usage: str) -> Path:
     """The path of a file that a user names.
 
     Args:
@@ -322,12 +322,12 @@ def write_safetensors(file: IO[bytes], arrays: Arrays, note: Any) -> None:
 def _read_safetensors(mapped: Array, path: Path) -> tuple[Arrays, Any]:
     places, note = safetensors_places(lambda a, b: mapped[a:b].tobytes())
     arrays = {name: _view(mapped, *place) for name, place in places.items()}
-    for name, word in _carried(note):
-        arrays[name] = uncarry(arrays[name], dtype_named(word))
+    for name, word in _carried_leaves(note):
+        arrays[name] = uncarry(arrays[name], find_dtype(word))
     return arrays, note
 
 
-def _carried(note: Any) -> list[tuple[str, str]]:
+def _carried_leaves(note: Any) -> list[tuple[str, str]]:
     """(name, dtype) of what was carried; the first version had only complex128."""
     if note is None:
         return []
@@ -413,8 +413,8 @@ def _read_npz(mapped: Array, path: Path) -> tuple[Arrays, Any]:
             member = archive.getinfo(_NOTE_MEMBER)
             _check_claim(member, member.file_size, mapped)
             note = json.loads(archive.read(member))
-    for name, word in _carried(note):
-        arrays[name] = uncarry(arrays[name], dtype_named(word))
+    for name, word in _carried_leaves(note):
+        arrays[name] = uncarry(arrays[name], find_dtype(word))
     return arrays, note
 
 

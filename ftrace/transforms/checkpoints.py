@@ -131,7 +131,7 @@ class Checkpoints:
     def _tidy(self, step: int) -> None:
         """Deletes what is too old, and what was never finished."""
         with writing(self._folder):
-            found = self._found()
+            found = self._list_steps()
             others = sorted({*filter(self._has_index, found)} - {step})
             count = len(others) if self._keep is None else self._keep - 1
             kept = {step, *others[max(len(others) - count, 0) :]}
@@ -139,7 +139,7 @@ class Checkpoints:
                 if other not in kept:
                     clean(self._folder / f"{other}")
 
-    def _found(self) -> list[int]:
+    def _list_steps(self) -> list[int]:
         """The steps for which there is a folder, whole or not."""
         try:
             names = os.listdir(self._folder)
@@ -157,7 +157,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps that can be restored, in order."""
-        return [step for step in self._found() if self._is_whole(step)]
+        return [step for step in self._list_steps() if self._is_whole(step)]
 
     def _is_whole(self, step: int) -> bool:
         with suppress(errors.FileFormatError):
@@ -176,7 +176,7 @@ class Checkpoints:
         self.wait()
         found = -1
         if processes.index() == 0:
-            there = reversed(self._found())
+            there = reversed(self._list_steps())
             found = next((step for step in there if self._is_whole(step)), -1)
         found = int(processes.everyone().spread(np.array([found]))[0])
         return None if found < 0 else found

@@ -25,7 +25,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
 from ftrace.transforms.meshes import Mesh, PartitionSpec
-from ftrace.transforms.shardings import NamedSharding, SingleDeviceSharding, named
+from ftrace.transforms.shardings import NamedSharding, SingleDeviceSharding, as_sharding
 
 _TUPLE: type[Any] = tuple
 
@@ -274,7 +274,7 @@ def make_array_from_process_local_data(
     what = "make_array_from_process_local_data"
     if isinstance(sharding, Device):
         sharding = SingleDeviceSharding(sharding)
-    sharding = named(sharding, what)
+    sharding = as_sharding(sharding, what)
     leaves, treedef = tree.flatten(local_data)
     shapes = [global_shape] * len(leaves)
     if not isinstance(global_shape, (_TUPLE, type(None))):

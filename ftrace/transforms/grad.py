@@ -127,14 +127,14 @@ def _value_and_grad(
         _check_scalar(name, head, called, holomorphic)
         leaves, along = graph.inputs[: len(avals)], _along(graph, values)
 
-        def differentiated() -> Graph:
+        def derive() -> Graph:
             varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
             one = const_like(head, 1)
             gradient = _gradients(graph, along, [head], varying, [one])
             return _follow(graph, (*graph.outputs, *gradient), leaves)
 
         kind = ("grad", len(leaves), along and along.key(graph))
-        results = _apply(kind, graph, differentiated, values)
+        results = _apply(kind, graph, derive, values)
         size = len(graph.outputs)
         results = [*output.restore_numbers(results[:size]), *results[size:]]
         grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
@@ -332,13 +332,13 @@ def jvp(
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out, along = graph.outputs[: output.count], _along(graph, values)
 
-    def differentiated() -> Graph:
+    def derive() -> Graph:
         outputs = _with_tangents(graph, along, primal_out, leaves)
         return _follow(graph, outputs, leaves)
 
     own = along and along.key(graph)
     kind = ("jvp", len(avals), tuple(varying), output.count, own)
-    results = _apply(kind, graph, differentiated, [*values, *kept])
+    results = _apply(kind, graph, derive, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     types = (tangent_type(n.aval) for n in primal_out)
     tangent = with_float0(results[total:], size, types)
@@ -496,7 +496,7 @@ def _vjp_beside(
     )
     references.hold(others, last)
 
-    def pulled(cotangents: Sequence[Value]) -> list[Any]:
+    def pull_all(cotangents: Sequence[Value]) -> list[Any]:
         seeds = [b.of.read().astype(b.dtype) for b in backs]
         found = whole.run([*cotangents, *seeds])
         for back, value in zip(backs, found, strict=False):
@@ -505,7 +505,7 @@ def _vjp_beside(
 
     types = whole.types[: len(whole.types) - count]
     pull = Linear(
-        "vjp", pulled if backs else whole.run, types, tree.structure(result),
+        "vjp", pull_all if backs else whole.run, types, tree.structure(result),
         whole.results[count:], tree.structure(tuple(primals)), single=True,
     )  # fmt: skip
     return (result, pull, aux) if has_aux else (result, pull)
@@ -533,17 +533,17 @@ def vjp_for(
     varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
     along = _along(graph, values)
 
-    def differentiated() -> Graph:
+    def derive() -> Graph:
         grads = _gradients(graph, along, heads, varying, cotangents)
         return _follow(graph, (*graph.outputs, *grads), leaves)
 
     unknown = [ct for ct in cotangents if ct is not None]
     if graph.level is not None and graph.level.backward:
         results = graph.level.apply(_follow(graph, graph.outputs, leaves), values)
-        run = _Later(graph, differentiated, values, unknown)
+        run = _Later(graph, derive, values, unknown)
     else:
         kind = ("vjp", len(avals), output.count, along and along.key(graph))
-        given = kind, graph, differentiated, values
+        given = kind, graph, derive, values
         results, run = _forward(*given, len(varying), unknown)
     pull = Linear(
         "vjp", run, types, output.structure,
@@ -577,9 +577,9 @@ def _forward(
       The other outputs, and a program of the last ones in terms of the unknown.
     """
     if graph.level is None:
-        graph = eager_programs.derived(kind, graph, derive)
+        graph = eager_programs.derive_once(kind, graph, derive)
     else:
-        graph, values = graph.level.completed(derive(), values)
+        graph, values = graph.level.complete(derive(), values)
     size = len(graph.outputs) - count
     key = signature("halves", graph.inputs, graph.outputs, count, tuple(unknown))
     halves: tuple[tuple[Node, ...], Graph] | None
@@ -730,7 +730,7 @@ def linearize_for(
     leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])
     heads, along = graph.outputs[: output.count], _along(graph, values)
 
-    def differentiated() -> Graph:
+    def derive() -> Graph:
         outputs = _with_tangents(graph, along, heads, leaves)
         return _follow(graph, outputs, leaves)
 
@@ -738,7 +738,7 @@ def linearize_for(
     kind = ("linearize", len(avals), output.count, along and along.key(graph))
     types = [tangent_type(n.aval) for n in heads]
     count = sum(map(holds_numbers, types))
-    results, run = _forward(kind, graph, differentiated, values, count, unknown)
+    results, run = _forward(kind, graph, derive, values, count, unknown)
     push = Linear(
         "linearize", run, [tangent_type(a) for a in avals], treedef,
         types, output.structure, single=False,

@@ -59,7 +59,7 @@ from ftrace.transforms.placed.spanning import (
     split,
     whole,
 )
-from ftrace.transforms.shardings import NamedSharding, named
+from ftrace.transforms.shardings import NamedSharding, as_sharding
 from ftrace.transforms.vmap import SHARED, over_lanes, vmap
 
 Function = Callable[..., Any]
@@ -162,7 +162,7 @@ def pmap(
         with _around.those_of(size):
             result = compiled(*args, **kwargs)
         mesh = Mesh(found[:size], (name,))
-        return _placed_along(mesh, out_axes, result) if size > 1 else result
+        return _place_along(mesh, out_axes, result) if size > 1 else result
 
     shown: Any = pmap_f
     shown.lower, shown.trace = compiled.lower, compiled.trace
@@ -199,7 +199,7 @@ class _Pmap:
         fixed = {*self.static, *[i + len(args) for i in self.static]}
         return tuple([None if i in fixed else axis for i, axis in axes])
 
-    def _fixed(self, args: Sequence[Any]) -> set[int]:
+    def _statics(self, args: Sequence[Any]) -> set[int]:
         return {i % len(args) for i in self.static} if args else set()
 
     def in_process(self, *args: Any, **kwargs: Any) -> Any:
@@ -219,7 +219,7 @@ class _Pmap:
         def run(places: Any, values: Sequence[Any], named: Any) -> Any:
             return vmap(self.fun, axes, places)(*values, **named)
 
-        mesh, fixed = Mesh(self.devices, (self.name,)), self._fixed(args)
+        mesh, fixed = Mesh(self.devices, (self.name,)), self._statics(args)
         return _map_across(run, mesh, axes, self.out_axes, fixed, args, kwargs)
 
     def parts_of_all(self, size: int, args: Any, kwargs: Any) -> Any:
@@ -238,7 +238,7 @@ class _Pmap:
                 f"has an element for each of the {own} devices of this one, got "
                 f"{size}; devices=ft.local_devices() maps over these alone"
             )
-        return _own_parts(mesh, self.axes_of(args), self._fixed(args), args, kwargs)
+        return _own_parts(mesh, self.axes_of(args), self._statics(args), args, kwargs)
 
     def check_devices(self, size: int) -> None:
         """Raises ShardingError where there are too few devices, or others are named."""
@@ -331,7 +331,7 @@ def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
     return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
 
 
-def _placed_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
+def _place_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     """The results of `pmap`, each divided along its axis of the devices."""
     leaves, treedef = tree.flatten(result)
     places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
@@ -340,7 +340,7 @@ def _placed_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     for x, axis in zip(leaves, places, strict=True):
         along = () if axis is None else (*[None] * (axis % x.ndim), name)
         known = not isinstance(x, Tracer)
-        rows.append(_placed(x, mesh, PartitionSpec(*along)) if known else x)
+        rows.append(_place(x, mesh, PartitionSpec(*along)) if known else x)
     return tree.unflatten(treedef, rows)
 
 
@@ -366,14 +366,14 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
 # Over a mesh.
 
 
-def _placed(x: Any, mesh: Any, spec: PartitionSpec) -> Any:
+def _place(x: Any, mesh: Any, spec: PartitionSpec) -> Any:
     """A value that is divided so over the devices; in a trace it is said to be."""
     what = "with_sharding_constraint" if isinstance(x, Tracer) else "device_put"
     known = isinstance(mesh, Mesh) and mesh.size > 1
     return put_by(x, NamedSharding(mesh, spec), what) if known else x
 
 
-def _divided(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
+def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     """A whole array with each axis of the mesh that the spec names in front.
 
     Args:
@@ -384,8 +384,8 @@ def _divided(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     return x.reshape(shape).transpose(order)
 
 
-def _joined(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
-    """`_divided` back: of one with axes of the mesh in front the whole array."""
+def _join(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
+    """`_divide` back: of one with axes of the mesh in front the whole array."""
     spec = names_by_axis(spec or (), x.ndim - len(_names_of(spec)))
     order, shape = merged_by(x.shape, spec, sizes)
     return x.transpose(order).reshape(shape)
@@ -433,10 +433,10 @@ def shard_map(
         return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
 
-    def given(own: Any, across: bool, x: Any, spec: PartitionSpec) -> Any:
+    def give(own: Any, across: bool, x: Any, spec: PartitionSpec) -> Any:
         if across:
             return part(x, NamedSharding(own, spec))
-        return _placed(x, own, spec) if isinstance(x, Tracer) else x
+        return _place(x, own, spec) if isinstance(x, Tracer) else x
 
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
@@ -449,7 +449,7 @@ def shard_map(
             _check_names(own, "out_specs", spec)
         leaves, treedef = tree.flatten(args)
         rows = zip(leaves, specs, strict=True)
-        parts = [given(own, across, x, spec) if spec else x for x, spec in rows]
+        parts = [give(own, across, x, spec) if spec else x for x, spec in rows]
         args = tree.unflatten(treedef, parts)
         run = _in_lanes(f, own, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
@@ -473,13 +473,11 @@ def shard_map(
         # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         rows = zip(leaves, specs, strict=True)
-        args = tree.unflatten(
-            treedef, [_placed(x, own, s) if s else x for x, s in rows]
-        )
+        args = tree.unflatten(treedef, [_place(x, own, s) if s else x for x, s in rows])
         result = in_processes(own, *args)
         places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
         found = zip(tree.leaves(result), places, strict=True)
-        made = [_placed(x, own, s or PartitionSpec()) for x, s in found]
+        made = [_place(x, own, s or PartitionSpec()) for x, s in found]
         return tree.unflatten(tree.structure(result), made)
 
     return shard_map_f
@@ -528,7 +526,7 @@ def _in_lanes(
             run = over_lanes(run, into, out, name, lanes, ranks)
         sizes = {name: lanes for name, (_, lanes) in axes.items()}
         rows = zip(leaves, specs, strict=True)
-        return run(*[_divided(x, spec, sizes) if spec else x for x, spec in rows])
+        return run(*[_divide(x, spec, sizes) if spec else x for x, spec in rows])
 
     return lanes_f
 
@@ -558,13 +556,13 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
                 "which require replication which can't be statically inferred given "
                 f"the mesh: its axes are {sizes}; out_specs is {spec} which "
                 "implies that the corresponding output value is only varying across "
-                f"mesh axes {_listed(named)} and not {_listed(more)}, but it was "
-                f"inferred to be possibly varying over {_listed(found)}. Name these "
+                f"mesh axes {_list(named)} and not {_list(more)}, but it was "
+                f"inferred to be possibly varying over {_list(found)}. Name these "
                 "axes, take a psum along them, or pass check_vma=False"
             )
 
 
-def _listed(names: Iterable[Any]) -> str:
+def _list(names: Iterable[Any]) -> str:
     return "{" + ",".join(sorted(map(str, names))) + "}"
 
 
@@ -581,11 +579,11 @@ def _whole(
         front = len([name for name in sizes if name in named])
         _check_spec(f, mesh, "out_specs", spec, x.shape[front:])
         spec = spec or PartitionSpec()
-        x = _joined(x, spec, sizes)
+        x = _join(x, spec, sizes)
         if across:
             found.append(whole(x, NamedSharding(mesh, spec)) if named else x)
         else:
-            found.append(_placed(x, mesh, spec))
+            found.append(_place(x, mesh, spec))
     return tree.unflatten(treedef, found)
 
 
@@ -683,18 +681,18 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     places = tree.broadcast_prefix(shardings, x, f"{what}: shardings")
     manual = {axis.name for axis in stack.axes if axis.devices}
 
-    def placed_by(leaf: Any, place: Any) -> Any:
-        place = named(place, what)
+    def place_by(leaf: Any, place: Any) -> Any:
+        place = as_sharding(place, what)
         if manual & {*_names_of(getattr(place, "spec", ()))}:
             raise ValueRangeError(
-                f"{what}: {place.spec} contains a manual axes {_listed(manual)} of "
+                f"{what}: {place.spec} contains a manual axes {_list(manual)} of "
                 f"mesh {place.mesh}: within shard_map each device has its own part "
                 "along them"
             )
         return put_by(leaf, place, what)
 
     rows = zip(leaves, places, strict=True)
-    return tree.unflatten(treedef, [placed_by(leaf, place) for leaf, place in rows])
+    return tree.unflatten(treedef, [place_by(leaf, place) for leaf, place in rows])
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
@@ -725,7 +723,7 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
 
     @wraps(f)
     def auto_f(*args: Any, **kwargs: Any) -> Any:
-        place = _said("auto_axes", "out_sharding", out_sharding, kwargs)
+        place = _read_specs("auto_axes", "out_sharding", out_sharding, kwargs)
         result = f(*args, **kwargs)
         return reshard(result, place) if _is_explicit() else result
 
@@ -747,13 +745,13 @@ def explicit_axes(
 
     @wraps(f)
     def explicit_f(*args: Any, **kwargs: Any) -> Any:
-        place = _said("explicit_axes", "in_sharding", in_sharding, kwargs)
+        place = _read_specs("explicit_axes", "in_sharding", in_sharding, kwargs)
         return f(*(reshard(args, place) if get_mesh().axis_names else args), **kwargs)
 
     return explicit_f
 
 
-def _said(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
+def _read_specs(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
     found = kwargs.pop(name, None) if given is None else given
     if found is None:
         raise ArgumentError(

@@ -119,12 +119,12 @@ class PartitionSpec(Immutable, metaclass=Interned):
         return iter(self.partitions)
 
     def __add__(self, other: Any) -> PartitionSpec:
-        return self._joined("__add__", (*self, *other), other)
+        return self._join("__add__", (*self, *other), other)
 
     def __radd__(self, other: Any) -> PartitionSpec:
-        return self._joined("__radd__", (*other, *self), other)
+        return self._join("__radd__", (*other, *self), other)
 
-    def _joined(self, what: str, parts: tuple[Any, ...], other: Any) -> PartitionSpec:
+    def _join(self, what: str, parts: tuple[Any, ...], other: Any) -> PartitionSpec:
         sets: Any = self.unreduced, self.reduced
         if isinstance(other, PartitionSpec):
             sets = self.unreduced | other.unreduced, self.reduced | other.reduced
@@ -252,12 +252,12 @@ class _Axes(Immutable, metaclass=Interned):
         own = {name: getattr(self, name) for name in self.arguments}
         return partial(type(self), **own), ()
 
-    def _listed(self) -> str:
+    def _list_axes(self) -> str:
         sizes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
         return f"{sizes}, axis_types={self.axis_types}" if sizes else ""
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({self._listed()})"
+        return f"{type(self).__name__}({self._list_axes()})"
 
 
 def _types(types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
@@ -319,9 +319,9 @@ class AbstractMesh(_Axes):
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    def _listed(self) -> str:
+    def _list_axes(self) -> str:
         device = self.abstract_device
-        return super()._listed() + (
+        return super()._list_axes() + (
             f", device_kind={device.device_kind}, num_cores={device.num_cores}, "
             f"platform={device.platform}" if device else ""
         )  # fmt: skip

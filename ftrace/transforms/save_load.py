@@ -32,7 +32,7 @@ from ftrace.transforms.device_placement import put_by
 from ftrace.transforms.meshes import Mesh, PartitionSpec
 from ftrace.transforms.placed.spanning import of_indices
 from ftrace.transforms.shard_files import Folder, Writing, box_of
-from ftrace.transforms.shardings import NamedSharding, Sharding, named
+from ftrace.transforms.shardings import NamedSharding, Sharding, as_sharding
 from ftrace.transforms.tree_structure import name_of, rebuild
 
 _NUMBERS: dict[Any, Any] = {
@@ -166,8 +166,8 @@ def _check_like(
     extra = [name for name in source.arrays if name not in wanted]
     if missing or extra:
         raise TreeError(
-            f"load: {path} has {_listed(extra)} that like= has not, and lacks "
-            f"{_listed(missing)} of like=; give a tree of the same arrays, or none: "
+            f"load: {path} has {_list(extra)} that like= has not, and lacks "
+            f"{_list(missing)} of like=; give a tree of the same arrays, or none: "
             "load(path) gives what was saved"
         )
     for name, leaf in wanted.items():
@@ -191,7 +191,7 @@ def _check_like(
             )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(map(repr, names[:_NAMES])) + more if names else "nothing"
 
@@ -209,7 +209,7 @@ def _array(source: Any, name: str, place: Any, wanted: Any) -> Any:
     if isinstance(place, Mesh):
         place = NamedSharding(place, _spec(row))
     if isinstance(place, (Sharding, PartitionSpec)):
-        place = named(place, "load")
+        place = as_sharding(place, "load")
         if not place.is_fully_addressable:
             return of_indices(place, shape, dtype, partial(_part, source, name))
     value = source.read(name)

@@ -191,25 +191,25 @@ class Writing:
         except BaseException as error:
             with suppress(OSError):
                 if not self._offered:  # else an index may name it already
-                    self._named(".safetensors").unlink(missing_ok=True)
+                    self._path(".safetensors").unlink(missing_ok=True)
                 if self._count > 1:
                     self._set_mark({"error": f"{error}".split("\n  at ", 1)[0]})
                 else:
                     os.rmdir(self.folder)  # if it is empty
             raise
 
-    def _named(self, ending: str, place: int | None = None) -> Path:
+    def _path(self, ending: str, place: int | None = None) -> Path:
         place = self._place if place is None else place
         return self.folder / f"{self._word}-{place}{ending}"
 
     def _mark(self, place: int | None = None) -> Path:
-        return self._named(".json", place)
+        return self._path(".json", place)
 
     def _set_mark(self, content: Any) -> None:
-        _write_text(self._mark(), self._named(".tmp"), content)
+        _write_text(self._mark(), self._path(".tmp"), content)
 
     def _write_own(self) -> None:
-        with open(self._named(".safetensors"), "xb") as file:
+        with open(self._path(".safetensors"), "xb") as file:
             write_safetensors(file, self._own, {})
             file.flush()
             os.fsync(file.fileno())
@@ -223,9 +223,9 @@ class Writing:
         for place in range(self._count):
             self._await(place, check, self._mark(place).exists)
             size = json.loads(self._mark(place).read_text())["bytes"]
-            files.append([self._named(".safetensors", place).name, size])
+            files.append([self._path(".safetensors", place).name, size])
         self._index["files"] = files
-        _write_text(self.folder / INDEX, self._named(".tmp"), self._index)
+        _write_text(self.folder / INDEX, self._path(".tmp"), self._index)
         marks = [self._mark(place).name for place in range(self._count)]
         clean(self.folder, {*marks, *[name for name, _ in files]})
 
@@ -237,7 +237,7 @@ class Writing:
         The time runs out only if meanwhile no file has become longer.
         """
         pause, most = _LOOKS
-        sizes, deadline = self._written(), time.monotonic() + self._timeout
+        sizes, deadline = self._count_bytes(), time.monotonic() + self._timeout
         while True:
             with suppress(FileNotFoundError):
                 text = json.loads(self._mark(place).read_text())
@@ -252,7 +252,7 @@ class Writing:
             time.sleep(pause)
             pause = min(2 * pause, most)
             if time.monotonic() > deadline:
-                now = self._written()
+                now = self._count_bytes()
                 if now == sizes:
                     raise ProcessError(
                         f"process {self._place} of {self._count} has waited "
@@ -262,7 +262,7 @@ class Writing:
                     )
                 sizes, deadline = now, time.monotonic() + self._timeout
 
-    def _written(self) -> int:
+    def _count_bytes(self) -> int:
         """How many bytes there are of all processes."""
         total = 0
         with suppress(FileNotFoundError):  # the first one may be deleting
@@ -364,7 +364,7 @@ class Folder:
             self._files: list[tuple[str, int]] = index["files"]
             self._types = {
                 name: (
-                    array_files.dtype_named(row["dtype"]),
+                    array_files.find_dtype(row["dtype"]),
                     tuple(map(index_of, row["shape"])),
                 )
                 for name, row in self.arrays.items()

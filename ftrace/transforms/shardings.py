@@ -456,10 +456,10 @@ class Placed(Array):
         return self
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return placed(super().__deepcopy__(memo), self.given_sharding)
+        return with_sharding(super().__deepcopy__(memo), self.given_sharding)
 
 
-def placed(array: Array, sharding: Sharding) -> Array:
+def with_sharding(array: Array, sharding: Sharding) -> Array:
     """The array, which remembers that a sharding was given.
 
     Raises:
@@ -472,9 +472,9 @@ def placed(array: Array, sharding: Sharding) -> Array:
     return made
 
 
-def placed_on(array: Array, device: Device) -> Array:
+def with_device(array: Array, device: Device) -> Array:
     """The array, which remembers that it was put on a device."""
-    return placed(array, SingleDeviceSharding(device))
+    return with_sharding(array, SingleDeviceSharding(device))
 
 
 def device_of(sharding: Any) -> Device:
@@ -492,7 +492,7 @@ def device_of(sharding: Any) -> Device:
     return found[0]
 
 
-def named(sharding: Any, what: str) -> Any:
+def as_sharding(sharding: Any, what: str) -> Any:
     """A sharding; a spec alone is one over the mesh of this context.
 
     Raises:

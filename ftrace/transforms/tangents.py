@@ -168,7 +168,7 @@ class DidntWant(NamedTuple):
     """What is returned in the place of a cotangent that was not wanted."""
 
 
-def _settled(entry: Any, cotangent: Any) -> Any:
+def _settle(entry: Any, cotangent: Any) -> Any:
     """What is returned for a cotangent, which a reference may get."""
     if isinstance(entry, Ref):
         entry.write(entry.read().at[...].add(cotangent))
@@ -251,11 +251,11 @@ class Linear:
             chosen = tree.broadcast_prefix(entries, results, "with_refs")
             leaves, treedef = tree.flatten(results)
             rows = zip(chosen, leaves, strict=True)
-            return tree.unflatten(treedef, [_settled(*row) for row in rows])
+            return tree.unflatten(treedef, [_settle(*row) for row in rows])
 
         return call
 
-    def flattened(self) -> tuple[Sequence[Value], Any]:
+    def flatten(self) -> tuple[Sequence[Value], Any]:
         """The values that it holds, and all else; with rules of users it holds none."""
         run = self.run
         if not isinstance(run, Program) or not run.closed:
@@ -266,7 +266,7 @@ class Linear:
         )  # fmt: skip
 
     @staticmethod
-    def unflattened(aux: Any, values: Iterable[Value]) -> Linear:
+    def unflatten(aux: Any, values: Iterable[Value]) -> Linear:
         """The same function of other values."""
         if isinstance(aux, Linear):
             return aux
@@ -274,4 +274,4 @@ class Linear:
         return Linear(name, Program(graph, list(values)), *rest)
 
 
-tree.register_pytree_node(Linear, Linear.flattened, Linear.unflattened)
+tree.register_pytree_node(Linear, Linear.flatten, Linear.unflatten)

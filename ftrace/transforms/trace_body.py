@@ -58,13 +58,13 @@ def trace_function(
     """
     output = Output.of_leaves(fun, treedef, what)
 
-    def typed(*tracers: Value) -> list[Value]:
+    def type_results(*tracers: Value) -> list[Value]:
         scope = current_scope()
         assert scope is not None
         pairs = zip(output(*tracers), types, strict=True)
         return [scope.wrap(lift_as(scope, x, aval)) for x, aval in pairs]
 
-    body = typed if types else output
+    body = type_results if types else output
     return Traced(trace_body(what, body, avals, given, meant), output)
 
 
@@ -127,7 +127,7 @@ def next_types(
     return found
 
 
-def carried(
+def vary_carry(
     values: Sequence[Value], body: Traced, meant: Sequence[Value],
     test: Traced | None = None,
 ) -> list[Value] | None:  # fmt: skip
@@ -243,13 +243,13 @@ def common_types(
     return found
 
 
-def matched(nodes: Sequence[Node], avals: Sequence[ShapedArray]) -> list[Node]:
+def match_all(nodes: Sequence[Node], avals: Sequence[ShapedArray]) -> list[Node]:
     """The nodes in these types, which differ from theirs in dtype and weakness only."""
     return [match_aval(n, a) for n, a in zip(nodes, avals, strict=True)]
 
 
-def returned(nodes: Sequence[Node], carry: Sequence[ShapedArray]) -> list[Node]:
-    """The last carry, as weak as the body makes it; `matched` where dtypes differ."""
+def last_carry(nodes: Sequence[Node], carry: Sequence[ShapedArray]) -> list[Node]:
+    """The last carry, as weak as the body makes it; `match_all` where dtypes differ."""
     pairs = zip(nodes, carry, strict=True)
     return [n if n.dtype == a.dtype else match_aval(n, a) for n, a in pairs]
 

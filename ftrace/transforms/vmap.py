@@ -162,15 +162,15 @@ def over_lanes(
             whole = output.build([0] * count)
             places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
-        def batched() -> Graph:
+        def batch() -> Graph:
             with exchange.of_ranks(ranks):
                 return _batch(graph, avals, axes, size, places, fun)
 
         kind = ("vmap", size, tuple(axes), tuple(places), ranks)
         if all(place in (None, SHARED) or type(place) is int for place in places):
-            results = apply_derived(kind, graph, batched, values)
+            results = apply_derived(kind, graph, batch, values)
         else:
-            results = apply_graph(batched(), values)
+            results = apply_graph(batch(), values)
         types = map(partial(_mapped_type, size), graph.outputs, places)
         return output.build(with_float0(results, count, types))
 

@@ -88,7 +88,7 @@ def _reasons(
         if not dtypes.is_inexact(leaf.dtype):
             found[name] = f"{leaf.aval!r} has no gradient; give it in a float's dtype"
         elif not any(map(_moves, jvp_nodes(outputs, _tangent_of(leaf)))):
-            found[name] = _ended(_ends(outputs, leaf))
+            found[name] = _describe_ends(_ends(outputs, leaf))
         else:
             through[name] = leaf
     if through:
@@ -127,7 +127,7 @@ def _ends(outputs: Sequence[Node], leaf: Node) -> list[Node]:
     return [node for node in nodes if node not in moving and is_moved(node)]
 
 
-def _ended(ends: Sequence[Node]) -> str:
+def _describe_ends(ends: Sequence[Node]) -> str:
     if not ends:
         return "the results do not depend on it"
     texts = list(dict.fromkeys([_at(node, "has none") for node in ends]))
@@ -172,7 +172,7 @@ def _values(
         if not np.any(x):
             ends = _ends(graph.outputs, leaf) if _is_constant_zero(node) else []
             found[named[leaf]] = (
-                _ended(ends) if ends else _made_zero(node, zeros, named)
+                _describe_ends(ends) if ends else _describe_zero(node, zeros, named)
             )
     return found
 
@@ -183,7 +183,7 @@ def _like(node: Node, numbers: Any) -> Any:
     return np.asarray(whole, node.dtype)
 
 
-def _made_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) -> str:
+def _describe_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) -> str:
     """Where zeros that are the value of a node come from."""
     while not is_variable(node):
         before = [s for s in _operands(node) if _is_zero(s, zeros)]

@@ -281,11 +281,11 @@ def test_a_processor_that_this_machine_is_not_is_refused() -> None:
     x86 = "x86_64-unknown-linux-gnu"
     few = {"sse2": True, "avx2": True}
     with pytest.raises(errors.DeviceError, match=r"avx512f.*choose a lower level"):
-        targets.restricted("x86-64-v4", x86, few)
+        targets.restrict("x86-64-v4", x86, few)
     with pytest.raises(errors.DeviceError, match=r"but this machine is aarch64"):
-        targets.restricted("x86-64-v3", "aarch64-unknown-linux-gnu", {})
-    assert targets.restricted("generic", "aarch64-apple-darwin", {}) == "generic"
-    assert targets.restricted("generic", x86, few) == "x86-64"
+        targets.restrict("x86-64-v3", "aarch64-unknown-linux-gnu", {})
+    assert targets.restrict("generic", "aarch64-apple-darwin", {}) == "generic"
+    assert targets.restrict("generic", x86, few) == "x86-64"
 
 
 def test_every_setting_and_processor_is_documented() -> None:

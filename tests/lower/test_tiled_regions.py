@@ -15,7 +15,7 @@ from ftrace import nn
 from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.analysis import axes_in_step, counted_by_axes, sliced
+from ftrace.lower.analysis import axes_in_step, slice_op, split_count
 from ftrace.lower.program import Program, RunLoop, programs_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate, evaluate_graph
@@ -478,20 +478,20 @@ def test_axes_in_step_give_slices(name: str) -> None:
     ]
     shape = tuple(3 if a == axis else n for a, n in enumerate(node.shape))
     x = normal(6, 1, 4)
-    want, got = evaluate([node, sliced(node, src, shape)], {X: x})
+    want, got = evaluate([node, slice_op(node, src, shape)], {X: x})
     index = (slice(None),) * axis + (slice(2, 5),)
     np.testing.assert_array_equal(got, want[index])
 
 
 def test_positions_are_counted_axis_by_axis() -> None:
     counted = m.reshape(iota(np.dtype(np.uint32), (60,), 0), (3, 1, 4, 5))
-    by_axes = counted_by_axes(counted)
+    by_axes = split_count(counted)
     assert by_axes is not None
     want, got = evaluate([counted, by_axes], {})
     np.testing.assert_array_equal(got, want)
-    assert counted_by_axes(m.reshape(X, (4, 6))) is None
+    assert split_count(m.reshape(X, (4, 6))) is None
     floats = iota(np.dtype(np.float32), (60,), 0)
-    assert counted_by_axes(m.reshape(floats, (3, 20))) is None
+    assert split_count(m.reshape(floats, (3, 20))) is None
 
 
 @pytest.mark.parametrize("name", NOT_ALIGNED)

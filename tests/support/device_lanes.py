@@ -50,7 +50,7 @@ def run_in_lanes(made: Partitioned, mesh: Any, arrays: Sequence[Any]) -> list[An
         for own, (_, has) in zip(lanes, found, strict=True):
             own[:0] = [name] if has else []
     known = {
-        now[node]: np.asarray(mapped._divided(fnp.asarray(x), P(*spec), sizes))
+        now[node]: np.asarray(mapped._divide(fnp.asarray(x), P(*spec), sizes))
         for node, spec, x in zip(inputs[:count], made.in_specs, arrays, strict=True)
     }
     results = evaluate(outputs, known)
@@ -71,7 +71,7 @@ def _whole(x: Any, spec: Any, lanes: Any, names: Any, sizes: Any) -> Any:
         elif name not in named:
             np.testing.assert_allclose(x, np.take(x, [0], axis) + 0 * x, rtol=1e-6)
         index.append(slice(None) if name in named else 0)
-    return np.asarray(mapped._joined(fnp.asarray(x[tuple(index)]), P(*spec), sizes))
+    return np.asarray(mapped._join(fnp.asarray(x[tuple(index)]), P(*spec), sizes))
 
 
 def partitioned(

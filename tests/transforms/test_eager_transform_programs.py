@@ -31,13 +31,13 @@ def calls(request: pytest.FixtureRequest) -> Any:
 def derivations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The kinds of what was derived, or looked up by its graph."""
     kinds: list[Any] = []
-    plain = eager_programs.derived
+    plain = eager_programs.derive_once
 
     def noted(kind: Any, *rest: Any) -> Any:
         kinds.append(kind[0])
         return plain(kind, *rest)
 
-    monkeypatch.setattr(eager_programs, "derived", noted)
+    monkeypatch.setattr(eager_programs, "derive_once", noted)
     return kinds
 
 

@@ -203,7 +203,7 @@ def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
 
 def emit_object(text: str, target: Target | None = None) -> bytes:
     """As `generate`, from the disk cache where it is there."""
-    return kept(cache_key(text, target), lambda: generate(text, target))
+    return load_or_make(cache_key(text, target), lambda: generate(text, target))
 
 
 def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
@@ -217,10 +217,10 @@ def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
     if object_cache.limit and not sources():  # nobody knows whether they are the same
         return emit_object(text())
     key = cache_key(" ".join((name, *map(repr, facts))))
-    return kept(("own", *key), lambda: generate(text()))
+    return load_or_make(("own", *key), lambda: generate(text()))
 
 
-def kept(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+def load_or_make(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
     """What is on disk under a key; if nothing is, it is made and kept there."""
     code = object_cache.load(*key)
     if code is None:

@@ -84,7 +84,7 @@ class Way(NamedTuple):
     without: tuple[str, ...]
 
     @staticmethod
-    def chosen() -> Way:
+    def current() -> Way:
         """The current settings."""
         now = settings.current()
         return Way(now.tune, tuple(sorted(now.disabled_rules & DECISIONS.keys())))
@@ -151,7 +151,7 @@ class CPU(base.Device):
 
     @without_collection
     def compile(self, program: Program) -> base.Executable:
-        with base.timed(self.counters, "compile_seconds"), self._lock:
+        with base.time_block(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
 
         def make(program: Program, sizes: Sizes) -> base.Executable:
@@ -169,7 +169,7 @@ class CPU(base.Device):
     def load(self, identity: str) -> base.Executable | None:
         if settings.current().tune:  # what is kept was made by the default schedules
             return None
-        with base.timed(self.counters, "compile_seconds"), self._lock:
+        with base.time_block(self.counters, "compile_seconds"), self._lock:
             whole = object_cache.load("program", *cache_key(identity))
             found = (
                 None
@@ -206,7 +206,7 @@ class CPU(base.Device):
         """
         from ftrace.backends.llvm.kernels.compile_kernels import general_kernels
 
-        way = Way.chosen()
+        way = Way.current()
         tuned = way.tune and not way.without
         kernels = {step.kernel for step in steps}
         same: dict[Kernel, Any] = {kernel: (kernel, None) for kernel in kernels}
@@ -248,7 +248,7 @@ class CPU(base.Device):
         return codes
 
     def schedule_of(self, kernel: Any) -> str:
-        rendered = render_kernel(kernel, Way.chosen().target())
+        rendered = render_kernel(kernel, Way.current().target())
         return "\n".join(map(str, rendered.schedules))
 
     def assembly_of(self, source: str) -> str:
@@ -333,7 +333,7 @@ class CPUExecutable(base.Executable):
             made.append(program.arena)
         size_class = device.memory.size_class
         self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
-        self._large = out_of_memory.needed(program) >= LARGE
+        self._large = out_of_memory.footprint(program) >= LARGE
         objects = len(program.inputs) + len(made)
         bound: list[NativeKernel] = []
         self.dims: list[np.ndarray[Any, Any]] = []
@@ -369,7 +369,7 @@ class CPUExecutable(base.Executable):
         """
         device = self.device
         chosen = settings.current()
-        inputs = self.received(inputs)
+        inputs = self.receive(inputs)
         if self._large:
             out_of_memory.require_memory(device.name, device.memory, self.program)
         try:
@@ -399,7 +399,7 @@ class CPUExecutable(base.Executable):
         if not chosen.observed:
             return self._run(self.entry, objects, threads)
         entry, log, _ = self._observed
-        with log.filled():
+        with log.fill():
             return self._run(entry, objects, threads)
 
     def bind(self, signature: base.Signature) -> Record | None:
@@ -442,7 +442,7 @@ class CPUExecutable(base.Executable):
 
 def _source_of(step: RunKernel, numbers: Any) -> Callable[[], str]:
     """Gives the LLVM IR of a step that came from disk: with these settings."""
-    target = Way.chosen().target()
+    target = Way.current().target()
 
     def source() -> str:
         from ftrace.backends.llvm.kernels.compile_kernels import without_numbers

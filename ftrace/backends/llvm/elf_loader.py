@@ -111,7 +111,7 @@ def load(
         return None
     _unmap()
     try:
-        layout = _laid_out(code)
+        layout = _lay_out(code)
     except (ValueError, IndexError):  # a part of it is missing
         return None
     if layout is None:
@@ -153,7 +153,7 @@ class _Layout(NamedTuple):
         return self.code[start : self.code.index(b"\0", start)].decode()
 
 
-def _laid_out(code: bytes) -> _Layout | None:
+def _lay_out(code: bytes) -> _Layout | None:
     """None where there are kinds of sections or relocations that are not known here."""
     start, count = int.from_bytes(code[40:48], "little"), code[60] + (code[61] << 8)
     sections: list[Any] = np.frombuffer(code, _SECTION, count, start).tolist()

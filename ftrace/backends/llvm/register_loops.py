@@ -134,7 +134,7 @@ class Registers(Values):
                 lanes = self.types[register].lanes
                 found[register] = self.plain(store.value, lanes, ())
         outside.sort(key=lambda s: (s.buffer, self.facts.affine[s.index].constant))
-        for group in self.grouped(outside):
+        for group in self.group(outside):
             self.store_group(group, ())
         return found
 

@@ -154,7 +154,7 @@ class Code:
         return writer
 
 
-def _scheduled(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Code:
+def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Code:
     """A kernel in parts that share a block in the cache."""
     facts, target, buffers = case.facts, case.target, case.kernel.buffers
 
@@ -168,7 +168,7 @@ def _scheduled(case: Case, schedule: Schedule, operations: Any, **known: Any) ->
 
 def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
     """A sum of products."""
-    return _scheduled(
+    return _emit_staged(
         case, schedule, case.operations, streamed=streamed,
         dense=_DENSE // 2, brisk=_BRISK, worth=WORTH_A_THREAD * _DENSE // 2,
     )  # fmt: skip
@@ -247,10 +247,10 @@ def _squares(case: Case) -> Iterator[Sequence[Code]]:
     scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
     streamed = emit.streamed_buffers(kernel, target, scattered)
-    yield [_scheduled(case, found, operations, streamed=streamed)]
+    yield [_emit_staged(case, found, operations, streamed=streamed)]
 
 
-def _written_out(case: Case) -> Iterator[Sequence[Code]]:
+def _unroll_short_axes(case: Case) -> Iterator[Sequence[Code]]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not case.decides("short_axes"):
@@ -278,7 +278,7 @@ STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Code]]], ...] = (
     _phases,
     _sum_of_products,
     _squares,
-    _written_out,
+    _unroll_short_axes,
     _nests,
 )
 
@@ -300,10 +300,10 @@ def ways_to_run(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
 
 def render(kernel: Kernel, target: Target, name: str) -> emit.Rendered:
     """The code of a legal kernel, as function `name`."""
-    return _rendered(next(ways_to_run(kernel, target)), target, name)
+    return _render(next(ways_to_run(kernel, target)), target, name)
 
 
-def _rendered(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
+def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
     """The code of a kernel in one of its ways."""
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
@@ -352,7 +352,7 @@ def ways_to_render(
         return
     kernel = legalize(kernel, operations_of(target) | called_in(kernel))
     for codes in ways_to_run(kernel, target):
-        yield partial(_rendered, codes, target, emit.NAME)
+        yield partial(_render, codes, target, emit.NAME)
 
 
 def render_any(kernel: Kernel, target: Target) -> emit.Rendered:

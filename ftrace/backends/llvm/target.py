@@ -130,7 +130,7 @@ class Target:
         """
         return 8 if self.vector_bytes < 64 else 12
 
-    def rows_kept(self, pitch: int) -> int:
+    def rows_cached(self, pitch: int) -> int:
         """How many rows that begin so many bytes apart L1 holds beside each other."""
         return self.l1_ways * self.l1_way // math.gcd(pitch, self.l1_way)
 
@@ -192,11 +192,11 @@ def host_target() -> Target:
     triple, cpu, features = here.triple, here.cpu, here.features
     if chosen := settings.current().cpu:
         found = {f[1:]: f[0] == "+" for f in features.split(",") if f}
-        cpu, features = restricted(chosen, triple, found), ""
+        cpu, features = restrict(chosen, triple, found), ""
     return Target.of(triple, cpu, features, host_caches(), _usable_cores())
 
 
-def restricted(chosen: str, triple: str, features: dict[str, bool]) -> str:
+def restrict(chosen: str, triple: str, features: dict[str, bool]) -> str:
     """LLVM's name of a kind of processor, if this machine can run code for it."""
     if not triple.startswith("x86_64"):
         if chosen == "generic":

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.backends.base import Device, DynamicProgram, Executable, timed
+from ftrace.backends.base import Device, DynamicProgram, Executable, time_block
 from ftrace.backends.debug_report import report_compiled
 from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.backends.opencl.render import program_source, render
@@ -254,7 +254,7 @@ class OpenCL(Device):
 
     def compile(self, program: Program) -> Executable:
         steps = program.kernels
-        with timed(self.counters, "compile_seconds"), self.lock:
+        with time_block(self.counters, "compile_seconds"), self.lock:
             kernels: dict[Kernel, BuiltKernel] = {}
             missing: dict[Kernel, RunKernel] = {}
             for step in steps:
@@ -320,7 +320,7 @@ def _texts(kernels: Sequence[BuiltKernel]) -> list[str]:
     return [kernel.source for kernel in kernels]
 
 
-def _bound(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
+def _bind(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
     """A kernel with its launch, and with the values of its dynamic sizes."""
     kernel = kernel._replace(global_size=evaluate_shape(kernel.global_size, sizes))
     if not kernel.dims:
@@ -346,7 +346,7 @@ class EnqueuedProgram(DrivenProgram):
         kernels: Sequence[BuiltKernel],
         sizes: Sizes,
     ) -> None:
-        bound = [_bound(device, kernel, sizes) for kernel in kernels]
+        bound = [_bind(device, kernel, sizes) for kernel in kernels]
         found = dict(zip(program.kernels, bound, strict=True))
         unfinished = set(program.kernels if device.finishes_code else ())
         super().__init__(device, program, _Enqueuer(device, found, unfinished))
@@ -495,17 +495,17 @@ def name_processor(device: Any) -> str:
     if device.int_ptr in _names:
         return _names[device.int_ptr].value.decode()
     if platform.machine() != "x86_64" or not os.path.exists("/proc/self/mem"):
-        raise _refused(device)
+        raise _refusal(device)
     field = _find_name(device.int_ptr)
     if field is None:
-        raise _refused(device)
+        raise _refusal(device)
     name = _instruction_set()
     text = _names[device.int_ptr] = ctypes.create_string_buffer(name.encode())
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(text)
     return name
 
 
-def _refused(device: Any) -> DeviceError:
+def _refusal(device: Any) -> DeviceError:
     return DeviceError(
         f"{device.version.strip()} does not know this processor and cannot compile for "
         "it; install a newer PoCL, or another OpenCL driver"

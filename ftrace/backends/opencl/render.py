@@ -311,7 +311,7 @@ class _Loops:
             self._write(loop.body, depth + 1)
             return
         if role == "lane":
-            axes, body = _nested(loop)
+            axes, body = _perfect_nest(loop)
             if axes[-1] is self.axes[-1]:
                 self._share(axes, lambda: self._write(body, depth + len(axes)))
                 return
@@ -462,7 +462,7 @@ def accumulator(node: Node) -> np.dtype[np.generic]:
     return dtypes.float32 if dtypes.is_half(node.dtype) else node.dtype
 
 
-def _nested(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:
+def _perfect_nest(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:
     """The axes of loops that hold nothing but each other, and what is inside them."""
     axes = [loop.axis]
     body: Sequence[Statement] = loop.body

@@ -399,7 +399,7 @@ def ordered_steps(
     first = [d.number for d in plan.drafts if waiting[d.number] == 0]
     ready = [number for number in first if not flight.takes(number)]
 
-    def done(number: int) -> None:
+    def finish(number: int) -> None:
         memory.run(number)
         left.discard(number)
         for reader in sorted(feeds[number]):
@@ -410,12 +410,12 @@ def ordered_steps(
     left = {d.number for d in plan.drafts}
     while ready or flight:
         for number in flight.advance(idle=not ready):
-            done(number)
+            finish(number)
         if ready:
             number = ready.pop(memory.choose(ready))
             if number not in sharing.dropped:
                 flight.run(number, sharing.kernels.get(number, built[number]))
-            done(number)
+            finish(number)
     if left:
         stuck = [d.roots for d in plan.drafts if d.number in left]
         raise GraphError(f"these kernels wait for each other: {stuck}")
@@ -452,12 +452,12 @@ class _Memory:
             return last
         best, most = last, 0
         for position in range(last, max(last - _CANDIDATES, -1), -1):
-            freed = self._freed(ready[position])
+            freed = self._freed_bytes(ready[position])
             if freed > most:
                 best, most = position, freed
         return best
 
-    def _freed(self, number: int) -> int:
+    def _freed_bytes(self, number: int) -> int:
         """Bytes that are free after a kernel and were not before it."""
         reads, writes = self.reads[number], self.writes[number]
         freed = sum(nbytes(n) for n in reads - writes if self.readers[n] == 1)

@@ -285,7 +285,7 @@ class _Finder:
                 self.size[number] = node.size
             if not below:
                 continue
-            number = self._joined([*below, *[node] * (node in self.high)])
+            number = self._join([*below, *[node] * (node in self.high)])
             if not analysis.is_followed(node):
                 self.dead.add(number)
                 continue
@@ -296,7 +296,7 @@ class _Finder:
         for node in self.outputs & self.high:
             self.dead.add(self.group[node])
 
-    def _joined(self, nodes: Sequence[Node]) -> int:
+    def _join(self, nodes: Sequence[Node]) -> int:
         numbers = {self.sets.root(self.group[n]) for n in nodes}
         size = min(self.size[n] for n in numbers)
         number = self.sets.join(numbers)

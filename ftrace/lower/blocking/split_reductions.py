@@ -317,7 +317,7 @@ def _with_company(
             bits |= after[source]
         after[node] = bits
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
-    shared = cost.shared_dear(order)
+    shared = cost.find_shared_dear(order)
     stored += [e for e in map(cost.elements_of_sum, wanted) if e in shared]
     beside = {root: _elements_of(root) for root in stored}
     found: set[Node] = set()

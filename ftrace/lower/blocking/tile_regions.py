@@ -24,7 +24,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.limits import Limits
-from ftrace.lower.analysis import positions_by_axes, sliced
+from ftrace.lower.analysis import positions_by_axes, slice_op
 from ftrace.lower.blocking.find_regions import Classes, Input, Region, find_regions
 from ftrace.lower.control.canonical_loop import Loop, loop_p
 from ftrace.trace.avals import Shape
@@ -120,10 +120,10 @@ def _axes(region: Region) -> list[tuple[int, int]]:
     )
     if not whole and len(axes) > 1:
         axes.pop()  # what is contiguous in memory is read whole
-    return sorted(axes, key=lambda axis: _shared(region, axis[0]))
+    return sorted(axes, key=lambda axis: _count_shared(region, axis[0]))
 
 
-def _shared(region: Region, number: int) -> int:
+def _count_shared(region: Region, number: int) -> int:
     """Elements of inputs of which all slices of a class need the same."""
     inputs = {i for i in region.inputs.values() if i.node.op is not iota_p}
     return sum(i.node.size for i in inputs if number not in i.classes)
@@ -143,7 +143,7 @@ def _in_blocks(
     # What blocks add to should not be moved more often than their own values.
     summed = _summed_bytes(region, number, [c.number for c in outer])
     rows = max(max(target, summed // 4) // inside, 1)
-    if last and _shared(region, number):
+    if last and _count_shared(region, number):
         rows = max(rows, _FEW_ROWS)
     rows = min(rows, size)
     if same_size(rows, size) and not outer:
@@ -259,11 +259,11 @@ class _Loops:
         self.inputs = [
             taken
             for taken in dict.fromkeys(region.inputs.values())
-            if taken.node.op is not iota_p or self._counted(taken) in self.cut
+            if taken.node.op is not iota_p or self._class_counted(taken) in self.cut
         ]
 
     @staticmethod
-    def _counted(taken: Input) -> int | None:
+    def _class_counted(taken: Input) -> int | None:
         """Of positions: the class of the axis that they are along."""
         axis: int = taken.node.arg
         return taken.classes[axis]
@@ -272,7 +272,7 @@ class _Loops:
         """The axis of a value that has a class."""
         if isinstance(name, Node):
             classes = self.region.classes[name]
-        elif name.node.op is iota_p and self._counted(name) != number:
+        elif name.node.op is iota_p and self._class_counted(name) != number:
             return None  # positions stand in memory along their own axis only
         else:
             classes = name.classes
@@ -451,7 +451,7 @@ class _Loops:
                         src.append(given[taken])
                 if self._is_summed_wide(node):
                     src = [cast(s, dtypes.float32) for s in src]
-                done[node] = sliced(node, src, shape(node, region.classes[node]))
+                done[node] = slice_op(node, src, shape(node, region.classes[node]))
         return {o: done[o] for o in self.outputs}
 
     def _is_summed_wide(self, node: Node) -> bool:

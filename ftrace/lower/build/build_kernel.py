@@ -22,7 +22,7 @@ from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import root_of, weight
-from ftrace.lower.build.index_view import View, chosen_view
+from ftrace.lower.build.index_view import View, choose_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
@@ -195,7 +195,7 @@ def _mark(step: Step) -> Any:
 
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
-    built = _Builder(chosen_view(draft, plan)).build()
+    built = _Builder(choose_view(draft, plan)).build()
     if "relax_products" in settings.current().disabled_rules:
         return built
     became: dict[Node, Node] = {}
@@ -220,7 +220,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
 
     def build(self) -> BuiltKernel:
         view = self.view
-        stored = view.stored()
+        stored = view.stores()
         stores = {self._buffer(node): node for node, _ in stored}
         with inherited_origin() as self.take:
             for root in reversed(view.root_contexts()):
@@ -254,7 +254,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
             needs += view.plan.reads(used, view.draft)
         found: list[Node] = []
         for need in needs:
-            found.append(self._rounded(need[0], (yield need)))
+            found.append(self._round_operand(need[0], (yield need)))
         src = tuple(found[:count])
         self.take(node)
         if loaded and not given:
@@ -266,7 +266,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         if node.op.family == "movement":
             inside = inner[0][1].valid
             assert inside is not None
-            return self.moved(src[0], inside, valid)
+            return self.mask_outside(src[0], inside, valid)
         if node.op.family == "reduction":
             group = view.ranges.of_reduce(node, context, view.plan.levels[node])
             ranges, name = tuple(group.atoms), COMBINES[node.op].name
@@ -276,7 +276,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         scalar = ShapedArray.of((), node.dtype)
         return make_node(node.op, scalar, src, node.arg)
 
-    def _rounded(self, node: Node, value: Node) -> Node:
+    def _round_operand(self, node: Node, value: Node) -> Node:
         """What an operation takes: other kernels load the same number."""
         if value.op is ir.load_p or not rounds_operand(node, self.view.plan):
             return value
@@ -292,14 +292,14 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         buffer = self.buffers[node]
         if draft.scattered is not None:
             return self._scatter(node, buffer, context)
-        index = self.rendered(ix.flatten_index(context.indices, node.shape))
+        index = self.render(ix.flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
         return ir.Store(buffer, index, self.expressions[value, context])
 
     def _stores(self, node: Node, context: Context) -> list[ir.Store]:
         if node not in self.view.draft.sums:
             return [self._store(node, context)]
-        index = self.rendered(ix.flatten_index(context.indices, node.shape))
+        index = self.render(ix.flatten_index(context.indices, node.shape))
         first = self.valid_node(
             ix.ALWAYS | {ix.Condition(self.view.row_of_sum(node), 0, 1)}
         )
@@ -321,11 +321,11 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         for axis, target in targets_of(node, at.indices, plan.number_of).items():
             if target.counts:
                 continue  # see `_scattered_at`
-            index = self.rendered(target.where)
+            index = self.render(target.where)
             (value,) = target.where.terms
             for part in _in_bounds(index, plan.reading(value).array, node.shape[axis]):
                 valid = part if valid is None else bit_and(valid, part)
-        index = self.rendered(ix.flatten_index(context.indices, node.shape))
+        index = self.render(ix.flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind
         return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 
@@ -359,11 +359,11 @@ def lines_of_values(stores: Mapping[int, Node]) -> tuple[Origin | None, ...]:
 
     What is moved in the end was made by another line.
     """
-    made = [_unmoved(node) for _, node in sorted(stores.items())]
+    made = [_source_of_movement(node) for _, node in sorted(stores.items())]
     return tuple([node.origin for node in made])
 
 
-def _unmoved(node: Node) -> Node:
+def _source_of_movement(node: Node) -> Node:
     while node.op.family == "movement" and node.src:
         node = node.src[0]
     return node
@@ -417,7 +417,7 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
 def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
     """The kernels of those drafts that are no steps, by the draft's number."""
     known: dict[Any, tuple[BuiltKernel, list[Node]]] = {}
-    for draft, computed in _computed_by(plan):
+    for draft, computed in _nodes_of_drafts(plan):
         if draft.step is not None:
             continue
         found = _structure_of(draft, computed, plan)
@@ -445,7 +445,7 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
         yield draft.number, built
 
 
-def _computed_by(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
+def _nodes_of_drafts(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
     """What each draft computes, in the order in which it was decided on."""
     found: list[list[Node]] = [[] for _ in plan.drafts]
     for node, numbers in plan.inlined.items():

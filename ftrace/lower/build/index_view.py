@@ -128,16 +128,16 @@ class View:
                 elif node.op is iota_p:
                     axis: int = node.arg
                     found[context.indices[axis]] = None
-        for node, context in self.stored():
+        for node, context in self.stores():
             found[ix.flatten_index(context.indices, node.shape)] = None
             assert context.valid is not None
             found.update(dict.fromkeys(c.position for c in context.valid))
         return list(found)
 
-    def stored(self) -> list[tuple[Node, drafts.Context]]:
+    def stores(self) -> list[tuple[Node, drafts.Context]]:
         """What is stored, and at which index of its buffer."""
         if self.draft.scattered is not None:
-            return [(self.draft.scattered, self._scattered_at())]
+            return [(self.draft.scattered, self._scatter_index())]
         contexts = [context for _, context in self.root_contexts()]
         pairs = zip(self.draft.roots, contexts, strict=True)
         found = [(n, self._of_sum(n, c)) for n, c in pairs]
@@ -157,7 +157,7 @@ class View:
         (axis,) = reduced_axes(node)
         return at[axis]
 
-    def _scattered_at(self) -> drafts.Context:
+    def _scatter_index(self) -> drafts.Context:
         """Where updates go, and where those are in bounds whose index counts."""
         node = self.draft.scattered
         assert node is not None
@@ -182,7 +182,7 @@ class View:
             )
         batch = drafts.root_indices(self.axes.indices, self.shape, node.src[1].shape)
         ranges = ix.ranges_of_all(batch[: node.src[2].ndim])
-        ((_, context),) = self.stored()
+        ((_, context),) = self.stores()
         where = context.indices
         positions = [where[a] for a in axes_and_kind(node)[0]]
         whole = ix.flatten_index(where, node.shape)
@@ -200,7 +200,7 @@ DECISIONS = {
 _SPLITS = 8
 
 
-def chosen_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
+def choose_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
     """The view of a draft under the layout that is chosen for it."""
     disabled = settings.current().disabled_rules
     layout: drafts.Layout = {None: draft.shape}
@@ -218,7 +218,7 @@ def chosen_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
 def split_ranges(view: View) -> drafts.Layout | None:
     """A layout in which a range that is divided by a constant is two ranges."""
     for index in view.facts():
-        for atom, inside in _ranges_divided(index):
+        for atom, inside in _divided_ranges(index):
             for group in view.ranges.groups:
                 if atom in group.atoms:
                     sizes: list[int] = []
@@ -229,7 +229,7 @@ def split_ranges(view: View) -> drafts.Layout | None:
     return None
 
 
-def _ranges_divided(index: ix.Index) -> list[tuple[Node, int]]:
+def _divided_ranges(index: ix.Index) -> list[tuple[Node, int]]:
     """(range, n): splitting the range by n would remove a division."""
     found: list[tuple[Node, int]] = []
     for inner, divisor in ix.divisions_in(index):
@@ -265,7 +265,7 @@ def merge_ranges(view: View) -> drafts.Layout:
                 joined = False
             else:
                 joined = all(_runs_on(index, outer, inner) for index in facts)
-                joined = joined and _stored_together(view, group, position)
+                joined = joined and _are_stored_together(view, group, position)
             if joined:
                 merged[-1] *= sizes[position]
             else:
@@ -275,7 +275,7 @@ def merge_ranges(view: View) -> drafts.Layout:
     return result
 
 
-def _stored_together(view: View, group: drafts.Group, position: int) -> bool:
+def _are_stored_together(view: View, group: drafts.Group, position: int) -> bool:
     """Does no stored value, and no reduce, belong to the outer of two ranges only?"""
     if group.node is not None:
         return True

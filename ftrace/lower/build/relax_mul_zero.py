@@ -101,17 +101,17 @@ def _product(node: Node, a: Range, b: Range) -> tuple[Node, Range]:
     """A product with the questions that are left, and what is known of it."""
     x, y = node.src
     ask_x, ask_y = not _finite_beside(y, b, a), not _finite_beside(x, a, b)
-    low, high = _multiplied(a, b, x is y)
+    low, high = _multiply(a, b, x is y)
     nan, carried = _either(a.nan, b.nan), _few(a.carried | b.carried)
     if ask_x and ask_y:
-        return node, _limited(node, low, high, nan, _NOTHING)
+        return node, _limit(node, low, high, nan, _NOTHING)
     product = make_node(p.mul, node.aval, (x, y))
     if not ask_x and not ask_y:
-        return product, _limited(node, low, high, nan, carried)
+        return product, _limit(node, low, high, nan, carried)
     asked, facts = (x, a) if ask_x else (y, b)
     is_zero = p.eq(asked, zeros_like(asked))
     chosen = make_node(p.select, node.aval, (is_zero, zeros_like(node), product))
-    return chosen, _limited(node, low, high, nan, facts.carried)
+    return chosen, _limit(node, low, high, nan, facts.carried)
 
 
 def _finite_beside(node: Node, own: Range, zero: Range) -> bool:
@@ -135,7 +135,7 @@ def _range(node: Node, src: list[Range | None]) -> Range:
     if name == "select" and src[1] is not None and src[2] is not None:
         a, b = src[1], src[2]
         nan, carried = _either(a.nan, b.nan), a.carried & b.carried
-        return _limited(node, min(a.low, b.low), max(a.high, b.high), nan, carried)
+        return _limit(node, min(a.low, b.low), max(a.high, b.high), nan, carried)
     operands = [s for s in src if s is not None]
     if not operands or len(operands) != len(src):
         return Range(*_ANYTHING, None, _NOTHING, own)  # of integers, of bits
@@ -152,10 +152,10 @@ def _range(node: Node, src: list[Range | None]) -> Range:
         carried = carried if op.keeps_nan else _NOTHING
     zeros = operands[0].zeros if op.zero_for == "zero" else _NOTHING
     zeros = frozenset(node.src) if op.zero_for == "finite" else zeros
-    return _limited(node, low, high, nan, carried, zeros)
+    return _limit(node, low, high, nan, carried, zeros)
 
 
-def _limited(
+def _limit(
     node: Node,
     low: float,
     high: float,
@@ -189,12 +189,12 @@ def _times(a: float, b: float) -> float:
     return 0.0 if a == 0 or b == 0 else a * b
 
 
-def _multiplied(a: Range, b: Range, same: bool) -> Bounds:
+def _multiply(a: Range, b: Range, same: bool) -> Bounds:
     ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return (0.0 if same else min(ends)), max(ends)
 
 
-def _negated(a: Range) -> Range:
+def _negate(a: Range) -> Range:
     return a._replace(low=-a.high, high=-a.low)
 
 
@@ -211,14 +211,14 @@ def _mul(a: Range, b: Range, same: bool) -> Rule:
     safe = same or (a.finite and b.finite)
     safe = safe or not (_has_zero(a) or _has_zero(b))
     safe = safe or (a.finite and not _has_zero(a)) or (b.finite and not _has_zero(b))
-    return *_multiplied(a, b, same), safe
+    return *_multiply(a, b, same), safe
 
 
 def _div(a: Range, b: Range, _: bool) -> Rule:
     if _has_zero(b):
         return *_ANYTHING, False
     inverse = b._replace(low=1 / b.high, high=1 / b.low)
-    return *_multiplied(a, inverse, False), a.finite or b.finite
+    return *_multiply(a, inverse, False), a.finite or b.finite
 
 
 def _has_zero(a: Range) -> bool:
@@ -246,7 +246,7 @@ Rule = tuple[float, float, bool]
 #: Of the first and the last operand, and of whether they are the same one.
 _RULES: Final[dict[str, Callable[[Range, Range, bool], Rule]]] = {
     "add": _sum,
-    "sub": lambda a, b, same: _sum(a, _negated(b), same),
+    "sub": lambda a, b, same: _sum(a, _negate(b), same),
     "mul": _mul,
     "div": _div,
     "max": lambda a, b, _: (max(a.low, b.low), max(a.high, b.high), True),

@@ -313,7 +313,7 @@ def _fusible(outputs: Sequence[Node]) -> tuple[Node, Node] | None:
         for first in makers:
             if not _in_step(first, arg):
                 continue
-            others = [x for x in second.src if not _made_by(x, first)]
+            others = [x for x in second.src if not _is_made_by(x, first)]
             if first not in depends_on([*others, first], [first]).difference(
                 [first]
             ) and (first not in nodes_of(others)):
@@ -331,7 +331,7 @@ def _in_step(first: Node, arg: Scan) -> bool:
     return same_size(other.length, arg.length) and other.reverse == arg.reverse
 
 
-def _made_by(node: Node, loop: Node) -> bool:
+def _is_made_by(node: Node, loop: Node) -> bool:
     """Is it one of the elements that a loop makes, not its last carry?"""
     carry: int = loop.arg.carry if not isinstance(loop.arg, Branches) else 0
     if node.op is not item_p or node.src[0] is not loop:
@@ -350,7 +350,7 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
     given: list[Node] = []
     extra: list[int] = []  # elements of the second that the first does not make
     for i, source in enumerate(second.src):
-        if i >= border and _made_by(source, first):
+        if i >= border and _is_made_by(source, first):
             number: int = source.arg
             given.append(made[number])
         else:
@@ -359,7 +359,7 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
                 extra.append(i)
     found = apply_body(b.body, given)
 
-    def joined(mine: Sequence[Node], others: Sequence[Node]) -> list[Node]:
+    def join(mine: Sequence[Node], others: Sequence[Node]) -> list[Node]:
         consts, carry, xs = _parts(a, mine)
         more_consts, more_carry, _ = _parts(b, others)
         more_xs = [others[i] for i in extra]
@@ -369,8 +369,8 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
         *made[: a.carry], *found[: b.carry], *made[a.carry :], *found[b.carry :]
     ]  # fmt: skip
     counts = a.consts + b.consts, a.carry + b.carry
-    arg = _remake(a, joined(own, more), own, outputs_of_both, counts)
-    whole = first.op(*joined(first.src, second.src), arg=arg)
+    arg = _remake(a, join(own, more), own, outputs_of_both, counts)
+    whole = first.op(*join(first.src, second.src), arg=arg)
     results = items(whole)
     count = len(made)
     start = a.carry + b.carry
@@ -391,7 +391,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
     for node in reversed(toposort(outputs)):
         if node.op in CONTROL:
             used = [i for i, r in enumerate(items(node)) if r in live]
-            kept[node], inputs[node] = _needed(node, used)
+            kept[node], inputs[node] = _find_needed(node, used)
             live.update(node.src[i] for i in inputs[node])
         elif node in live and not (node.op is item_p and node.src[0].op in CONTROL):
             live.update(node.src)
@@ -412,7 +412,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
     return exchange(outputs, change)
 
 
-def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
+def _find_needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
     """Which results, and which operands, an operation needs for some results."""
     arg = node.arg
     if isinstance(arg, Branches):
@@ -459,7 +459,7 @@ def _prune_branches(
     )
     rest = filled[0][2]
     results = cond_p.results(src[0], *(src[i + 1] for i in rest), arg=Branches(pruned))
-    return _spread(results, kept, node)
+    return _scatter(results, kept, node)
 
 
 def _with_constants(
@@ -475,7 +475,7 @@ def _with_constants(
     return body.inputs, outputs, [i for i in places if given[i] is body.inputs[i]]
 
 
-def _spread(results: Sequence[Node], places: Sequence[int], node: Node) -> list[Node]:
+def _scatter(results: Sequence[Node], places: Sequence[int], node: Node) -> list[Node]:
     found = _fillers(node)  # in the places of what nobody looks at
     for place, result in zip(places, results, strict=True):
         found[place] = result
@@ -517,7 +517,7 @@ def _prune_loop(
         (len(consts), len(carry)),
     )
     found = items(node.op(*(src[i] for i in order), arg=new))
-    answer = _spread(found, results, node)
+    answer = _scatter(found, results, node)
     for k in fixed:
         answer[k] = src[arg.consts + k]
     return answer

@@ -439,7 +439,7 @@ def source_index(
             result[axis] = index
         return tuple(result), valid
     if op is mv.reshape_p:
-        return _reshaped(indices, node.shape, node.src[0].shape), valid
+        return _reshape(indices, node.shape, node.src[0].shape), valid
     if op is mv.shrink_p:
         lows = zip(indices, arg, strict=True)
         return tuple([i + low for i, (low, _) in lows]), valid
@@ -450,7 +450,7 @@ def source_index(
             for i, step, size in zip(indices, arg, sizes, strict=True)
         ), valid
     if op is mv.pad_p:
-        return _padded(node, indices, valid)
+        return _pad(node, indices, valid)
     if op is mv.shear_p or op is mv.unshear_p:
         return _slid(node, indices, valid)
     raise GraphError(f"{node!r} is not a movement")
@@ -470,7 +470,7 @@ def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Positi
 
 
 @memo(RECENT)
-def _reshaped(
+def _reshape(
     indices: tuple[Index, ...], shape: Shape, source: Shape
 ) -> tuple[Index, ...]:
     """Axis by axis where the shapes agree, through row-major positions elsewhere."""
@@ -498,7 +498,7 @@ def _divide_exactly(
     return divide(position + shift, step) + -(shift // step), valid
 
 
-def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+def _pad(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     result: list[Index] = []
     pads: mv.Pads = node.arg
     sizes = node.src[0].shape

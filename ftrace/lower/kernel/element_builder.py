@@ -75,7 +75,7 @@ class ElementBuilder(ABC, Generic[Key]):
                     pending.append((needed, self.express(needed)))
         return answer
 
-    def rendered(self, index: ix.Index) -> Node:
+    def render(self, index: ix.Index) -> Node:
         return ix.render_index(index, self.value_in_index)
 
     def valid_node(self, valid: ix.Valid) -> Node | None:
@@ -91,14 +91,14 @@ class ElementBuilder(ABC, Generic[Key]):
         if node.op is dim_p:
             return cast(const(node.arg, ir.INDEX), node.dtype)
         axis: int = node.arg
-        return cast(self.rendered(indices[axis]), node.dtype)
+        return cast(self.render(indices[axis]), node.dtype)
 
     def load(self, buffer: int, node: Node, indices: Indices, valid: ix.Valid) -> Node:
-        index = self.rendered(ix.flatten_index(indices, node.shape))
+        index = self.render(ix.flatten_index(indices, node.shape))
         memory = ir.param(buffer, node.dtype, node.size)
         return ir.load(memory, index, self.valid_node(valid))
 
-    def moved(self, value: Node, inside: ix.Valid, valid: ix.Valid) -> Node:
+    def mask_outside(self, value: Node, inside: ix.Valid, valid: ix.Valid) -> Node:
         """An operand's value, and zero where the movement has no operand."""
         if inside == valid or ir.is_masked(value):
             return value

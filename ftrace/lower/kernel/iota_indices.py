@@ -56,7 +56,7 @@ def position_of(
     number_of: NumberOf,
 ) -> Position:
     """What an index array along an axis of `size` holds at an index."""
-    found = _counted(array, indices, valid, number_of, integer_bounds.DEPTH)
+    found = _count(array, indices, valid, number_of, integer_bounds.DEPTH)
     if found is not None and found.counts:
         return found
     return _read(array, indices, valid, number_of, size)
@@ -84,7 +84,7 @@ def _read(
     return Position(ix.value_index(number, size, ix.ranges_of_all(indices)), False)
 
 
-def _counted(
+def _count(
     node: Node,
     indices: tuple[ix.Index, ...],
     valid: ix.Valid | None,
@@ -107,10 +107,10 @@ def _counted(
             found = Position(indices[axis], bool(indices[axis].pairs))
     elif depth and op in integer_bounds.MOVES:
         inner, _ = ix.source_index(node, indices, valid)
-        return _counted(node.src[0], inner, valid, number_of, depth - 1)
+        return _count(node.src[0], inner, valid, number_of, depth - 1)
     elif depth and op is p.cast_p and dtypes.is_integer(node.src[0].dtype):
         if integer_bounds.fits(node, integer_bounds.values_of(node.src[0])):
-            found = _counted(node.src[0], indices, valid, number_of, depth - 1)
+            found = _count(node.src[0], indices, valid, number_of, depth - 1)
     elif (
         depth
         and op in (p.add, p.sub, p.mul)
@@ -118,7 +118,7 @@ def _counted(
             node, integer_bounds.exact_values(node, integer_bounds.DEPTH)
         )
     ):
-        x, y = (_counted(s, indices, valid, number_of, depth - 1) for s in node.src)
+        x, y = (_count(s, indices, valid, number_of, depth - 1) for s in node.src)
         found = None if x is None or y is None else _combine(op, x, y)
     if found is not None and found.counts:
         return found

@@ -272,14 +272,14 @@ def render_tree(kernel: ir.Kernel, lines: ir.Lines = ir.NO_LINES) -> str:
                     a + loop(r) for a, r in zip(around, each.ranges, strict=False)
                 ]
                 found += block(each.body, around[-1])
-                found += [told(reduce, indent) for reduce in each.reduces]
+                found += [describe(reduce, indent) for reduce in each.reduces]
             elif isinstance(each, Let):
-                found += [told(each.node, indent)] if each.node in texts else []
+                found += [describe(each.node, indent)] if each.node in texts else []
             else:
-                found.append(told(each, indent))
+                found.append(describe(each, indent))
         return found
 
-    def told(of: Node | ir.Store, indent: str) -> str:
+    def describe(of: Node | ir.Store, indent: str) -> str:
         line = lines.get(of.value if isinstance(of, ir.Store) else of)
         return with_line(indent + texts[of], line)
 

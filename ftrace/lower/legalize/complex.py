@@ -274,12 +274,12 @@ def logistic(z: Complex) -> Complex:
 def _rotate(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
     """z ↦ -i·f(iz): sin is that of sinh, atan that of atanh."""
 
-    def rotated(z: Complex) -> Complex:
+    def rotate(z: Complex) -> Complex:
         value = function(Complex(-z.im, z.re))
         return Complex(value.im, -value.re)
 
-    rotated.__name__ = rotated.__qualname__ = f"rotated_{function.__name__}"
-    return rotated
+    rotate.__name__ = rotate.__qualname__ = f"rotated_{function.__name__}"
+    return rotate
 
 
 def sinh(z: Complex) -> Complex:

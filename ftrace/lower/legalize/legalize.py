@@ -472,11 +472,11 @@ def _widen(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
     if dtypes.is_half(dtype):
         return g.make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
     if dtype == dtypes.bool_:
-        src = tuple(map(_rounded, src, node.src))
+        src = tuple(map(_round_as_before, src, node.src))
     return g.make_node(node.op, node.aval, src, node.arg)
 
 
-def _rounded(x: g.Node, before: g.Node) -> g.Node:
+def _round_as_before(x: g.Node, before: g.Node) -> g.Node:
     """The float32 that `x` is after 16 bits, if that is what it was before."""
     return _wide(_narrow(x, before.dtype)) if dtypes.is_half(before.dtype) else x
 

@@ -146,7 +146,7 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     return [_Kernels(node).of(node.src[0])]
 
 
-def permuted_twice(node: Node, read: Collection[int]) -> Node | None:
+def merge_permutations(node: Node, read: Collection[int]) -> Node | None:
     """A permutation of what `by_kernels` has permuted."""
     inner = node.src[0]
     if inner.op is not mv.permute_p:

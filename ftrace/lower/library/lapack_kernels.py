@@ -177,7 +177,7 @@ def _lu(node: Node) -> Sequence[Node] | None:
         return _factor(node, "small_lu", [a], types, [m, n], [], work)
     if not _has_lapack():
         return None
-    column_major = turned(a)
+    column_major = transpose(a)
     types[0] = column_major.aval
     factors, pivots, order = _factor(
         node, "lu", [column_major], types, [m, n], [], work
@@ -206,7 +206,7 @@ def _solve(node: Node) -> Sequence[Node] | None:
         return found[:1]
     if (arg.conjugate and is_complex) or not _has_lapack():
         return None
-    operands = [turned(factors), order, b]
+    operands = [transpose(factors), order, b]
     # The second result is memory for the rows in their other order.
     sizes = [n, k, _parts(k, work)]
     found = _factor(node, "solve", operands, [aval, aval], sizes, [arg.transpose], work)
@@ -218,7 +218,7 @@ def _tridiagonal(node: Node) -> Sequence[Node] | None:
     n, k = b.shape[-2:]
     if n < 2 or not _has_lapack():
         return None
-    columns = turned(b)
+    columns = transpose(b)
     # LAPACK overwrites the diagonals: the results after the first are copies of them.
     types = [columns.aval, dl.aval, d.aval, du.aval]
     operands = [dl, d, du, columns]
@@ -232,7 +232,7 @@ def _tridiagonal(node: Node) -> Sequence[Node] | None:
 _BLOCK = 64
 
 
-def turned(x: Node) -> Node:
+def transpose(x: Node) -> Node:
     """The transposed matrices; of transposed ones those that they are of."""
     last = x.ndim - 1
     if x.op is permute_p and x.arg == (*range(last - 1), last, last - 1):
@@ -240,7 +240,7 @@ def turned(x: Node) -> Node:
     return mat.transpose(x)
 
 
-def _turned_type(aval: ShapedArray) -> ShapedArray:
+def _transposed_type(aval: ShapedArray) -> ShapedArray:
     *lead, m, n = aval.shape
     return aval.with_shape((*lead, n, m))
 
@@ -255,7 +255,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     (a,) = node.src
     m, n = a.shape[-2:]
     first, second, *order = (item.aval for item in items(node))
-    q, r = _turned_type(first), _turned_type(second)
+    q, r = _transposed_type(first), _transposed_type(second)
     columns = q.shape[-2]
     length = _BLOCK * (max(n, columns) + 1) + 2 * n
     results = [q, r, _memory(a, a.dtype, min(m, n)), _memory(a, a.dtype, length)]
@@ -263,7 +263,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     if order and dtypes.is_complex(a.dtype):
         results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
     sizes, work = [m, n, columns, length], 4 * m * n * min(m, n)
-    found = _factor(node, "qr", [turned(a)], results, sizes, [bool(order)], work)
+    found = _factor(node, "qr", [transpose(a)], results, sizes, [bool(order)], work)
     factors = mat.transpose(found[0]), mat.transpose(found[1])
     if not order:
         return factors
@@ -274,7 +274,7 @@ def _reflections(node: Node, read: Collection[int]) -> Sequence[Node]:
     """Those of `_qr`, with R over them."""
     (a,) = node.src
     m, n = a.shape[-2:]
-    columns, taus = turned(a), items(node)[1].aval
+    columns, taus = transpose(a), items(node)[1].aval
     length = _BLOCK * (n + 1)
     results = [columns.aval.strong(), taus, _memory(a, a.dtype, length)]
     work = 2 * m * n * min(m, n)
@@ -298,7 +298,7 @@ def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
     results.append(_memory(a, dtypes.int32, integers))
     sizes = [n, length, real_length, integers]
     flags, work = [node.arg, with_vectors], (9 if with_vectors else 2) * n**3
-    found = _factor(node, "eigh", [turned(a)], results, sizes, flags, work)
+    found = _factor(node, "eigh", [transpose(a)], results, sizes, flags, work)
     return mat.transpose(found[0]), found[1]
 
 
@@ -312,7 +312,7 @@ def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
     results = types
     if vectors:
         rows, columns = types[0].shape[-1], types[2].shape[-2]
-        results = [_turned_type(types[0]), types[1], _turned_type(types[2])]
+        results = [_transposed_type(types[0]), types[1], _transposed_type(types[2])]
     is_complex = dtypes.is_complex(a.dtype)
     length = 4 * least * least + 7 * least + most + _BLOCK * (m + n)
     results = [*results, _memory(a, a.dtype, m * n), _memory(a, a.dtype, length)]
@@ -322,7 +322,7 @@ def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
         results.append(_memory(a, dtypes.real_dtype(a.dtype), reals))
     results.append(_memory(a, dtypes.int32, 8 * least))
     sizes, work = [m, n, rows, columns, length], 20 * m * n * least
-    found = _factor(node, "svd", [turned(a)], results, sizes, [vectors], work)
+    found = _factor(node, "svd", [transpose(a)], results, sizes, [vectors], work)
     if not vectors:
         return found[:1]
     return mat.transpose(found[0]), found[1], mat.transpose(found[2])
@@ -365,7 +365,7 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
     if is_complex:
         results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
     work = (10 + 10 * any(sides)) * n**3
-    found = _factor(node, "eig", [turned(a)], results, [n, length], sides, work)
+    found = _factor(node, "eig", [transpose(a)], results, [n, length], sides, work)
     if is_complex:
         return found[0], found[1:]
     return p.make_complex(found[0], found[1]), found[2:]

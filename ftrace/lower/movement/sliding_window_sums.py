@@ -301,11 +301,11 @@ def _choose(
     for seen, extremum in (condition.src, condition.src[::-1]):
         whole = _before_sliding(seen, inner)
         if whole is not None:
-            return _chosen(x, whole, extremum, share, inner, summed)
+            return _ask_windows(x, whole, extremum, share, inner, summed)
     return None
 
 
-def _chosen(
+def _ask_windows(
     x: Node,
     whole: Node,
     extremum: Node,
@@ -335,11 +335,11 @@ def _before_sliding(node: Node, arg: mv.Shear) -> Node | None:
         if not same_size(source.shape[arg.window], node.shape[arg.window]):
             return None
         found = _before_sliding(source, arg)
-        return None if found is None else bc.expand(found, _resized(node.shape, arg))
+        return None if found is None else bc.expand(found, _old_shape(node.shape, arg))
     if node.op is mv.reshape_p:
         inner = through(arg, node)
         found = None if inner is None else _before_sliding(source, inner)
-        return None if found is None else mv.reshape(found, _resized(node.shape, arg))
+        return None if found is None else mv.reshape(found, _old_shape(node.shape, arg))
     if node.op is mv.shrink_p:
         bounds = list(arg_of(node))
         slid = (arg.axis, arg.window)
@@ -351,7 +351,7 @@ def _before_sliding(node: Node, arg: mv.Shear) -> Node | None:
     return None
 
 
-def _resized(shape: Shape, arg: mv.Shear) -> Shape:
+def _old_shape(shape: Shape, arg: mv.Shear) -> Shape:
     """The shape with the axis as it was before windows slid along it."""
     return tuple(arg.size if a == arg.axis else n for a, n in enumerate(shape))
 

@@ -101,7 +101,7 @@ class Scalarizer(scalar.Elements):
     def _last_stores(self, results: Sequence[scalar.Registers | None]) -> list[Store]:
         """What the carry is in the end."""
         return [
-            Store(k, self.rendered(position), registers.places[position])
+            Store(k, self.render(position), registers.places[position])
             for k, registers in enumerate(results)
             if registers is not None
             for _, position in self.positions(registers.shape)
@@ -112,7 +112,7 @@ class Scalarizer(scalar.Elements):
         scope = self.enter(0, self.node, lane)
         stores: list[Store] = []
         for k, output in enumerate(self.prepare(self.node.arg.body)):
-            stores += self.run(self.pushed(scope, output, k, lane))
+            stores += self.run(self.push(scope, output, k, lane))
         return stores
 
     def _step(self, block: Sequence[rl.Statement]) -> Node:
@@ -202,8 +202,8 @@ class Scalarizer(scalar.Elements):
             if total is None:
                 total = value
             else:
-                chosen = scalar.folded(eq, dtypes.bool_, (index, const(k, index.dtype)))
-                total = scalar.folded(select, value.dtype, (chosen, value, total))
+                chosen = scalar.fold(eq, dtypes.bool_, (index, const(k, index.dtype)))
+                total = scalar.fold(select, value.dtype, (chosen, value, total))
         return total
 
     def _branch_outputs(self, scope: int, cond: Node, k: int) -> list[Node]:
@@ -256,7 +256,7 @@ class Scalarizer(scalar.Elements):
             if stacked and arg.length is None:
                 raise scalar.Unsuited("results on a stack")
             for k, output in enumerate(stacked, arg.carry):
-                stores += yield from self.pushed(inner.number, output, k, t)
+                stores += yield from self.push(inner.number, output, k, t)
         block = self.scopes[scope].block
         if starts:
             block.append(rl.Assign(tuple(starts)))
@@ -304,14 +304,14 @@ class Scalarizer(scalar.Elements):
                 bound[name] = scalar.Registers(name.shape, places)
         return bound
 
-    def pushed(
+    def push(
         self, scope: int, output: Node, buffer: int, t: ix.Index
     ) -> Generator[scalar.Key, Any, list[Store]]:
         """The stores of one element of what a loop stacks."""
         stores: list[Store] = []
         for at, position in self.positions(output.shape):
             value = yield scope, output, at, ix.ALWAYS
-            place = self.rendered(t * output.size + position)
+            place = self.render(t * output.size + position)
             stores.append(Store(buffer, place, value))
         return stores
 

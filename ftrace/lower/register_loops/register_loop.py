@@ -320,7 +320,7 @@ def kernel_step(
     return items(register_loop_p(*operands, arg=Step(kernel, info, tuple(results))))
 
 
-def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel:
+def build_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel:
     """The kernel of a recurrence in a graph, and the values in its buffers."""
     step: Step = node.arg
     results = items(node)

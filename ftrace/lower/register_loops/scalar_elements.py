@@ -46,15 +46,15 @@ _NEUTRAL: dict[Any, bool] = {p.bit_and: True, p.bit_or: False}
 def scalar(node: Node, src: Sequence[Node]) -> Node:
     """An elementwise operation of a graph on scalars."""
     aval = ShapedArray.of((), node.dtype)
-    return _simplified(make_node(node.op, aval, tuple(src), node.arg))
+    return _simplify(make_node(node.op, aval, tuple(src), node.arg))
 
 
-def folded(op: Any, dtype: np.dtype[Any], src: tuple[Node, ...]) -> Node:
+def fold(op: Any, dtype: np.dtype[Any], src: tuple[Node, ...]) -> Node:
     """An operation on scalars; of constants it is a constant."""
-    return _simplified(make_node(op, ShapedArray.of((), dtype), src))
+    return _simplify(make_node(op, ShapedArray.of((), dtype), src))
 
 
-def _simplified(node: Node) -> Node:
+def _simplify(node: Node) -> Node:
     op, src = node.op, node.src
     # What every machine rounds alike: no function, nor what legal kernels have, as fma.
     alike = isinstance(op, Primitive) and op.cost <= CHEAP
@@ -201,11 +201,11 @@ class Elements(ElementBuilder[Key]):
                 return None
             if scope:
                 raise Unsuited("a variable of another graph")
-            return self._stored(node, indices, valid)
+            return self._load_operand(node, indices, valid)
         if scope or op.family == "movement":
             return None
         if not _is_leafless(node):
-            return self._stored(node, indices, valid)
+            return self._load_operand(node, indices, valid)
         return None
 
     def express(self, key: Key) -> Work:
@@ -251,15 +251,15 @@ class Elements(ElementBuilder[Key]):
             or any(c % step for _, c in moving.pairs)
         ):
             raise Unsuited("an element of another lane")
-        place = self.rendered(moving)
+        place = self.render(moving)
         rest = [(at.constant, register) for at, register in bound.places.items()]
         total = rest[-1][1]
         for constant, value in reversed(rest[:-1]):
-            same = folded(p.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
-            total = folded(p.select, value.dtype, (same, value, total))
+            same = fold(p.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
+            total = fold(p.select, value.dtype, (same, value, total))
         return total
 
-    def _stored(self, node: Node, indices: Indices, valid: ix.Valid) -> Node:
+    def _load_operand(self, node: Node, indices: Indices, valid: ix.Valid) -> Node:
         """A load from memory."""
         if node.aval is TOKEN or isinstance(node.aval, Stack):
             raise Unsuited("no array")
@@ -288,7 +288,7 @@ class Elements(ElementBuilder[Key]):
         at, inside = ix.source_index(node, indices, valid)
         if inside is None:
             return const(0, node.dtype)
-        return self.moved((yield scope, node.src[0], at, inside), inside, valid)
+        return self.mask_outside((yield scope, node.src[0], at, inside), inside, valid)
 
     def _reduction(
         self, scope: int, node: Node, indices: Indices, valid: ix.Valid
@@ -310,7 +310,7 @@ class Elements(ElementBuilder[Key]):
             ):
                 total = ir.fma_p(*term.src, total, arg=RELAXED)
             else:
-                total = folded(combine, node.dtype, (total, term))
+                total = fold(combine, node.dtype, (total, term))
         if total is None:
             return const(red.identity(node.op, node.dtype), node.dtype)
         return total
@@ -359,18 +359,16 @@ class Elements(ElementBuilder[Key]):
             hit: Node | None = None
             for axis, array in zip(axes, arrays, strict=True):
                 place = yield scope, array, at, valid
-                here = (p.cast(place, ir.INDEX), self.rendered(indices[axis]))
-                same = folded(p.eq, dtypes.bool_, here)
-                hit = (
-                    same if hit is None else folded(p.bit_and, same.dtype, (hit, same))
-                )
+                here = (p.cast(place, ir.INDEX), self.render(indices[axis]))
+                same = fold(p.eq, dtypes.bool_, here)
+                hit = same if hit is None else fold(p.bit_and, same.dtype, (hit, same))
             assert hit is not None
             if hit.op is const_p and not constant_value(hit):
                 continue
             value = yield scope, updates, (*at, *rest), valid
             if kind != "set":
-                value = folded(red.COMBINES_BY_NAME[kind], node.dtype, (total, value))
-            total = folded(p.select, node.dtype, (hit, value, total))
+                value = fold(red.COMBINES_BY_NAME[kind], node.dtype, (total, value))
+            total = fold(p.select, node.dtype, (hit, value, total))
         return total
 
     def _own_updates(

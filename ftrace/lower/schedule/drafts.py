@@ -445,7 +445,7 @@ class Plan:
         halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
         if not halves:
             return self.order
-        self.shared = cost.shared_dear(self.order)
+        self.shared = cost.find_shared_dear(self.order)
         late = {
             n: 1 if self.will_be_stored(cost.elements_of_sum(n)) else 2 for n in halves
         }

@@ -64,7 +64,7 @@ def counts_along(node: Node, axis: int) -> bool:
     return analysis.counted_axis(node, node.shape[axis]) == axis
 
 
-def _counted(index: Node) -> int | None:
+def _find_counted_axis(index: Node) -> int | None:
     """The axis, of more than one place, along which an index array counts."""
     long = [a for a, n in enumerate(index.shape) if not same_size(n, 1)]
     return next((a for a in long if counts_along(index, a)), None)
@@ -76,7 +76,7 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     if same_size(node.shape[axis], 1):
         return node
     if node.op is sources.const_p or (node.op is sources.iota_p and node.arg != axis):
-        return analysis.sliced(node, (), shape)
+        return analysis.slice_op(node, (), shape)
     if node.op is bc.expand_p and same_size(node.src[0].shape[axis], 1):
         return bc.expand(node.src[0], shape)
     if depth == 0 or node.op not in (*analysis.KEEPING, *algebra.ELEMENTWISE):
@@ -86,25 +86,25 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return None
     parts = [_constant_along(s, place, depth - 1) for s in node.src]
     found = [part for part in parts if part is not None]
-    return analysis.sliced(node, found, shape) if len(found) == len(parts) else None
+    return analysis.slice_op(node, found, shape) if len(found) == len(parts) else None
 
 
-def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
+def _find_picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """i, with size 1 along the axis, if the node is 1 or true where position == i."""
     if depth == 0:
         return None
     if node.op in analysis.KEEPING:
         place = analysis.axis_below(node, axis)
-        inner = None if place is None else _picked(node.src[0], place, depth - 1)
+        inner = None if place is None else _find_picked(node.src[0], place, depth - 1)
         if inner is None:
             return None
-        return analysis.sliced(node, (inner,), _without(node.shape, axis))
+        return analysis.slice_op(node, (inner,), _without(node.shape, axis))
     if node.op is p.cast_p and node.src[0].dtype == dtypes.bool_:
-        return _picked(node.src[0], axis, depth - 1)
+        return _find_picked(node.src[0], axis, depth - 1)
     if node.op is p.select:
         mask, one, zero = node.src
         if algebra.is_bits(one, 1) and algebra.is_bits(zero, 0):
-            return _picked(mask, axis, depth - 1)
+            return _find_picked(mask, axis, depth - 1)
         return None
     if node.op is not p.eq or not dtypes.is_integer(node.src[0].dtype):
         return None
@@ -217,7 +217,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
         for axis in axes:
             if same_size(body.shape[axis], 1):
                 continue
-            index = _picked(mask, axis)
+            index = _find_picked(mask, axis)
             found = None if index is None else _load(f, index, axis)
             if found is None:
                 continue
@@ -242,16 +242,16 @@ def _fold_spread(x: Node, body: Node) -> Node | None:
         for axis in range(body.ndim):
             if axis in axes or body.shape[axis] < _MANY_POSITIONS:
                 continue
-            index = _picked(mask, axis)
+            index = _find_picked(mask, axis)
             values = None if index is None else _constant_along(f, axis)
             if index is not None and values is not None:
-                found = _spread(x, values, _core(index), axis)
+                found = _scatter_along(x, values, _core(index), axis)
                 if found is not None:
                     return found
     return None
 
 
-def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
+def _scatter_along(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     """Zeros like x with values added at an index along an axis."""
     axes: tuple[int, ...] = algebra.arg_of(x)
     batch = _varies(at)
@@ -296,7 +296,7 @@ def _lanes(x: Node) -> dict[int, int] | None:
     wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
     found: dict[int, int] = {}
     for axis, index in zip(axes, indices, strict=True):
-        place = _counted(index)
+        place = _find_counted_axis(index)
         if place is None or place in found.values():
             continue
         if same_size(index.shape[place], x.shape[axis]):
@@ -304,7 +304,7 @@ def _lanes(x: Node) -> dict[int, int] | None:
     return found if len(found) == len(wanted) else None
 
 
-def _laid_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -> Node:
+def _lay_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -> Node:
     """Values of batch, or batch and rest, as the axes of x that they belong to."""
     depth = x.src[2].ndim
     source = dict(lanes)
@@ -327,11 +327,11 @@ def _scatter_as_select(x: Node) -> Node | None:
     mask: Node | None = None
     for axis, index in zip(axes, indices, strict=True):
         if axis not in lanes:
-            at = _laid_out(index, x, lanes, rest)
+            at = _lay_out(index, x, lanes, rest)
             here = p.eq(at, sources.iota(at.dtype, x.shape, axis))
             mask = here if mask is None else p.bit_and(mask, here)
     assert mask is not None
-    new = _laid_out(updates, x, lanes, rest)
+    new = _lay_out(updates, x, lanes, rest)
     if kind in red.COMBINES_BY_NAME:
         new = red.COMBINES_BY_NAME[kind](base, new)
     return p.select(mask, new, base)
@@ -481,7 +481,7 @@ def _is_crowded(x: Node) -> bool:
     # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
     if kind == "add" and any(algebra.arg_of(base)):
         return False
-    return all(_counted(index) is None for index in indices)
+    return all(_find_counted_axis(index) is None for index in indices)
 
 
 def _privatize(x: Node) -> Node | None:

@@ -63,7 +63,7 @@ def closure_convert(
       >>> ft.grad(g)(2.0)
       Array(3., dtype=float32, weak_type=True)
     """
-    call, values, _ = _converted("closure_convert", fun, example_args)
+    call, values, _ = _convert("closure_convert", fun, example_args)
     moved = [i for i, x in enumerate(values) if _varies(x)]
 
     def converted(*args: Any) -> Any:
@@ -79,7 +79,7 @@ def _varies(value: Value) -> bool:
     return isinstance(value, Tracer) and dtypes.is_inexact(value.dtype)
 
 
-def _converted(
+def _convert(
     kind: str, fun: Callable[..., Any], examples: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Value], Output]:
     """(of what a function closes over, *args) -> its result; what that is; its output.
@@ -154,7 +154,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
         of_moving.__name__ = name_of(pullback)
         examples = list(filter(_moves, leaves))
-        call, values, output = _converted("custom_gradient", of_moving, examples)
+        call, values, output = _convert("custom_gradient", of_moving, examples)
         if output.count != structure.num_leaves:
             raise TreeError(
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "

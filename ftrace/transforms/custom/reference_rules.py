@@ -89,13 +89,13 @@ class _Call:
         function.__name__ = self.custom.__name__
         return type(self.custom)(function)
 
-    def _joined(self, refs: Sequence[Ref], others: Any) -> Any:
+    def _join(self, refs: Sequence[Ref], others: Any) -> Any:
         full = list(others)
         for i, ref in zip(self.places, refs, strict=True):
             full.insert(i, ref)
         return tree.unflatten(self.treedef, full)
 
-    def _ended(self, own: Sequence[Ref], values: Any) -> list[Any]:
+    def _end(self, own: Sequence[Ref], values: Any) -> list[Any]:
         found = read_all(own)
         pairs = enumerate(zip(found, values, strict=True))
         self.written.update([i for i, (last, first) in pairs if last is not first])
@@ -104,9 +104,9 @@ class _Call:
     def _run(self, function: Callable[..., Any], values: Any, others: Any) -> Any:
         """Its result of references that hold these values, and these references."""
         own = list(map(Ref, values))
-        rest, given = iter(self._joined(own, others)), enumerate(self.args)
+        rest, given = iter(self._join(own, others)), enumerate(self.args)
         result = function(*[x if i in self.fixed else next(rest) for i, x in given])
-        return result, own, self._ended(own, values)
+        return result, own, self._end(own, values)
 
     def _of_values(self, values: Any, others: Any) -> Any:
         result, _, last = self._run(self.custom.fun, values, others)
@@ -116,10 +116,10 @@ class _Call:
         (values, others), (moved, rest) = primals, tangents
         own, along = list(map(Ref, values)), list(map(Ref, map(_array, moved)))
         name, rule = self.custom.__name__, self.custom.jvp
-        whole = self._joined(own, others), self._joined(along, rest)
+        whole = self._join(own, others), self._join(along, rest)
         what = f"the jvp rule of {name} must return a pair (result, tangent)"
         result, tangent = calls.pair_of(rule(*self.constants, *whole), what, rule)
-        return (result, self._ended(own, values)), (tangent, read_all(along))
+        return (result, self._end(own, values)), (tangent, read_all(along))
 
     def _fwd(self, backs: Any, values: Any, others: Any) -> Any:
         name, rule = self.custom.__name__, self.custom.fwd

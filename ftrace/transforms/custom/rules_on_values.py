@@ -192,10 +192,10 @@ class Level:
     def apply(
         self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
     ) -> list[Any]:
-        """The outputs of a graph of the scope; see `completed`."""
-        return apply_again(*self.completed(graph, values, others))
+        """The outputs of a graph of the scope; see `complete`."""
+        return apply_again(*self.complete(graph, values, others))
 
-    def completed(
+    def complete(
         self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
     ) -> tuple[Graph, list[Value]]:
         """A graph of the scope with all that has entered it as inputs, and operands.

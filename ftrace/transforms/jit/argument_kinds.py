@@ -219,7 +219,7 @@ class Dynamic:
         self._parameters = Parameters.of(fun)
         self._specs: dict[str, Any] = {}
         for key, spec in given.items():
-            self._specs[self._argument(key)] = self._checked(spec, key)
+            self._specs[self._argument(key)] = self._check_spec(spec, key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dynamic, (self._fun, self.given)
@@ -236,16 +236,16 @@ class Dynamic:
             f"{listed}"
         )
 
-    def _checked(self, spec: Any, key: Any) -> Any:
+    def _check_spec(self, spec: Any, key: Any) -> Any:
         """The spec with `_Leaf` in the place of each dict of axes."""
         if spec is None:
             return None
         if isinstance(spec, _MAPPING):
             if all(isinstance(axis, int) for axis in spec):
                 return _Leaf({a: self._symbol(d) for a, d in spec.items()})
-            return {k: self._checked(part, key) for k, part in spec.items()}
+            return {k: self._check_spec(part, key) for k, part in spec.items()}
         if isinstance(spec, tree.SEQUENCES):
-            parts: list[Any] = [self._checked(part, key) for part in spec]
+            parts: list[Any] = [self._check_spec(part, key) for part in spec]
             return parts if isinstance(spec, list) else tuple(parts)
         raise errors.ArgumentError(
             f"jit: dynamic[{key!r}] must hold dicts {{axis: name}}, or None for what "
@@ -254,7 +254,7 @@ class Dynamic:
 
     def _symbol(self, given: Any) -> Symbol:
         dim = Dim(given) if isinstance(given, str) else given
-        if type(dim) is not Dim or dim != _named(dim):
+        if type(dim) is not Dim or dim != _find_named(dim):
             raise errors.ArgumentError(
                 "jit: a dynamic dimension is given by its name or as ftrace.Dim(name, "
                 f"min=…, max=…), got {given!r}"
@@ -361,7 +361,7 @@ class Dynamic:
                 )
 
 
-def _named(dim: Dim) -> Any:
+def _find_named(dim: Dim) -> Any:
     """The named dimension with the first name in `dim`."""
     try:
         symbol = symbol_of(dim)

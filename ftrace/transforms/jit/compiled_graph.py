@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ftrace.backends import identity_of, lowering, size_of
-from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
+from ftrace.backends.base import (
+    Device,
+    Executable,
+    get_device,
+    live_devices,
+    time_block,
+)
 from ftrace.errors import OutOfMemoryError, TracingError
 from ftrace.ground import processes, settings
 from ftrace.ground.fork_safe import cached_property
@@ -93,7 +99,7 @@ class CompiledGraph:
         self, graph: g.Graph, device: Device, donated: tuple[int, ...] = ()
     ) -> None:
         self.device = device
-        with timed(device.counters, "compile_seconds"):
+        with time_block(device.counters, "compile_seconds"):
             closed = carry_keys(closed_graph(graph))
             # Others find the program by its graph: it holds no array of this one.
             closed = g.Graph(closed.inputs, closed.outputs, (), closed.effects)
@@ -107,7 +113,7 @@ class CompiledGraph:
         if found is None:
             device.prepare()
             start = perf_counter()
-            with timed(device.counters, "compile_seconds"):
+            with time_block(device.counters, "compile_seconds"):
                 program = self.program
             self.lowered_in = perf_counter() - start
             found = device.compile(program)
@@ -176,7 +182,7 @@ class CompiledGraph:
         if self.overwritten:
             arrays = list(arrays)
             for i in self.overwritten:
-                arrays[i] = self._taken_over(arrays[i])
+                arrays[i] = self._take_over(arrays[i])
         device = self.device
         near = (device, HOST) if device.host else (device,)
         buffers: list[Buffer] = []
@@ -205,7 +211,7 @@ class CompiledGraph:
         graph: g.Graph = self._lower.args[0]
         check_program(graph, operands, [result.numpy() for result in results])
 
-    def _taken_over(self, array: Array) -> Array:
+    def _take_over(self, array: Array) -> Array:
         """The array's memory to be overwritten: a copy where anyone else sees it."""
         shape, dtype = array.shape, array.dtype
         buffer = self.to_device(array)
@@ -415,7 +421,7 @@ def apply_graph(
         for value, array in zip(operands, arrays, strict=True)
         if isinstance(value, np.ndarray)
     ]
-    results = apart(run_graph(graph, arrays), [*given, *graph.captured])
+    results = unalias(run_graph(graph, arrays), [*given, *graph.captured])
     if Array.any_placed and is_divided(graph, operands):
         return place_results(graph, operands, results)
     return results
@@ -446,18 +452,18 @@ def _inline_again(graph: g.Graph, operands: Sequence[Value], scope: Scope) -> li
     mapping = {node: lift_as(scope, value, node.aval) for node, value in pairs}
     ends = *mapping, *mapping.values(), *graph.outputs
     key = signature("inlined", len(mapping), *[node.serial for node in ends])
-    nodes = [reference() for reference in calls.get(key) or (_gone,)]
+    nodes = [reference() for reference in calls.get(key) or (_no_node,)]
     if None in nodes:
         nodes = substitute(graph.outputs, mapping)
         calls.put(key, list(map(weakref.ref, nodes)))
     return [Tracer(node, scope) for node in nodes if node is not None]
 
 
-def _gone() -> None:
+def _no_node() -> None:
     """A reference to no node."""
 
 
-def apart(results: Sequence[Any], others: Sequence[Array]) -> list[Any]:
+def unalias(results: Sequence[Any], others: Sequence[Array]) -> list[Any]:
     """The results, copied where they are memory of NumPy's that one of `others` shares.
 
     What a function closes over may share it, as `asarray` and `reshape` do; NumPy may

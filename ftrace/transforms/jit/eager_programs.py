@@ -95,7 +95,7 @@ def program_of(graph: Graph) -> Program:
     return program
 
 
-def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
+def derive_once(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     """`derive()`, or what it returned for this graph before, of the same lines.
 
     Args:
@@ -133,24 +133,26 @@ def apply_derived(
 ) -> list[Any]:
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
-        return compiled_graph.apply_graph(derived(kind, graph, derive), values)
+        return compiled_graph.apply_graph(derive_once(kind, graph, derive), values)
     key = signature("program", kind, graph.inputs, graph.outputs)
     found = calls.get(key)
     if found is not None:
-        return _applied(found, graph, values)
-    whole = derived(kind, graph, derive)
+        return _apply(found, graph, values)
+    whole = derive_once(kind, graph, derive)
     # Rules run each time.
     if whole.effects or ready_graph(whole) is not whole:
         return compiled_graph.apply_graph(whole, values)
     plain = Graph(whole.inputs, whole.outputs)
     found = _like_another(whole) or (program_of(plain), ())
-    return _applied(calls.put(key, found, 4 * LIGHT), graph, values)
+    return _apply(calls.put(key, found, 4 * LIGHT), graph, values)
 
 
-def _applied(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
+def _apply(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
     program, numbers = found
     results = program(*values, *graph.captured, *numbers)
-    return compiled_graph.apart(results, graph.captured) if graph.captured else results
+    return (
+        compiled_graph.unalias(results, graph.captured) if graph.captured else results
+    )
 
 
 # Numbers.
@@ -241,7 +243,7 @@ _KINDS = frozenset((Array, np.ndarray))
 _OPERANDS = _KINDS | {float, int}
 
 
-def _compiled(run: Jitted, price: int, wait: int) -> Call:
+def _compile_later(run: Jitted, price: int, wait: int) -> Call:
     """What is computed of operands of certain types: by NumPy first, then compiled.
 
     Args:
@@ -272,7 +274,7 @@ def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
         return _leave_to_numpy
     price = tiering.numpy_price(graph)
     wait = tiering.wait_for_function(graph, price, exact_part(graph)[1])
-    return _leave_to_numpy if wait < 0 else _compiled(run, price, wait)
+    return _leave_to_numpy if wait < 0 else _compile_later(run, price, wait)
 
 
 #: Bytes of a call that is compiled, which few are.
@@ -299,13 +301,13 @@ def run_call(
     call = calls.get(identity)
     if call is None:
 
-        def filled(*values: Any) -> Any:
+        def fill(*values: Any) -> Any:
             args, kwargs = kind.arguments(values)
             return function(*args, **kwargs)
 
         made: Call = _leave_to_numpy
         if not tree.classes_of(kind.treedef):
-            made = _call_of_function(filled, values)
+            made = _call_of_function(fill, values)
         call = calls.put(identity, made, _COMPILED)
     return call(values)
 
@@ -322,5 +324,5 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     call = calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = calls.put(identity, _compiled(run, 1, least.calls), _COMPILED)
+        call = calls.put(identity, _compile_later(run, 1, least.calls), _COMPILED)
     return call(arrays)

@@ -192,12 +192,12 @@ def jit(
     arguments.check_disjoint(fun, static, donated)
     spec = None if dynamic is None else arguments.Dynamic(fun, dynamic)
     if in_shardings is not None or out_shardings is not None:
-        fun = _divided(fun, static, in_shardings, out_shardings)
+        fun = _divide(fun, static, in_shardings, out_shardings)
     known = _traces_of(fun, (static, donated)) if spec is None else None
     return Jitted(fun, static, donated, device, spec, known)
 
 
-def _divided(
+def _divide(
     fun: Callable[..., Any], static: arguments.Chosen, in_shardings: Any,
     out_shardings: Any,
 ) -> Callable[..., Any]:  # fmt: skip
@@ -464,7 +464,7 @@ class Jitted(RecordedCallable, Travels):
         elif ready is None:
             name, miss = name_of(self._fun), traced.miss
             if miss is not None and traced.programs:
-                miss = self._told(Miss(name, _why_compiled(key, traced.programs)))
+                miss = self._note_miss(Miss(name, _why_compiled(key, traced.programs)))
             took = list[float]()
             with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
@@ -579,9 +579,9 @@ class Jitted(RecordedCallable, Travels):
             )
         self._latest = signature
         self._traced.count += 1
-        return self._told(Miss(name, why), "traced")
+        return self._note_miss(Miss(name, why), "traced")
 
-    def _told(self, miss: Miss, what: str = "compiled again") -> Miss:
+    def _note_miss(self, miss: Miss, what: str = "compiled again") -> Miss:
         """Notes a miss, and tells of it if that is asked for."""
         if settings.current().explain_misses:
             sys.stderr.write(f"ftrace: {miss.function} is {what}: {miss.why}\n")
@@ -594,7 +594,7 @@ class Jitted(RecordedCallable, Travels):
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
-        found = self._beside_refs(args, kwargs, self._traced_at)
+        found = self._beside_refs(args, kwargs, self._trace_at)
         if type(found) is Threaded:
             return found.run.trace(*found.arguments).called_by(self)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
@@ -618,7 +618,7 @@ class Jitted(RecordedCallable, Travels):
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         return leaf_names(self._fun, tree.structure(given), static)
 
-    def _traced_at(self, args: Any, kwargs: Any) -> OneTrace:
+    def _trace_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""
         signature, leaves, given = self._signature_of(args, kwargs, type_of)
         return self._trace(signature, leaves, args, kwargs, given)
@@ -631,7 +631,7 @@ class Jitted(RecordedCallable, Travels):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
-        found = self._beside_refs(args, kwargs, self._traced_at)
+        found = self._beside_refs(args, kwargs, self._trace_at)
         if type(found) is Threaded:
             return found.run.eval_shape(*found.arguments)[0]
         types = [

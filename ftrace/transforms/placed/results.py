@@ -38,7 +38,7 @@ from ftrace.transforms.partition.partition import (
 )
 from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.placed.spanning import Spanning
-from ftrace.transforms.shardings import NamedSharding, Placed, placed
+from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
 
 
 def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
@@ -126,7 +126,7 @@ def place_results(
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
-    return [placed(x, s) if is_array(x) else x for x, s in rows]
+    return [with_sharding(x, s) if is_array(x) else x for x, s in rows]
 
 
 def _stay(first: Array | None, results: Any) -> Any:
@@ -134,7 +134,9 @@ def _stay(first: Array | None, results: Any) -> Any:
     if type(first) is not Placed or mesh_sharding(first) is not None:
         return results
     given = first.given_sharding
-    return tree.map(lambda x: placed(x, given) if type(x) is Array else x, results)
+    return tree.map(
+        lambda x: with_sharding(x, given) if type(x) is Array else x, results
+    )
 
 
 def shardings_of(
@@ -238,7 +240,7 @@ def _call_whole(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     args, kwargs = tree.unflatten(treedef, known)
     everywhere = NamedSharding(mesh, PartitionSpec())
     return tree.map(
-        lambda x: placed(x, everywhere) if type(x) is Array else x,
+        lambda x: with_sharding(x, everywhere) if type(x) is Array else x,
         function(*args, **kwargs),
     )
 
@@ -270,7 +272,7 @@ def _like(values: Sequence[Any], result: Any) -> Any:
     if type(result) is not Array:
         return result
     sharding = _first_of_shape([(x, mesh_sharding(x)) for x in values], result.shape)
-    return result if sharding is None else placed(result, sharding)
+    return result if sharding is None else with_sharding(result, sharding)
 
 
 def _first_of_shape(rows: Sequence[tuple[Any, Any]], shape: Any) -> Any:

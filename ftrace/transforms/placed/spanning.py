@@ -50,8 +50,8 @@ from ftrace.transforms.shardings import (
     Index,
     NamedSharding,
     Placed,
-    placed,
     shards_of,
+    with_sharding,
 )
 from ftrace.transforms.vmap import first_of, lane_numbers
 
@@ -162,7 +162,7 @@ class Spanning(Placed):
 
     def part_on(self, device: Device) -> Array | None:
         """The part of a device; None of one of another process."""
-        own = placed(self.local, self.local_sharding)
+        own = with_sharding(self.local, self.local_sharding)
         parts = [s.data for s in shards_of(own) if s.device is device]
         return parts[0] if parts else None
 
@@ -184,7 +184,7 @@ class Spanning(Placed):
 def spanning(local: Array, sharding: NamedSharding, shape: Sequence[int]) -> Array:
     """The array of which this process has that; all of it where all have it alike."""
     if sharding.is_fully_replicated:
-        return placed(local, sharding)
+        return with_sharding(local, sharding)
     Array.any_placed = True
     made = Spanning(tuple(shape), local.dtype, local.weak_type)
     made.given_sharding, made.local = sharding, local
@@ -206,7 +206,7 @@ def own_part(value: Any) -> Any:
     """Of an array over processes what this one has, over its own devices."""
     if type(value) is not Spanning:
         return value
-    return placed(value.local, value.local_sharding)
+    return with_sharding(value.local, value.local_sharding)
 
 
 def put(value: Any, sharding: NamedSharding) -> Array:
@@ -274,7 +274,7 @@ class _Processes:
         """The outputs of a graph for concrete arguments: captured ones are added."""
         graph = ready_graph(graph, lambda constraint: True)
         arrays = [*arrays, *graph.captured]
-        given = tuple([_spanned(x) for x in arrays])
+        given = tuple([_spanning_sharding(x) for x in arrays])
         key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
         known = calls.get(key)
         if known is None:
@@ -287,7 +287,7 @@ class _Processes:
         ]
 
 
-def _spanned(x: Array) -> Any:
+def _spanning_sharding(x: Array) -> Any:
     """How an array is divided between processes; None of one of this process."""
     sharding = getattr(x, "given_sharding", None)
     here = sharding is None or sharding.is_fully_addressable
@@ -312,12 +312,12 @@ def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spre
     ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
     graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
     if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
-        return _divided_by_rules(graph, mesh, given)
+        return _divide_by_rules(graph, mesh, given)
     # `shard_map` has said what each device does.
-    return _divided_around(graph, mesh, given) or _of_wholes(graph, mesh, given)
+    return _divide_around(graph, mesh, given) or _of_wholes(graph, mesh, given)
 
 
-def _divided_around(
+def _divide_around(
     graph: Graph, mesh: Mesh, given: Sequence[Any]
 ) -> tuple[Graph, list[Spread]] | None:
     """What is around each `shard_map` divided by rules, as it wants it and leaves it.
@@ -355,7 +355,7 @@ def _divided_around(
     if has_any((*outputs, *inner), (part_p, whole_p)) or any(alike[count:]):
         return None
     first, n = len(graph.inputs), len(outputs) - len(sources)
-    local, spreads = _divided_by_rules(
+    local, spreads = _divide_by_rules(
         Graph((*graph.inputs, *ends.values()), tuple(outputs)), mesh,
         [*given, *[_sharding(node.arg) for node in wholes.values()]],
         [*[None] * n, *[sharding for _, sharding in read.values()]],
@@ -415,7 +415,7 @@ def _of_wholes(
     return Graph(tuple(inputs), tuple(outputs), (), effects), spreads
 
 
-def _divided_by_rules(
+def _divide_by_rules(
     graph: Graph, mesh: Mesh, given: Sequence[Any],
     wanted: Sequence[Any] | None = None,
 ) -> tuple[Graph, list[Spread]]:  # fmt: skip

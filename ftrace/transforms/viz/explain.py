@@ -113,7 +113,7 @@ def roofline(device: Device, threads: int | None) -> Roofline:
     """The limits of a device with so many threads."""
     x, m = np.ones(_LONG, np.float32), np.ones((_SIDE, _SIDE), np.float32)
     with settings.config(threads=threads, device=device.name):
-        stream, product = _measured(_stream, x), _measured(fnp.matmul, m, m)
+        stream, product = _measure(_stream, x), _measure(fnp.matmul, m, m)
     return Roofline(2 * x.nbytes / stream, 2 * _SIDE**3 / product)
 
 
@@ -121,7 +121,7 @@ def _stream(x: Any) -> Any:
     return x + 1
 
 
-def _measured(fun: Callable[..., Any], *args: Any) -> float:
+def _measure(fun: Callable[..., Any], *args: Any) -> float:
     """Seconds of a run of one kernel, at the least."""
     graph = ready_graph(make_graph(fun)(*args))
     compiled, arrays = compile_graph(graph, get_device()), inputs_of(graph, args)

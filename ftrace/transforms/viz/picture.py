@@ -23,7 +23,7 @@ from typing import Any
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.pytree import tree
-from ftrace.transforms.array_files import check_writable, file_named, replacing
+from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.viz.explain import Explanation, explain
 from ftrace.transforms.viz.kernels import collectives_as_data, kernels_as_data
@@ -98,7 +98,7 @@ def viz(
       /.../softmax.html
     """
     tree.check_callable(fun, "viz")
-    named = None if path is None else file_named("viz", path, "viz(f)(*args)")
+    named = None if path is None else read_path("viz", path, "viz(f)(*args)")
 
     @wraps(fun)
     def pictured(*args: Any, **kwargs: Any) -> Picture:

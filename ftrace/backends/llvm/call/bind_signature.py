@@ -105,7 +105,7 @@ class BoundCall:
     def _list(self, words: Sequence[Any]) -> Place:
         return self._block.add(*words) if words else self._block.add(0)
 
-    def _counted(self, words: Sequence[Any]) -> tuple[int, Place]:
+    def _add_list(self, words: Sequence[Any]) -> tuple[int, Place]:
         return len(words), self._list(words)
 
     def _record(self) -> r.Call:
@@ -125,12 +125,12 @@ class BoundCall:
             function = self._refer(self._plan.function)
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
-        parts = [self._expected(x) for x in (*signature.positional, *named.values())]
+        parts = [self._expect(x) for x in (*signature.positional, *named.values())]
         captures: list[Any] = []
         for number, array in enumerate(captured, len(leaves)):
             self._arrays.add(number)
             aval = aval_of(array)
-            part = r.LeafPart(self._shared(number, aval), number, self._refer(aval))
+            part = r.LeafPart(self._kind_of(number, aval), number, self._refer(aval))
             captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
         rows: list[Any] = []
         for nbytes, size in made:
@@ -141,16 +141,16 @@ class BoundCall:
             entry,
             threads,
             len(signature.positional),
-            *self._counted([self._refer(name) for name in named]),
+            *self._add_list([self._refer(name) for name in named]),
             self._list(parts),
             len(captured),
             self._list(captures),
             inputs,
-            *self._counted(signature.donated),
-            *self._counted(signature.overwritten),
+            *self._add_list(signature.donated),
+            *self._add_list(signature.overwritten),
             len(made) or self._plan.many,
             self._list(rows),
-            *self._counted(dims),
+            *self._add_list(dims),
             self._result(signature.result),
             work.kernels,
             work.operations,
@@ -182,14 +182,14 @@ class BoundCall:
 
     # Arguments.
 
-    def _expected(self, expected: Expected) -> Place:
+    def _expect(self, expected: Expected) -> Place:
         if isinstance(expected, Fixed):
-            return self._block.add(*self._fixed(expected))
+            return self._block.add(*self._encode_fixed(expected))
         if isinstance(expected, Nothing):
             return self._block.add(*r.ObjectPart(r.STATIC, id(None)))
         if isinstance(expected, Leaf):
             return self._block.add(*self._leaf(expected.number))
-        parts = self._list([self._expected(child) for child in expected.children])
+        parts = self._list([self._expect(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:
             name = r.LIST if expected.kind is list else r.TUPLE
@@ -197,7 +197,7 @@ class BoundCall:
         keys = self._list([self._refer(key) for key in expected.keys])
         return self._block.add(*r.ContainerPart(r.DICT, kind, count, parts, keys))
 
-    def _fixed(self, fixed: Fixed) -> Sequence[Any]:
+    def _encode_fixed(self, fixed: Fixed) -> Sequence[Any]:
         value: Any = fixed.value
         kind: type[Any] = value.__class__
         if kind is int and abs(value) < 1 << 63:
@@ -206,7 +206,7 @@ class BoundCall:
             raise NotNative
         return r.ObjectPart(r.STATIC, self._refer(value))
 
-    def _shared(self, number: int, aval: ShapedArray) -> int:
+    def _kind_of(self, number: int, aval: ShapedArray) -> int:
         """The kind of an Array, by what results have its memory."""
         assert self._executable is not None
         # A token after effects is no result: zip leaves it out.
@@ -220,7 +220,7 @@ class BoundCall:
         kind, aval = self._signature.leaves[number]
         eager = self._executable is None
         if kind is Array:
-            use = r.HOSTED if eager else self._shared(number, aval)
+            use = r.HOSTED if eager else self._kind_of(number, aval)
             if number in self._signature.overwritten:
                 use = r.OVERWRITTEN
             elif number in self._signature.donated:

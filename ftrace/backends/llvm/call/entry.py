@@ -103,14 +103,14 @@ def _call_plain(f: ObjectFunction) -> None:
 
 def _with_self(f: ObjectFunction) -> tuple[str, str]:
     """The arguments with the object that is called before them, and how many."""
-    total = f.sum(_named(f), "%given")
+    total = f.sum(_count_named(f), "%given")
     operands = f.pointers(f.sum(total, 1))
     f.set_slot(operands, 0, "%self")
     f.copy(f.word(operands, 1), "%args", f.let(f"shl i64 {total}, 3"))
     return operands, f.sum("%given", 1)
 
 
-def _named(f: ObjectFunction) -> str:
+def _count_named(f: ObjectFunction) -> str:
     """How many arguments have names."""
     count = f.variable("i64", 0)
     with f.when(f.differ("ptr", "%names", "null")):
@@ -141,7 +141,7 @@ def match(f: ObjectFunction) -> None:
     record = f.view("%record", r.Call)
     f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
     named, names = record.number("named"), record.pointer("names")
-    f.give_if(f.differ("i64", _named(f), named), 0)
+    f.give_if(f.differ("i64", _count_named(f), named), 0)
     with f.repeat(named) as i:
         name = f.slot(f.beyond("%names", layout.ITEMS), i)
         f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)

@@ -368,7 +368,7 @@ def count_natively(native: Native) -> None:
     counters.runs = runs
 
 
-def _tried(places: Offsets, device: Any) -> Native | None:
+def _try_native(places: Offsets, device: Any) -> Native | None:
     try:
         return Native(places, device)
     except (LookupError, AttributeError, DeviceError, RuntimeError) as error:
@@ -396,6 +396,6 @@ def native_for(device: Any) -> Native | None:
     with _lock:
         if not _ready:
             places = offsets()
-            _ready.append(None if places is None else _tried(places, device))
+            _ready.append(None if places is None else _try_native(places, device))
         found = _ready[0]
     return found if found is not None and found.device is device else None

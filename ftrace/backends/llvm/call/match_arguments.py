@@ -150,18 +150,18 @@ def all_differ(f: ObjectFunction) -> None:
     record, state = f.view("%record", r.Call), f.state()
     overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
 
-    def written(i: str) -> View:
+    def find_written(i: str) -> View:
         number = f.load("i64", f.word(overwritten, i))
         return f.view(f.slot("%held", number), r.BufferObject)
 
     with f.repeat(overwrites) as i:
-        written(i).set("next", 0)
+        find_written(i).set("next", 0)
     with f.repeat(record.number("inputs")) as i:
         held = f.slot("%held", i)
         with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
             f.add_to(f.view(held, r.BufferObject), "next", 1)
     with f.repeat(overwrites) as i:
-        _refuse_unless(f, f.equal("i64", written(i).number("next"), 1))
+        _refuse_unless(f, f.equal("i64", find_written(i).number("next"), 1))
     f.give(1)
 
 

@@ -51,12 +51,12 @@ def _another(x: Any) -> Any:
     return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
 
 
-def _expected(part: Part, leaves: Sequence[Expected]) -> Any:
+def _expect(part: Part, leaves: Sequence[Expected]) -> Any:
     """A layout with what is expected in the place of each leaf."""
     if isinstance(part, Leaf):
         return leaves[part.number]
     if isinstance(part, Container):
-        children = tuple([_expected(child, leaves) for child in part.children])
+        children = tuple([_expect(child, leaves) for child in part.children])
         return Container(part.kind, part.keys, children)
     return part
 
@@ -105,14 +105,14 @@ class Steps:
         self._names = dict(zip(map(id, fresh), leaves, strict=True))
         self._constants = {id(x): x.numpy() for x in tape.constants}
         made = {id(step.result): step for step in tape.steps}
-        for step in _needed(tape.steps, made, results):
+        for step in _find_needed(tape.steps, made, results):
             result, operands = step.result, [self._operand(x) for x in step.operands]
             if type(result) is Array and not any(x[0] != "c" for x in operands):
                 self._constants[id(result)] = result.numpy()
             else:
                 name = self._call(step.function, operands, result.dtype)
                 self._names[id(result)] = name
-        returned = [self._returned(x) for x in results]
+        returned = [self._name_result(x) for x in results]
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
         sources = [[*leaves, *values].index(x) for x in returned]
         many = 0 if len(values) == 1 else len(values)
@@ -156,7 +156,7 @@ class Steps:
         self._values[name] = value
         return name
 
-    def _returned(self, result: Any) -> str:
+    def _name_result(self, result: Any) -> str:
         """The name of a result's value; of an argument that of the leaf."""
         if isinstance(result, np.dtype):  # no value decides it
             return self._constant(result)
@@ -185,7 +185,7 @@ def _code(source: str) -> Any:
     return compile(source, "<calls of NumPy>", "exec")
 
 
-def _needed(
+def _find_needed(
     steps: Sequence[Taped], made: dict[int, Taped], results: Sequence[Any]
 ) -> list[Taped]:
     pending, seen = [made.get(id(x)) for x in results], set[int]()
@@ -267,7 +267,7 @@ class EagerRecords:
         root = layout_of(kind.treedef)
         if root is not None:
             leaves = [x if type(x) is Leaf else Fixed(x, True) for x in kind.leaves]
-            positional, named = _expected(root, leaves).children
+            positional, named = _expect(root, leaves).children
             types: list[Any] = [(type(x), aval_of(x)) for x in values]
             by_name = dict(zip(named.keys, named.children, strict=True))
             asked = {name: by_name[name] for name in names}

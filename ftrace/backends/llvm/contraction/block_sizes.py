@@ -159,7 +159,7 @@ def _shallow_cycles(
     cycles += rows / lanes * load.depth * read
     cycles += tile.vectors * strips * rows * (costs.finish + 1) * load.sums
     units = load.outer * -(-total // strips) * load.others * -(-tiles // high)
-    pieces, size = shared(units, target.cores)
+    pieces, size = share_units(units, target.cores)
     return cycles * (-(-pieces // target.cores) + 0.15) * size
 
 
@@ -265,7 +265,7 @@ def _cycles(
     left = rows / lanes * load.depth * stream
     fill = _fill_cycles(target, nbytes)
     left += load.left * (rows / lanes + 1) * load.depth * fill
-    pieces, size = shared(units, target.cores)
+    pieces, size = share_units(units, target.cores)
     again = size if several else -(-size // (load.others * down))
     piece = size * (multiply + left) + again * right
     # The last piece is late by a part of itself.
@@ -280,7 +280,7 @@ def _fill_cycles(target: Target, nbytes: int) -> float:
     return costs.fill_l3 if nbytes <= target.l3 // 2 else costs.fill_memory
 
 
-def shared(units: int, cores: int) -> tuple[int, int]:
+def share_units(units: int, cores: int) -> tuple[int, int]:
     """Into how many pieces the pool cuts units, and of how many units each is."""
     wished = min(units, PIECES_PER_THREAD * cores) if cores > 1 else 1
     size = -(-units // wished)

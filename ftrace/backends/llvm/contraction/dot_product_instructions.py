@@ -78,7 +78,7 @@ _BYTES = Groups(ir.byte_quads_p, 4, dtypes.int32, None)
 _SMALL = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16))
 
 
-def chosen_groups(plan: Contraction, target: Target) -> Groups | None:
+def choose_groups(plan: Contraction, target: Target) -> Groups | None:
     """The groups that the processor multiplies, if all sums are of such products."""
     pairs = target.pairs and target.decides("bfloat16_pairs")
     integers = target.groups and target.decides("integer_groups")
@@ -138,7 +138,7 @@ def in_groups(
     kernel: ir.Kernel, plan: Contraction, groups: Groups, facts: Facts
 ) -> tuple[ir.Kernel, Contraction, tuple[View, ...]]:
     """The kernel over groups, as a contraction, and what it sees as groups."""
-    r = _grouped(plan, groups, facts)
+    r = _find_grouped_range(plan, groups, facts)
     place = ir.make_range(_PLACE, size_of(r) // groups.count, False)
     facts.learn([place])
     made = _Group(kernel, groups, r, place, facts)
@@ -190,7 +190,7 @@ def _with_last(total: Node, product: Node, r: Node, count: int) -> Node:
     return total
 
 
-def _grouped(plan: Contraction, groups: Groups, facts: Facts) -> Node:
+def _find_grouped_range(plan: Contraction, groups: Groups, facts: Facts) -> Node:
     """The range along which groups lie: one along which an operand is contiguous."""
 
     def worth(r: Node) -> tuple[bool, bool, int]:

@@ -232,7 +232,7 @@ def rows_apart(plan: Contraction, facts: Facts, target: Target) -> int:
             return 0
         terms = form.terms
         pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
-        room = target.rows_kept(pitch * n.dtype.itemsize)
+        room = target.rows_cached(pitch * n.dtype.itemsize)
         if n in plan.right:
             if terms.get(column) != 1:
                 return 0

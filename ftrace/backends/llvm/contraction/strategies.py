@@ -20,7 +20,7 @@ from math import prod
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.contraction.block_sizes import Load, ways_to_cut
 from ftrace.backends.llvm.contraction.dot_product_instructions import (
-    chosen_groups,
+    choose_groups,
     in_groups,
 )
 from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
@@ -58,7 +58,7 @@ class _Tiles(NamedTuple):
     depth: Cut
     free: Mapping[Node, frozenset[Node]]
 
-    def held(self, node: Node, weight: int = 1) -> Part:
+    def part_of(self, node: Node, weight: int = 1) -> Part:
         """What is summed over that an operand has."""
         return Part.of(self.depth, weight, self.free[node])
 
@@ -86,10 +86,10 @@ def _left_panels(
     high = tiles.rows.length if flat else layout.whole_vectors(around, lanes)
     for node in plan.left:
         deep = -(-tiles.terms(node) // lanes) * lanes + (0 if flat else lanes)
-        size, parts = (high, deep), (Part.of(around, deep), tiles.held(node))
+        size, parts = (high, deep), (Part.of(around, deep), tiles.part_of(node))
         steps = contraction.step_sizes([node], rows.within, facts)
         if not flat and steps[rows.within[-1]] == 1:
-            size, parts = (deep, high), (tiles.held(node, high), Part.of(around, 1))
+            size, parts = (deep, high), (tiles.part_of(node, high), Part.of(around, 1))
         found.append(Panel("left", node, *size, parts, not flat))
     return found
 
@@ -180,7 +180,7 @@ def in_blocks(
         right = [
             Panel(
                 "right", node, tiles.terms(node), pitch,
-                (tiles.held(node, pitch), Part.of(columns, 1)), zeros=columns.length,
+                (tiles.part_of(node, pitch), Part.of(columns, 1)), zeros=columns.length,
             )
             for node in plan.right
         ]  # fmt: skip
@@ -288,7 +288,7 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
     """
     width, deep = columns.strip, tiles.terms(node)
     across = Part.of(columns, 1)._replace(strips=deep * width)
-    rows, parts = deep * (columns.size // width), (tiles.held(node, width), across)
+    rows, parts = deep * (columns.size // width), (tiles.part_of(node, width), across)
     return Panel("right", node, rows, width, parts, True)
 
 
@@ -337,7 +337,7 @@ def find_dots(
     pitch = (-(-deep // lanes) + 1) * lanes
     across = Part.of(columns, pitch)
     right = [
-        Panel("right", node, wide, pitch, (across, tiles.held(node)), True)
+        Panel("right", node, wide, pitch, (across, tiles.part_of(node)), True)
         for node in plan.right
     ]
     heavy = contraction.is_heavy(plan, kernel)
@@ -354,7 +354,7 @@ def find_blocks(
     """Any contraction; of groups where the processor multiplies them."""
     if not (is_worthwhile(plan, facts, target) or _saves_code(kernel, plan, facts)):
         return
-    groups, views = chosen_groups(plan, target), tuple[tree.View, ...]()
+    groups, views = choose_groups(plan, target), tuple[tree.View, ...]()
     if groups is not None:
         kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known = kernel, plan, facts, target

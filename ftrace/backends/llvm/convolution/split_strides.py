@@ -166,7 +166,7 @@ class _Phase:
                 self.zeros.add(node)
                 self.new[node] = const(0, node.dtype)
             else:
-                self.new[node] = self._renewed(node)
+                self.new[node] = self._renew(node)
         stores = known_positions.replace_expressions(self.whole, self.new)
         return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
 
@@ -190,7 +190,7 @@ class _Phase:
             return _is_known(self.new[condition], True) and met in self.zeros
         return False
 
-    def _renewed(self, node: Node) -> Node:
+    def _renew(self, node: Node) -> Node:
         if node in self.truth:
             return const(self.truth[node], dtypes.bool_)
         moved = known_positions.move(node, self.facts, self.places)

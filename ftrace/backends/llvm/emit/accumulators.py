@@ -103,7 +103,7 @@ class Lines:
     def identities(self) -> list[str]:
         return [total.identity for total in self.sums] * self.unroll
 
-    def carried(self, state: list[str]) -> list[tuple[str, str]]:
+    def type_carry(self, state: list[str]) -> list[tuple[str, str]]:
         kinds = [total.type.text for total in self.sums] * self.unroll
         return list(zip(kinds, state, strict=True))
 

@@ -120,7 +120,7 @@ class Access:
         )  # fmt: skip
         found = self.writer.here(text) if fixed else self.writer.pure(text, p, on)
         if whole is not m:
-            found = self._resized(whole, found, m.lanes)
+            found = self._resize(whole, found, m.lanes)
         return self._from_memory(t, m, found)
 
     def _whole(self, m: llvm.Type, mask: str) -> tuple[llvm.Type, str]:
@@ -137,10 +137,10 @@ class Access:
             lanes = (*mask.lanes, *[False] * m.lanes)
             return whole, llvm.mask_type(whole.lanes).lanewise(lanes)
         lanes = pure(f"sext {llvm.mask_type(m.lanes)} {mask} to {m}", mask)
-        lanes = self._resized(m, lanes, whole.lanes)
+        lanes = self._resize(m, lanes, whole.lanes)
         return whole, pure(f"icmp ne {whole} {lanes}, zeroinitializer", lanes)
 
-    def _resized(self, m: llvm.Type, value: str, lanes: int) -> str:
+    def _resize(self, m: llvm.Type, value: str, lanes: int) -> str:
         """The first lanes of a vector; zeros for those that it has not."""
         places = ", ".join(f"i32 {lane}" for lane in range(lanes))
         text = f"shufflevector {m} {value}, {m} zeroinitializer, <{lanes} x i32> "
@@ -223,7 +223,7 @@ class Access:
             return
         whole, on = self._whole(m, mask)
         if whole is not m:
-            value = self._resized(m, value, whole.lanes)
+            value = self._resize(m, value, whole.lanes)
         lanes = llvm.mask_type(whole.lanes)
         call = self.writer.call(
             "void", f"@llvm.masked.store.{whole.suffix}.p0", (whole, value),

@@ -63,17 +63,17 @@ class Block:
 
         And one that names the first strip of it.
         """
-        cut, scaled = self.cut, self.stage.scaled
+        cut, scaled = self.cut, self.stage.scale
         if cut.split is None:
             return
         base = scaled(self.number, cut.size)
-        self.start = self._named(opened, axis_of(cut.split).size, base)
+        self.start = self._bind_range(opened, axis_of(cut.split).size, base)
         if cut.strip:
             strips = -(-size_of(cut.split) // cut.strip)
             first = scaled(self.number, cut.size // cut.strip)
-            self.first_strip = self._named(opened, strips, first)
+            self.first_strip = self._bind_range(opened, strips, first)
 
-    def _named(self, opened: ExitStack, size: int, value: str) -> Node:
+    def _bind_range(self, opened: ExitStack, size: int, value: str) -> Node:
         """A range that has one value while the block is open."""
         node = self.stage.new_range(size)
         opened.enter_context(self.stage.at(node, value))
@@ -88,8 +88,8 @@ class Block:
         total = -(-axis_of(split).size // width)
         each = self.cut.size // width
         assert each * width == self.cut.size
-        first = self.stage.scaled(self.number, each)
-        last = self.stage.scaled(self.number, each, each)
+        first = self.stage.scale(self.number, each)
+        last = self.stage.scale(self.number, each, each)
         number = self.stage.values.number(total)
         return {split: Span(first, lowest(self.stage.writer, last, number))}
 
@@ -132,7 +132,7 @@ class Block:
         cut = self.cut
         if cut.split is None:
             return literal(cut.length)
-        return self.stage.scaled(self._length(), cut.length // cut.size)
+        return self.stage.scale(self._length(), cut.length // cut.size)
 
 
 class VectorBlock(Block):
@@ -147,12 +147,12 @@ class VectorBlock(Block):
         stage, lanes, begin = self.stage, self.lanes, self.rows.first
         whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
         size = size_of(self.axis)
-        self.start = self._named(opened, size, stage.scaled(whole, lanes))
+        self.start = self._bind_range(opened, size, stage.scale(whole, lanes))
 
     def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
         pure, begin = self.stage.writer.pure, self.rows.first
         width = steps.get(self.axis, _ONE).width
-        up = self.stage.scaled(self.rows.last, 1, width - 1)
+        up = self.stage.scale(self.rows.last, 1, width - 1)
         first = pure(f"udiv i64 {begin}, {width}", begin)
         return {self.axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
 
@@ -319,7 +319,7 @@ def fill_image(
     stage, lines = memory.stage, _lines_of(image, along)
     (value,) = substitute([image.node], lines.moved)
     if lines.within is not None:
-        value = _loaded_within(value, lines.within)
+        value = _load_within(value, lines.within)
     terms = [*lines.terms, *beside.terms(image.beside)]
     ranges, blocks = [*image.beside.ranges, *lines.ranges], [along, beside]
     if image.channels_last:
@@ -375,7 +375,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
             found.within = lt(place, const(all_of_them, INDEX))
         else:
             behind = window.reach(cut.size, group) - by * cut.size
-            last = stage.scaled(along.extent(axis), by, behind)
+            last = stage.scale(along.extent(axis), by, behind)
             found.spans[line] = Span(literal(0), last)
     return found
 
@@ -384,7 +384,7 @@ def _times(line: Node, by: int) -> Node:
     return mul(line, const(by, INDEX)) if by else const(0, INDEX)
 
 
-def _loaded_within(value: Node, valid: Node) -> Node:
+def _load_within(value: Node, valid: Node) -> Node:
     """The same; nothing is read where it is not valid."""
     moved: dict[Node, Node] = {}
     for n in toposort([value]):

@@ -120,7 +120,7 @@ class Values(Expressions):
             found = self._window(node, t, stride, at, uniform, mask)
             if found is not None:
                 return found
-        p, offsets, offset_type = self._scattered(index, base, size, number, at)
+        p, offsets, offset_type = self._address_lanes(index, base, size, number, at)
         mask = self._everywhere(uniform, mask)
         if stride is None and not fixed and self._is_held(number, t):
             table = self.sizes[number]
@@ -194,7 +194,7 @@ class Values(Expressions):
             existing, place = read - n * lanes, form + (n * lanes - phase)
             on = first_lanes(lanes, existing) if existing < lanes else None
             if spread is not None:
-                on = self._spread(spread, lanes, stride, n)
+                on = self._spread_mask(spread, lanes, stride, n)
             p = self.access.or_zeros(self.address(base, place, at, t.bytes), uniform)
             if existing > 0:
                 parts.append(self.access.load(t, p, number in self.fixed, on))
@@ -202,14 +202,14 @@ class Values(Expressions):
                 parts.append(t.zero)
         return self.ops.pick(t, parts, stride, phase)
 
-    def _spread(self, mask: str, lanes: int, stride: int, part: int) -> str:
+    def _spread_mask(self, mask: str, lanes: int, stride: int, part: int) -> str:
         """A mask for every `stride`-th element, in one of as many vectors."""
         kind = mask_type(lanes)
         spread = [divmod(part * lanes + lane, stride) for lane in range(lanes)]
         places = [lanes if rest else lane for lane, rest in spread]
         return self.ops.shuffle(kind, mask, kind.zero, places)
 
-    def _scattered(
+    def _address_lanes(
         self, index: Node, base: str, size: int, number: int, at: At
     ) -> tuple[str, str, Type]:
         """An address that is not contiguous: a pointer, and an index per lane."""
@@ -273,7 +273,7 @@ class Values(Expressions):
             self._store_apart(store, t, value, stride, at, uniform, mask)
             return
         mask = self._everywhere(uniform, mask)
-        p, index, kind = self._scattered(store.index, base, size, store.buffer, at)
+        p, index, kind = self._address_lanes(store.index, base, size, store.buffer, at)
         if store.combine:
             old = self.access.gather(t, p, index, kind, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
@@ -299,7 +299,7 @@ class Values(Expressions):
             if mask is None:
                 on = kind.lanewise([not rest for _, rest in spread])
             else:
-                on = self._spread(mask, lanes, stride, n)
+                on = self._spread_mask(mask, lanes, stride, n)
             p = self.address(base, form + (n * lanes), at, t.bytes)
             self.access.store(t, part, self.access.or_sink(p, uniform), on)
 
@@ -318,7 +318,7 @@ class Values(Expressions):
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 
-    def grouped(self, stores: Sequence[Store]) -> Iterator[list[Store]]:
+    def group(self, stores: Sequence[Store]) -> Iterator[list[Store]]:
         """Stores in order, together where they fill what lies side by side."""
         held: list[Store] = []
         for store in stores:
@@ -342,7 +342,7 @@ class Values(Expressions):
         values = [self.plain(store.value, v.lanes, at) for store in group]
         form = self.facts.affine[first.index]
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
-        past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
+        past = first.buffer in self.streamed and self.are_rows_aligned(form, t, v.node)
         for n, value in enumerate(self.ops.interleave(t, values)):
             p = self.address(base, form + (n * v.lanes), at, t.bytes)
             existing = count * v.existing - n * v.lanes if masked else v.lanes
@@ -372,7 +372,7 @@ class Values(Expressions):
         if len(values) < lanes and store.buffer not in self.padded:
             mask = first_lanes(lanes, len(values))
         past = store.buffer in self.streamed and len(values) == lanes
-        past = past and all(self.rows_are_aligned(form, t, r) for r in rows)
+        past = past and all(self.are_rows_aligned(form, t, r) for r in rows)
         for lane in range(vector.existing or lanes):
             p = self.address(base, form + (stride * lane), ats[0], size)
             self.access.store(t, columns[lane], p, mask, past)
@@ -391,9 +391,9 @@ class Values(Expressions):
         v = self.vector
         if v is None or not t.lanes or self.stride(store.index) != 1:
             return False
-        return self.rows_are_aligned(self.facts.affine[store.index], t, v.node)
+        return self.are_rows_aligned(self.facts.affine[store.index], t, v.node)
 
-    def rows_are_aligned(self, form: Index, t: Type, along: Node) -> bool:
+    def are_rows_aligned(self, form: Index, t: Type, along: Node) -> bool:
         """Is what an index has beside one range a multiple of a vector's lanes?"""
         if t.kind == "b" or t.lanes * t.bytes < 16:
             return False

@@ -311,7 +311,7 @@ class Expressions(ABC):
         """Makes `text` the value of a node, as long as its ranges stay open."""
         self._keep(node, False, at, text)
 
-    def _kept(self, home: llvm.Level, text: str) -> llvm.Level:
+    def _lifetime(self, home: llvm.Level, text: str) -> llvm.Level:
         """How long a value is known: what a branch computes only within it.
 
         What joins after a branch inside a loop exists in that loop only, also where
@@ -359,7 +359,7 @@ class Expressions(ABC):
     def _keep(self, node: Node, first: bool, at: At, text: str) -> None:
         slots, home = self.home(node)
         copies = tuple([at[s] for s in slots]) if slots else None
-        self._known[node, first, copies] = (text, self._kept(home, text))
+        self._known[node, first, copies] = (text, self._lifetime(home, text))
 
     def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
         return [(n, self.varies(n)) for n in nodes]

@@ -87,7 +87,7 @@ class Nest:
             elif isinstance(statement, Loop):
                 self.over(statement, self.spans.get(statement.axis))
         stores = [s for s in statements if isinstance(s, Store)]
-        for group in self.values.grouped(stores):
+        for group in self.values.group(stores):
             self._store(group)
 
     # Stores.
@@ -366,7 +366,7 @@ class Nest:
         if not block:
             return self._plain_loop(lines, tiles, first, last, state, body, empty)
         width = block * tiles.width
-        outer = writer.open_loop(first, last, width, lines.carried(state), empty)
+        outer = writer.open_loop(first, last, width, lines.type_carry(state), empty)
         end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
         end = llvm.lowest(writer, end, last)
         fresh = lines.identities()
@@ -384,7 +384,7 @@ class Nest:
         body: Callable[[str, list[str]], list[str]],
         guarded: bool = False,
     ) -> list[str]:
-        writer, carried = self.writer, lines.carried(state)
+        writer, carried = self.writer, lines.type_carry(state)
         text = writer.open_loop(start, stop, tiles.step, carried, guarded)
         state = body(text.index, [name for _, _, name in text.carried])
         return writer.close_loop(text, state)

@@ -70,7 +70,7 @@ class Module(NamedTuple):
         """The functions of `kernels/function_library.py` that it calls."""
         return tuple([symbol for symbol in self.declared.values() if symbol])
 
-    def named(self, name: str) -> Module:
+    def rename(self, name: str) -> Module:
         """The module of the kernel of that name."""
         functions = [text.replace(NAME, name) for text in self.functions]
         return self._replace(functions=functions)
@@ -199,14 +199,14 @@ class LibraryFunction(KernelFunction):
         self._constants = True
         return name
 
-    def divided(self, x: str, divisor: int) -> tuple[str, str]:
+    def divide(self, x: str, divisor: int) -> tuple[str, str]:
         """The quotient and the rest."""
         if divisor == 1:
             return x, "0"
         quotient = self.let(f"udiv i64 {x}, {divisor}")
         return quotient, self.let(f"urem i64 {x}, {divisor}")
 
-    def rendered(self, units: int, operations: int) -> Rendered:
+    def finish(self, units: int, operations: int) -> Rendered:
         """The code of so many units, of so many operations each."""
         self.give()
         defines = bool(self.parts) or self._constants

@@ -49,7 +49,7 @@ class ScheduleEmitter:
         for found in schedule.memory():
             self._clear_at_first(found)
         self.made = {
-            s: self._nothing_made()
+            s: self._unit_made_last()
             for s in schedule.statements()
             if isinstance(s, tree.Once)
         }
@@ -111,7 +111,7 @@ class ScheduleEmitter:
                 text = opened.enter_context(stage.loop(number(place.blocks)))
             self._open(place, text, opened)
 
-    def _nothing_made(self) -> str:
+    def _unit_made_last(self) -> str:
         """Where the number stands of the units for which something was made last."""
         stage, writer = self.stage, self.stage.writer
         for number in range(len(stage.kernel.buffers)):
@@ -219,7 +219,7 @@ class ScheduleEmitter:
                 if image is None:
                     sums[node] = reduce(str(node.arg), value, ranges)
                 else:
-                    sums[node] = self._seen(s, image, value, moved, at)
+                    sums[node] = self._sum_windows(s, image, value, moved, at)
             more = s.depth.several or image not in (None, *s.images[:1])
             stores += self._epilogue(s, sums, at, more)
         how = {"prefetch_along": later, "one_by_one": image is not None}
@@ -245,7 +245,7 @@ class ScheduleEmitter:
         split = block.cut.split
         if split is not None and not same_size(axis_of(split).size % block.cut.size, 0):
             width = tiled.steps.width
-            count = stage.scaled(block.count(), 1, width - 1)
+            count = stage.scale(block.count(), 1, width - 1)
             tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
             spans[line] = Span(literal(0), tiles)
         if len(within) > 1:
@@ -277,7 +277,7 @@ class ScheduleEmitter:
 
     # Sums over windows.
 
-    def _seen(
+    def _sum_windows(
         self, s: tree.Accumulate, image: layout.Image, value: Node,
         moved: Mapping[Node, Node], at: Mapping[Node, int],
     ) -> Node:  # fmt: skip

@@ -39,7 +39,7 @@ _WORK = "work"
 _FIRST_NUMBER = OWN_RANGES + 8
 
 
-def _taken(nbytes: int) -> list[str]:
+def _take_scratch(nbytes: int) -> list[str]:
     """Takes so much scratch; without memory the call is stopped."""
     return [
         f"  %scratch = call ptr @{TAKE}(i64 {nbytes})",
@@ -106,7 +106,7 @@ class Stage:
     def writer(self) -> Writer:
         return self.values.writer
 
-    def scaled(self, number: str, by: int, plus: int = 0) -> str:
+    def scale(self, number: str, by: int, plus: int = 0) -> str:
         """`number`·`by` + `plus`."""
         return self.values.access.sum_terms([(by, number)], plus)
 
@@ -162,7 +162,7 @@ class Stage:
     def release(self) -> None:
         """Gives back what was taken: the last thing in the function."""
         if self._heap:
-            self.writer.entry.extend(_taken(self._heap))
+            self.writer.entry.extend(_take_scratch(self._heap))
             self.writer.effect(_GIVEN)
 
     # Ranges around the parts.

@@ -176,7 +176,7 @@ class Function:
     # Blocks.
 
     @contextmanager
-    def locked(self, lock: str) -> Generator[None]:
+    def hold_lock(self, lock: str) -> Generator[None]:
         """Runs the block while no other thread holds the lock: a word of 32 bits."""
         with self.repeat(-1):
             swap = self.let(f"cmpxchg ptr {lock}, i32 0, i32 1 acquire monotonic")

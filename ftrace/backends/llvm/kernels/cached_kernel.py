@@ -24,7 +24,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.llvm.compile import Code, cache_key, kept, link, object_cache
+from ftrace.backends.llvm.compile import (
+    Code,
+    cache_key,
+    link,
+    load_or_make,
+    object_cache,
+)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.program import Program, RunKernel
@@ -112,7 +118,7 @@ class Modules:
 
     def make(self, name: str, make: Callable[[], bytes]) -> None:
         """A module that is made now, unless another process has done so."""
-        self._files[name] = kept(("module", *cache_key(name)), make)
+        self._files[name] = load_or_make(("module", *cache_key(name)), make)
 
     def has(self, name: str) -> bool:
         """Is it there, or on disk?"""

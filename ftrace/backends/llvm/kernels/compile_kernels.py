@@ -257,5 +257,5 @@ def in_one_module(modules: Sequence[Module]) -> tuple[Module, list[str]]:
     if len(modules) == 1:
         return modules[0], [ALONE]
     names = [f"{ALONE}{number}" for number in range(len(modules))]
-    named = [one.named(name) for one, name in zip(modules, names, strict=True)]
+    named = [one.rename(name) for one, name in zip(modules, names, strict=True)]
     return join(named), names

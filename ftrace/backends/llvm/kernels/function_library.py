@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftrace.backends.llvm.compile import Code, cache_key, generate, kept, link
+from ftrace.backends.llvm.compile import Code, cache_key, generate, link, load_or_make
 from ftrace.backends.llvm.ir.symbols import GIVE, POLL, ROOTS, ROUTINE, SORT, STOP, TAKE
 from ftrace.backends.llvm.runtime.runtime import runtime
 from ftrace.backends.llvm.target import host_target
@@ -79,17 +79,17 @@ def _code_of(symbol: str) -> Code:
         from ftrace.backends.llvm.library.fft.twiddles import roots_code
 
         return roots_code(symbol)
-    return runtime().code if symbol in _OF_RUNTIME else _loaded(symbol)
+    return runtime().code if symbol in _OF_RUNTIME else _load_locked(symbol)
 
 
 def prepare(symbol: str) -> None:
     """Makes a function if it is a formula, beside the kernels that call it."""
     theirs = symbol.startswith((ROUTINE, SORT, ROOTS))
     if symbol not in _OF_RUNTIME and not theirs:
-        _loaded(symbol)
+        _load_locked(symbol)
 
 
-def _loaded(symbol: str) -> Code:
+def _load_locked(symbol: str) -> Code:
     with _lock:
         return _load(symbol)
 
@@ -101,6 +101,6 @@ def _load(symbol: str) -> Code:
 
         return compile_module(write_called(symbol, host_target()))
 
-    whole = kept(("library", *cache_key(symbol)), make)
+    whole = load_or_make(("library", *cache_key(symbol)), make)
     calls, _, code = whole.partition(b"\n")
     return link(code, (symbol,), addresses(calls.decode().split()))

@@ -195,7 +195,7 @@ class Rows(Lines):
         for n in range(first):
             place = self._place(row, llvm.literal(n * lanes), lanes)
             carried = self._vector(place, carried, n, before)
-        together = _unrolled(self.kernel)
+        together = _choose_unroll(self.kernel)
         groups = first + (count - first) // together * together
         for start, stop, each in ((first, groups, together), (groups, count, 1)):
             if start == stop:
@@ -249,8 +249,8 @@ class Rows(Lines):
         if len(results) >= far:  # the vector `far` before this one, and its neighbour
             latest = results[far - 1]
             older = results[far] if len(results) > far else latest
-            earlier = self._shifted(older, latest, shift) if shift else latest
-            own = self._joined(earlier, own, self.reach, number)
+            earlier = self._shift(older, latest, shift) if shift else latest
+            own = self._combine(earlier, own, self.reach, number)
         self.leave(own)
         self.close(opened)
         return [*shorter, own, *results[: self.behind - 1]]
@@ -261,12 +261,12 @@ class Rows(Lines):
         """Combinations that end at each lane, of 1, 2, 4, … elements, to all lanes."""
         found = [state]
         for n, distance in enumerate(self.distances):
-            earlier = self._shifted(carried[n] if carried else state, state, distance)
-            state = self._joined(earlier, state, distance, number)
+            earlier = self._shift(carried[n] if carried else state, state, distance)
+            state = self._combine(earlier, state, distance, number)
             found.append(state)
         return found
 
-    def _shifted(self, earlier: State, state: State, distance: int) -> State:
+    def _shift(self, earlier: State, state: State, distance: int) -> State:
         """What is so many places before each lane, in this vector or the last one."""
         places = range(self.width - distance, 2 * self.width - distance)
         return {
@@ -274,7 +274,7 @@ class Rows(Lines):
             for register, t in self.state.items()
         }
 
-    def _joined(self, left: State, right: State, distance: int, number: int) -> State:
+    def _combine(self, left: State, right: State, distance: int, number: int) -> State:
         """Both combined in the lanes of vector `number` that look back so far."""
         places = range(number * self.width, (number + 1) * self.width)
         inside = [number >= self.behind or place >= distance for place in places]
@@ -290,7 +290,7 @@ class Rows(Lines):
         }
 
 
-def _unrolled(kernel: Recurrence) -> int:
+def _choose_unroll(kernel: Recurrence) -> int:
     """How many vectors of a row are in the body of a loop."""
     each = kernel.operations_of_operator
     return 4 if each <= 1 else 2 if each <= _CHEAP else 1
@@ -305,7 +305,7 @@ def _is_row(kernel: Recurrence, target: Target) -> bool:
     return cheap and scan.inner < Lines(kernel, target).width
 
 
-def _streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
+def _find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
     """Results that are stored past the caches: rows of whole vectors."""
     scan = scan_of(kernel)
     if scan.inner > 1 or scan.size % target.vector_bytes:
@@ -325,7 +325,7 @@ def render_scan(kernel: Recurrence, target: Target, name: str) -> emit.Rendered:
         units = lines.units()
         return lines.writer
 
-    module = emit.write_function(target, name, _streamed(kernel, target), build)
+    module = emit.write_function(target, name, _find_streamed(kernel, target), build)
     each = max(kernel.operations // units, 1)
     return emit.Rendered.of(module, units, units * each)
 

@@ -147,7 +147,7 @@ def stop(f: Function) -> None:
     f.give()
 
 
-def stopped(f: Function, context: str) -> str:
+def load_status(f: Function, context: str) -> str:
     """The status of the call that a context is of."""
     call = f.view(f.view(context, Context).pointer("call"), Context)
     mark = f.let(f"load atomic i64, ptr {call.at('stopped')} monotonic, align 8")
@@ -256,12 +256,12 @@ def run_kernel(f: Function) -> None:
     units, grain = step.number("units"), step.number("grain")
     with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
-        _give_stopped(f, stopped(f, "%context"))
+        _give_stopped(f, load_status(f, "%context"))
         f.give(_spend(f, context, _LITTLE))
     threads, quantum = context.number("threads"), step.number("quantum")
     job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {quantum}"
     f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
-    _give_stopped(f, stopped(f, "%context"))
+    _give_stopped(f, load_status(f, "%context"))
     f.give(_spend(f, context, _MUCH))
 
 

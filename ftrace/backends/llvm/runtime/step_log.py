@@ -60,7 +60,7 @@ class StepLog:
         return int(self._rows[inside].ctypes.data)
 
     @contextmanager
-    def filled(self) -> Generator[None]:
+    def fill(self) -> Generator[None]:
         """A block in which the program runs."""
         with self._lock:
             self._running += 1
@@ -70,9 +70,9 @@ class StepLog:
             with self._lock:
                 self._running -= 1
                 if not self._running:
-                    note_later(partial(self._spans_of, self._taken()))
+                    note_later(partial(self._spans_of, self._take_rows()))
 
-    def _taken(self) -> list[Any]:
+    def _take_rows(self) -> list[Any]:
         """The rows so far, which are taken out."""
         found: list[Any] = []
         for rows in self._rows:
@@ -88,7 +88,7 @@ class StepLog:
         # Python's clock counts from another moment on some systems.
         ahead = time.perf_counter_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         ahead = ahead if abs(ahead) > 1_000_000 else 0
-        for number, thread, start, end in _joined(sorted(rows, key=itemgetter(2))):
+        for number, thread, start, end in _join_pieces(sorted(rows, key=itemgetter(2))):
             kind, step = ("piece", -1 - number) if number < 0 else ("run", number)
             yield Span(
                 kind, self._names[step], (start + ahead) * 1e-9, (end + ahead) * 1e-9,
@@ -103,7 +103,7 @@ class StepLog:
         return [lines_of(step) for step in steps_of(self._lined())]
 
 
-def _joined(rows: list[Any]) -> list[Any]:
+def _join_pieces(rows: list[Any]) -> list[Any]:
     """The rows, of which pieces of a kernel that one thread did in turn are one."""
     found, last = list[Any](), dict[int, Any]()
     for row in rows:

@@ -29,7 +29,7 @@ from ftrace.backends.llvm import target
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
 from ftrace.backends.llvm.runtime import runner, warm_memory
 from ftrace.backends.llvm.runtime.records import GO_ON, Record
-from ftrace.backends.llvm.runtime.runner import check_signals, stopped
+from ftrace.backends.llvm.runtime.runner import check_signals, load_status
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
 from ftrace.trace.arrays.buffer import FENCED
 
@@ -145,7 +145,7 @@ def parallel(f: Function) -> None:
 def status_of(f: Function) -> None:
     """That of the call that a context is of, if there is one."""
     f.give_if(f.let("icmp eq ptr %context, null"), GO_ON)
-    f.give(stopped(f, "%context"))
+    f.give(load_status(f, "%context"))
 
 
 def _ticket(f: Function, order: str = "acquire") -> str:

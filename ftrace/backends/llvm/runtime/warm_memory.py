@@ -160,7 +160,7 @@ def has_room(f: Function) -> None:
 def take_chunk(f: Function) -> None:
     found = f.variable("ptr", "null")
     large = f.let(f"icmp uge i64 %size, {LEAST_KEPT}")
-    with f.when(large), f.locked("@kept_lock"), f.repeat(PLACES) as i:
+    with f.when(large), f.hold_lock("@kept_lock"), f.repeat(PLACES) as i:
         place = f.view("@kept", Kept, i)
         fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
         with f.when(fits):
@@ -192,7 +192,7 @@ def give_chunk(f: Function, limit: int) -> None:
     with f.when(f.let(f"or i1 {small}, {large}")):
         f.outside("void free", "ptr %chunk")
         f.give()
-    with f.locked("@kept_lock"):
+    with f.hold_lock("@kept_lock"):
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
         with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
             release_kept(f)
@@ -224,7 +224,7 @@ def release_kept(f: Function) -> None:
 
 @stacks("void", visible=True)
 def forget_chunks(f: Function) -> None:
-    with f.locked("@kept_lock"):
+    with f.hold_lock("@kept_lock"):
         release_kept(f)
     f.give()
 

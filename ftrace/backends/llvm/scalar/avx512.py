@@ -30,7 +30,7 @@ _THREE_QUARTERS_OR_NAN = 0b1011
 def _in_registers(row: Row, least: int = 128) -> Row:
     """A row for vectors of `least` to 512 bits as one for all lengths and scalars."""
 
-    def fitted(o: Instructions, t: Type, *x: str) -> str:
+    def fit(o: Instructions, t: Type, *x: str) -> str:
         wide = t.with_lanes(least // t.bits)
         if not t.lanes:
             whole = row(o, wide, *[o.splat(a, wide) for a in x])
@@ -46,13 +46,11 @@ def _in_registers(row: Row, least: int = 128) -> Row:
         parts: list[str] = []
         for first in (0, half.lanes):
             places = list(range(first, first + half.lanes))
-            parts.append(
-                fitted(o, half, *[o.shuffle(t, a, "poison", places) for a in x])
-            )
+            parts.append(fit(o, half, *[o.shuffle(t, a, "poison", places) for a in x]))
         low, high = parts
         return o.shuffle(half, low, high, range(t.lanes))
 
-    return fitted
+    return fit
 
 
 def _intrinsic(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> str:

@@ -38,7 +38,7 @@ def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | 
     found: dict[Node, ir.Store] = {}  # by what is computed again
     replaced: dict[Node, Node] = {}
     for r in _rows_alike(kernel, axis):
-        again = _computed_again(kernel, r, axis, facts)
+        again = _find_computed_again(kernel, r, axis, facts)
         for own, other in again.items():
             if other in found or size * own.dtype.itemsize > target.l2 // 8:
                 continue
@@ -65,7 +65,7 @@ def _rows_alike(kernel: ir.Kernel, axis: Node) -> list[Node]:
     return [r for r in alone if same_size(ir.axis_of(r).size, size)]
 
 
-def _computed_again(
+def _find_computed_again(
     kernel: ir.Kernel, r: Node, axis: Node, facts: Facts
 ) -> dict[Node, Node]:
     """What is computed along `r` in a reduce and again along `axis`, if it is dear."""

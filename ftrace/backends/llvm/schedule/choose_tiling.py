@@ -179,10 +179,10 @@ class Chooser:
         interleave = 1
         if unroll == 1:
             lanes = vector[1]
-            interleave = vector_cost.interleaved_vectors(
+            interleave = vector_cost.count_interleaved(
                 self.kernel, loop, lanes, self.facts, self.target
             )
-            while interleave > 1 and _wasted(whole, interleave, masked):
+            while interleave > 1 and _wastes_vectors(whole, interleave, masked):
                 interleave //= 2
         unroll = min(max(unroll, interleave), whole)
         self.steps[loop.axis] = tiling.RangeTiling(
@@ -405,7 +405,7 @@ class Chooser:
         return loop if self._of(loop.axis).lanes else None
 
 
-def _wasted(vectors: int, unroll: int, masked: bool) -> bool:
+def _wastes_vectors(vectors: int, unroll: int, masked: bool) -> bool:
     """Are more vectors computed than there are, by an eighth?"""
     return vectors < unroll or (
         masked and vectors * 9 < -(-vectors // unroll) * unroll * 8

@@ -160,11 +160,11 @@ class Facts:
         low = self.interval[top]
         if not step or step < 0 or not by or by < 0 or by % (step * lanes):
             return None
-        if low is None or low[0] < 0 or not self._aligned(top, vector, step * lanes):
+        if low is None or low[0] < 0 or not self._is_aligned(top, vector, step * lanes):
             return None
         return 0 if node.op is p.div else step
 
-    def _aligned(self, node: Node, vector: Node, by: int) -> bool:
+    def _is_aligned(self, node: Node, vector: Node, by: int) -> bool:
         """Is the first lane's value a multiple of `by`?"""
         form = self.affine[node]
         rest = form.only(lambda atom: atom is not vector)

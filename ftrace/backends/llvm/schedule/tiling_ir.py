@@ -364,5 +364,5 @@ def rows_together(
             continue
         pitch = facts.affine[index_of(n)].terms.get(row, 0) * n.dtype.itemsize
         if pitch:
-            found = min(found, target.rows_kept(pitch) - 2)
+            found = min(found, target.rows_cached(pitch) - 2)
     return found

@@ -5,7 +5,7 @@
     store, add, div, …      by a table; what does not vary costs once
 
 A reduce that stands in no vector has one of its own, along its cheapest range. How many
-vectors are best interleaved is decided here, too (`interleaved_vectors`).
+vectors are best interleaved is decided here, too (`count_interleaved`).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ _LATENCY = {
 _BUSY = {"div": 8.0, "rem": 24.0, "sqrt": 12.0}
 
 
-def interleaved_vectors(
+def count_interleaved(
     kernel: Kernel, loop: Loop, lanes: int, facts: Facts, target: Target
 ) -> int:
     """How many vectors of a loop over an axis are best computed at once: 1, 2 or 4.

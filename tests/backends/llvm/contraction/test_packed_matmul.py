@@ -12,7 +12,11 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.backends.llvm.contraction.block_sizes import Load, choose_blocks, shared
+from ftrace.backends.llvm.contraction.block_sizes import (
+    Load,
+    choose_blocks,
+    share_units,
+)
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.schedule.tiling_ir import register_tile
 from ftrace.backends.llvm.target import Target, host_target
@@ -254,7 +258,7 @@ def test_every_core_has_as_much_to_do() -> None:
         across = -(-vectors // (blocks.strips * blocks.tile.vectors))
         tiles = -(-rows // blocks.tile.rows)
         down = -(-tiles // blocks.tiles)
-        pieces, size = shared(across * down, target.cores)
+        pieces, size = share_units(across * down, target.cores)
         busiest = -(-pieces // target.cores) * size
         assert busiest <= 0.6 * across * down
 

@@ -16,8 +16,8 @@ from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.vector_cost import (
+    count_interleaved,
     cycles,
-    interleaved_vectors,
     usual,
 )
 from ftrace.backends.llvm.target import Target
@@ -110,7 +110,7 @@ def decided(kernel: Kernel, target: Target = AVX512) -> int:
     assert isinstance(loop, Loop)
     facts = facts_of(kernel)
     lanes = target.vector_bytes // 4
-    return interleaved_vectors(kernel, loop, lanes, facts, target)
+    return count_interleaved(kernel, loop, lanes, facts, target)
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -30,7 +30,7 @@ Pair = tuple[str, str]
 ACROSS = ("columns", "abreast", "transposed")
 
 
-def exchanged(x: Pair) -> Pair:
+def swap(x: Pair) -> Pair:
     """With the parts in the other order."""
     return x[1], x[0]
 
@@ -120,7 +120,7 @@ class Waves(LibraryFunction):
         verbs = ("fadd", "fsub") if conjugate else ("fsub", "fadd")
         return self.arithmetic(verbs[0], ac, bd), self.arithmetic(verbs[1], bc, ad)
 
-    def scaled(self, x: Pair, factor: float) -> Pair:
+    def scale(self, x: Pair, factor: float) -> Pair:
         if factor == 1:
             return x
         return self.each(x, self.t.with_lanes(self.lanes).constant(factor))
@@ -251,14 +251,14 @@ class Buffer(Side):
 def exchange(side: Side) -> Side:
     """The parts of numbers in the other order."""
     return Side(
-        lambda at, mask: exchanged(side.take(at, mask)),
-        lambda x, at, mask: side.put(exchanged(x), at, mask),
+        lambda at, mask: swap(side.take(at, mask)),
+        lambda x, at, mask: side.put(swap(x), at, mask),
     )
 
 
 def scale(f: Waves, side: Side, factor: float) -> Side:
     """Numbers that are multiplied by a constant when they are put."""
-    return Side(put=lambda x, at, mask: side.put(f.scaled(x, factor), at, mask))
+    return Side(put=lambda x, at, mask: side.put(f.scale(x, factor), at, mask))
 
 
 def twist(
@@ -331,7 +331,7 @@ def convolve(side: Side, sizes: tuple[int, int, int], numbers: Numbers) -> Side:
 
     def take(at: str, mask: str) -> Pair:
         root = numbers.roots(table, sizes[1] * sizes[2], numbers.find(at))
-        return exchanged(f.times(side.take(at), root))
+        return swap(f.times(side.take(at), root))
 
     return Side(take)
 

@@ -135,8 +135,8 @@ def _odd_butterfly(f: cv.Waves, x: list[cv.Pair]) -> list[cv.Pair]:
         angles = [2 * pi * (j * k % radix) / radix for j in range(1, radix // 2 + 1)]
         even, odd = x[0], None
         for s, d, angle in zip(sums, differences, angles, strict=True):
-            even = f.add(even, f.scaled(s, cos(angle)))
-            part = f.scaled(d, sin(angle))
+            even = f.add(even, f.scale(s, cos(angle)))
+            part = f.scale(d, sin(angle))
             odd = part if odd is None else f.add(odd, part)
         assert odd is not None
         y[k], y[radix - k] = _pair_of(f, even, odd)
@@ -387,10 +387,10 @@ def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
     f = cv.Waves(kernel, target, name)
     units = _WRITERS.get(kernel.form.kind, _strips)(f)
     together = f.lanes if kernel.form.kind in cv.ACROSS else 1
-    return f.rendered(units, kernel.form.work * together // 2)
+    return f.finish(units, kernel.form.work * together // 2)
 
 
-def _mirrored(f: cv.Waves, side: cv.Side, k: str) -> cv.Pair:
+def _take_reversed(f: cv.Waves, side: cv.Side, k: str) -> cv.Pair:
     """The numbers k, k - 1, … before the end."""
     last = f.let(f"sub i64 {f.form.size - f.lanes + 1}, {k}")
     back = list(range(f.lanes))[::-1]
@@ -400,10 +400,10 @@ def _mirrored(f: cv.Waves, side: cv.Side, k: str) -> cv.Pair:
 
 def _halves(f: cv.Waves, side: cv.Side, k: str) -> tuple[cv.Pair, cv.Pair]:
     """Halves of the sum and difference of numbers and conjugates of their mirrors."""
-    (a, b), (c, d) = side.take(k), _mirrored(f, side, k)
+    (a, b), (c, d) = side.take(k), _take_reversed(f, side, k)
     even = f.arithmetic("fadd", a, c), f.arithmetic("fsub", b, d)
     odd = f.arithmetic("fsub", a, c), f.arithmetic("fadd", b, d)
-    return f.scaled(even, 0.5), f.scaled(odd, 0.5)
+    return f.scale(even, 0.5), f.scale(odd, 0.5)
 
 
 def _half_roots(f: cv.Waves, half: str, k: str) -> cv.Pair:

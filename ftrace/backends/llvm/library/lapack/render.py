@@ -15,7 +15,7 @@ from ftrace.backends.llvm.library.lapack.small import (
     SMALL_ROUTINES,
     Routines,
     Triangle,
-    eliminated,
+    eliminate,
     exchange,
     move_rows,
     substitute,
@@ -166,7 +166,7 @@ def _triangular(f: Routines, unit: str) -> None:
     """X is (n, k), or (k, n) if `op(a)` is on the right; a unit has some of the k."""
     n, k, parts = f.kernel.sizes
     left, lower, transpose, conjugate, ones = f.kernel.flags
-    matrix, part = f.divided(unit, parts)
+    matrix, part = f.divide(unit, parts)
     result, a, b = f.buffers(matrix, 3)
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
@@ -236,7 +236,7 @@ def _lu(f: Routines, unit: str) -> None:
         with f.when(f.any_not_finite(factors, m * n)):
             # Which of several NaN is a pivot depends on BLAS's code for a processor.
             f.copy(factors, a, m * n * f.size)
-            with eliminated(f, factors, m, n, (1, m)) as (j, place):
+            with eliminate(f, factors, m, n, (1, m)) as (j, place):
                 at = f.item("i32", pivots, j)
                 chosen = f.let(f"trunc i64 {place} to i32")
                 f.store("i32", f.let(f"add i32 {chosen}, 1"), at)
@@ -254,7 +254,7 @@ def _solve(f: Routines, unit: str) -> None:
     """By column-major factors; the rows of X are BLAS's columns."""
     n, k, parts = f.kernel.sizes
     (transpose,) = f.kernel.flags
-    matrix, part = f.divided(unit, parts)
+    matrix, part = f.divide(unit, parts)
     buffers = f.buffers(matrix)
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
@@ -327,4 +327,4 @@ def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
         routine(f, unit)
     if not small:
         f.alone(False)
-    return f.rendered(kernel.batch * kernel.parts, kernel.work // kernel.parts)
+    return f.finish(kernel.batch * kernel.parts, kernel.work // kernel.parts)

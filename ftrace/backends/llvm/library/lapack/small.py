@@ -350,14 +350,14 @@ def _lu(f: Routines, unit: str) -> None:
     with f.repeat(m) as i:
         at = f.item("i32", order, i)
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
-    with eliminated(f, x, m, n, (n, 1)) as (j, place):
+    with eliminate(f, x, m, n, (n, 1)) as (j, place):
         narrow = f.let(f"trunc i64 {place} to i32")
         f.store("i32", narrow, f.item("i32", pivots, j))
         exchange(f, order, j, narrow)
 
 
 @contextmanager
-def eliminated(
+def eliminate(
     f: Routines, x: str, m: int, n: int, steps: tuple[int, int]
 ) -> Generator[tuple[str, str]]:
     """Gauss's elimination in place: column by column, as `lapack_numpy.eliminate` does.

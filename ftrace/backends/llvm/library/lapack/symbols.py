@@ -137,7 +137,7 @@ def _change(name: str, by: int, known: bool) -> str:
     if not known:
         f.give()
         return f.text
-    with f.locked("@lock"):
+    with f.hold_lock("@lock"):
         before = f.load("i64", "@users")
         after = f.sum(before, by)
         f.store("i64", after, "@users")

@@ -62,7 +62,7 @@ def comparisons(n: int) -> Iterator[tuple[int, int]]:
 
 
 class _Network:
-    """Writes `@network(to, of, rows)`; see `sorted_rows` and `sorted_positions`.
+    """Writes `@network(to, of, rows)`; see `sort_rows` and `sort_positions`.
 
     The vectors stand on the stack. What is done to each of them is a loop, and both
     ways are transposed by one function: only the network itself is unrolled, for the
@@ -164,7 +164,7 @@ def _transposer(lanes: int, bits: int) -> str:
     return f.text
 
 
-def sorted_rows(keys: Keys, size: int, lanes: int) -> str:
+def sort_rows(keys: Keys, size: int, lanes: int) -> str:
     """`@network(to, of, rows)`: as many rows sorted as a vector has lanes, or fewer.
 
     It tells whether a row has zeros of both signs: then their order is not that of
@@ -197,7 +197,7 @@ def sorted_rows(keys: Keys, size: int, lanes: int) -> str:
     return n.text("false")
 
 
-def sorted_positions(keys: Keys, size: int, lanes: int) -> str:
+def sort_positions(keys: Keys, size: int, lanes: int) -> str:
     """`@network(to, of, rows)`: the positions of the elements in their order."""
     n, bits = _Network(keys, size, lanes), keys.bits
     f, v = n.f, n.v
@@ -215,8 +215,8 @@ def sorted_positions(keys: Keys, size: int, lanes: int) -> str:
 
 
 NETWORKS: dict[str, Callable[[Keys, int, int], str]] = {
-    "short": sorted_rows,
-    "short_positions": sorted_positions,
+    "short": sort_rows,
+    "short_positions": sort_positions,
 }
 
 
@@ -306,7 +306,7 @@ def _sort_row(f: Sorting, to: str, of: str) -> None:
     _enter(f, to, of, n)
     if not f.keys.is_float:
         return
-    first, last, needed = _signed_zeros(f, [(to, str(n))])
+    first, last, needed = _find_zeros(f, [(to, str(n))])
     f.use(keys.leave(f.keys))
     f.do(f"call void @leave(ptr {to}, i64 {n})")
     with f.when(needed):
@@ -333,7 +333,7 @@ def _short(f: Sorting) -> int:
     return -(-kernel.rows // lanes)
 
 
-def _signed_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+def _find_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
     """Of sorted keys of a row: where its zeros begin and end, and if both signs occur.
 
     Their keys are -1 and 0.
@@ -360,7 +360,7 @@ def _signed_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str
 def _run(f: Sorting, unit: str) -> tuple[str, str, str, str]:
     """Row, position and length of a run, and where it lies among the padded runs."""
     kernel = f.kernel
-    row, number = f.divided(unit, kernel.runs)
+    row, number = f.divide(unit, kernel.runs)
     begin = f.let(f"mul i64 {number}, {kernel.run}")
     left = f.let(f"sub i64 {kernel.size}, {begin}")
     to = f.base(0, f.let(f"mul i64 {unit}, {kernel.run + 1}"))
@@ -440,8 +440,8 @@ def _merge(f: Sorting) -> int:
     run, pairs = kernel.run, kernel.runs // 2
     pieces = -(-min(2 * run, kernel.size) // PIECE)
     with f.repeat("%end", "%begin") as unit:
-        pair, piece = f.divided(unit, pieces)
-        row, number = f.divided(pair, pairs)
+        pair, piece = f.divide(unit, pieces)
+        row, number = f.divide(pair, pairs)
         base = f.let(f"mul i64 {number}, {2 * run}")
         left = f.let(f"sub i64 {kernel.size}, {base}")
         total = f.least(left, str(2 * run))
@@ -465,7 +465,7 @@ def _merge(f: Sorting) -> int:
                 size = f.let(f"sub i64 {end}, {begin}")
                 offset = f.let(f"mul i64 {begin}, {integer.itemsize}")
                 f.do(f"call void @leave(ptr {f.beyond(to, offset)}, i64 {size})")
-                first, last, needed = _signed_zeros(f, [(a, n), (b, m)])
+                first, last, needed = _find_zeros(f, [(a, n), (b, m)])
                 stop = f.least(last, end)
                 here = f.let(f"icmp ult i64 {f.most(first, begin)}, {stop}")
                 with f.when(f.let(f"and i1 {needed}, {here}")):
@@ -552,7 +552,7 @@ def _spread() -> str:
 def _words(f: Sorting, unit: str) -> tuple[str, str, str, str]:
     """The row and the position of a run of a mask, its address, and its length."""
     kernel = f.kernel
-    row, number = f.divided(unit, kernel.runs)
+    row, number = f.divide(unit, kernel.runs)
     begin = f.let(f"mul i64 {number}, {kernel.run}")
     count = f.least(f.let(f"sub i64 {kernel.size}, {begin}"), str(kernel.run))
     mask = len(kernel.buffers) - 1
@@ -647,4 +647,4 @@ def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
     """The code of a kernel that sorts, as function `name`."""
     f = Sorting(kernel, target, name)
     units = _ROUTINES[kernel.routine](f)
-    return f.rendered(units, kernel.operations // units)
+    return f.finish(units, kernel.operations // units)
