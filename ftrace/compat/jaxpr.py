@@ -255,7 +255,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
     return partial(eval_jaxpr, closed_jaxpr.jaxpr, closed_jaxpr.consts)
 
 
-def needed(
+def drop_unused(
     eqns: Sequence[JaxprEqn],
     results: Sequence[Atom],
     rules: Mapping[Primitive, Callable[..., Any]] = NO_RULES,
@@ -356,13 +356,13 @@ class _Printer:
         value = atom.val.item() if hasattr(atom.val, "item") else atom.val
         return f"{value}:{type_str(atom.aval)}"
 
-    def typed(self, variables: Sequence[Var]) -> str:
+    def show_types(self, variables: Sequence[Var]) -> str:
         return " ".join([f"{self.name(v)}:{type_str(v.aval)}" for v in variables])
 
     def jaxpr(self, jaxpr: Jaxpr) -> list[str]:
-        consts = self.typed(jaxpr.constvars)
+        consts = self.show_types(jaxpr.constvars)
         head = f"{{ lambda {consts}{'' if consts else ' '}; ".replace("  ;", " ;")
-        head += f"{self.typed(jaxpr.invars)}. let"
+        head += f"{self.show_types(jaxpr.invars)}. let"
         body = [self.equation(eqn) for eqn in jaxpr.eqns]
         results = ", ".join(map(self.atom, jaxpr.outvars))
         tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''}) }}"
@@ -374,7 +374,7 @@ class _Printer:
         return [head, *["    " + line for eqn in body for line in eqn], "  " + tail]
 
     def equation(self, eqn: JaxprEqn) -> list[str]:
-        left = self.typed(eqn.outvars)
+        left = self.show_types(eqn.outvars)
         head = f"{left} = {eqn.primitive.name}" if left else eqn.primitive.name
         names = {*eqn.params} - {*_QUIET.get(eqn.primitive.name, ())}
         may_be_empty = _QUIET_IF_EMPTY.get(eqn.primitive.name, ())

@@ -94,7 +94,7 @@ _ELEMENTWISE = (
 _OTHERWISE = {"regularized_incomplete_beta": "betainc"}
 
 
-def _named(function: Function, names: str) -> Function:
+def _bind_names(function: Function, names: str) -> Function:
     """A function of operands and of parameters, by their names.
 
     Args:
@@ -113,11 +113,11 @@ def _named(function: Function, names: str) -> Function:
 for _name in _ELEMENTWISE:
     _found = getattr(lax, _OTHERWISE.get(_name, _name), None)
     if _found is not None:
-        _row(_name, _named(_found, ""))
+        _row(_name, _bind_names(_found, ""))
 for _name in ("and", "or", "xor", "not"):
-    _row(_name, _named(getattr(ftrace.numpy, f"bitwise_{_name}"), ""))
-_row("copy", _named(ftrace.numpy.array, ""))
-_row("add_any", _named(lambda x, y: x + y, ""))
+    _row(_name, _bind_names(getattr(ftrace.numpy, f"bitwise_{_name}"), ""))
+_row("copy", _bind_names(ftrace.numpy.array, ""))
+_row("add_any", _bind_names(lambda x, y: x + y, ""))
 
 #: Names of parameters -> the functions of `lax` that take them.
 _PARAMETERS = {
@@ -143,7 +143,7 @@ _PARAMETERS = {
 
 for _names, _functions in _PARAMETERS.items():
     for _name in _functions.split():
-        _row(_name, _named(getattr(lax, _name.replace("-", "_")), _names))
+        _row(_name, _bind_names(getattr(lax, _name.replace("-", "_")), _names))
 
 
 def _convert(x: Any, *, new_dtype: Any, weak_type: bool = False, **_: Any) -> Any:
@@ -188,7 +188,7 @@ def _put(x: Any, update: Any, *starts: Any) -> Any:
 
 
 _row("concatenate", lambda *xs, dimension: lax.concatenate(xs, dimension))
-_row("split", _named(lax.split, "sizes axis"), several=True)
+_row("split", _bind_names(lax.split, "sizes axis"), several=True)
 _row("iota", _iota)
 _row("dynamic_slice", _cut)
 _row("dynamic_update_slice", _put)
@@ -203,7 +203,7 @@ def _sort(*xs: Any, dimension: int, is_stable: bool = True, num_keys: int = 1) -
 
 _row("conv_general_dilated", lambda x, y, **kw: lax.conv_general_dilated(x, y, **kw))
 _row("sort", _sort, several=True)
-_row("top_k", _named(lax.top_k, "k axis?"), several=True)
+_row("top_k", _bind_names(lax.top_k, "k axis?"), several=True)
 _row("optimization_barrier", lambda *xs: lax.optimization_barrier(xs), several=True)
 _row("cholesky", lambda x, **_: lax.linalg.cholesky(x, symmetrize_input=False))
 _row("triangular_solve", lambda a, b, **kw: lax.linalg.triangular_solve(a, b, **kw))
@@ -227,14 +227,14 @@ _FACTORS = {
 }  # fmt: skip
 
 for _name, _names in _FACTORS.items():
-    _row(_name, _named(getattr(lax.linalg, _name), _names), several=True)
+    _row(_name, _bind_names(getattr(lax.linalg, _name), _names), several=True)
 _hermitian = partial(lax.linalg.eigh, symmetrize_input=False)
-_row("eigh", _named(_hermitian, "lower? subset_by_index?"), several=True)
+_row("eigh", _bind_names(_hermitian, "lower? subset_by_index?"), several=True)
 _row("svd", _svd, several=True)
 _row("tridiagonal_solve", lambda *xs, **kw: lax.linalg.tridiagonal_solve(*xs, **kw))
 _row(
     "lu_pivots_to_permutation",
-    _named(lax.linalg.lu_pivots_to_permutation, "permutation_size"),
+    _bind_names(lax.linalg.lu_pivots_to_permutation, "permutation_size"),
 )
 
 
@@ -283,14 +283,14 @@ _row("debug_print", _debug_print, several=True)
 # What holds jaxprs.
 
 
-def closed(jaxpr: Any) -> ClosedJaxpr:
+def close(jaxpr: Any) -> ClosedJaxpr:
     """A jaxpr as a closed one."""
     return ClosedJaxpr(jaxpr, []) if isinstance(jaxpr, Jaxpr) else jaxpr
 
 
 def call_jaxpr(jaxpr: Any, *args: Any) -> list[Any]:
     """The results of a jaxpr, which may be closed."""
-    found = closed(jaxpr)
+    found = close(jaxpr)
     return eval_jaxpr(found.jaxpr, found.consts, *args)
 
 
@@ -380,9 +380,9 @@ class OwnPrimitive(NamedPrimitive):
     def __init__(self, op: Any) -> None:
         self.op = op
         several = isinstance(op, Compound)
-        super().__init__(op.name, self._done, several)
+        super().__init__(op.name, self._apply, several)
 
-    def _done(self, *args: Any, arg: Any = None) -> Any:
+    def _apply(self, *args: Any, arg: Any = None) -> Any:
         if isinstance(self.op, Compound):
             return bind_compound(self.op, *args, arg=arg)
         if self.op.family in ("unary", "binary", "compare") and arg is None:

@@ -163,7 +163,7 @@ def transformation_with_aux2(gen: Function, *given: Any, **_: Any) -> Any:
     return fun.wrap(gen, tuple(static), store), lambda: store.val
 
 
-def _driven(gen: Function, f: Function, args: Any, kwargs: Any) -> Any:
+def _drive(gen: Function, f: Function, args: Any, kwargs: Any) -> Any:
     """What a generator yields at last, and it."""
     steps = gen(*args, **kwargs)
     inner_args, inner_kwargs = next(steps)
@@ -183,9 +183,9 @@ class _Generated:
 
     def __call__(self, f: Function, *args: Any, **kwargs: Any) -> Any:
         if not self.has_aux:
-            return _driven(self.gen, f, args, kwargs)
+            return _drive(self.gen, f, args, kwargs)
         store, *rest = args
-        results, aux = _driven(self.gen, f, rest, kwargs)
+        results, aux = _drive(self.gen, f, rest, kwargs)
         store.store(aux)
         return results
 
@@ -276,7 +276,7 @@ def infer_argnums_and_argnames(
     )
 
 
-def _with_fixed(f: Function, numbers: Any, fixed: Any, *given: Any, **kw: Any) -> Any:
+def _call_fixed(f: Function, numbers: Any, fixed: Any, *given: Any, **kw: Any) -> Any:
     rest, moving = iter(fixed), iter(given)
     count = len(fixed) + len(given)
     args = [next(moving) if i in numbers else next(rest).value for i in range(count)]
@@ -306,7 +306,7 @@ def argnums_partial(
                 f"{fun.__name__} got one of {type(x)}"
             ) from None
     kept = tuple(map(Same.of, fixed))
-    wrapped = transformation2(_with_fixed, fun, numbers, kept)
+    wrapped = transformation2(_call_fixed, fun, numbers, kept)
     return wrapped, tuple([args[i] for i in numbers])
 
 

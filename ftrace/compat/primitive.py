@@ -231,19 +231,19 @@ def primitive_of(arg: Any) -> Primitive | None:
 # The rules of a library, on flat values.
 
 
-def _listed(primitive: Primitive, results: Any) -> list[Any]:
+def _as_list(primitive: Primitive, results: Any) -> list[Any]:
     return list(results) if primitive.multiple_results else [results]
 
 
 def _types(primitive: Primitive, *avals: ShapedArray, **params: Any) -> Any:
     found, _ = primitive.abstract_eval(*avals, **params)
-    return [type_of(t) for t in _listed(primitive, found)]
+    return [type_of(t) for t in _as_list(primitive, found)]
 
 
 def _value(primitive: Primitive, avals: Any, *arrays: Any, **params: Any) -> list[Any]:
     with outside_scopes():
         found = primitive.impl(*map(asarray, arrays), **params)
-    return [np.asarray(x) for x in _listed(primitive, found)]
+    return [np.asarray(x) for x in _as_list(primitive, found)]
 
 
 def _lower(primitive: Primitive, tracers: Sequence[Value], params: Any) -> Any:
@@ -251,18 +251,18 @@ def _lower(primitive: Primitive, tracers: Sequence[Value], params: Any) -> Any:
     rule = lowerings.get(primitive, primitive.impl)
     types = _types(primitive, *[aval_of(x) for x in tracers], **params)
     try:
-        found = _listed(primitive, rule(*tracers, **params))
+        found = _as_list(primitive, rule(*tracers, **params))
     except (errors.TracerArrayConversionError, errors.ConcretizationTypeError):
         structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
 
         def on_host(*arrays: Any) -> list[Any]:
-            return [*map(np.asarray, _listed(primitive, rule(*arrays, **params)))]
+            return [*map(np.asarray, _as_list(primitive, rule(*arrays, **params)))]
 
         found = pure_callback(on_host, structs, *tracers)
-    return [_settled(x, a) for x, a in zip(found, types, strict=True)], None
+    return [_settle(x, a) for x, a in zip(found, types, strict=True)], None
 
 
-def _settled(value: Value, aval: ShapedArray) -> Value:
+def _settle(value: Value, aval: ShapedArray) -> Value:
     if not isinstance(value, Tracer) or value.aval is aval:
         return value
     return Tracer(p.cast(value.node, aval.dtype, aval.weak_type), value.scope)
@@ -289,9 +289,9 @@ def _jvp(
         for x, has in zip(primals, mask, strict=True)
     ]
     found, moved = rule(tuple(primals), tuple(moving), **params)
-    moved = _listed(primitive, moved)
+    moved = _as_list(primitive, moved)
     known = [*map(_is_array, moved)]
-    return [*filter(_is_array, moved), *_listed(primitive, found)], known
+    return [*filter(_is_array, moved), *_as_list(primitive, found)], known
 
 
 def _is_array(tangent: Any) -> bool:

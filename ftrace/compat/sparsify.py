@@ -27,7 +27,7 @@ from ftrace.compat.jaxpr import (
 from ftrace.compat.view import make_jaxpr
 from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
-from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
+from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replace
 from ftrace.experimental.sparse.compressed import as_bcoo
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.flatten_arguments import wraps
@@ -88,7 +88,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 @without_checks
 def evaluate(jaxpr: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
     """The results of a jaxpr of sparse and dense values."""
-    closed = lax_primitives.closed(jaxpr)
+    closed = lax_primitives.close(jaxpr)
     return interpret(closed.jaxpr, closed.consts, args, _apply)
 
 
@@ -136,7 +136,7 @@ def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
         return type(x)((data, *rest), shape=x.shape, **x.known)
     if eqn.primitive.name in _OF_ZERO and not x.unique_indices:
         x = bcoo.bcoo_sum_duplicates(x, x.nse)
-    return replaced(x, eqn.primitive.bind(x.data, **eqn.params))
+    return replace(x, eqn.primitive.bind(x.data, **eqn.params))
 
 
 def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
@@ -149,7 +149,7 @@ def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
     rows = [row * (inner + 1) + low for row, (low, _, inner) in pairs]
     for row, size in zip(rows, limits, strict=True):
         keep = keep & (row >= 0) & (row < size)
-    indices = bcoo.joined(rows, keep, limits, indices.dtype)
+    indices = bcoo.stack(rows, keep, limits, indices.dtype)
     none = (0, 0, 0)
     outside = fnp.asarray(max(limits, default=0), indices.dtype)
     indices = lax.pad(indices, outside, [*config[:k], none, none])
@@ -161,7 +161,7 @@ def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
     if _is_sparse(which) or len(cases) != 2 or not all(map(_is_sparse, cases)):
         raise MissingRuleError("sparse rule for select_n: of two sparse arrays alone")
     parts = [
-        replaced(x, products.bcoo_multiply_dense(x, mask))
+        replace(x, products.bcoo_multiply_dense(x, mask))
         for x, mask in zip(cases, (~which, which), strict=True)
     ]
     return OPERATORS["add"](*parts)

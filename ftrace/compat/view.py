@@ -192,7 +192,7 @@ class _Writer:
         outvars = [self._atom(n) for n in self.graph.outputs]
         tokens = [self._atom(n) for n in self.graph.effects[1:]]
         # Views that others look through are not needed.
-        return outvars, jaxpr.needed(self.eqns, [*outvars, *tokens])[0]
+        return outvars, jaxpr.drop_unused(self.eqns, [*outvars, *tokens])[0]
 
     def _atom(self, node: g.Node) -> jaxpr.Atom:
         if node not in self.atoms:
@@ -283,7 +283,7 @@ _RENAMED = {
 # Movement.
 
 
-def _reshaped(aval: ShapedArray, shape: Shape) -> Step:
+def _reshape_step(aval: ShapedArray, shape: Shape) -> Step:
     """The step from one shape to another, of the same elements in order."""
     result = (aval.with_shape(shape),)
     kept = _without_ones(aval.shape, shape)
@@ -292,7 +292,7 @@ def _reshaped(aval: ShapedArray, shape: Shape) -> Step:
         return Step(jax.NAMED["squeeze"], {"dimensions": gone}, result)
     placed = _without_ones(shape, aval.shape)
     if placed is not None:
-        return _spread(shape, tuple(placed), result)
+        return _broadcast_step(shape, tuple(placed), result)
     params = {"new_sizes": shape, "dimensions": None, "sharding": None}
     return Step(jax.NAMED["reshape"], params, result)
 
@@ -309,14 +309,14 @@ def _without_ones(long: Shape, short: Shape) -> list[int] | None:
     return found if len(found) == len(short) < len(long) else None
 
 
-def _spread(shape: Shape, axes: tuple[int, ...], result: Any) -> Step:
+def _broadcast_step(shape: Shape, axes: tuple[int, ...], result: Any) -> Step:
     params = {"shape": shape, "broadcast_dimensions": axes, "sharding": None}
     return Step(jax.NAMED["broadcast_in_dim"], params, result)
 
 
 def _const(node: g.Node) -> Steps:
     scalar = const(g.constant_value(node), node.dtype, (), node.aval.weak_type)
-    return Steps((scalar,), (_spread(node.shape, (), node.aval.items),))
+    return Steps((scalar,), (_broadcast_step(node.shape, (), node.aval.items),))
 
 
 def _reshape(node: g.Node) -> Steps:
@@ -325,20 +325,20 @@ def _reshape(node: g.Node) -> Steps:
         found = _reduce_to(x, node.shape)
         if found is not None:
             return found
-    return Steps((x,), (_reshaped(x.aval, node.shape),))
+    return Steps((x,), (_reshape_step(x.aval, node.shape),))
 
 
 def _expand(node: g.Node) -> Steps:
     (x,) = node.src
     axes = tuple(range(node.ndim))
     while x.op.name == "reshape" or x.op.name in _REDUCTIONS:
-        inner = _squeezed(x) if x.op.name in _REDUCTIONS else x.src[0]
+        inner = _squeeze(x) if x.op.name in _REDUCTIONS else x.src[0]
         kept = _without_ones(x.shape, inner.shape)
         if kept is None:
             break
         axes = tuple(axes[i] for i in kept)
         x = inner
-    return Steps((x,), (_spread(node.shape, axes, node.aval.items),))
+    return Steps((x,), (_broadcast_step(node.shape, axes, node.aval.items),))
 
 
 def _permute(node: g.Node) -> Steps:
@@ -404,22 +404,22 @@ def _select(node: g.Node) -> Steps:
 _REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
 
 
-def _squeezed(node: g.Node) -> g.Node:
+def _squeeze(node: g.Node) -> g.Node:
     """A reduction without the axes that it keeps."""
     kept = tuple(n for i, n in enumerate(node.shape) if i not in node.arg)
     return reshape_p(node, arg=kept)
 
 
 def _reduce(node: g.Node) -> Steps:
-    found = _reduce_to(node, _squeezed(node).shape)
+    found = _reduce_to(node, _squeeze(node).shape)
     assert found is not None
     last = found.steps[-1].avals[0]
-    return Steps(found.operands, (*found.steps, _reshaped(last, node.shape)))
+    return Steps(found.operands, (*found.steps, _reshape_step(last, node.shape)))
 
 
 def _reduce_to(node: g.Node, shape: Shape) -> Steps | None:
     """A reduction and the reshape behind it, if that drops the axes."""
-    if shape != _squeezed(node).shape:
+    if shape != _squeeze(node).shape:
         return None
     (x,) = node.src
     if node.op.name == "reduce_sum" and x.op.name == "mul" and x.src[0] is not x.src[1]:
@@ -448,14 +448,14 @@ def _product(node: g.Node, found: Contraction, shape: Shape) -> Steps:
         params = {"permutation": found.order}
         steps.append(Step(jax.NAMED["transpose"], params, (made,)))
     if made.shape != shape:
-        steps.append(_reshaped(made, shape))
+        steps.append(_reshape_step(made, shape))
     return Steps(found.operands, tuple(steps))
 
 
 # Operations with several results.
 
 
-def closed_body(body: g.Body) -> jaxpr.ClosedJaxpr:
+def close_body(body: g.Body) -> jaxpr.ClosedJaxpr:
     """The body of a loop, a branch or a call as a jaxpr, which has no tokens."""
     inputs, outputs = (
         tuple([n for n in nodes if n.aval is not TOKEN])
@@ -497,7 +497,7 @@ def _scan(node: g.Node, arg: Scan) -> Steps | None:
     if arg.length is None:
         return None
     params: dict[str, Any] = {
-        "jaxpr": closed_body(arg.body),
+        "jaxpr": close_body(arg.body),
         "length": arg.length,
         "reverse": arg.reverse,
         "unroll": 1,
@@ -518,9 +518,9 @@ def _while(node: g.Node, arg: While) -> Steps | None:
     of_cond, cond = _used_consts(arg.cond, count)
     of_body, body = _used_consts(arg.body, count)
     params = {
-        "cond_jaxpr": closed_body(cond),
+        "cond_jaxpr": close_body(cond),
         "cond_nconsts": len(of_cond),
-        "body_jaxpr": closed_body(body),
+        "body_jaxpr": close_body(body),
         "body_nconsts": len(of_body),
     }
     steps = _without_token(node, jax.NAMED["while"], params)
@@ -538,13 +538,13 @@ def _used_consts(body: g.Body, count: int) -> tuple[list[int], g.Body]:
 
 
 def _cond(node: g.Node, arg: Branches) -> Steps:
-    branches = tuple(map(closed_body, arg.bodies))
+    branches = tuple(map(close_body, arg.bodies))
     return _without_token(node, jax.NAMED["cond"], {"branches": branches})
 
 
 def _checkpoint(node: g.Node, arg: Checkpoint) -> Steps:
     params = {
-        "jaxpr": closed_body(arg.body).jaxpr,
+        "jaxpr": close_body(arg.body).jaxpr,
         "prevent_cse": True,
         "differentiated": False,
         "policy": None,
@@ -573,13 +573,13 @@ class Recorded:
         return ", ".join([rule.function.__name__ for rule in self.arg.rules])
 
 
-def _ruled(node: g.Node, arg: Ruled) -> Steps | None:
+def _rule_step(node: g.Node, arg: Ruled) -> Steps | None:
     primitive = _RULED.get(node.op.name)
     if primitive is None or arg.effects:
         return None
     params = {
         "name": arg.name,
-        "call_jaxpr": closed_body(arg.body),
+        "call_jaxpr": close_body(arg.body),
         "num_consts": arg.closed,
         "rules": Recorded(node.op, arg),  # type: ignore[arg-type]
     }
@@ -597,7 +597,7 @@ _COMPOUNDS: dict[type[Any], Callable[[g.Node, Any], Steps | None]] = {
     While: _while,
     Branches: _cond,
     Checkpoint: _checkpoint,
-    Ruled: _ruled,
+    Ruled: _rule_step,
 }
 _RULES: dict[str, Callable[[g.Node], Steps]] = {
     "const": _const,

@@ -419,7 +419,7 @@ class _Walk:
             if isinstance(arg, Call) and self._any([arg.body]):
                 return self._inside(arg.body, scope, state, src)
             new = rebuild(node, src)
-            self._computed(scope, new, state)
+            self._check_values(scope, new, state)
             return new
 
         return exchange(outputs, change)
@@ -471,7 +471,7 @@ class _Walk:
             failed, payload = full[0].any(), [x[lane] for x in full[1:]]
         self._fail(state, number, failed, payload)
 
-    def _computed(self, scope: Scope, node: Node, state: _State) -> None:
+    def _check_values(self, scope: Scope, node: Node, state: _State) -> None:
         """The automatic checks of an operation."""
         if DivisionByZeroError in self.wanted and node.op.name in ("div", "rem"):
             divisor: Any = scope.wrap(node.src[1])

@@ -51,10 +51,10 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
         )
     place = int(flags.argmax())
 
-    def spread(x: Any) -> Any:
+    def broadcast(x: Any) -> Any:
         return everyone.spread(np.asarray(x), place)
 
-    return tree.map(spread, in_tree)
+    return tree.map(broadcast, in_tree)
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
@@ -73,7 +73,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     everyone = processes.everyone()
     everyone.agree("process_allgather", lambda: _text(in_tree))
 
-    def gathered(x: Any) -> Any:
+    def gather(x: Any) -> Any:
         if type(x) is Spanning:
             if not tiled:
                 raise ValueRangeError(
@@ -86,7 +86,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
             return rows[0]
         return np.concatenate(rows) if tiled and rows.ndim > 1 else rows
 
-    return tree.map(gathered, in_tree)
+    return tree.map(gather, in_tree)
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
@@ -118,10 +118,10 @@ def host_local_array_to_global_array(
       ShapeError: a part cannot be divided between the devices of a process.
     """
 
-    def placed(x: Any, sharding: NamedSharding) -> Any:
+    def place_local(x: Any, sharding: NamedSharding) -> Any:
         return of_process(asarray(x), sharding)
 
-    return _by_specs(placed, local_inputs, global_mesh, pspecs)
+    return _by_specs(place_local, local_inputs, global_mesh, pspecs)
 
 
 def global_array_to_host_local_array(

@@ -169,7 +169,7 @@ def _forward(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
 def _backward(func: Function, options: Any, residuals: Any, ct: Any) -> Any:
     ys, t, args = residuals
 
-    def augmented(state: Any, minus_t: Any, *args: Any) -> Any:
+    def augment(state: Any, minus_t: Any, *args: Any) -> Any:
         slope, pull = vjp(func, state[0], -minus_t, *args)
         return (-slope, *pull(state[1]))
 
@@ -180,7 +180,7 @@ def _backward(func: Function, options: Any, residuals: Any, ct: Any) -> Any:
         moved = fnp.dot(func(ys[i], t[i], *args), ct[i]).real
         moved = cast(moved, t.dtype)
         found = odeint(
-            augmented, (ys[i], y_bar, t_bar - moved, *args_bar),
+            augment, (ys[i], y_bar, t_bar - moved, *args_bar),
             fnp.stack([-t[i], -t[i - 1]]), *args,
             rtol=rtol, atol=atol, mxstep=mxstep, hmax=hmax,
         )  # fmt: skip

@@ -173,7 +173,7 @@ def _branch(
     values, treedef = flatten_values(operands, f"{what}: the operand ")
     avals = [aval_of(x) for x in values]
     try:
-        traced = _traced(what, branches, treedef, avals, values)
+        traced = _trace_all(what, branches, treedef, avals, values)
     except references.Written as written:
 
         def again(refs: Sequence[references.Ref]) -> Any:
@@ -193,7 +193,7 @@ def _branch(
             )
     types = bodies.common_types(what, [t.draft.outputs for t in traced], names)
     if any(is_exact(t) for t in types):
-        traced = _traced(what, branches, treedef, avals, values, types)
+        traced = _trace_all(what, branches, treedef, avals, values, types)
     free, places = bodies.distinct([t.draft.values for t in traced])
     effects = any(t.draft.effects for t in traced)
     closed: list[Any] = []
@@ -215,18 +215,18 @@ def _branch(
             f.get(t.draft.outputs[k]) for f, t in zip(found, traced, strict=True)
         ]
         if all(source is sources[0] for source in sources):
-            results[k] = _handed_on(result, sources[0])
+            results[k] = _restore(result, sources[0])
     return tree.unflatten(first, results)
 
 
-def _traced(what: str, branches: Sequence[Function], *args: Any) -> list[Traced]:
+def _trace_all(what: str, branches: Sequence[Function], *args: Any) -> list[Traced]:
     """Each of them traced; one that is given twice is traced once."""
     once = {id(b): b for b in branches}
     made = {key: bodies.trace_function(what, b, *args) for key, b in once.items()}
     return [made[id(b)] for b in branches]
 
 
-def _handed_on(result: Any, source: Any) -> Any:
+def _restore(result: Any, source: Any) -> Any:
     """What a traced body only hands on is the value that it was given."""
     if source is None or not isinstance(result, Tracer):
         return result
@@ -404,7 +404,7 @@ def _as_last(
     rows = zip(body.draft.arguments, body.draft.outputs, values, strict=False)
     for k, (given, returned, value) in enumerate(rows):
         if given is returned:
-            found[k] = _handed_on(found[k], value)
+            found[k] = _restore(found[k], value)
     for i, aval in enumerate(first):
         if is_narrow(aval) and is_exact(aval_of(found[i])):
             found[i] = cast(found[i], aval.dtype, True)

@@ -19,7 +19,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax import reductions
 from ftrace.lax.products import dot_general
 from ftrace.numpy import axes as ax
-from ftrace.numpy.linear import contract, finished, promoted
+from ftrace.numpy.linear import contract, finish, promote
 from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import place_result
@@ -184,7 +184,7 @@ def conv_general_dilated(
     """
     name = "lax.conv_general_dilated"
     check_precision(name, precision)
-    (x, w), final = promoted(lhs, rhs, preferred_element_type=preferred_element_type)
+    (x, w), final = promote(lhs, rhs, preferred_element_type=preferred_element_type)
     axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     x, w = ax.permute(x, tuple(axes.lhs_spec)), ax.permute(w, tuple(axes.rhs_spec))
     if isinstance(padding, str) and set(lhs_dilation or ()) - {1}:
@@ -199,7 +199,7 @@ def conv_general_dilated(
     groups = (feature_group_count, batch_group_count)
     _check_channels(name, x.shape, w.shape, groups)
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
-    result = finished(ax.permute(result, ax.inverse(axes.out_spec)), final)
+    result = finish(ax.permute(result, ax.inverse(axes.out_spec)), final)
     return place_result(result, out_sharding)
 
 

@@ -112,7 +112,7 @@ def check_ranks(name: str, *operands: Value) -> None:
 _KINDS = {"b": "bools", "i": "integers", "f": "floats", "c": "complex numbers"}
 
 
-def _named(function: Any, name: str, op: Primitive, kinds: str = "") -> Any:
+def _set_name(function: Any, name: str, op: Primitive, kinds: str = "") -> Any:
     """The function of a primitive, whose docstring says what and of which numbers."""
     of = " or ".join(_KINDS[k] for k in "bifc" if k in (kinds or op.dtypes))
     return set_name(function, name, (function.__doc__ or "").format(op.doc, of))
@@ -134,7 +134,7 @@ def _unary(name: str, op: Primitive) -> Callable[..., Any]:
         """
         return apply_elementwise(op, x)
 
-    return _named(function, name, op)
+    return _set_name(function, name, op)
 
 
 def _binary(
@@ -169,7 +169,7 @@ def _binary(
             return of_complex(x, y)
         return (ew.compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
-    return _named(function, name, op, kinds)
+    return _set_name(function, name, op, kinds)
 
 
 # One primitive each, which has that name, or another one.
@@ -688,10 +688,10 @@ def reduce_precision(operand: Value, exponent_bits: int, mantissa_bits: int) -> 
     if not dtypes.is_float(x.dtype):
         raise DtypeError(f"lax.reduce_precision takes floats, got {x.dtype.name}")
 
-    def rounded(_: Any, y: Any) -> Any:
+    def round_bits(_: Any, y: Any) -> Any:
         return _round_bits(y, exponent, mantissa)
 
-    return linear_call(rounded, rounded, (), x)
+    return linear_call(round_bits, round_bits, (), x)
 
 
 def _round_bits(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
@@ -804,10 +804,10 @@ def rng_bit_generator(
         )
     sizes = ax.check_shape(shape, name)
     with settings.config(enable_x64=True):  # words are multiplied in 64 bits
-        return _drawn(x, sizes, kind)
+        return _draw(x, sizes, kind)
 
 
-def _drawn(x: Any, sizes: Shape, kind: np.dtype[Any]) -> Any:
+def _draw(x: Any, sizes: Shape, kind: np.dtype[Any]) -> Any:
     words = bitcast_convert_type(x, dtypes.uint32)
     low, high, *rest = [words.reshape(4)[i].astype(dtypes.uint64) for i in range(4)]
     count = prod(sizes) * (2 if kind == dtypes.uint64 else 1)

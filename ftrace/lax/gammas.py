@@ -21,7 +21,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.numpy.axes import bound_to, cast, choose, is_sequence, static_int
+from ftrace.numpy.axes import bind_names, cast, choose, is_sequence, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import horner
 from ftrace.trace.bind import bind, broadcast_shapes
@@ -71,7 +71,7 @@ def compose(function: F, real: bool = False, weak: bool = False) -> F:
         return static_int(value, f"{title}: {name}")
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = bound_to(function, parameters, args, kwargs)
+        given = bind_names(function, parameters, args, kwargs)
         operands = [given.pop(n) for n in names]
         if title in _OF_LISTS:
             operands = [fnp.asarray(x) if is_sequence(x) else x for x in operands]

@@ -23,7 +23,7 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import apply_repeatedly
-from ftrace.numpy.indexing import default_fill, widened
+from ftrace.numpy.indexing import default_fill, widen
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
@@ -290,7 +290,7 @@ def _places(
     for number, axis in enumerate(windows.starting):
         last = windows.shape[axis] - windows.sizes[axis]
         start = ax.shrink_axis(starts, len(batch), number, number + 1)
-        start = _as_signed(ax.reshape(start, batch), windows.shape[axis])
+        start = _make_signed(ax.reshape(start, batch), windows.shape[axis])
         if drops:
             here = (start >= 0) & (start <= last)
             inside = here if inside is None else inside & here
@@ -317,7 +317,7 @@ def _widest(found: Sequence[Any]) -> Any:
     return max(found, key=lambda dtype: dtype.itemsize, default=dtypes.int32)
 
 
-def _as_signed(start: Any, size: int) -> Any:
+def _make_signed(start: Any, size: int) -> Any:
     """A start in a signed dtype that holds the size of its axis."""
     unsigned = dtypes.kind(start.dtype) == "u"
     if unsigned and dtypes.limits(start.dtype)[1] > size:
@@ -328,7 +328,7 @@ def _as_signed(start: Any, size: int) -> Any:
 
 def _window_index(start: Any, shape: Shape, axis: int) -> Any:
     """start + position along one axis of a shape that begins with start's."""
-    lined = _spread(start, shape)
+    lined = _expand(start, shape)
     if shape[axis] == 1:
         return lined
     return lined + ax.iota(start.dtype, shape, axis)
@@ -339,10 +339,10 @@ def _only_inside(found: Places) -> tuple[Any, ...]:
     if found.inside is None:
         return found.indices
     first, *others = found.indices
-    return (ax.choose(_spread(found.inside, first.shape), first, -1), *others)
+    return (ax.choose(_expand(found.inside, first.shape), first, -1), *others)
 
 
-def _spread(mask: Any, shape: Shape) -> Any:
+def _expand(mask: Any, shape: Shape) -> Any:
     """A value with more axes at the end, to a shape."""
     mask = ax.reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
     return ax.expand(mask, shape)
@@ -408,7 +408,7 @@ def gather(
     parts = _parts(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
-        mask = _spread(found.inside, (*batch, *[1] * x.ndim))
+        mask = _expand(found.inside, (*batch, *[1] * x.ndim))
         parts = ax.choose(mask, parts, ax.cast(fill, x.dtype))
     dropped = tuple(len(batch) + a for a in windows.squeezed)
     return ax.reshape(ax.permute(parts, (*order, *dropped)), result_shape)
@@ -469,7 +469,7 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
         )
     sizes = [x.shape[a] for a in found]
     pairs = sorted(zip(found, vectors, sizes, strict=True), key=lambda row: row[0])
-    indices = [remainder(widened(v, n), n) for _, v, n in pairs]
+    indices = [remainder(widen(v, n), n) for _, v, n in pairs]
     common = _widest([i.dtype for i in indices])
     return bind(
         gather_p, x, *[ax.cast(i, common) for i in indices], arg=tuple(sorted(found))

@@ -17,7 +17,7 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.at import at
 from ftrace.numpy.creation import asarray, type_like
-from ftrace.numpy.new_arrays import filled
+from ftrace.numpy.new_arrays import fill
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
@@ -863,7 +863,7 @@ def pad(
             f"(before, after, between) with between >= 0, got {config}"
         )
     windows = [ax.Window(1, 1, 1, lo, hi, gap) for lo, hi, gap in config]
-    return ax.padded(x, windows, padding_value)
+    return ax.pad_windows(x, windows, padding_value)
 
 
 # New arrays.
@@ -895,7 +895,7 @@ def full(
     of_any_size = dtype is not None and type(fill_value) is int
     ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
     sizes = ax.check_sizes(shape, "lax.full")
-    return place_result(filled("lax.full", sizes, fill_value, dtype), sharding)
+    return place_result(fill("lax.full", sizes, fill_value, dtype), sharding)
 
 
 def full_like(

@@ -55,7 +55,7 @@ def _axes(what: str, axis_name: Any) -> list[Axis]:
     return [axis_of(name, what) for name in _names(axis_name)]
 
 
-def _mapped(what: str, function: Callable[[Value], Any], x: Any) -> Any:
+def _map(what: str, function: Callable[[Value], Any], x: Any) -> Any:
     values, treedef = flatten_values(x, f"{what}: the operand ")
     return tree.unflatten(treedef, [function(value) for value in values])
 
@@ -106,7 +106,7 @@ def _reduction(
                 value = _along(op, axis, value)
             return value
 
-        return _mapped(name, of_value, x)
+        return _map(name, of_value, x)
 
     return reduce
 
@@ -251,7 +251,7 @@ def axis_size(axis_name: Any) -> int:
 # Gathering.
 
 
-def _gathered(
+def _gather(
     axes: Sequence[Axis], x: Value, op: Compound = primitives.all_gather_p
 ) -> Any:
     """The values of all instances, along a new leading axis."""
@@ -294,12 +294,12 @@ def _group_members(
       op: a reduction that follows, for which the groups may be of several lengths.
     """
     if groups is None:
-        return _gathered(axes, x)
+        return _gather(axes, x)
     table = _table(what, axes, groups, fill=op is not None)
     group_of = {int(i): n for n, row in enumerate(table) for i in row if i >= 0}
     own = table[[group_of[i] for i in range(len(group_of))]]
     first = np.where(own < 0, own[:, :1], own)
-    rows = _gathered(axes, x)[_own(first, axes)]
+    rows = _gather(axes, x)[_own(first, axes)]
     if op is not primitives.psum_p or own.min() >= 0:
         return rows  # who stands for nobody is there already
     there = _own(own >= 0, axes)
@@ -313,7 +313,7 @@ def _place_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:
     return _own(np.argsort(table.ravel()) % table.shape[1], axes)
 
 
-def _joined(x: Any, axis: int, tiled: bool) -> Any:
+def _join(x: Any, axis: int, tiled: bool) -> Any:
     """The leading axis in another place; tiled: as the outer part of the axis there."""
     axis = canonical_axis(axis, x.ndim - 1 if tiled else x.ndim, "axis")
     x = move_axis(x, 0, axis)
@@ -386,13 +386,11 @@ def all_gather(
 
     def of_value(value: Value) -> Any:
         if to == "invarying":
-            rows = _gathered(axes, value, primitives.all_gather_invariant_p)
-            return _joined(rows, axis, tiled)
-        return _joined(
-            _group_members(what, axes, axis_index_groups, value), axis, tiled
-        )
+            rows = _gather(axes, value, primitives.all_gather_invariant_p)
+            return _join(rows, axis, tiled)
+        return _join(_group_members(what, axes, axis_index_groups, value), axis, tiled)
 
-    return _mapped(what, of_value, x)
+    return _map(what, of_value, x)
 
 
 def psum_scatter(
@@ -432,7 +430,7 @@ def psum_scatter(
         rows = _split(what, total, scatter_dimension, rows.shape[0], tiled)
         return rows[_place_in_group(what, axes, axis_index_groups)]
 
-    return _mapped(what, of_value, x)
+    return _map(what, of_value, x)
 
 
 def all_to_all(
@@ -468,14 +466,14 @@ def all_to_all(
         if axis_index_groups is None:
             rows = _split(what, as_value(value), split_axis, size, tiled)
             rows = _each_axis(primitives.all_to_all_p, axes, rows)
-            return _joined(rows, concat_axis, tiled)
+            return _join(rows, concat_axis, tiled)
         group = _table(what, axes, axis_index_groups).shape[1]
         rows = _split(what, as_value(value), split_axis, group, tiled)
         rows = _group_members(what, axes, axis_index_groups, rows)
         mine = rows[:, _place_in_group(what, axes, axis_index_groups)]
-        return _joined(mine, concat_axis, tiled)
+        return _join(mine, concat_axis, tiled)
 
-    return _mapped(what, of_value, x)
+    return _map(what, of_value, x)
 
 
 def ragged_all_to_all(
@@ -610,10 +608,10 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     def of_value(value: Value) -> Any:
         if len(axes) == 1:
             return _along(op, axes[0], value, source, target)
-        rows = _gathered(axes, value)
+        rows = _gather(axes, value)
         return where(source >= 0, rows[source], cast(0, rows.dtype))
 
-    return _mapped(what, of_value, x)
+    return _map(what, of_value, x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -654,7 +652,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
       AxisNameError: no axis has that name.
     """
     axes = _axes("pbroadcast", axis_name)
-    return _mapped("pbroadcast", lambda value: _gathered(axes, value)[source], x)
+    return _map("pbroadcast", lambda value: _gather(axes, value)[source], x)
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
@@ -689,7 +687,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             )
         return vary(value, axes)
 
-    return _mapped("pcast", of_value, x)
+    return _map("pcast", of_value, x)
 
 
 def pvary(x: Any, axis_name: Any) -> Any:

@@ -28,7 +28,7 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.linear import contract, dot_axes, finished, promoted
+from ftrace.numpy.linear import contract, dot_axes, finish, promote
 from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import (
     DotAlgorithm,
@@ -127,8 +127,8 @@ def dot_general(
         most = max(x.dtype, y.dtype, key=_capacity)
         preferred_element_type = preferred_element_type or most
         x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
-    (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
-    result = finished(dot_axes(name, x, y, summed, batch), final)
+    (x, y), final = promote(x, y, preferred_element_type=preferred_element_type)
+    result = finish(dot_axes(name, x, y, summed, batch), final)
     return place_result(result, out_sharding)
 
 
@@ -325,13 +325,13 @@ def ragged_dot_general(
                 "groups in rhs"
             )
         before = [*batch_x, *kept[: kept.index(divided)]]
-        x = _spread(name, x, divided, before, sizes)
+        x = _mask(name, x, divided, before, sizes)
         summed = [0, *_after(of_x)], [*of_groups, *of_y]
         batch = _after(batch_x), batch_y
     else:
         at = of_x.index(divided)
-        x = _spread(name, x, divided, [*batch_x, *of_x[:at]], sizes)
-        y = _spread(name, y, of_y[at], [*batch_y, *of_y[:at]], sizes)
+        x = _mask(name, x, divided, [*batch_x, *of_x[:at]], sizes)
+        y = _mask(name, y, of_y[at], [*batch_y, *of_y[:at]], sizes)
         summed = _after(of_x), _after(of_y)
         batch = [0, *_after(batch_x)], [0, *_after(batch_y)]
     return dot_general(
@@ -345,7 +345,7 @@ def _after(axes: Sequence[int]) -> list[int]:
     return [axis + 1 for axis in axes]
 
 
-def _spread(name: str, x: Any, axis: int, before: Sequence[int], sizes: Any) -> Any:
+def _mask(name: str, x: Any, axis: int, before: Sequence[int], sizes: Any) -> Any:
     """(groups, …): for each group x where it holds that group, and 0 elsewhere."""
     count, given = sizes.shape[-1], tuple(x.shape[i] for i in before)
     if sizes.ndim > 1 and sizes.shape[:-1] != given:
@@ -401,12 +401,12 @@ def scaled_dot(
         dimension_numbers = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
     of_x, of_y = dimension_numbers[0]
     pairs = ((x, lhs_scale, of_x), (y, rhs_scale, of_y))
-    x, y = (_scaled(operand, scale, axes) for operand, scale, axes in pairs)
+    x, y = (_scale(operand, scale, axes) for operand, scale, axes in pairs)
     kind = preferred_element_type or dtypes.bfloat16
     return dot_general(x, y, dimension_numbers, preferred_element_type=kind)
 
 
-def _scaled(x: Any, scale: Any, axes: Sequence[int]) -> Any:
+def _scale(x: Any, scale: Any, axes: Sequence[int]) -> Any:
     x = astype(x, dtypes.bfloat16)
     if scale is None:
         return x
@@ -572,7 +572,7 @@ def _dot(x: Any, y: Any, configs: Sequence[BlockScaleConfig]) -> Any:
 
     @custom_vjp
     def dot(x: Any, y: Any, scales: Any) -> Any:
-        return _rounded_dot(x, y, *_with(configs, scales)[:2])
+        return _dot_rounded(x, y, *_with(configs, scales)[:2])
 
     def forward(x: Any, y: Any, scales: Any) -> tuple[Any, Any]:
         return dot(x, y, scales), (x, y, scales)
@@ -607,7 +607,7 @@ def _slope(
     """(batch, m, n) with (batch, n, k), summed over n."""
     if of_g.mode == "nvfp4":
         return fnp.matmul(g, other)
-    return _rounded_dot(g, other.swapaxes(1, 2), of_g, of_other)
+    return _dot_rounded(g, other.swapaxes(1, 2), of_g, of_other)
 
 
 def _beyond(x: Any, config: BlockScaleConfig, slope: Any) -> Any:
@@ -618,8 +618,8 @@ def _beyond(x: Any, config: BlockScaleConfig, slope: Any) -> Any:
     return fnp.where(abs(x) <= most, slope, 0)
 
 
-def _rounded_dot(x: Any, y: Any, of_x: BlockScaleConfig, of_y: BlockScaleConfig) -> Any:
-    parts = [_rounded(v, config) for v, config in ((x, of_x), (y, of_y))]
+def _dot_rounded(x: Any, y: Any, of_x: BlockScaleConfig, of_y: BlockScaleConfig) -> Any:
+    parts = [_round(v, config) for v, config in ((x, of_x), (y, of_y))]
     (x, s), (y, t) = parts
     result = scaled_matmul(x, y, s, t)
     if of_x.mode == "nvfp4":
@@ -627,7 +627,7 @@ def _rounded_dot(x: Any, y: Any, of_x: BlockScaleConfig, of_y: BlockScaleConfig)
     return result
 
 
-def _rounded(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
+def _round(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
     """The elements and the scales of the blocks of the last axis, in float32."""
     if x.shape[-1] % config.block_size or not x.shape[-1]:
         raise ShapeError(

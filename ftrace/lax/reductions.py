@@ -19,7 +19,7 @@ from ftrace.ground.tables import memo
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused
-from ftrace.numpy.reductions import reduced
+from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -57,10 +57,10 @@ def recognise(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     """The reduction of this dtype that repeats the function; None if it is another."""
     if isinstance(computation, Eager):  # a public one, which is always the same
         return _recognised(computation, dtype)
-    return _traced(computation, dtype)
+    return _trace(computation, dtype)
 
 
-def _traced(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
+def _trace(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     scalar = ShapedArray.of((), dtype)
 
     def combined(a: Any, b: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def _traced(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     return _BY_OPERATION.get(result.op)
 
 
-_recognised = memo(256)(_traced)
+_recognised = memo(256)(_trace)
 
 
 # Of one kind.
@@ -106,7 +106,7 @@ def _reduction(name: str, monoid: Primitive):
 def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -> Any:
     x = ax.as_value(operand)
     places = ax.canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
-    return reduced(monoid, x, places, False)
+    return reduce_by(monoid, x, places, False)
 
 
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
@@ -289,7 +289,7 @@ def reduce(
     if len(values) == 1 and treedef == tree.structure(0):
         monoid = recognise(computation, values[0].dtype)
         if monoid is not None:
-            result = reduced(monoid, values[0], axes, False)
+            result = reduce_by(monoid, values[0], axes, False)
             if is_identity(monoid, starts[0], result.dtype):
                 return result
             check_dtypes("reduce", values[0], starts[0])

@@ -108,7 +108,7 @@ def _root(parts: Sequence[Body], operands: Sequence[Value], count: int) -> list[
             moved = [-t for t in _run(parts[2], [*known, *change])]
         return _with_tangents(found, moved)
 
-    return _ruled("custom_root", parts, parts[0], tangents, operands)
+    return _apply_rule("custom_root", parts, parts[0], tangents, operands)
 
 
 def custom_linear_solve(
@@ -212,10 +212,10 @@ def _solution(
     linear = Ruled(solver, False, what, avals, first, (rule,))
     whole = linear_call_p.results(*solver.inputs, arg=linear)
     body = Body(solver.inputs, tuple(whole))
-    return _ruled(what, parts, body, tangents, operands)
+    return _apply_rule(what, parts, body, tangents, operands)
 
 
-def _ruled(
+def _apply_rule(
     what: str, key: Sequence[Body], body: Body, tangents: Function,
     operands: Sequence[Value],
 ) -> list[Any]:  # fmt: skip

@@ -36,7 +36,7 @@ from ftrace.errors import DtypeError
 from ftrace.lax import gammas
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes, check_ranks
-from ftrace.numpy.axes import bound_to, choose
+from ftrace.numpy.axes import bind_names, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
 from ftrace.trace.bind import bind
@@ -507,11 +507,11 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
     def of_all(*operands: Any) -> Any:
         return value(*fnp.broadcast_arrays(*operands))
 
-    def made(said: F) -> F:
+    def decorate(said: F) -> F:
         name, parameters = said.__name__, signature(said)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            operands = bound_to(said, parameters, args, kwargs).values()
+            operands = bind_names(said, parameters, args, kwargs).values()
             dtype = check_dtypes(name, *operands)
             if not dtypes.is_float(dtype):
                 raise DtypeError(f"lax.{name} takes floats, got {dtype}; convert them")
@@ -521,7 +521,7 @@ def _strict(value: Callable[..., Any]) -> Callable[[F], F]:
 
         return cast_to(F, update_wrapper(call, said))
 
-    return made
+    return decorate
 
 
 @_strict(lower_gamma)

@@ -531,7 +531,7 @@ def logmeanexp(
     if where is None:
         return total - math.log(math.prod(x.shape[a] for a in axes) or math.nan)
     hits = ax.cast(reductions.check_where("logmeanexp", where, x.shape), total.dtype)
-    return total - fnp.log(reductions.reduced(bc.reduce_sum_p, hits, axes, keepdims))
+    return total - fnp.log(reductions.reduce_by(bc.reduce_sum_p, hits, axes, keepdims))
 
 
 def standardize(
@@ -677,7 +677,7 @@ def dot_product_attention(
     )
     window = local_window_size
     window = (window, window) if isinstance(window, int) else window
-    seen = _seen(given, is_causal, window, q_length, k_length, (length, keys))
+    seen = _visible_keys(given, is_causal, window, q_length, k_length, (length, keys))
     scale = float(1 / math.sqrt(features) if scale is None else scale)
     # In float32 at least.
     wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
@@ -749,7 +749,7 @@ def _lengths(x: Value, batch: int) -> Any:
     return ax.reshape(x, (batch, 1, 1, 1))
 
 
-def _seen(
+def _visible_keys(
     mask: Any,
     causal: bool,
     window: tuple[int, int] | None,

@@ -263,9 +263,9 @@ def update(
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
         parsed = indexing.parse_index(x.shape, index, mode, wrap, together=True)
-    values = fitted(values, parsed.result_shape, f"at.{kind}")
+    values = fit(values, parsed.result_shape, f"at.{kind}")
     values = ax.cast(values, x.dtype)
-    region = indexing.sliced(x, parsed)
+    region = indexing.slice_of(x, parsed)
     if parsed.gathered:
         new = _scatter(region, parsed, values, kind, mode, wrap)
     elif 0 in (parsed.batch or ()):
@@ -275,7 +275,7 @@ def update(
     return put_back(x, ax.cast(new, x.dtype), parsed)
 
 
-def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
+def fit(values: Any, shape: tuple[int, ...], name: str) -> Any:
     """Values broadcast to a place; leading axes of size 1 are dropped as in NumPy."""
     extra = values.ndim - len(shape)
     if extra > 0 and set(values.shape[:extra]) == {1}:
@@ -309,7 +309,7 @@ def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
-    values = fitted(values, rest, f"at.{kind}")
+    values = fit(values, rest, f"at.{kind}")
     return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
@@ -370,7 +370,7 @@ def _scatter(
 
 
 def put_back(x: Any, new: Any, index: Index) -> Any:
-    """`x` with its region (see `sliced`) replaced."""
+    """`x` with its region (see `slice_of`) replaced."""
     if 0 in new.shape:
         return x
     pads: list[tuple[int, int, int]] = []

@@ -43,7 +43,7 @@ Axis = int | str | Sequence[int | str] | None
 # Arguments.
 
 
-def bound_to(
+def bind_names(
     function: Callable[..., Any],
     parameters: Signature,
     args: tuple[Any, ...],
@@ -111,7 +111,7 @@ def along(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
     return x, canonical_axis(axis, x.ndim, name)
 
 
-def flattened(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
+def flatten(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
     """The value, and the axis from the front; flattened where the axis is None."""
     if axis is None:
         x = as_value(x)
@@ -594,7 +594,7 @@ def slide_all(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     Returns:
       The windows' axes in the order of the axes, then an axis of places for each.
     """
-    x = padded(x, windows, fill)
+    x = pad_windows(x, windows, fill)
     wide = [a for a, w in enumerate(windows) if w.size > 1]
     for done, axis in enumerate(reversed(wide)):
         x = slide(x, axis + done, windows[axis])
@@ -602,7 +602,7 @@ def slide_all(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     return stride(x, (*[1] * len(wide), *steps))
 
 
-def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
+def pad_windows(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     """`x` with what the windows add around and between its elements.
 
     Raises:

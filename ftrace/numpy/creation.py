@@ -552,28 +552,28 @@ class ScalarType(type):
 _DTYPE: type[Any] = np.dtype
 
 
-def _named(name: str, dtype: np.dtype[Any]) -> ScalarType:
+def _scalar_type(name: str, dtype: np.dtype[Any]) -> ScalarType:
     return ScalarType(name, (), {"dtype": dtype, "__module__": "ftrace.numpy"})
 
 
-bool_ = _named("bool_", dtypes.bool_)
-int8 = _named("int8", dtypes.int8)
-int16 = _named("int16", dtypes.int16)
-int32 = _named("int32", dtypes.int32)
-int64 = _named("int64", dtypes.int64)
-uint8 = _named("uint8", dtypes.uint8)
-uint16 = _named("uint16", dtypes.uint16)
-uint32 = _named("uint32", dtypes.uint32)
-uint64 = _named("uint64", dtypes.uint64)
-float16 = _named("float16", dtypes.float16)
-bfloat16 = _named("bfloat16", dtypes.bfloat16)
-float32 = _named("float32", dtypes.float32)
-float64 = _named("float64", dtypes.float64)
-complex64 = _named("complex64", dtypes.complex64)
-complex128 = _named("complex128", dtypes.complex128)
+bool_ = _scalar_type("bool_", dtypes.bool_)
+int8 = _scalar_type("int8", dtypes.int8)
+int16 = _scalar_type("int16", dtypes.int16)
+int32 = _scalar_type("int32", dtypes.int32)
+int64 = _scalar_type("int64", dtypes.int64)
+uint8 = _scalar_type("uint8", dtypes.uint8)
+uint16 = _scalar_type("uint16", dtypes.uint16)
+uint32 = _scalar_type("uint32", dtypes.uint32)
+uint64 = _scalar_type("uint64", dtypes.uint64)
+float16 = _scalar_type("float16", dtypes.float16)
+bfloat16 = _scalar_type("bfloat16", dtypes.bfloat16)
+float32 = _scalar_type("float32", dtypes.float32)
+float64 = _scalar_type("float64", dtypes.float64)
+complex64 = _scalar_type("complex64", dtypes.complex64)
+complex128 = _scalar_type("complex128", dtypes.complex128)
 
 #: Those of few bits, of which there are no arrays.
-NARROW = {name: _named(name, dtype) for name, dtype in dtypes.NARROW.items()}
+NARROW = {name: _scalar_type(name, dtype) for name, dtype in dtypes.NARROW.items()}
 
 single, double = float32, float64
 csingle, cdouble = complex64, complex128

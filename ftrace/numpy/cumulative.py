@@ -169,7 +169,7 @@ def cumulate(
 ) -> Any:
     """A running sum or product as NumPy has it."""
     a = ax.as_value(a)
-    a, axis = ax.flattened(ax.reshape(a, a.shape or (1,)), axis, name)
+    a, axis = ax.flatten(ax.reshape(a, a.shape or (1,)), axis, name)
     final = dtype_of_sum(a, dtype, promote_integers)
     if not dtypes.is_inexact(final):  # what of a float is too much saturates there
         a = ax.cast(a, final)

@@ -19,7 +19,7 @@ from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.factorizations import eigvals
 from ftrace.numpy.linalg import epsilon, inv, lstsq
-from ftrace.numpy.linear import contract, finished, matmul, outer, promoted
+from ftrace.numpy.linear import contract, finish, matmul, outer, promote
 from ftrace.numpy.matrices import vander
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort, searchsorted
@@ -113,7 +113,7 @@ def _vector(name: str, x: Value) -> Any:
 def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
     one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
-    (x, y), final = promoted(*vectors, preferred_element_type=preferred)
+    (x, y), final = promote(*vectors, preferred_element_type=preferred)
     swapped = y.shape[0] > x.shape[0]
     x, y = (y, x) if swapped else (x, y)
     reach = y.shape[0]
@@ -122,11 +122,11 @@ def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
     if swapped and name == "correlate":  # NumPy's result is turned round
         before, after = after, before
 
-    def windowed(x: Any, y: Any) -> Any:
+    def slide(x: Any, y: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
-    return finished(run_fused(windowed, [x, y]), final)
+    return finish(run_fused(slide, [x, y]), final)
 
 
 # Differences and sums of neighbours.

@@ -25,7 +25,7 @@ from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
 from ftrace.numpy.new_arrays import linspace
-from ftrace.numpy.reductions import reduced, weights_like, widened
+from ftrace.numpy.reductions import reduce_by, weights_like, widen
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
 from ftrace.trace.arrays.array import Array, is_array
@@ -106,7 +106,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         a = ax.as_value(a)
         final = dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
         if isinstance(q, (int, float)):
-            q = ax.full((), q, widened(final), True)
+            q = ax.full((), q, widen(final), True)
         q = ax.as_value(q)
         ew.refuse_complex(name, a)
         if q.ndim > 1:
@@ -121,7 +121,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         axes = ax.canonical_axes(axis, a.ndim, name)
         rows = _rows(ax.cast(a, final), axes)
         q_type = dtypes.to_inexact(q.dtype), aval_of(q).weak_type
-        compute, _ = dtypes.promote((widened(final), False), q_type)
+        compute, _ = dtypes.promote((widen(final), False), q_type)
         fractions = ax.cast(ax.reshape(q, (q.size, 1)), compute)
         if rows.shape[1] == 0:
             result = ax.full((q.size, rows.shape[0]), np.nan, final)
@@ -258,7 +258,7 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     size = x.shape[1]
     if skip_nan:
         present = ax.cast(x == x, q.dtype)
-        count = reduced(bc.reduce_sum_p, present, (1,), False)[None]
+        count = reduce_by(bc.reduce_sum_p, present, (1,), False)[None]
     else:
         count = ax.full((1, x.shape[0]), size, q.dtype)
 
@@ -331,9 +331,9 @@ def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     ignored = missing | ~(ordered >= 0)
     sums = scan_with(ax.choose(ignored, 0, ordered), "sum", 1, False)
     less = sums[None] < (q * sums[:, -1])[..., None]
-    index = reduced(bc.reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
+    index = reduce_by(bc.reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
     present = ax.cast(~missing, dtypes.int32)
-    count = reduced(bc.reduce_sum_p, present, (1,), False)
+    count = reduce_by(bc.reduce_sum_p, present, (1,), False)
     index = _within(index, count if skip_nan else x.shape[1])
     result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
     nothing = count == 0 if skip_nan else missing.any(1)
@@ -553,7 +553,7 @@ def histogram2d(
       Array([[1, 0],
              [0, 2]], dtype=int32)
     """
-    if _is_several(bins) and len(_listed(bins)) not in (1, 2):
+    if _is_several(bins) and len(_as_list(bins)) not in (1, 2):
         bins = [asarray(bins), asarray(bins)]
     sample = stack([ax.as_value(x), ax.as_value(y)], axis=1)
     counts, edges = histogramdd(sample, bins, range, weights, density)
@@ -600,7 +600,7 @@ def histogramdd(
     else:
         points, values = ew.promote_inexact(points, ax.as_value(weights))
         ax.need_shape(values, "histogramdd: weights", (size,))
-    by_axis: list[Any] = _listed(bins) if _is_several(bins) else [bins] * depth
+    by_axis: list[Any] = _as_list(bins) if _is_several(bins) else [bins] * depth
     ranges: list[Any] = [None] * depth if range is None else list(range)
     if len(by_axis) != depth or len(ranges) != depth:
         raise errors.ShapeError(
@@ -621,7 +621,7 @@ def _is_several(bins: Any) -> bool:
     return ax.is_sequence(bins) or bool(getattr(bins, "ndim", 0))
 
 
-def _listed(bins: Any) -> list[Any]:
+def _as_list(bins: Any) -> list[Any]:
     return list(bins) if ax.is_sequence(bins) else list(asarray(bins))
 
 

@@ -15,7 +15,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.indexing import check_mode, read_at, widened
+from ftrace.numpy.indexing import check_mode, read_at, widen
 from ftrace.numpy.linear import matmul
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, tile
 from ftrace.numpy.sorting import nonzero, searchsorted, sort
@@ -73,7 +73,7 @@ def take(
             "take: mode 'raise' is that of known indices without a mode: leave it out, "
             "or write 'fill', 'drop', 'clip', 'wrap' or 'promise_in_bounds'"
         )
-    x, axis = ax.flattened(a, axis, "take")
+    x, axis = ax.flatten(a, axis, "take")
     if not ax.is_sequence(indices):
         indices = ax.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
@@ -91,7 +91,7 @@ def take(
 
 def _in_range(indices: Any, size: int, mode: str) -> Any:
     """Indices wrapped around, or clipped to, an axis."""
-    at = widened(indices, size)
+    at = widen(indices, size)
     return remainder(at, size) if mode == "wrap" else ew.clip(at, 0, size - 1)
 
 
@@ -154,7 +154,7 @@ def take_along_axis(
       Array([[2],
              [4]], dtype=int32)
     """
-    x, axis = ax.flattened(arr, axis, "take_along_axis")
+    x, axis = ax.flatten(arr, axis, "take_along_axis")
     indices = ax.as_value(indices)
     index = _along_axis("take_along_axis", x, indices, axis)
     wrap = wrap_negative_indices is not False
@@ -167,7 +167,7 @@ def take_along_axis(
 def _product_of_one_hot(x: Any, indices: Any, axis: int, wrap: bool) -> Any:
     size = x.shape[axis]
     if wrap:
-        indices = widened(indices, size)
+        indices = widen(indices, size)
         indices = ax.choose(indices < 0, indices + size, indices)
     places = ax.iota(indices.dtype, (size,), 0)
     hits = ax.move_axis(indices, axis, x.ndim - 1)[..., None] == places
@@ -362,7 +362,7 @@ def compress(
       Array([1, 3], dtype=int32)
     """
     ax.no_out("compress", out)
-    x, axis = ax.flattened(a, axis, "compress")
+    x, axis = ax.flatten(a, axis, "compress")
     flags = ax.vector(ew.truth(condition), "compress: the condition")
     length = x.shape[axis]
     (found,) = nonzero(flags, size=size, fill_value=length)
@@ -481,7 +481,7 @@ def repeat(
              [1, 2],
              [3, 4]], dtype=int32)
     """
-    a, axis = ax.flattened(atleast_1d(a), axis, "repeat")
+    a, axis = ax.flatten(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
         ax.check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
@@ -599,7 +599,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
       >>> fnp.insert(fnp.array([1, 2, 3]), fnp.array([0, 2]), fnp.array([8, 9]))
       Array([8, 1, 2, 9, 3], dtype=int32)
     """
-    arr, axis = ax.flattened(arr, axis, "insert")
+    arr, axis = ax.flatten(arr, axis, "insert")
     size = arr.shape[axis]
     place = _clip if ax.is_unknown(obj) else _positions
     positions = place("insert", obj, size, size)
@@ -635,7 +635,7 @@ def _clip(name: str, obj: Any, size: int, last: int) -> Any:
         raise errors.ArgumentError(
             f"{name}: positions must be integers, got {obj.aval!r}"
         )
-    obj = widened(obj, size)
+    obj = widen(obj, size)
     return ew.clip(ax.choose(obj < 0, obj + size, obj), 0, last)
 
 
@@ -674,7 +674,7 @@ def delete(
       Array([[2],
              [4]], dtype=int32)
     """
-    arr, axis = ax.flattened(arr, axis, "delete")
+    arr, axis = ax.flatten(arr, axis, "delete")
     size = arr.shape[axis]
     if ax.is_unknown(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clip("delete", obj, size, size - 1)
@@ -682,7 +682,7 @@ def delete(
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     if assume_unique_indices and ax.is_unknown(obj) and obj.dtype != dtypes.bool_:
         return _without(arr, ravel(obj), axis)
-    return along(arr, np.flatnonzero(_kept(obj, size)), axis)
+    return along(arr, np.flatnonzero(_retained(obj, size)), axis)
 
 
 def _without(arr: Any, places: Any, axis: int) -> Any:
@@ -701,7 +701,7 @@ def _without(arr: Any, places: Any, axis: int) -> Any:
     return along(arr, numbers + searchsorted(before, numbers, side="right"), axis)
 
 
-def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
+def _retained(obj: Any, size: int) -> np.ndarray[Any, Any]:
     """Of each position along an axis, whether it stays."""
     mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:

@@ -18,8 +18,8 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
-from ftrace.numpy.reductions import reduced
+from ftrace.numpy.linear import contract, diagonal_of, finish, promote
+from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import check_precision
@@ -88,7 +88,7 @@ def einsum(
     ax.no_out("einsum", out)
     check_precision("einsum", precision)
     text, arrays = _normal_form(subscripts, operands)
-    values, final = promoted(*arrays, preferred_element_type=preferred_element_type)
+    values, final = promote(*arrays, preferred_element_type=preferred_element_type)
     parsed = parse(text, [v.shape for v in values])
     path = find_path(parsed, [v.shape for v in values], optimize)
     if _dot_general is None:
@@ -97,7 +97,7 @@ def einsum(
         wanted = values[0].dtype if final is None else final
         product = partial(_pair_of_dot_general, _dot_general, precision, wanted)
         result = contract_path(*values, parsed=parsed, path=path, product=product)
-    return place_result(finished(result, final), out_sharding)
+    return place_result(finish(result, final), out_sharding)
 
 
 def einsum_path(
@@ -304,7 +304,7 @@ def _sum_unwanted(value: Any, labels: str, wanted: str) -> tuple[Any, str]:
     axes = tuple(i for i, label in enumerate(labels) if label not in wanted)
     kept = "".join(label for label in labels if label in wanted)
     add = reduce_max_p if value.dtype == dtypes.bool_ else reduce_sum_p
-    return reduced(add, value, axes, False), kept
+    return reduce_by(add, value, axes, False), kept
 
 
 def _pair(

@@ -92,7 +92,7 @@ def adjoint(x: Value) -> Any:
     return ew.conjugate(matrix_transpose(x))
 
 
-def symmetrized(x: Any) -> Any:
+def make_symmetric(x: Any) -> Any:
     """(x + xᴴ)/2."""
     return (x + adjoint(x)) * 0.5
 
@@ -122,7 +122,7 @@ def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) ->
     """
     x = square("cholesky", a)
     if symmetrize_input:
-        x = symmetrized(x)
+        x = make_symmetric(x)
     (factor,) = bind_compound(cholesky_p, x)
     return adjoint(factor) if upper else factor
 
@@ -209,7 +209,7 @@ def svd(
 
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
-    v, w = bind_compound(factors.eigh_p, symmetrized(square("svd", x)), arg=True)
+    v, w = bind_compound(factors.eigh_p, make_symmetric(square("svd", x)), arg=True)
     size = abs(w)
     order = ax.flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
@@ -252,7 +252,7 @@ def hermitian(name: str, a: Value, triangle: str | None, symmetrize: bool) -> li
     if triangle is not None:
         one_of(f"{name}: UPLO", triangle, ("L", "U"))
     x = square(name, a)
-    x = symmetrized(x) if symmetrize else x
+    x = make_symmetric(x) if symmetrize else x
     return bind_compound(factors.eigh_p, x, arg=triangle != "U")
 
 
@@ -429,28 +429,28 @@ def vector_norm(
         )
     if ord == 0:
         hits = ax.cast(x != 0, dtypes.real_dtype(x.dtype))
-        return reductions.reduced(bc.reduce_sum_p, hits, axes, keepdims)
+        return reductions.reduce_by(bc.reduce_sum_p, hits, axes, keepdims)
     size = abs(x)
     if ord == math.inf:
         return reductions.max(size, axes, keepdims=keepdims, initial=0)
     if ord == -math.inf:
         return reductions.min(size, axes, keepdims=keepdims)
     if ord == 1:
-        return reductions.reduced(bc.reduce_sum_p, size, axes, keepdims)
+        return reductions.reduce_by(bc.reduce_sum_p, size, axes, keepdims)
     return run_fused(_p_norm, [size], axes=axes, keepdims=keepdims, ord=float(ord))
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return bind(
         p.sqrt,
-        reductions.reduced(bc.reduce_sum_p, squared_magnitude(x), axes, keepdims),
+        reductions.reduce_by(bc.reduce_sum_p, squared_magnitude(x), axes, keepdims),
     )
 
 
 def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
     powers = elementwise(p.power, size, ord)
     return elementwise(
-        p.power, reductions.reduced(bc.reduce_sum_p, powers, axes, keepdims), 1 / ord
+        p.power, reductions.reduce_by(bc.reduce_sum_p, powers, axes, keepdims), 1 / ord
     )
 
 
@@ -484,7 +484,7 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
         )
     row, column = axes
     added, sought = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reductions.reduced(bc.reduce_sum_p, abs(x), (added,), keepdims)
+    sums = reductions.reduce_by(bc.reduce_sum_p, abs(x), (added,), keepdims)
     if not keepdims and sought > added:
         sought -= 1
     if ord > 0:

@@ -49,7 +49,7 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
     x = ax.as_value(a)
     if dtypes.kind(x.dtype) not in "biu":
         raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
-    x, axis = ax.flattened(x, axis, "packbits")
+    x, axis = ax.flatten(x, axis, "packbits")
     one_of("packbits: bitorder", bitorder, ("big", "little"))
     return run_fused(_pack, [ew.truth(x)], axis=axis, big=bitorder == "big")
 
@@ -88,7 +88,7 @@ def unpackbits(
     x = ax.as_value(a)
     if x.dtype != dtypes.uint8:
         raise DtypeError(f"unpackbits takes uint8, got {x.dtype.name}")
-    x, axis = ax.flattened(x, axis, "unpackbits")
+    x, axis = ax.flatten(x, axis, "unpackbits")
     one_of("unpackbits: bitorder", bitorder, ("big", "little"))
     x = ax.move_axis(x, axis, x.ndim - 1)
     places = ax.iota(dtypes.uint8, (8,), 0)
@@ -298,7 +298,7 @@ def _format(dtype: np.dtype[Any]) -> _Format:
     return _Format(dtypes.int32, 23, 127, 0xFF)
 
 
-def _computed(x: Any) -> Any:
+def _widen_half(x: Any) -> Any:
     """16-bit floats are taken apart as float32, which holds them exactly."""
     return ax.cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
 
@@ -330,7 +330,7 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     if ew.kind_of(x1) == "c" or ew.kind_of(x2) not in "biu":
         raise DtypeError("ldexp takes a real number and an integer exponent")
     (x1,) = ew.promote_inexact(x1)
-    wide = _computed(x1)
+    wide = _widen_half(x1)
     bias = _format(wide.dtype).bias
     # Three factors reach from the least subnormal number to the greatest.
     rest = ew.maximum(ew.minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
@@ -361,7 +361,7 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
     """
     ew.refuse_complex("frexp", x)
     (x,) = ew.promote_inexact(x)
-    wide = _computed(x)
+    wide = _widen_half(x)
     form = _format(wide.dtype)
     tiny = abs(wide) < float(np.finfo(wide.dtype).tiny)
     lifted = ax.choose(tiny, wide * 2.0**form.mantissa, wide)
@@ -610,7 +610,7 @@ def byteswap(x: Value) -> Any:
         return x
     if dtypes.is_complex(kind):
         raise DtypeError(f"byteswap takes real numbers, got {kind}")
-    bits = reinterpret(x, _unsigned(8 * size))
+    bits = reinterpret(x, _unsigned_dtype(8 * size))
     swapped = bits & 0
     for i in range(size):
         swapped = swapped | (((bits >> 8 * i) & 255) << 8 * (size - 1 - i))
@@ -625,21 +625,21 @@ def reinterpret(x: Any, dtype: np.dtype[Any]) -> Any:
 def split_bits(x: Any, width: int) -> Any:
     """Each element as unsigned integers along a new last axis, the lowest first."""
     old = dtypes.bits_of(x.dtype)
-    whole, shape = _unsigned(old), (*x.shape, old // width)
+    whole, shape = _unsigned_dtype(old), (*x.shape, old // width)
     bits = ax.expand(ax.insert_axes(reinterpret(x, whole), (x.ndim,)), shape)
     parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, width))
-    return ax.cast(parts, _unsigned(width))
+    return ax.cast(parts, _unsigned_dtype(width))
 
 
 def join_bits(x: Any, size: int) -> Any:
     """The elements along the last axis, the lowest first, as one unsigned integer."""
-    whole, width, last = _unsigned(size), dtypes.bits_of(x.dtype), x.ndim - 1
-    bits = ax.cast(reinterpret(x, _unsigned(width)), whole)
+    whole, width, last = _unsigned_dtype(size), dtypes.bits_of(x.dtype), x.ndim - 1
+    bits = ax.cast(reinterpret(x, _unsigned_dtype(width)), whole)
     placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
     return ax.drop_axes(bind(bc.reduce_sum_p, placed, arg=(last,)), (last,))
 
 
-def _unsigned(bits: int) -> np.dtype[Any]:
+def _unsigned_dtype(bits: int) -> np.dtype[Any]:
     return dtypes.as_dtype(f"uint{bits}")
 
 

@@ -80,14 +80,14 @@ def apply_along_axis(
 
     results = backend().vmap(lane)(flat)
 
-    def placed(result: Any) -> Any:
+    def place(result: Any) -> Any:
         inner = result.ndim - 1
         result = ax.reshape(result, (*outer, *result.shape[1:]))
         for i in range(inner):  # the axes of one result stand where the axis was
             result = ax.move_axis(result, len(outer) + i, axis + i)
         return result
 
-    return tree.map(placed, results)
+    return tree.map(place, results)
 
 
 def apply_over_axes(
@@ -320,7 +320,7 @@ def _map_axis(
     """Maps the leading axis; operands of size 1 are passed whole, without it."""
     axes = tuple(None if n == 1 and size != 1 else 0 for n in sizes)
 
-    def mapped(*values: Any) -> Any:
+    def call_mapped(*values: Any) -> Any:
         ready = [
             ax.reshape(v, v.shape[1:]) if axis is None else v
             for v, axis in zip(values, axes, strict=True)
@@ -329,7 +329,7 @@ def _map_axis(
             return function(*ready)
         return backend().vmap(function, axes, 0)(*ready)
 
-    return mapped
+    return call_mapped
 
 
 def _check(

@@ -47,7 +47,7 @@ def is_known(values: Any) -> bool:
     return isinstance(values, np.ndarray)
 
 
-def signed(values: Any) -> Any:
+def as_signed(values: Any) -> Any:
     """Indices as NumPy takes them: it reads the upper half of uint64 as negative."""
     if values.dtype != np.uint64:
         return values
@@ -111,19 +111,19 @@ def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
     if sizing.is_dynamic(size):
         values, found = ax.as_value(values), None
     if found is not None:
-        found = signed(found).astype(np.int64)
+        found = as_signed(found).astype(np.int64)
         wrapped = _host.where(found < 0, found + size, found) if wrap else found
         known = bool(((wrapped >= 0) & (wrapped < size)).all())
         if isinstance(values, Tracer) and bool((wrapped == found).all()):
-            return widened(values, size), known
+            return widen(values, size), known
         return ax.as_value(_index_array(wrapped, size)), known
-    values = widened(values, size)
+    values = widen(values, size)
     if wrap and dtypes.kind(values.dtype) == "i":
         values = ax.choose(ew.less(values, 0), ew.add(values, size), values)
     return values, False
 
 
-def widened(values: Any, size: int) -> Any:
+def widen(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
     most = sizing.upper_bound(size)
     limit = dtypes.limits(values.dtype)[1]
@@ -311,7 +311,7 @@ def _plain(part: Any) -> Any:
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
         part.note_read()
-        return signed(part.numpy())
+        return as_signed(part.numpy())
     values = np.asarray(part)
     if values.size == 0 and ax.is_sequence(part):
         values = values.astype(np.int32)
@@ -324,7 +324,7 @@ def _plain(part: Any) -> Any:
         )
     if values.ndim == 0 and values.dtype.kind in "iu":
         return int(values)
-    return signed(values)
+    return as_signed(values)
 
 
 def _is_mask(part: Any) -> bool:
@@ -428,7 +428,7 @@ def numpy_index(index: Any) -> Any:
     if type(index) is Array and index.ndim and index.dtype.kind in "iub":
         if index.dtype.kind == "b":
             index.note_read()  # the values decide the shape
-        return (signed(index.numpy()),)
+        return (as_signed(index.numpy()),)
     parts = [_plain(part) for part in index_parts(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
@@ -506,7 +506,7 @@ def read(
       fill_value: by default NaN, or the least integer (the greatest if unsigned).
       wrap: negative indices count from the end.
     """
-    region = sliced(x, index)
+    region = slice_of(x, index)
     if index.batch is None:
         return ax.reshape(region, index.laid)
     if not index.gathered:
@@ -526,7 +526,7 @@ def placement(index: Index) -> tuple[int, ...]:
     return (*before, *range(front), *after)
 
 
-def sliced(x: Value, index: Index) -> Any:
+def slice_of(x: Value, index: Index) -> Any:
     """The part of x that the slices and integers of an index reach."""
     return ax.stride(ax.shrink(x, index.bounds), index.steps)
 

@@ -618,7 +618,7 @@ def diagonal(x: Value, /, *, offset: int = 0) -> Any:
       >>> fnp.linalg.diagonal(fnp.array([[1, 2], [3, 4]]), offset=1)
       Array([2], dtype=int32)
     """
-    return linear.checked_diagonal("linalg.diagonal", x, offset, -2, -1)
+    return linear.check_diagonal("linalg.diagonal", x, offset, -2, -1)
 
 
 def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Any:

@@ -44,7 +44,7 @@ def alike(*operands: Value) -> list[Any]:
     return [ax.cast(x, dtype, weak) for x in operands]
 
 
-def promoted(
+def promote(
     *operands: Value, preferred_element_type: Any = None
 ) -> tuple[list[Any], np.dtype[Any] | None]:
     """The factors of a product in one dtype, and the dtype to convert the sum to.
@@ -66,7 +66,7 @@ def promoted(
     return [ax.cast(x, joined) for x in given], final
 
 
-def finished(result: Any, dtype: np.dtype[Any] | None) -> Any:
+def finish(result: Any, dtype: np.dtype[Any] | None) -> Any:
     """A product in the dtype that was preferred for it."""
     return result if dtype is None else ax.cast(result, dtype)
 
@@ -215,11 +215,11 @@ def dot(
 
 
 def _along_last(name: str, a: Value, b: Value, preferred: Dtype, back: int) -> Any:
-    (x, y), final = promoted(a, b, preferred_element_type=preferred)
+    (x, y), final = promote(a, b, preferred_element_type=preferred)
     if x.ndim == 0 or y.ndim == 0:
-        return finished(elementwise(p.mul, x, y), final)
+        return finish(elementwise(p.mul, x, y), final)
     axes = ((x.ndim - 1,), (max(y.ndim - back, 0),))
-    return finished(dot_axes(name, x, y, axes), final)
+    return finish(dot_axes(name, x, y, axes), final)
 
 
 def matmul(
@@ -259,10 +259,10 @@ def matmul(
       (5, 2, 4)
     """
     check_precision("matmul", precision)
-    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
-    result = finished(_batch("matmul", x, y, x_core, y_core), final)
+    result = finish(_batch("matmul", x, y, x_core, y_core), final)
     return place_result(result, out_sharding)
 
 
@@ -296,9 +296,9 @@ def _matrix_and_vector(name: str, x_core: str, y_core: str):
         Raises:
           ShapeError: the shapes do not fit.
         """
-        (x, y), final = promoted(x1, x2)
+        (x, y), final = promote(x1, x2)
         x = ew.conjugate(x) if x_core == "k" else x
-        return finished(_batch(name, x, y, x_core, y_core), final)
+        return finish(_batch(name, x, y, x_core, y_core), final)
 
     return product
 
@@ -348,11 +348,11 @@ def vecdot(
       Array([21, 43], dtype=int32)
     """
     check_precision("vecdot", precision)
-    (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
+    (x, y), final = promote(x1, x2, preferred_element_type=preferred_element_type)
     _check_axes("vecdot", x, 1, y, 1)
     x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
     y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
-    return finished(_batch("vecdot", ew.conjugate(x), y, "k", "k"), final)
+    return finish(_batch("vecdot", ew.conjugate(x), y, "k", "k"), final)
 
 
 def vdot(
@@ -376,9 +376,9 @@ def vdot(
       Array(11.+0.j, dtype=complex64)
     """
     check_precision("vdot", precision)
-    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
     x, y = ax.reshape(ew.conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
-    return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
+    return finish(dot_axes("vdot", x, y, ((0,), (0,))), final)
 
 
 def inner(
@@ -438,7 +438,7 @@ def tensordot(
       (2, 5)
     """
     check_precision("tensordot", precision)
-    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
     pair: Any = axes
     if type(axes) not in (tuple, list):
         most = min(x.ndim, y.ndim)
@@ -456,7 +456,7 @@ def tensordot(
             f"tensordot: the shapes {x.shape} and {y.shape} differ along the axes "
             f"{of_x} and {of_y}; each pair must have one size"
         )
-    result = finished(dot_axes("tensordot", x, y, (of_x, of_y)), final)
+    result = finish(dot_axes("tensordot", x, y, (of_x, of_y)), final)
     return place_result(result, out_sharding)
 
 
@@ -601,7 +601,7 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
     return ax.stride(part, (*[1] * len(rest), step))
 
 
-def checked_diagonal(name: str, a: Value, offset: int, axis1: int, axis2: int) -> Any:
+def check_diagonal(name: str, a: Value, offset: int, axis1: int, axis2: int) -> Any:
     """The diagonal of two axes that are to be there, and to differ."""
     x = ax.need_axes(name, a, 2)
     rows, columns = (ax.canonical_axis(i, x.ndim, name) for i in (axis1, axis2))
@@ -640,4 +640,4 @@ def trace(
       Array(2, dtype=int32)
     """
     ax.no_out("trace", out)
-    return add_up(checked_diagonal("trace", a, offset, axis1, axis2), -1, dtype)
+    return add_up(check_diagonal("trace", a, offset, axis1, axis2), -1, dtype)

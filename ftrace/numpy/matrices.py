@@ -15,7 +15,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.editing import are_inside
-from ftrace.numpy.linear import checked_diagonal
+from ftrace.numpy.linear import check_diagonal
 from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of, stack
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
@@ -264,7 +264,7 @@ def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
       >>> fnp.diagonal(fnp.zeros((2, 3, 3)), axis1=1, axis2=2).shape
       (2, 3)
     """
-    return checked_diagonal("diagonal", a, offset, axis1, axis2)
+    return check_diagonal("diagonal", a, offset, axis1, axis2)
 
 
 # Indices of such matrices, and the two numberings of elements.
@@ -529,7 +529,7 @@ def ravel_multi_index(
     arrays = ew.promote_together(*multi_index) if sizes else []
     if any(ew.kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")
-    bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
+    bounded = [_limit(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
     axes = range(len(sizes)) if order == "C" else reversed(range(len(sizes)))
     wide = arrays and arrays[0].dtype == np.uint64  # beside int32 it would be a float
     result: Any = ax.full((), 0, dtypes.uint64 if wide else dtypes.int32)
@@ -538,7 +538,7 @@ def ravel_multi_index(
     return result if dtype is None else ax.cast(result, dtypes.as_dtype(dtype))
 
 
-def _bounded(index: Any, size: int, mode: str) -> Any:
+def _limit(index: Any, size: int, mode: str) -> Any:
     if mode == "wrap":
         return remainder(index, size)
     if mode == "clip":

@@ -122,10 +122,10 @@ def full(
              [1., 2.]], dtype=float32)
     """
     sizes = ax.check_sizes(shape, "full")
-    return place_result(filled("full", sizes, fill_value, dtype), device)
+    return place_result(fill("full", sizes, fill_value, dtype), device)
 
 
-def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
+def fill(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
     fill_value = dtypes.as_number(fill_value)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
@@ -233,7 +233,7 @@ def full_like(
     aval = type_like(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.strong_dtype(aval.dtype, aval.weak_type)
-    made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
+    made = fill("full_like", target, fill_value, dtype_or(dtype, natural))
     return place_result(made, device, a)
 
 
@@ -291,8 +291,8 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
             return ax.iota(target, (stop,), 0)
     if any_dynamic((start, stop, step)):
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
-    bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
-    types = [_known(x)[1] for x in given]
+    bounds = [_read_number(x) for x in (start, stop, 1 if step is None else step)]
+    types = [_read_number(x)[1] for x in given]
     natural = dtypes.strong_dtype(*dtypes.promote(*types))
     target = _numeric(dtype_or(dtype, natural))
     first, last, gap = [value for value, _ in bounds]
@@ -341,7 +341,7 @@ def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     return result if not is_dynamic(start) and start == 0 else ew.add(result, start)
 
 
-def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
+def _read_number(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
     """A Python number and its (dtype, weak_type)."""
     if not is_value(x) or aval_of(x).shape != ():
         raise errors.ArgumentError(f"arange takes numbers, got {x!r:.60}")

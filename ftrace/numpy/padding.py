@@ -131,10 +131,10 @@ def _pairs(what: str, value: Any, ndim: int) -> Pairs:
     """A number, a pair, or a pair per axis, as a pair per axis."""
     if not _has_parts(value):
         return [(value, value)] * ndim
-    parts = _listed(value)
+    parts = _as_list(value)
     if not any(_has_parts(part) for part in parts) and len(parts) in (1, 2):
         return [(parts[0], parts[-1])] * ndim
-    rows = [_listed(part) for part in parts]
+    rows = [_as_list(part) for part in parts]
     if any(len(row) not in (1, 2) for row in rows) or len(rows) not in (1, ndim):
         raise ShapeError(
             f"pad: {what} {value} does not fit {ndim} axes; give a number, a pair, or "
@@ -144,7 +144,7 @@ def _pairs(what: str, value: Any, ndim: int) -> Pairs:
     return pairs * ndim if len(pairs) == 1 else pairs
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if _has_parts(value) else [value]
 
 
@@ -288,7 +288,7 @@ def roll(a: Value, shift: Any, axis: ax.Axis = None) -> Any:
     x = ax.as_value(a)
     if axis is None:
         return ax.reshape(roll(ravel(x), shift, 0), x.shape)
-    places, shifts = _listed(axis), _listed(shift)
+    places, shifts = _as_list(axis), _as_list(shift)
     count = max(len(shifts), len(places))
     shifts = shifts * count if len(shifts) == 1 else shifts
     places = places * count if len(places) == 1 else places

@@ -51,7 +51,7 @@ def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return wide if wide.itemsize > dtype.itemsize else dtype
 
 
-def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def widen(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """float32 for a float of 16 bits."""
     return dtypes.float32 if dtypes.is_half(dtype) else dtype
 
@@ -81,7 +81,7 @@ def check_where(name: str, where: Value | None, shape: tuple[int, ...]) -> Any:
     return ax.broadcast_to(mask, shape, f"{name}: where")
 
 
-def reduced(
+def reduce_by(
     primitive: Primitive, x: Value, axes: tuple[int, ...], keepdims: bool
 ) -> Any:
     """A primitive reduction; without axes it changes nothing."""
@@ -129,7 +129,7 @@ def masked_reduce(
     if along.mask is not None:
         nothing = ax.full((), reduction.identity(primitive, dtype), dtype)
         a = ax.choose(along.mask, a, nothing)
-    result = reduced(primitive, a, along.axes, along.keepdims)
+    result = reduce_by(primitive, a, along.axes, along.keepdims)
     if initial is not None:
         first = _first_value(along.name, initial, dtype)
         result = elementwise(combine, first, result)
@@ -226,7 +226,7 @@ def _total(name: str, primitive: Primitive):
         ax.no_out(name, out)
         a = ax.as_value(a)
         final = dtype_of_sum(a, dtype, promote_integers)
-        wide = widened(final) if dtype is None else final
+        wide = widen(final) if dtype is None else final
         along = over(name, a, axis, keepdims, where)
         return ax.cast(masked_reduce(primitive, a, along, wide, initial), final)
 
@@ -351,13 +351,13 @@ def _complex_extremum(
 ) -> Any:
     """By the real part, then by the imaginary part, as NumPy orders."""
     x, y = a.real, a.imag
-    first = reduced(primitive, x, axes, True)
+    first = reduce_by(primitive, x, axes, True)
     beyond = ax.full((), reduction.identity(primitive, y.dtype), y.dtype)
     hits = _same(x, first)
-    second = reduced(primitive, ax.choose(hits, y, beyond), axes, True)
+    second = reduce_by(primitive, ax.choose(hits, y, beyond), axes, True)
     # Of the real parts again: those with that imaginary part share the derivative.
     hits = hits & _same(y, second)
-    first = reduced(primitive, ax.choose(hits, x, beyond), axes, True)
+    first = reduce_by(primitive, ax.choose(hits, x, beyond), axes, True)
     result = elementwise(p.make_complex, first, second)
     return result if keepdims else ax.drop_axes(result, axes)
 
@@ -401,7 +401,7 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         missing = None if beyond is None else is_nan(a)
         if missing is None or initial is not None:
             return result
-        nothing = reduced(reduction.reduce_min_p, missing, along.axes, keepdims)
+        nothing = reduce_by(reduction.reduce_min_p, missing, along.axes, keepdims)
         return ax.choose(nothing, ax.full((), np.nan, a.dtype), result)
 
     return extreme
@@ -565,7 +565,7 @@ def count_nonzero(a: Value, axis: ax.Axis = None, keepdims: bool = False) -> Any
     """
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
     axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
-    return reduced(bc.reduce_sum_p, hits, axes, keepdims)
+    return reduce_by(bc.reduce_sum_p, hits, axes, keepdims)
 
 
 # Are two arrays equal, or nearly so?
@@ -745,7 +745,7 @@ def _normalize(x: Any, *mask: Any, axes: tuple[int, ...], logarithm: bool) -> An
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     shifted = _shift(x, axes)
     powers = bind(p.exp, shifted)
-    total = reduced(bc.reduce_sum_p, powers, axes, True)
+    total = reduce_by(bc.reduce_sum_p, powers, axes, True)
     result = shifted - bind(p.log, total) if logarithm else powers / total
     nothing = _scalar(x, -np.inf if logarithm else 0)
     return ax.choose(mask[0], result, nothing) if mask else result
@@ -756,7 +756,7 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
 
     The maximum is constant to derivatives.
     """
-    top = reduced(reduction.reduce_max_p, x.real, axes, True)
+    top = reduce_by(reduction.reduce_max_p, x.real, axes, True)
     return x - bind(p.stop_gradient, top)
 
 
@@ -830,7 +830,7 @@ def _logsumexp(
     powers = bind(p.exp, a - top)
     if scaled:
         powers = powers * rest[-1]
-    total = reduced(bc.reduce_sum_p, powers, axes, True)
+    total = reduce_by(bc.reduce_sum_p, powers, axes, True)
     if part:
         return bind(p.sign, total)
     if scaled and not dtypes.is_complex(a.dtype):
@@ -840,7 +840,7 @@ def _logsumexp(
 
 def finite_maximum(x: Any, axes: tuple[int, ...]) -> Any:
     """The maximum, constant to derivatives; 0 where it is infinite or NaN."""
-    top = bind(p.stop_gradient, reduced(reduction.reduce_max_p, x, axes, True))
+    top = bind(p.stop_gradient, reduce_by(reduction.reduce_max_p, x, axes, True))
     return ax.choose(bind(p.is_finite, top), top, _scalar(top, 0))
 
 

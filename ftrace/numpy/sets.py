@@ -75,7 +75,7 @@ def groups_of(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
     return Groups(ax.reshape(ordered, x.shape), places, begins)
 
 
-def chosen(name: str, values: Any, flags: Any, size: Any, fill_value: Any) -> Any:
+def choose(name: str, values: Any, flags: Any, size: Any, fill_value: Any) -> Any:
     """Where the flags are set, the values, along the leading axis.
 
     Args:
@@ -202,10 +202,10 @@ def _unique(
     if length == 0:
         return _unique_of_none(x, size, fill_value)
     groups = groups_of(x, equal_nan, return_index or return_inverse)
-    values = chosen("unique", groups.ordered, groups.begins, size, fill_value)
+    values = choose("unique", groups.ordered, groups.begins, size, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = chosen("unique", groups.places, groups.begins, size, None)
+        index = choose("unique", groups.places, groups.begins, size, None)
         index = ax.cast(index, integer)
     if return_counts or return_inverse:
         number = cumsum(groups.begins, dtype=dtypes.int32) - 1
@@ -399,12 +399,12 @@ def intersect1d(
     start = scan_with(ax.choose(begins, numbers, 0), "max", 0, False)
     # The result is made of elements of the first vector, which its gradient goes to.
     values = bind(gather_p, ordered, start, arg=(0,))
-    values = chosen("intersect1d", values, both, size, fill_value)
+    values = choose("intersect1d", values, both, size, fill_value)
     if not return_indices:
         return values
     parts = (bind(gather_p, places, start, arg=(0,)), x.size), (places - x.size, y.size)
     found = [
-        chosen("intersect1d", part, both, size, ax.full((), end, part.dtype))
+        choose("intersect1d", part, both, size, ax.full((), end, part.dtype))
         for part, end in parts
     ]
     return values, *[ax.cast(part, integer) for part in found]
@@ -440,10 +440,10 @@ def setdiff1d(
     if assume_unique:
         vector = ravel(own)
         flags = isin(vector, ar2, invert=True)
-        return chosen("setdiff1d", vector, flags, size, fill)
+        return choose("setdiff1d", vector, flags, size, fill)
     (ordered, _, begins), _, first, ends = _sides(*ew.promote_together(own, ar2))
     alone = ax.choose(ordered == ordered, ends, begins) & first
-    values = chosen("setdiff1d", ordered, alone, size, fill)
+    values = choose("setdiff1d", ordered, alone, size, fill)
     return ax.cast(values, own.dtype, own.weak_type)
 
 
@@ -480,7 +480,7 @@ def setxor1d(
     ends = ends | apart & ~concatenate([first[1:], false])
     begins = begins | apart & concatenate([false, first[:-1]])
     alone = begins & ends if assume_unique else ax.choose(first, ends, begins)
-    return chosen("setxor1d", ordered, alone, size, fill_value)
+    return choose("setxor1d", ordered, alone, size, fill_value)
 
 
 def isin(

@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.reductions import is_nan, reduced, without_nan
+from ftrace.numpy.reductions import is_nan, reduce_by, without_nan
 from ftrace.numpy.shape import concatenate, split, stack
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
@@ -121,7 +121,7 @@ def sort(
       Array([5, 4, 3, 2, 1, 0], dtype=int32)
     """
     _check_options("sort", kind, order)
-    x, axis = ax.flattened(a, axis, "sort")
+    x, axis = ax.flatten(a, axis, "sort")
     result = sort_along(x, axis)
     return ax.flip(result, (axis,)) if descending else result
 
@@ -159,7 +159,7 @@ def argsort(
       Array([1, 2, 0], dtype=int32)
     """
     _check_options("argsort", kind, order)
-    x, axis = ax.flattened(a, axis, "argsort")
+    x, axis = ax.flatten(a, axis, "argsort")
     chosen = dtypes.default_dtype("i") if dtype is None else dtypes.as_dtype(dtype)
     if not descending:
         return ax.cast(positions_along([x], axis), chosen)
@@ -199,11 +199,11 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
     return ax.cast(positions_along(parts[::-1], axis), integer)
 
 
-def _partitioned(
+def _partition(
     name: str, a: Value, kth: int, axis: int
 ) -> tuple[Any, library.Partition]:
     """The value, and how it is divided: at a place that there is."""
-    x, axis = ax.flattened(a, axis, name)
+    x, axis = ax.flatten(a, axis, name)
     size = x.shape[axis]
     index = ax.static_int(kth, f"{name}: kth", -size, size - 1)
     return x, library.Partition(index % size, axis)
@@ -226,7 +226,7 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
       >>> fnp.partition(fnp.array([5, 1, 4, 2]), 1)[:2]
       Array([1, 2], dtype=int32)
     """
-    x, arg = _partitioned("partition", a, kth, axis)
+    x, arg = _partition("partition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
         return bind_compound(library.partition_p, x, arg=arg)[0]
     before, behind = split(sort_along(x, arg.axis), [arg.place + 1], arg.axis)
@@ -254,7 +254,7 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
       >>> fnp.argpartition(fnp.array([5, 1, 4, 2]), 1)[:2]
       Array([1, 3], dtype=int32)
     """
-    x, arg = _partitioned("argpartition", a, kth, axis)
+    x, arg = _partition("argpartition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
         found = bind_compound(library.argpartition_p, x, arg=arg)[0]
         return ax.cast(found, dtypes.default_dtype("i"))
@@ -284,7 +284,7 @@ def sort_complex(a: Value) -> Any:
       >>> fnp.sort_complex(fnp.array([2, 1 + 1j, 1]))
       Array([1.+0.j, 1.+1.j, 2.+0.j], dtype=complex64)
     """
-    x, axis = ax.flattened(a, -1, "sort_complex")
+    x, axis = ax.flatten(a, -1, "sort_complex")
     dtype = dtypes.to_inexact(x.dtype)
     wide = dtype if dtypes.is_complex(dtype) else dtypes.complex_dtype(dtype)
     if dtypes.is_complex(x.dtype):
@@ -601,7 +601,7 @@ def _block_length(shape: tuple[Any, ...]) -> int:
 
 def _of_blocks(a: Any, primitive: Primitive, length: int) -> Any:
     rows = ax.reshape(a, (a.shape[0] // length, length))
-    block = _first(reduced(primitive, rows, (1,), False), primitive, 0)
+    block = _first(reduce_by(primitive, rows, (1,), False), primitive, 0)
     row = ax.reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
     return block * length + _first(row, primitive, 0)
 
@@ -644,7 +644,7 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
         """
         ax.no_out(name, out)
         ew.refuse_complex(name, a, instead="; compare abs(x)")
-        whole, (x, place) = axis is None, ax.flattened(a, axis, name)
+        whole, (x, place) = axis is None, ax.flatten(a, axis, name)
         if not x.shape[place]:
             raise errors.ValueRangeError(
                 f"{name}: the array of shape {ax.shape_of(a)} has no elements along "
@@ -655,7 +655,7 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
             x = without_nan(x, red.identity(primitive, x.dtype))
         result = position_of(primitive, x, place)
         if missing is not None:
-            nothing = reduced(red.reduce_min_p, missing, (place,), True)
+            nothing = reduce_by(red.reduce_min_p, missing, (place,), True)
             result = ax.choose(nothing, ax.full((), -1, result.dtype), result)
         if not keepdims:
             return ax.drop_axes(result, (place,))

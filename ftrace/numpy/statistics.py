@@ -69,15 +69,15 @@ def mean(
     natural = dtypes.strong_dtype(a.dtype, a.weak_type)
     final = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
     along = reductions.over("mean", a, axis, keepdims, where)
-    return ax.cast(_mean(a, along, reductions.widened(final)), final)
+    return ax.cast(_mean(a, along, reductions.widen(final)), final)
 
 
 def _mean(a: Any, along: reductions.Over, dtype: np.dtype[Any]) -> Any:
     total = reductions.masked_reduce(bc.reduce_sum_p, a, along, dtype)
-    return elementwise(p.div, total, counted(a.shape, along, dtype))
+    return elementwise(p.div, total, count_elements(a.shape, along, dtype))
 
 
-def counted(
+def count_elements(
     shape: tuple[int, ...], along: reductions.Over, dtype: np.dtype[Any]
 ) -> Any:
     """How many elements each result of a reduction is made of."""
@@ -86,7 +86,7 @@ def counted(
         return count if is_dynamic(count) else float(count)
     hits = ax.cast(along.mask, dtypes.real_dtype(dtype))
     return ax.cast(
-        reductions.reduced(bc.reduce_sum_p, hits, along.axes, along.keepdims), dtype
+        reductions.reduce_by(bc.reduce_sum_p, hits, along.axes, along.keepdims), dtype
     )
 
 
@@ -176,7 +176,7 @@ def _spread(name: str, root: bool):
             lost = 0
         final = dtypes.real_dtype(wanted) if dtype is None else wanted
         result = run_fused(
-            _mean_square, operands, axes=axes, dtype=reductions.widened(wanted),
+            _mean_square, operands, axes=axes, dtype=reductions.widen(wanted),
             ddof=lost, has_where=mask is not None, has_mean=mean is not None,
         )  # fmt: skip
         result = ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
@@ -291,7 +291,7 @@ def _mean_square(
         divisor = ax.full((), count if count > 0 else np.nan, dtype)
     else:
         if has_where:
-            count = counted(a.shape, along, dtype)
+            count = count_elements(a.shape, along, dtype)
         count = elementwise(p.sub, count, lost)
         divisor = ax.choose(count > 0, count, np.nan)
     return total / divisor
@@ -342,8 +342,8 @@ def average(
     dtype = dtypes.to_inexact(ew.common_type(a, factors)[0])
     factors = reductions.weights_like("average", factors, a.shape, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
-    weighted = reductions.reduced(bc.reduce_sum_p, a * factors, axes, keepdims)
-    total = reductions.reduced(bc.reduce_sum_p, factors, axes, keepdims)
+    weighted = reductions.reduce_by(bc.reduce_sum_p, a * factors, axes, keepdims)
+    total = reductions.reduce_by(bc.reduce_sum_p, factors, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
     return (weighted / total, total) if returned else weighted / total
 
@@ -441,12 +441,14 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
         divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
         w = weights[0] if len(weights) == 1 else weights[0] * weights[1]
-        count = reductions.reduced(bc.reduce_sum_p, w, (0,), False)
-        centered = x - reductions.reduced(bc.reduce_sum_p, x * w, (1,), True) / count
+        count = reductions.reduce_by(bc.reduce_sum_p, w, (0,), False)
+        centered = x - reductions.reduce_by(bc.reduce_sum_p, x * w, (1,), True) / count
         weighted = centered * w
         lost: Any = ddof
         if importance and ddof:
-            squares = reductions.reduced(bc.reduce_sum_p, w * weights[-1], (0,), False)
+            squares = reductions.reduce_by(
+                bc.reduce_sum_p, w * weights[-1], (0,), False
+            )
             lost = squares * ddof / count
         divisor = count - lost
     products = dot_axes("cov", centered, ew.conjugate(weighted), ((1,), (1,)))

@@ -149,7 +149,7 @@ def with_extra_args_support(
     return GradientTransformationExtraArgs(tx.init, update)
 
 
-def needed(name: str, params: Tree | None) -> Tree:
+def need_params(name: str, params: Tree | None) -> Tree:
     """The parameters, which an update needs.
 
     Raises:
@@ -185,7 +185,7 @@ def of_each(function: Callable[[Any], Any]) -> GradientTransformation:
 
 def beside_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
     """Applies `function` to each array of the updates and its parameter."""
-    return stateless(lambda u, params: each(function, u, needed(name, params)))
+    return stateless(lambda u, params: each(function, u, need_params(name, params)))
 
 
 def running(
@@ -224,7 +224,7 @@ def running(
 
     def update(updates: Tree, state: Tree, given: Tree | None = None) -> Any:
         check_state(name, state, kind)
-        known = [needed(name, given)] if params == "needed" else [given]
+        known = [need_params(name, given)] if params == "needed" else [given]
         known = known if params and given is not None else []
         count = {counter: increment(getattr(state, counter))} if counts else {}
         function = rule(count.get(counter)) if counter else rule

@@ -135,7 +135,7 @@ def scale_by_backtracking_linesearch(
         length = fnp.minimum(increase_factor * state.learning_rate, max_learning_rate)
         first = length.astype(dtype), fnp.asarray(value, dtype), _first(params)[1]
         start: Any = (fnp.zeros((), "int32"), *first)
-        end = lax.while_loop(more, _typed(attempt, start), start)
+        end = lax.while_loop(more, _cast(attempt, start), start)
         count, length, found, error = end
         length = fnp.where(fnp.isinf(error), 0.0, length)
         made = tree.scale(length, updates)
@@ -230,7 +230,7 @@ def _attempt(
     return attempt
 
 
-def _typed(function: Any, like: Any) -> Any:
+def _cast(function: Any, like: Any) -> Any:
     """The function, whose results have the dtypes of what a loop began with."""
 
     def typed(s: Any) -> Any:
@@ -301,7 +301,7 @@ def strong_wolfe(
         )  # fmt: skip
 
     def step(s: Search) -> Search:
-        return lax.cond(s.found, _typed(zoom, begin), _typed(search, begin), s)
+        return lax.cond(s.found, _cast(zoom, begin), _cast(search, begin), s)
 
     return lax.while_loop(lambda s: ~(s.done | s.failed), step, begin)
 
@@ -386,7 +386,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
             return value_and_grad(value_fn)(params, *args, **kwargs)
 
         old = value, grad
-        return lax.cond(known, lambda _: old, _typed(compute, old), params)
+        return lax.cond(known, lambda _: old, _cast(compute, old), params)
 
     return function
 
@@ -426,7 +426,7 @@ def scale_by_lbfgs(
 
     def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
         base.check_state("scale_by_lbfgs", state, ScaleByLBFGSState)
-        params, count = base.needed("scale_by_lbfgs", params), state.count
+        params, count = base.need_params("scale_by_lbfgs", params), state.count
         some = count > 0
         moved = tree.sub(params, state.params), tree.sub(updates, state.updates)
         steps, slopes = tree.where(some, moved, tree.zeros_like(moved))

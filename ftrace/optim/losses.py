@@ -279,7 +279,7 @@ def sparsemax_loss(logits: Any, labels: Any) -> Any:
 # Several classes.
 
 
-def _masked(where: Any, ndim: int, axis: Any) -> Any:
+def _expand_mask(where: Any, ndim: int, axis: Any) -> Any:
     if where is None or where.ndim == ndim:
         return where
     return fnp.expand_dims(where, axis)
@@ -305,7 +305,7 @@ def softmax_cross_entropy(
       Array([0.6931472], dtype=float32)
     """
     (logits,) = _of_kind("softmax_cross_entropy", "f", logits)
-    where = _masked(where, logits.ndim, axis)
+    where = _expand_mask(where, logits.ndim, axis)
     chances = nn.log_softmax(logits, axis, where)
     return -fnp.sum(labels * chances, axis=axis, where=where)
 
@@ -347,17 +347,17 @@ def softmax_cross_entropy_with_integer_labels(
     """
     name = "softmax_cross_entropy_with_integer_labels"
     (logits,), (labels,) = _of_kind(name, "f", logits), _of_kind(name, "iu", labels)
-    where = _masked(where, logits.ndim, axis)
+    where = _expand_mask(where, logits.ndim, axis)
     if isinstance(axis, tuple):
         axes = [a % logits.ndim for a in axis]
         rest = [a for a in range(logits.ndim) if a not in axes]
 
-        def joined(x: Any) -> Any:
+        def join(x: Any) -> Any:
             x = fnp.transpose(x, (*rest, *axes))
             return fnp.reshape(x, (*x.shape[: len(rest)], -1))
 
-        logits, axis = joined(logits), -1
-        where = None if where is None else joined(where)
+        logits, axis = join(logits), -1
+        where = None if where is None else join(where)
     at = fnp.expand_dims(labels, axis)
     chosen = fnp.squeeze(fnp.take_along_axis(logits, at, axis), axis)
     loss = nn.logsumexp(logits, axis=axis, where=where) - chosen
@@ -614,7 +614,7 @@ def ctc_loss_with_forward_probs(
     same = (labels[:, :-1] == labels[:, 1:]).astype(chances.dtype)
     same = fnp.pad(same, ((0, 0), (0, 1)))  # a label again needs a blank between
 
-    def joined(blanks: Any, more: Any) -> Any:
+    def join(blanks: Any, more: Any) -> Any:
         return fnp.concatenate(
             [blanks[:, :1], fnp.logaddexp(blanks[:, 1:], more)], axis=-1
         )
@@ -622,10 +622,10 @@ def ctc_loss_with_forward_probs(
     def step(before: Any, x: Any) -> Any:
         blanks, emitted = before
         of_label, of_blank, pad = x
-        ready = joined(blanks, emitted + log_epsilon * same)
+        ready = join(blanks, emitted + log_epsilon * same)
         now = fnp.logaddexp(ready[:, :-1] + of_label, emitted + of_label)
         later = emitted + of_blank + log_epsilon * (1 - same)
-        rest = joined(ready + of_blank, later)
+        rest = join(ready + of_blank, later)
         pad = pad[:, None]
         after = pad * blanks + (1 - pad) * rest, pad * emitted + (1 - pad) * now
         return after, after
@@ -634,7 +634,7 @@ def ctc_loss_with_forward_probs(
     none = fnp.full((batch, length), log_epsilon, chances.dtype)
     ended = fnp.asarray(logit_paddings).astype(chances.dtype).T
     _, (blanks, emitted) = lax.scan(step, (start, none), (emit, blank, ended))
-    last = joined(blanks[-1], emitted[-1])
+    last = join(blanks[-1], emitted[-1])
     lengths = length - fnp.sum(label_paddings, axis=1).astype("int32")
     loss = -fnp.take_along_axis(last, lengths[:, None], axis=1)[:, 0]
     return loss, blanks.at[-1].set(last), emitted

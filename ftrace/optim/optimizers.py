@@ -176,7 +176,7 @@ def bias_weight(decay: Any, count: Any) -> Any:
     return 1 - decay ** fnp.asarray(count).astype(float)
 
 
-def unbiased(mean: Any, weight: Any) -> Any:
+def remove_bias(mean: Any, weight: Any) -> Any:
     """A running mean as if it had begun at the first value; None leaves it."""
     return mean if weight is None else mean / weight.astype(mean.dtype)
 
@@ -219,10 +219,10 @@ def of_moments(
             mean = mix(update, mu, b1)
             plain = mix(square_of(update), nu, b2)
             squares = plain if square is None else square(update, mean, nu)
-            made = unbiased(mean, later)
+            made = remove_bias(mean, later)
             if nesterov:
-                made = mix(unbiased(update, weight), made, b1)
-            full = over(made, unbiased(squares, of_square), eps, eps_root)
+                made = mix(remove_bias(update, weight), made, b1)
+            full = over(made, remove_bias(squares, of_square), eps, eps_root)
             kept = as_dtype(mean, mu_dtype), squares.astype(nu.dtype)
             return finish(count, made, full), *kept
 
@@ -305,9 +305,9 @@ def _over_deviation(name: str, centered: bool):
             def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
                 means = [mix(update, mean, decay) for mean in mu]
                 square = mix(square_of(update), nu, decay)
-                spread = unbiased(square, weight)
+                spread = remove_bias(square, weight)
                 for mean in means:
-                    spread = spread - square_of(unbiased(mean, weight))
+                    spread = spread - square_of(remove_bias(mean, weight))
                 if eps_in_sqrt:
                     return update / fnp.sqrt(spread + eps), square, *means
                 return update / (fnp.sqrt(spread) + eps), square, *means

@@ -28,8 +28,8 @@ from ftrace.optim.optimizers import (
     mix,
     of_moments,
     over,
+    remove_bias,
     square_of,
-    unbiased,
 )
 
 __all__ = [
@@ -97,8 +97,8 @@ def scale_by_amsgrad(
 
         def divide(update: Any, mu: Any, nu: Any, most: Any) -> tuple[Any, ...]:
             mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
-            most = fnp.maximum(most, unbiased(square, of_square))
-            made = over(unbiased(mean, of_mean), most, eps, eps_root)
+            most = fnp.maximum(most, remove_bias(square, of_square))
+            made = over(remove_bias(mean, of_mean), most, eps, eps_root)
             return made, as_dtype(mean, mu_dtype), square, most
 
         return divide
@@ -122,7 +122,7 @@ def scale_by_adamax(
 
         def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
             mean, most = mix(update, mu, b1), fnp.maximum(abs(update) + eps, b2 * nu)
-            return unbiased(mean, weight) / most, mean, most
+            return remove_bias(mean, weight) / most, mean, most
 
         return divide
 
@@ -248,7 +248,7 @@ def scale_by_adan(
             change = fnp.where(count == 1, 0, update - g)
             m, v = mix(update, m, b1), mix(change, v, b2)
             n = mix(square_of(update + (1 - b2) * change), n, b3)
-            means = map(unbiased, (m, v, n), weights)
+            means = map(remove_bias, (m, v, n), weights)
             mean, slope, square = means
             made = over(mean + (1 - b2) * slope, square, eps, eps_root)
             return made, m, v, n, update
@@ -281,7 +281,7 @@ def ema(
 
         def average(update: Any, mean: Any) -> tuple[Any, Any]:
             mean = mix(update, mean, decay)
-            return unbiased(mean, weight), as_dtype(mean, accumulator_dtype)
+            return remove_bias(mean, weight), as_dtype(mean, accumulator_dtype)
 
         return average
 

@@ -544,7 +544,7 @@ def lookahead(
 
     def update(updates: Tree, state: Any, params: Any = None) -> Any:
         base.check_state("lookahead", state, LookaheadState)
-        params = base.needed("lookahead", params)
+        params = base.need_params("lookahead", params)
         made, own = fast_optimizer.update(updates, state.fast_state, params.fast)
         sync = state.steps_since_sync == sync_period - 1
         ahead = tree.map(lambda f, u, s: f + u - s, params.fast, made, params.slow)

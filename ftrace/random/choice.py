@@ -15,7 +15,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
 from ftrace.random.distributions import GUMBEL_MODES, extreme, randint, unit
-from ftrace.random.draw import as_shape, check_key, draw, sharded
+from ftrace.random.draw import as_shape, check_key, draw, shard_result
 from ftrace.random.keys import Key, random_bits, split_key
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, bind_compound
@@ -26,7 +26,7 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits, is_value
 __all__ = ["categorical", "choice", "permutation"]
 
 
-@sharded
+@shard_result
 def permutation(
     key: Any,
     x: Any,
@@ -89,7 +89,7 @@ def _rounds(size: int) -> int:
     return ceil(3 * log(max(1, size)) / log((1 << 32) - 1))
 
 
-@sharded
+@shard_result
 def categorical(
     key: Any,
     logits: Any,

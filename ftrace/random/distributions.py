@@ -73,7 +73,7 @@ def unit(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
     info = finfo(dtype)
     width = 8 if info.nmant < 8 else info.bits
-    drawn = ax.cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
+    drawn = ax.cast(keys.random_bits(key, width, shape), keys.uint_of(info.bits))
     fraction = elementwise(ops.shift_right_logical, drawn, width - info.nmant)
     one: Any = np.ones(1, dtype)
     number = elementwise(ops.bit_or, fraction, one.view(drawn.dtype)[0])
@@ -117,7 +117,7 @@ def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
     return bool(low == 0) or math.frexp(abs(float(high - low)))[0] == 0.5
 
 
-@how.sharded
+@how.shard_result
 def uniform(
     key: Any,
     shape: Any = (),
@@ -165,7 +165,7 @@ def _is_number(x: Any, value: int) -> bool:
 # Integers.
 
 
-@how.sharded
+@how.shard_result
 def randint(
     key: Any,
     shape: Any,
@@ -239,7 +239,7 @@ def offset_between(key: Key, low: Any, high: Any, shape: Shape, dtype: Dtype) ->
     high = _as_integers(high)
     beyond = high > min(greatest, dtypes.limits(high.dtype)[1])
     low, high = _as_integers(low, dtype), _as_integers(high, dtype)
-    span = ax.choose(high <= low, 1, ax.cast(high - low, keys.unsigned(width)))
+    span = ax.choose(high <= low, 1, ax.cast(high - low, keys.uint_of(width)))
     # A range up to and with the greatest value; the full one wraps to 0, and the
     # remainder by 0 is the dividend itself.
     span = ax.choose(beyond & (high > low), span + 1, span)
@@ -272,7 +272,7 @@ def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
 # Coin flips.
 
 
-@how.sharded
+@how.shard_result
 def bernoulli(
     key: Any,
     p: Any = 0.5,
@@ -747,7 +747,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     return ax.cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
 
 
-@how.sharded
+@how.shard_result
 def multivariate_normal(
     key: Any,
     mean: Any,

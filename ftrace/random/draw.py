@@ -25,7 +25,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import config
-from ftrace.numpy.axes import bound_to, cast, check_sizes
+from ftrace.numpy.axes import bind_names, cast, check_sizes
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
@@ -74,13 +74,13 @@ class Sampler(Composite):
         return NumpyPlan(part.outputs, part.inputs), rest
 
     def value(self, *given: Any) -> Any:
-        program, (part, rest) = self._compiled(), self._plans
+        program, (part, rest) = self._compile(), self._plans
         done = [x.numpy() for x in program(*given)] if program else part(given)
         return rest([*given, *done])[0]
 
     def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:
         # The device has what takes long, also if it is no device for small things.
-        if self._is_huge and self._compiled() is None:
+        if self._is_huge and self._compile() is None:
             return backend().run_graph(self.graph, arrays)[0]
         return super().run(name, arrays, given)
 
@@ -90,7 +90,7 @@ class Sampler(Composite):
         else:
             super().note(tape, given, made)
 
-    def _compiled(self) -> Program | None:
+    def _compile(self) -> Program | None:
         """The part's program; None if it is too soon or there is no compiler."""
         if self._program is None and not self._at_once:
             loads = _in_all.reaches(tiering.DRAWS_SPENT_IN_ALL, self._price)
@@ -150,7 +150,7 @@ _SHARDING = Parameter(
 )
 
 
-def sharded(function: F) -> F:
+def shard_result(function: F) -> F:
     """A function whose result is where its keyword `out_sharding` says."""
 
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
@@ -184,7 +184,7 @@ def sampler(
     """
     resolve = common_shape if shape_of is None else shape_of
 
-    def made(function: F) -> F:
+    def decorate(function: F) -> F:
         name, parameters = function.__name__, signature(function)
         defaults = {n: x.default for n, x in parameters.parameters.items()}
         fixed = ("key", "shape", "dtype", *statics)
@@ -198,7 +198,7 @@ def sampler(
             return function(key, **by_name, dtype=dtype, **static)
 
         def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
-            given = {**defaults, **bound_to(function, parameters, args, kwargs)}
+            given = {**defaults, **bind_names(function, parameters, args, kwargs)}
             dtype = check_dtype(name, given["dtype"], kinds)
             static = {n: given[n] for n in statics}
             kept = dtype
@@ -218,7 +218,7 @@ def sampler(
         )
         return made
 
-    return made
+    return decorate
 
 
 # What the samplers ask of their arguments.

@@ -173,7 +173,7 @@ def _bits_in_halves(key: Key, width: int, shape: Shape) -> Tracer:
         wide = bc.expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
         places = iota(dtypes.uint32, wide.shape, 1)
         by = p.mul(places, const_like(places, width))
-        parts = p.cast(p.shift_right_logical(wide, by), unsigned(width))
+        parts = p.cast(p.shift_right_logical(wide, by), uint_of(width))
         bits = shrink_axis(reshape(parts, (parts.size,)), 0, 0, size)
     return key.scope.wrap(reshape(bits, shape))
 
@@ -210,12 +210,12 @@ def fold_key(key: Key, data: Tracer) -> Tracer:
     return _of_kind(key, tuple(map(p.bit_xor, _words(key.node), drawn)))
 
 
-def wrapped(raw: Tracer, dtype: np.dtype[Any]) -> Tracer:
+def wrap(raw: Tracer, dtype: np.dtype[Any]) -> Tracer:
     """Raw keys as keys of a dtype."""
     return raw.scope.wrap(_keys_of_words(_words(raw.node), dtype))
 
 
-def unwrapped(keys: Tracer) -> Tracer:
+def unwrap(keys: Tracer) -> Tracer:
     """Keys as raw ones."""
     return keys.scope.wrap(_side_by_side(_words(keys.node)))
 
@@ -230,11 +230,11 @@ def hash_under(key: Tracer, counters: Tracer) -> Tracer:
 def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
     if key.dtype.itemsize == 16 or key.shape[-1:] == (4,):
-        return _philox(key, shape, unsigned(width))
+        return _philox(key, shape, uint_of(width))
     if not settings.current().threefry_partitionable:
         return _bits_in_halves(key, width, shape)
     x, y = _hash_positions(key, shape)
-    bits = _wide(x, y) if width == 64 else p.cast(p.bit_xor(x, y), unsigned(width))
+    bits = _wide(x, y) if width == 64 else p.cast(p.bit_xor(x, y), uint_of(width))
     return key.scope.wrap(bits)
 
 
@@ -247,11 +247,11 @@ def _is_unsafe(key: Key) -> bool:
 
 
 def _philox(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    raw = unwrapped(key) if dtypes.is_key(key.dtype) else key
+    raw = unwrap(key) if dtypes.is_key(key.dtype) else key
     return rng_bit_generator(raw, shape, dtype)[1]
 
 
-def unsigned(width: int) -> np.dtype[Any]:
+def uint_of(width: int) -> np.dtype[Any]:
     """The unsigned integer dtype of that many bits."""
     return dtypes.UNSIGNED[(8, 16, 32, 64).index(width)]
 
@@ -276,7 +276,7 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
     return dtypes.KEYS[str(name)]
 
 
-def _chosen(impl: Any, dtype: Any) -> np.dtype[Any]:
+def _choose_dtype(impl: Any, dtype: Any) -> np.dtype[Any]:
     if impl is not None and dtype is not None:
         raise errors.ValueRangeError(
             f"a generator is named by impl or by dtype, got both: {impl!r}, {dtype!r}"
@@ -305,7 +305,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     dtype = key_dtype(impl)
     made = _integers(seed, dtype)
     typed = settings.config.read("enable_custom_prng")
-    return draw(wrapped, made, dtype=dtype) if typed else made
+    return draw(wrap, made, dtype=dtype) if typed else made
 
 
 def _integers(seed: Any, dtype: np.dtype[Any]) -> Any:
@@ -361,8 +361,8 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
       >>> ft.random.uniform(ft.random.key(0)) == ft.random.uniform(ft.random.key(0))
       Array(True, dtype=bool)
     """
-    found = _chosen(impl, dtype)
-    return draw(wrapped, _integers(seed, found), dtype=found)
+    found = _choose_dtype(impl, dtype)
+    return draw(wrap, _integers(seed, found), dtype=found)
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
@@ -434,7 +434,7 @@ def key_data(keys: Any) -> Any:
       Array([ 0, 42], dtype=uint32)
     """
     check_keys("key_data", keys)
-    return draw(unwrapped, keys) if dtypes.is_key(keys.dtype) else keys
+    return draw(unwrap, keys) if dtypes.is_key(keys.dtype) else keys
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
@@ -451,14 +451,14 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
       >>> ft.random.wrap_key_data(fnp.array([0, 42], np.uint32)) == ft.random.key(42)
       Array(True, dtype=bool)
     """
-    found = _chosen(impl, dtype)
+    found = _choose_dtype(impl, dtype)
     words = found.itemsize // 4
     check_keys("wrap_key_data", key_bits_array, words)
     if dtypes.is_key(key_bits_array.dtype):
         raise errors.ArgumentError(
             "random.wrap_key_data takes uint32 words, got keys; use them as they are"
         )
-    return draw(wrapped, key_bits_array, dtype=found)
+    return draw(wrap, key_bits_array, dtype=found)
 
 
 def key_impl(keys: Any) -> str:

@@ -100,20 +100,20 @@ def _for_each(key: Key, a: Any, one: Callable[[Key, Any], Any]) -> Any:
 
 
 def _one(key: Any, a: Any) -> Any:
-    d, cube, boost_key = _accepted(key, a)
+    d, cube, boost_key = _accept(key, a)
     u = 1 - simple.unit(boost_key, (), a.dtype)
     return d * cube * ax.choose(a >= 1, 1, u ** (1 / a))
 
 
 def _one_log(key: Any, a: Any) -> Any:
-    d, cube, boost_key = _accepted(key, a)
+    d, cube, boost_key = _accept(key, a)
     log_u = fnp.log1p(-simple.unit(boost_key, (), a.dtype))
     # 0 / 0 where the uniform number is 1 and `a` is 0.
     boost = ax.choose((a >= 1) | (log_u == 0), 0, log_u * (1 / a))
     return fnp.log(d) + fnp.log(cube) + boost
 
 
-def _accepted(key: Any, a: Any) -> tuple[Any, Any, Key]:
+def _accept(key: Any, a: Any) -> tuple[Any, Any, Key]:
     """Two factors of a sample for `a` or, below 1, a + 1; a key for the way down.
 
     Gamma(a) is Gamma(a + 1) times U^(1/a).

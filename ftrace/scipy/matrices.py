@@ -478,17 +478,17 @@ def expm(
     count = fnp.where(good, count, 0)
     last = fnp.max(count)
 
-    def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def square_once(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, y = state
         twice = y @ y
         return done + 1, twice if a.ndim == 2 else fnp.where(count > done, twice, y)
 
     state = fnp.zeros_like(last), _approximant(small, numerator)
     if isinstance(last, Tracer):
-        state = while_loop(lambda state: state[0] < last, squared, state)
+        state = while_loop(lambda state: state[0] < last, square_once, state)
     else:
         for _ in range(int(last)):
-            state = squared(state)
+            state = square_once(state)
     return fnp.where(good, state[1], fnp.nan)
 
 

@@ -576,7 +576,7 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
     if mode == "valid" and not (
         all(n >= m for n, m in pairs) or all(n <= m for n, m in pairs)
     ):
-        raise _unordered("fftconvolve", x.shape, k.shape)
+        raise _order_error("fftconvolve", x.shape, k.shape)
     sizes = [1 << (n + m - 2).bit_length() for n, m in pairs]
     real = not dtypes.is_complex(x.dtype)
     forth, back = (fft.rfftn, fft.irfftn) if real else (fft.fftn, fft.ifftn)
@@ -610,7 +610,7 @@ def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     return x, k
 
 
-def _unordered(name: str, first: Any, second: Any) -> errors.ShapeError:
+def _order_error(name: str, first: Any, second: Any) -> errors.ShapeError:
     return errors.ShapeError(
         f"{name}: one operand must be at least as large as the other along each axis, "
         f"got the shapes {first} and {second}"
@@ -624,7 +624,7 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str, late: int = 0) -> An
     if all(n <= m for n, m in zip(x.shape, k.shape, strict=True)):
         x, k = k, x
     elif any(n < m for n, m in zip(x.shape, k.shape, strict=True)):
-        raise _unordered(name, x.shape, k.shape)
+        raise _order_error(name, x.shape, k.shape)
     pads: list[tuple[int, int]] = []
     for n, m, out in zip(x.shape, k.shape, wanted, strict=True):
         before = after = 0 if mode == "valid" else m - 1

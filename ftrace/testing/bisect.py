@@ -276,7 +276,7 @@ def _compare(search: Search, name: str) -> Bisection:
     whole = Part(graph, search.arrays, search.order, graph.outputs)
     compiled = CompiledGraph(graph, device)
     results = results_of(compiled, search.arrays)
-    apart = search.told(results, whole.expected)
+    apart = search.find_different(results, whole.expected)
     kernel = _wrong_kernel(search, compiled, search.arrays)
     counts = len(search.order), len(compiled.program.kernels)
     known = name, device.name, *counts, search.largest
@@ -288,7 +288,7 @@ def _compare(search: Search, name: str) -> Bisection:
     told = f"{len(apart)} of {len(results)} results differ from NumPy's"
     with settings.config(cache_size=0):
         anew = results_of(CompiledGraph(graph, device), search.arrays)
-        if not search.told(anew, whole.expected):
+        if not search.find_different(anew, whole.expected):
             note = "compiled anew it agrees: the disk cache has other code of it"
             return Bisection(*known, told, notes=(note,))
         smallest = search.smallest()

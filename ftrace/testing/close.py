@@ -248,7 +248,7 @@ def compare(actual: Any, desired: Any, limits: Limits) -> str:
     if x.dtype == y.dtype and limits.equal_nan and x.tobytes() == y.tobytes():
         return ""
     with np.errstate(all="ignore"):
-        return _Comparison(x, y, limits).told()
+        return _Comparison(x, y, limits).describe()
 
 
 def _is_numeric(x: Any) -> bool:
@@ -312,7 +312,7 @@ class _Comparison:
         x, y = self.x.astype(self.dtype), self.y.astype(self.dtype)
         return ulps_between(x, y)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         if not self.bad.any():
             return ""
         # Of what is too far the farthest, by what is allowed; NaN are beyond all.

@@ -12,7 +12,7 @@ from ftrace.backends.base import Device, Executable, get_device
 from ftrace.backends.interpreter import Evaluation, InterpreterDriver, KernelPlan
 from ftrace.lower.kernel import ir
 from ftrace.lower.program import Program, RunKernel, Slot
-from ftrace.testing.program_parts import Again, jittered
+from ftrace.testing.program_parts import Again, add_jitter
 from ftrace.trace.graph import Node
 
 Values = Any  # an array of NumPy's, whose stubs leave too much unknown
@@ -86,7 +86,7 @@ class _Walk(InterpreterDriver):
             given = dict(before)
             for n, spec in zip(step.slots, step.buffers, strict=True):
                 numbers = _numbers(before[n], spec)
-                other = numbers.copy() if spec.written else jittered(numbers, random)
+                other = numbers.copy() if spec.written else add_jitter(numbers, random)
                 given[n] = _bytes(other)
             buffers = [given[n] for n in step.slots]
             _Jittered(self.plans[step], buffers, random).run()
@@ -103,7 +103,7 @@ class _Walk(InterpreterDriver):
             self.compiled[step] = device.compile(_alone(step, slots, memories))
         pairs = zip(step.slots, step.buffers, strict=True)
         written = {s for s, spec in pairs if spec.written}
-        given = [device.copy_in(_aligned(memories[s])) for s in slots]
+        given = [device.copy_in(_copy_aligned(memories[s])) for s in slots]
         found = self.compiled[step](given)
         return {
             s: device.copy_out(x, np.dtype(np.uint8), memories[s].size)
@@ -122,7 +122,7 @@ class _Jittered(Evaluation):
 
     def _evaluate(self, node: Node) -> Values:
         value = super()._evaluate(node)
-        return jittered(value, self.random) if node.src else value
+        return add_jitter(value, self.random) if node.src else value
 
 
 def _alone(step: RunKernel, slots: Sequence[int], memories: list[Any]) -> Program:
@@ -147,7 +147,7 @@ def _bytes(array: Values) -> Values:
     return array.reshape(-1).view(np.uint8)
 
 
-def _aligned(memory: Values) -> Values:
+def _copy_aligned(memory: Values) -> Values:
     """A copy of some bytes where a device may write."""
     room = np.empty(memory.size + 128, np.uint8)
     start = -room.ctypes.data % 128

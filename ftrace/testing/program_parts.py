@@ -78,10 +78,10 @@ class Part:
         """The same, where last bits of inputs and of each step are others."""
 
         def jitter(node: Node, operands: Any, value: Any) -> Values | None:
-            return None if type(value) is tuple else jittered(value, random)
+            return None if type(value) is tuple else add_jitter(value, random)
 
         with observe(jitter):
-            return self._plan([jittered(x, random) for x in self.arrays])
+            return self._plan([add_jitter(x, random) for x in self.arrays])
 
     @cached_property
     def _plan(self) -> NumpyPlan:
@@ -134,7 +134,7 @@ class Search:
 
     # What differs.
 
-    def told(
+    def find_different(
         self, results: Sequence[Values], expected: Sequence[Values]
     ) -> list[tuple[int, str]]:
         """The results that are too far apart, by their numbers, and how far."""
@@ -153,14 +153,14 @@ class Search:
         Args:
           again: computes what was expected once more, with other last bits.
         """
-        if not (found := self.told(results, expected)):
+        if not (found := self.find_different(results, expected)):
             return found
         samples = [again(np.random.default_rng(seed)) for seed in range(_SAMPLES)]
         kept = [
-            _explained(x, y, [sample[i] for sample in samples])
+            _explain(x, y, [sample[i] for sample in samples])
             for i, (x, y) in enumerate(zip(results, expected, strict=True))
         ]
-        return self.told(kept, expected)
+        return self.find_different(kept, expected)
 
     def differing(self, part: Part) -> list[int]:
         """The numbers of the outputs of a part that are wrong."""
@@ -224,15 +224,15 @@ class Search:
 
         None where nothing is wrong but by rounding.
         """
-        window = self._halved()
+        window = self._halve()
         if window is None:
             return None
         part = self.window(*window)
         part = self._of_one_output(part)
         part = self._without_others(part)
-        return self._looked_into(part)
+        return self._look_into(part)
 
-    def _halved(self) -> tuple[int, int] | None:
+    def _halve(self) -> tuple[int, int] | None:
         """From which operation to which one something is wrong; None for nowhere.
 
         Of a whole that is as far apart as rounding takes it, each part is looked at.
@@ -245,15 +245,15 @@ class Search:
             part = self.window(first, last)
             results, expected = self._run(part), part.expected
             if self.wrong(results, expected, part.again):
-                return self._shortened(first, last)
-            if last - first > 1 and self.told(results, expected):
+                return self._shorten(first, last)
+            if last - first > 1 and self.find_different(results, expected):
                 step = -(-(last - first) // _SPLIT)
                 starts = range(first, last, step)
                 pending += [(n, min(n + step, last)) for n in starts]
         self.left = len(pending)
         return None
 
-    def _shortened(self, first: int, last: int) -> tuple[int, int]:
+    def _shorten(self, first: int, last: int) -> tuple[int, int]:
         def differs(first: int, last: int) -> bool:
             return bool(self.differing(self.window(first, last)))
 
@@ -292,7 +292,7 @@ class Search:
             while start < len(inside):
                 rest = [*inside[:start], *inside[start + size :]]
                 ends = [n for n in part.wanted if n in rest]
-                smaller = self.part(_needed(ends, rest), ends)
+                smaller = self.part(_find_needed(ends, rest), ends)
                 fewer = ends and len(smaller.inside) < len(part.inside)
                 if fewer and self.differing(smaller):
                     part, inside = smaller, smaller.inside
@@ -301,7 +301,7 @@ class Search:
             size //= 2
         return part
 
-    def _looked_into(self, part: Part) -> tuple[Part, Search, str]:
+    def _look_into(self, part: Part) -> tuple[Part, Search, str]:
         """In a loop or a branch: the first iteration that differs by itself."""
         node, *rest = part.inside
         if any(n.op is not item_p for n in rest):
@@ -326,7 +326,7 @@ class Search:
         return [found.get(n) for n in node.src]
 
 
-def _needed(ends: Sequence[Node], inside: Collection[Node]) -> list[Node]:
+def _find_needed(ends: Sequence[Node], inside: Collection[Node]) -> list[Node]:
     """The nodes inside on which the ends depend by nodes inside."""
     kept = set(inside)
     outside = {s for n in inside for s in n.src if s not in kept}
@@ -350,7 +350,7 @@ def _last_bit(dtype: np.dtype[Any]) -> float:
     return float(finfo(dtype).eps)
 
 
-def jittered(x: Values, random: np.random.Generator) -> Values:
+def add_jitter(x: Values, random: np.random.Generator) -> Values:
     """An array whose numbers are greater or less by a last bit, if they have any."""
     if not dtypes.is_inexact(x.dtype):
         return x
@@ -359,7 +359,7 @@ def jittered(x: Values, random: np.random.Generator) -> Values:
         return np.asarray(x + x * bits.astype(x.dtype)).astype(x.dtype)
 
 
-def _explained(x: Values, y: Values, samples: Sequence[Values]) -> Values:
+def _explain(x: Values, y: Values, samples: Sequence[Values]) -> Values:
     """`x`, and `y` where they are apart as samples are apart from `y`."""
     wide = np.complex128 if dtypes.is_complex(x.dtype) else np.float64
     with np.errstate(all="ignore"):

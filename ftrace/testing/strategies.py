@@ -93,7 +93,7 @@ def elements(
         high = int(limits.max if max_value is None else max_value)
         found: Strategy[Any] = st.integers(low, high).map(dtype.type)
     else:
-        low, high = _bound(dtype, min_value, -1), _bound(dtype, max_value, 1)
+        low, high = _limit(dtype, min_value, -1), _limit(dtype, max_value, 1)
         found = _normal_floats(dtype, low, high)
     ends = _special(dtype) if special else ()
     if min_value is not None or max_value is not None:
@@ -101,7 +101,7 @@ def elements(
     return st.sampled_from(ends) | found if ends else found
 
 
-def _bound(dtype: np.dtype[Any], value: Any, sign: int) -> float:
+def _limit(dtype: np.dtype[Any], value: Any, sign: int) -> float:
     """The last number of a dtype below or above which there shall be none."""
     limits = finfo(dtype)
     farthest = limits.max if sign > 0 else limits.min

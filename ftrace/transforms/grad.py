@@ -571,7 +571,7 @@ def _forward(
     """Runs the part of a derived graph that does not depend on the unknown variables.
 
     Args:
-      kind, graph, derive: as of `derived`; the last `count` outputs depend on them.
+      kind, graph, derive: as of `derive_once`; the last `count` outputs depend on them.
 
     Returns:
       The other outputs, and a program of the last ones in terms of the unknown.

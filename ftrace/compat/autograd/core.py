@@ -411,7 +411,7 @@ class JVPNode:
     """Names forward mode: see `register_notrace`."""
 
 
-def spread(ans: Any, x: Any, slope: Any) -> Callable[[Any], Any]:
+def repeat_slope(ans: Any, x: Any, slope: Any) -> Callable[[Any], Any]:
     """The reverse rule of a function of each element, by its slope.
 
     An argument that is smaller than the value `ans` has been repeated.

@@ -42,11 +42,11 @@ _OF_ARRAYS = (
 )  # fmt: skip
 
 
-def _joined(x: Any) -> Any:
+def _as_array(x: Any) -> Any:
     return fnp.array(x) if isinstance(x, (list, tuple)) and holds_box(x) else x
 
 
-def lifted(home: str, name: str, plain: Any, ours: Any) -> Any:
+def lift(home: str, name: str, plain: Any, ours: Any) -> Any:
     """A function, or what is no function as it is."""
     if isinstance(plain, type) and issubclass(plain, np.integer):
         # Whole numbers have no derivative: those of a box are of its value.
@@ -62,7 +62,7 @@ def lifted(home: str, name: str, plain: Any, ours: Any) -> Any:
         if ours is None:
             raise MissingRuleError(f"VJP of {home}.{name} not defined")
         if name not in _OF_ARRAYS:  # a list of boxes is one array
-            args = tuple([_joined(x) for x in args])
+            args = tuple([_as_array(x) for x in args])
         return ours(*args, **kwargs)
 
     return update_wrapper(function, plain)
@@ -86,7 +86,7 @@ def namespace(
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         plain = getattr(_at(home), name)
-        found = lifted(home, name, plain, getattr(_at(ours), name, None))
+        found = lift(home, name, plain, getattr(_at(ours), name, None))
         setattr(sys.modules[module], name, found)
         return found
 

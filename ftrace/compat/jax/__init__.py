@@ -27,11 +27,11 @@ from ftrace.ground.missing_names import names_of_jax, no_attribute
 # What its function raises is a JaxRuntimeError.
 @wraps(ftrace.pure_callback)
 def pure_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    known = _reported(callback) if callable(callback) else callback
+    known = _raise_as_jax(callback) if callable(callback) else callback
     return ftrace.pure_callback(known, *args, **kwargs)
 
 
-def _reported(callback: Callable[..., Any]) -> Callable[..., Any]:
+def _raise_as_jax(callback: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(callback)
     def reported(*args: Any, **kwargs: Any) -> Any:
         try:

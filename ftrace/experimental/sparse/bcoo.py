@@ -66,7 +66,7 @@ class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """JAX's, of products that cuSPARSE has not: never given here."""
 
 
-def _known(name: str) -> Any:
+def _given(name: str) -> Any:
     """What is known of the indices, which may be said later too."""
 
     def get(mat: JAXSparse) -> bool:
@@ -97,7 +97,7 @@ class JAXSparse(ABC):
     parts: tuple[str, ...] = ("data", "indices")
     index_axes = 1
     known: dict[str, bool]
-    indices_sorted, unique_indices = _known("indices_sorted"), _known("unique_indices")
+    indices_sorted, unique_indices = _given("indices_sorted"), _given("unique_indices")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -203,7 +203,7 @@ class JAXSparse(ABC):
         return made
 
 
-def replaced(mat: BCOO, data: Any) -> BCOO:
+def replace(mat: BCOO, data: Any) -> BCOO:
     """The array with other data at the same indices."""
     return BCOO((data, mat.indices), shape=mat.shape, **mat.known)
 
@@ -242,21 +242,21 @@ def inside(indices: Any, shape: Sequence[int]) -> Any:
     return (indices < cast(np.array(shape), indices.dtype)).all(-1)
 
 
-def limited(indices: Any, keep: Any, shape: Sequence[int]) -> Any:
+def limit(indices: Any, keep: Any, shape: Sequence[int]) -> Any:
     """The indices, out of bounds where they do not count."""
     limits = cast(np.array(shape, np.int64), indices.dtype)
     return fnp.where(keep[..., None], indices, limits)
 
 
-def joined(rows: Sequence[Any], keep: Any, shape: Sequence[int], dtype: Any) -> Any:
+def stack(rows: Sequence[Any], keep: Any, shape: Sequence[int], dtype: Any) -> Any:
     """The indices of these columns, out of bounds where they do not count."""
     rows = [fnp.broadcast_to(row, keep.shape) for row in rows]
     empty = fnp.zeros((*keep.shape, 0), dtype)
     indices = fnp.stack(rows, -1).astype(dtype) if rows else empty
-    return limited(indices, keep, shape)
+    return limit(indices, keep, shape)
 
 
-def masked(data: Any, keep: Any) -> Any:
+def mask(data: Any, keep: Any) -> Any:
     """The data, zero where they do not count."""
     more = data.ndim - keep.ndim
     return fnp.where(keep.reshape(*keep.shape, *(1,) * more), data, 0).astype(
@@ -334,19 +334,19 @@ def bcoo_fromdense(
         nse = int(counts.max()) if counts.size else 0
     count, shape = operator.index(nse), x.shape[n_batch : n_batch + n_sparse]
 
-    def stored(x: Any, mask: Any) -> Any:
+    def store(x: Any, mask: Any) -> Any:
         if not n_sparse:
             first = (fnp.arange(count) == 0).reshape(-1, *(1,) * x.ndim)
             return x * first, fnp.zeros((count, 0), index_dtype)
         flat = fnp.nonzero(mask.ravel(), size=count, fill_value=mask.size)[0]
         places = fnp.unravel_index(fnp.minimum(flat, max(mask.size - 1, 0)), shape)
         found = flat < mask.size
-        indices = joined(places, found, shape, index_dtype)
+        indices = stack(places, found, shape, index_dtype)
         return gather(x, columns(indices)), indices
 
     for _ in range(n_batch):
-        stored = vmap(stored)
-    data, indices = stored(x, mask)
+        store = vmap(store)
+    data, indices = store(x, mask)
     return BCOO((data.astype(x.dtype), indices), shape=x.shape,
                 indices_sorted=True, unique_indices=True)  # fmt: skip
 
@@ -379,9 +379,9 @@ def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) 
         if unique:
             return found
         order, _, new, _ = _segments(indices, sparr.sparse_shape)
-        return masked(found, fnp.zeros_like(new).at[order].set(new))
+        return mask(found, fnp.zeros_like(new).at[order].set(new))
 
-    return replaced(sparr, each_batch(elements, sparr, x))
+    return replace(sparr, each_batch(elements, sparr, x))
 
 
 # Order and duplicates.
@@ -394,7 +394,7 @@ def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
       It; and in it the segment of each index, whether it begins one, and the indices.
       Those out of bounds are last, and equal.
     """
-    indices = limited(indices, inside(indices, shape), shape)
+    indices = limit(indices, inside(indices, shape), shape)
     count = indices.shape[0]
     if not shape or not count:
         order = fnp.arange(count)
@@ -414,11 +414,11 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
       mat: the sparse array.
     """
 
-    def ordered(data: Any, indices: Any) -> Any:
+    def order_by(data: Any, indices: Any) -> Any:
         order, _, _, indices = _segments(indices, mat.sparse_shape)
         return data[order], indices
 
-    return BCOO(each_batch(ordered, check_sparse("bcoo_sort_indices", mat)),
+    return BCOO(each_batch(order_by, check_sparse("bcoo_sort_indices", mat)),
                 shape=mat.shape, indices_sorted=True,
                 unique_indices=mat.unique_indices)  # fmt: skip
 
@@ -442,9 +442,9 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
         nse = int(counts.max()) if counts.size else 0
     size = operator.index(nse)
 
-    def summed(data: Any, indices: Any) -> Any:
+    def add_up(data: Any, indices: Any) -> Any:
         order, segment, _, indices = _segments(indices, shape)
-        data = masked(data[order], inside(indices, shape))
+        data = mask(data[order], inside(indices, shape))
         limits = fnp.broadcast_to(cast(np.array(shape, np.int64), indices.dtype),
                                   (size, len(shape)))  # fmt: skip
         if not size or not indices.shape[0]:
@@ -452,7 +452,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
         found = scatter(data, (segment,), (size, *data.shape[1:]))
         return found, limits.at[segment].set(indices, mode="drop")
 
-    return BCOO(each_batch(summed, mat), shape=mat.shape, indices_sorted=True,
+    return BCOO(each_batch(add_up, mat), shape=mat.shape, indices_sorted=True,
                 unique_indices=True)  # fmt: skip
 
 
@@ -466,7 +466,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """
     data, indices = full_batch(mat)
     some = (data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
-    indices = limited(indices, some, mat.sparse_shape)
+    indices = limit(indices, some, mat.sparse_shape)
     return bcoo_sum_duplicates(BCOO((data, indices), shape=mat.shape), nse)
 
 
@@ -526,7 +526,7 @@ def _to_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
     keep = fnp.broadcast_to(keep, (*keep.shape[:last], *sizes))
     grid = np.indices((*mat.batch_shape[k:], 1, *sizes), sparse=True)
     rows = [*grid[:batch], *columns(indices), *grid[batch + 1 :]]
-    indices = joined(rows, keep, mat.shape[k : k + len(rows)], mat.indices.dtype)
+    indices = stack(rows, keep, mat.shape[k : k + len(rows)], mat.indices.dtype)
     lead = (*keep.shape[:k], math.prod(keep.shape[k:]))
     data = data.reshape(*lead, *data.shape[keep.ndim :])
     return BCOO((data, indices.reshape(*lead, len(rows))), shape=mat.shape)
@@ -537,14 +537,14 @@ def _from_sparse(mat: BCOO, batch: int, dense: int) -> BCOO:
     last = mat.n_sparse - dense
     sizes = mat.sparse_shape[:batch]
 
-    def spread(data: Any, indices: Any) -> Any:
+    def spread_out(data: Any, indices: Any) -> Any:
         first, rest = indices[:, :batch], indices[:, batch:last]
         places = (*columns(first), fnp.arange(mat.nse), *columns(indices[:, last:]))
         shape = (*sizes, mat.nse, *mat.sparse_shape[last:], *data.shape[1:])
         rest = fnp.broadcast_to(rest, (*sizes, *rest.shape))
         return scatter(data, places, shape), rest
 
-    return BCOO(each_batch(spread, mat), shape=mat.shape)
+    return BCOO(each_batch(spread_out, mat), shape=mat.shape)
 
 
 def all_sparse(mat: BCOO) -> BCOO:
@@ -646,7 +646,7 @@ class BCOO(JAXSparse):
         return bcoo_sum_duplicates(self, nse)
 
     def astype(self, dtype: Any) -> BCOO:
-        return replaced(self, self.data.astype(dtype))
+        return replace(self, self.data.astype(dtype))
 
 
 def __getattr__(name: str) -> Any:

@@ -553,7 +553,7 @@ def _of_data(name: str, transform: Callable[..., Any], of_results: bool, pair: b
 
 
 def _with_data(x: Any, data: Any) -> Any:
-    return bcoo.replaced(x, data) if _is_sparse(x) else data
+    return bcoo.replace(x, data) if _is_sparse(x) else data
 
 
 def _like(x: Any, data: Any, of_results: bool) -> Any:

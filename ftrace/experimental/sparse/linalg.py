@@ -71,7 +71,7 @@ def lobpcg_standard(
         )
     limit = fnp.finfo(x.dtype).eps if tol is None else tol
 
-    def rotated(basis: Any, image: Any) -> tuple[Any, Any, Any, Any]:
+    def rotate(basis: Any, image: Any) -> tuple[Any, Any, Any, Any]:
         """The best vectors of a basis: values, vectors, images, and how they are made.
 
         Columns that are zero are no directions: they get the least of all values.
@@ -96,12 +96,12 @@ def lobpcg_standard(
         past = _orthonormal(past, fnp.concatenate([found, rest], 1))
         basis = fnp.concatenate([found, rest, past], 1)
         images = fnp.concatenate([image, multiply(fnp.concatenate([rest, past], 1))], 1)
-        values, new, new_image, vectors = rotated(basis, images)
+        values, new, new_image, vectors = rotate(basis, images)
         moved = basis[:, x.shape[1] :] @ vectors[x.shape[1] :]
         rest, done = residuals(values, new, new_image)
         return count + 1, new, new_image, moved, rest, values, done
 
-    values, found, image, _ = rotated(first, image)
+    values, found, image, _ = rotate(first, image)
     rest, done = residuals(values, found, image)
     begin = (fnp.asarray(0), found, image, fnp.zeros_like(found), rest, values, done)
     count, found, _, _, _, values, _ = lax.while_loop(
@@ -159,11 +159,11 @@ def spsolve(
         return CSR((values, *parts), shape=side.shape * 2) @ v
 
     def solve(transposed: bool) -> Callable[..., Any]:
-        def solved(_: Any, rhs: Any) -> Any:
+        def call_host(_: Any, rhs: Any) -> Any:
             result = ShapeDtypeStruct(side.shape, side.dtype)
             return pure_callback(_solve, result, transposed, values, *parts, rhs)
 
-        return solved
+        return call_host
 
     return lax.custom_linear_solve(times, side, solve(False), solve(True))
 

@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
+def _split_axes(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
     """Axes of the batch, of the sparse ones, and of the dense ones, from 0 each."""
     found = ax.canonical_axes(tuple(axes), mat.ndim, name)
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
@@ -48,7 +48,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
       ValueRangeError: they do not, or it is no permutation.
     """
     order = [operator.index(i) for i in permutation]
-    batch, sparse, dense = _parted("bcoo_transpose", mat, order)
+    batch, sparse, dense = _split_axes("bcoo_transpose", mat, order)
     last = mat.n_batch + mat.n_sparse
     apart = [*batch, *[mat.n_batch + i for i in sparse], *[last + i for i in dense]]
     if sorted(order) != list(range(mat.ndim)) or apart != order:
@@ -73,13 +73,13 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
       mat: the sparse array.
       axes: which are added up, and are gone.
     """
-    batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
+    batch, _, _ = _split_axes("bcoo_reduce_sum", mat, axes)
     found = ax.canonical_axes(tuple(axes), mat.ndim, "bcoo_reduce_sum")
     if batch:
         mat = bcoo.bcoo_update_layout(mat, n_batch=0)
-    _, sparse, dense = _parted("bcoo_reduce_sum", mat, found)
+    _, sparse, dense = _split_axes("bcoo_reduce_sum", mat, found)
     data, indices = bcoo.full_batch(mat)
-    data = bcoo.masked(data, bcoo.inside(indices, mat.sparse_shape))
+    data = bcoo.mask(data, bcoo.inside(indices, mat.sparse_shape))
     data = data.sum(tuple([mat.n_batch + 1 + i for i in dense]))
     kept = [i for i in range(mat.n_sparse) if i not in sparse]
     shape = [n for i, n in enumerate(mat.shape) if i not in found]
@@ -125,8 +125,8 @@ def bcoo_reshape(
     for n in sparse[::-1]:
         rows.insert(0, flat % max(n, 1))
         flat = flat // max(n, 1)
-    made = bcoo.joined(rows, keep, sparse, indices.dtype)
-    return BCOO((bcoo.masked(data, keep).reshape(*batch, mat.nse, *dense),
+    made = bcoo.stack(rows, keep, sparse, indices.dtype)
+    return BCOO((bcoo.mask(data, keep).reshape(*batch, mat.nse, *dense),
                  made.reshape(*batch, mat.nse, len(sparse))),
                 shape=sizes)  # fmt: skip
 
@@ -153,13 +153,13 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
     if any(arr.shape[d] != 1 for d in found):
         raise ShapeError(f"bcoo_squeeze: axes {found} of {arr.shape} are not of size 1")
-    batch, sparse, dense = _parted("bcoo_squeeze", arr, found)
+    batch, sparse, dense = _split_axes("bcoo_squeeze", arr, found)
     kept = [i for i in range(arr.n_sparse) if i not in sparse]
     indices = arr.indices
     if sparse:  # what is out of bounds along one of them
         keep = bcoo.inside(indices, arr.sparse_shape)
-        indices = bcoo.limited(indices, keep, arr.sparse_shape)
-        gone = bcoo.masked(arr.data, keep) if not kept else arr.data
+        indices = bcoo.limit(indices, keep, arr.sparse_shape)
+        gone = bcoo.mask(arr.data, keep) if not kept else arr.data
         arr = BCOO((gone, indices), shape=arr.shape)
         indices = indices[..., np.array(kept, np.int32)]
     data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
@@ -216,7 +216,7 @@ def bcoo_broadcast_in_dim(
     found = dict(zip(sparse_at, bcoo.columns(mat.indices), strict=True))
     rows = [found.get(p, 0) for p in range(first, last)]
     keep = bcoo.inside(mat.indices, mat.sparse_shape)
-    indices = bcoo.joined(rows, keep, sizes[first:last], mat.indices.dtype)
+    indices = bcoo.stack(rows, keep, sizes[first:last], mat.indices.dtype)
     indices = indices.reshape(*index_lead, mat.nse, last - first)
     return BCOO((data, indices), shape=sizes)
 
@@ -254,7 +254,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         data, indices = bcoo.full_batch(m)
         moved = indices.at[..., axis - k].add(start) if m.nse else indices
         keep = bcoo.inside(indices, m.sparse_shape)
-        rows.append((data, bcoo.limited(moved, keep, shape[k : k + m.n_sparse])))
+        rows.append((data, bcoo.limit(moved, keep, shape[k : k + m.n_sparse])))
         start += m.shape[axis]
     data, indices = (fnp.concatenate(p, k) for p in zip(*rows, strict=True))
     return BCOO((data, indices), shape=shape)
@@ -268,7 +268,7 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
         for x in bcoo.full_batch(mat)
     )
     keep = fnp.arange(nse) < mat.nse
-    return BCOO((data, bcoo.limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
+    return BCOO((data, bcoo.limit(indices, keep, mat.sparse_shape)), shape=mat.shape)
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
@@ -280,7 +280,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """
     turned = ax.canonical_axes(tuple(dimensions), operand.ndim, "bcoo_rev")
     rows = [(n - 1, -1) if i in turned else (0, 1) for i, n in enumerate(operand.shape)]
-    made = _strided(operand, [a for a, _ in rows], operand.shape, [k for _, k in rows])
+    made = _stride(operand, [a for a, _ in rows], operand.shape, [k for _, k in rows])
     return BCOO((made.data, made.indices), shape=operand.shape,
                 unique_indices=operand.unique_indices)  # fmt: skip
 
@@ -306,7 +306,7 @@ def bcoo_slice(
             f"not within the shape {mat.shape}"
         )
     counts = [-(-(b - a) // k) for (a, b, _), k in zip(rows, steps, strict=True)]
-    return sliced(mat, starts, counts, steps)
+    return take_slice(mat, starts, counts, steps)
 
 
 def bcoo_dynamic_slice(
@@ -332,7 +332,7 @@ def bcoo_dynamic_slice(
     rows = zip(start_indices, sizes, mat.shape, strict=True)
     starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
               for a, m, n in rows]  # fmt: skip
-    return sliced(mat, starts, list(sizes), [1] * mat.ndim)
+    return take_slice(mat, starts, list(sizes), [1] * mat.ndim)
 
 
 def bcoo_gather(
@@ -382,7 +382,7 @@ def bcoo_gather(
             fnp.clip(known.get(a, 0), 0, n - m)
             for a, (n, m) in enumerate(zip(mat.shape, sizes, strict=True))
         ]
-        cut = sliced(mat, found, list(sizes), [1] * mat.ndim)
+        cut = take_slice(mat, found, list(sizes), [1] * mat.ndim)
         return bcoo.full_batch(bcoo_squeeze(cut, dimensions=windows.squeezed))
 
     flat = [x.reshape(count) for x in places.values()]
@@ -400,16 +400,16 @@ def bcoo_gather(
     return bcoo_transpose(found, permutation=order)
 
 
-def sliced(
+def take_slice(
     mat: BCOO, starts: Sequence[Any], counts: Sequence[int], steps: Sequence[int]
 ) -> BCOO:
     """From each start so many elements, each so many steps from the one before."""
-    made = _strided(mat, starts, counts, steps)
+    made = _stride(mat, starts, counts, steps)
     most = math.prod(made.sparse_shape)
     return bcoo.bcoo_sum_duplicates(made, most) if most < mat.nse else made
 
 
-def _strided(
+def _stride(
     mat: BCOO, starts: Sequence[Any], counts: Sequence[int], steps: Sequence[int]
 ) -> BCOO:
     data, indices, k, last = mat.data, mat.indices, mat.n_batch, mat.ndim - mat.n_dense
@@ -430,10 +430,10 @@ def _strided(
         row = moved // steps[axis]
         keep = keep & (moved % steps[axis] == 0) & (row >= 0) & (row < counts[axis])
         rows.append(row)
-    indices = bcoo.joined(rows, keep, counts[k:last], indices.dtype)
+    indices = bcoo.stack(rows, keep, counts[k:last], indices.dtype)
     lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
     data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
-    return BCOO((bcoo.masked(data, keep), indices), shape=counts)
+    return BCOO((bcoo.mask(data, keep), indices), shape=counts)
 
 
 uncheck(__name__)

@@ -91,7 +91,7 @@ def _one_sparse(
     rest = tuple(rhs.shape[len(right) :])
     places = bcoo.columns(lhs.indices)
     met = bcoo.gather(rhs, tuple([places[i] for i in left])) if left else rhs[None]
-    data = bcoo.masked(lhs.data, bcoo.inside(lhs.indices, lhs.shape))
+    data = bcoo.mask(lhs.data, bcoo.inside(lhs.indices, lhs.shape))
     data, met = alike(data, met)
     product = data.reshape(-1, *(1,) * len(rest)) * met
     kept = [*left[:batch], *free_left]
@@ -110,7 +110,7 @@ def _both_sparse(
     rows = [lhs.indices[:, None, i] for i in kept]
     rows += [rhs.indices[None, :, i] for i in free_right]
     shape = [*[lhs.shape[i] for i in kept], *[rhs.shape[i] for i in free_right]]
-    return _collected(data, meet, rows, shape)
+    return _collect(data, meet, rows, shape)
 
 
 def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
@@ -123,9 +123,9 @@ def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, 
     return fnp.where(meet, x[:, None] * y, 0).astype(x.dtype), meet
 
 
-def _collected(data: Any, keep: Any, rows: Sequence[Any], shape: Sequence[int]) -> BCOO:
+def _collect(data: Any, keep: Any, rows: Sequence[Any], shape: Sequence[int]) -> BCOO:
     """The sparse array of these elements, each index once."""
-    indices = bcoo.joined(rows, keep, shape, np.int32).reshape(data.size, len(shape))
+    indices = bcoo.stack(rows, keep, shape, np.int32).reshape(data.size, len(shape))
     made = BCOO((data.ravel(), indices), shape=shape)
     return bcoo.bcoo_sum_duplicates(made, min(data.size, math.prod(shape)))
 
@@ -242,8 +242,8 @@ def bcoo_conv_general_dilated(
     (x, at), (y, by) = map(_elements, (lhs, rhs))
     places = fnp.ravel(at[:, None] + low - by)
     keep = (places >= 0) & (places < size)
-    data = bcoo.masked(fnp.ravel(x[:, None] * y), keep)
-    indices = bcoo.joined([places], keep, (size,), at.dtype)
+    data = bcoo.mask(fnp.ravel(x[:, None] * y), keep)
+    indices = bcoo.stack([places], keep, (size,), at.dtype)
     return BCOO((data[None, None], indices[None, None]), shape=(1, 1, size))
 
 
@@ -252,7 +252,7 @@ def _elements(signal: Any) -> tuple[Any, Any]:
         return fnp.asarray(signal)[0, 0], fnp.arange(signal.shape[2])
     flat = bcoo.all_sparse(signal)
     keep = bcoo.inside(flat.indices, flat.shape)
-    return bcoo.masked(flat.data, keep), flat.indices[:, 2]
+    return bcoo.mask(flat.data, keep), flat.indices[:, 2]
 
 
 # Elementwise.
@@ -315,21 +315,19 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     data, meet = _pairs(x, y, [(i, i) for i in both])
     rows = [fnp.maximum(x.indices[:, None, i], y.indices[None, :, i])
             for i in range(x.ndim)]  # fmt: skip
-    return _collected(data, meet, rows, shape)
+    return _collect(data, meet, rows, shape)
 
 
 def _multiply(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO):
         return bcoo_multiply_sparse(x, y)
-    return (
-        bcoo.replaced(x, bcoo_multiply_dense(x, y)) if is_value(y) else NotImplemented
-    )
+    return bcoo.replace(x, bcoo_multiply_dense(x, y)) if is_value(y) else NotImplemented
 
 
 def _divide(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO) or not is_value(y):
         return NotImplemented
-    return bcoo.replaced(x, _beside_dense(operator.truediv, x, y))
+    return bcoo.replace(x, _beside_dense(operator.truediv, x, y))
 
 
 def _add(x: BCOO, y: Any) -> Any:
@@ -351,7 +349,7 @@ def _add(x: BCOO, y: Any) -> Any:
 
 
 def _negative(x: BCOO) -> BCOO:
-    return bcoo.replaced(x, -x.data)
+    return bcoo.replace(x, -x.data)
 
 
 def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
@@ -359,7 +357,7 @@ def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
 
     def apply(x: BCOO) -> BCOO:
         x = x if x.unique_indices else bcoo.bcoo_sum_duplicates(x, x.nse)
-        return bcoo.replaced(x, function(x.data))
+        return bcoo.replace(x, function(x.data))
 
     return apply
 
@@ -408,7 +406,7 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     places = [p for p in parts if p is not None]
     rows = [_along(p, i, mat.shape) for i, p in enumerate(places)]
     gone = [i for i, p in enumerate(places) if not isinstance(p, slice)]
-    found = movement.sliced(mat, *[[row[i] for row in rows] for i in range(3)])
+    found = movement.take_slice(mat, *[[row[i] for row in rows] for i in range(3)])
     found = movement.bcoo_squeeze(found, dimensions=gone) if gone else found
     left: list[Any] = [p for p in parts if p is None or isinstance(p, slice)]
     if None not in left:

@@ -320,7 +320,7 @@ class _Builder(ElementBuilder[tuple[Node, Context]]):
         valid = self.valid_node(context.valid)
         for axis, target in targets_of(node, at.indices, plan.number_of).items():
             if target.counts:
-                continue  # see `_scattered_at`
+                continue  # see `_scatter_index`
             index = self.render(target.where)
             (value,) = target.where.terms
             for part in _in_bounds(index, plan.reading(value).array, node.shape[axis]):

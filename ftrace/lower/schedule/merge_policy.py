@@ -106,7 +106,7 @@ WINDOWED = 16
 
 def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     if node.op.family == "reduction":
-        return is_reduce_inlined(plan, node, uses)
+        return reduce_is_inlined(plan, node, uses)
     cost = plan.costs[node]
     if node.op.family == "movement":
         return all(_is_plain(context) for context in uses)
@@ -133,7 +133,7 @@ def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     return cost * (len(uses) - len(kernels)) <= costs.RECOMPUTE
 
 
-def is_reduce_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
+def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     if len(uses) != 1:
         return False
     ((context, (factor, _)),) = uses.items()
@@ -232,7 +232,7 @@ def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
             continue
         if node.op.family == "reduction":
             here_only = {aligned[0]: uses[aligned[0]]}
-            if len(here) > 1 or not is_reduce_inlined(plan, node, here_only):
+            if len(here) > 1 or not reduce_is_inlined(plan, node, here_only):
                 continue
         elif plan.costs_below(node) * (len(here) - 1) > costs.RECOMPUTE or (
             draft.weight > ENOUGH and ends_before(draft, node)

@@ -245,7 +245,7 @@ class _Family:
             return parameters, 0.0, 1.0
         return parameters[:-2], *parameters[-2:]
 
-    def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
+    def _check(self, value: Any, shapes: Any, scale: Any) -> Any:
         if self.valid is None:
             return value
         return choose(self.valid(*shapes, scale), value, np.nan)
@@ -273,7 +273,7 @@ class _Family:
         value = value - fnp.log(scale) if self.placed else value
         if has_low:
             value = choose(outside, -np.inf, choose(x == x, value, np.nan))
-        return self._checked(value, shapes, scale)
+        return self._check(value, shapes, scale)
 
     def _probability(self, name: str, x: Any, *parameters: Any) -> Any:
         shapes, loc, scale = self._split(parameters)
@@ -290,7 +290,7 @@ class _Family:
             value = choose((z < low) & known, AT_LOW[name], value)
         if has_high:
             value = choose((z > high) & known, AT_LOW[_other(name)], value)
-        return self._checked(value, shapes, scale)
+        return self._check(value, shapes, scale)
 
     def _standard(self, name: str, z: Any, shapes: Any) -> Any:
         """cdf, sf or the logarithm of one of them."""
@@ -323,7 +323,7 @@ class _Family:
         else:
             z = self.given["ppf"](1 - safe, *shapes)
         placed = z * scale + loc if self.placed else z
-        return self._checked(choose(inside, placed, np.nan), shapes, scale)
+        return self._check(choose(inside, placed, np.nan), shapes, scale)
 
 
 def discrete(

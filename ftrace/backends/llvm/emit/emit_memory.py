@@ -342,7 +342,7 @@ class Values(Expressions):
         values = [self.plain(store.value, v.lanes, at) for store in group]
         form = self.facts.affine[first.index]
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
-        past = first.buffer in self.streamed and self.are_rows_aligned(form, t, v.node)
+        past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
         for n, value in enumerate(self.ops.interleave(t, values)):
             p = self.address(base, form + (n * v.lanes), at, t.bytes)
             existing = count * v.existing - n * v.lanes if masked else v.lanes
@@ -372,7 +372,7 @@ class Values(Expressions):
         if len(values) < lanes and store.buffer not in self.padded:
             mask = first_lanes(lanes, len(values))
         past = store.buffer in self.streamed and len(values) == lanes
-        past = past and all(self.are_rows_aligned(form, t, r) for r in rows)
+        past = past and all(self.rows_are_aligned(form, t, r) for r in rows)
         for lane in range(vector.existing or lanes):
             p = self.address(base, form + (stride * lane), ats[0], size)
             self.access.store(t, columns[lane], p, mask, past)
@@ -391,9 +391,9 @@ class Values(Expressions):
         v = self.vector
         if v is None or not t.lanes or self.stride(store.index) != 1:
             return False
-        return self.are_rows_aligned(self.facts.affine[store.index], t, v.node)
+        return self.rows_are_aligned(self.facts.affine[store.index], t, v.node)
 
-    def are_rows_aligned(self, form: Index, t: Type, along: Node) -> bool:
+    def rows_are_aligned(self, form: Index, t: Type, along: Node) -> bool:
         """Is what an index has beside one range a multiple of a vector's lanes?"""
         if t.kind == "b" or t.lanes * t.bytes < 16:
             return False

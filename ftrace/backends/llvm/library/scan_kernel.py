@@ -249,7 +249,7 @@ class Rows(Lines):
         if len(results) >= far:  # the vector `far` before this one, and its neighbour
             latest = results[far - 1]
             older = results[far] if len(results) > far else latest
-            earlier = self._shift(older, latest, shift) if shift else latest
+            earlier = self._shift_lanes(older, latest, shift) if shift else latest
             own = self._combine(earlier, own, self.reach, number)
         self.leave(own)
         self.close(opened)
@@ -261,12 +261,14 @@ class Rows(Lines):
         """Combinations that end at each lane, of 1, 2, 4, … elements, to all lanes."""
         found = [state]
         for n, distance in enumerate(self.distances):
-            earlier = self._shift(carried[n] if carried else state, state, distance)
+            earlier = self._shift_lanes(
+                carried[n] if carried else state, state, distance
+            )
             state = self._combine(earlier, state, distance, number)
             found.append(state)
         return found
 
-    def _shift(self, earlier: State, state: State, distance: int) -> State:
+    def _shift_lanes(self, earlier: State, state: State, distance: int) -> State:
         """What is so many places before each lane, in this vector or the last one."""
         places = range(self.width - distance, 2 * self.width - distance)
         return {

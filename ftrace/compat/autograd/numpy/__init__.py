@@ -11,7 +11,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace.compat.autograd.core import getval, holds_box
-from ftrace.compat.autograd.lift import lifted, namespace, submodule
+from ftrace.compat.autograd.lift import lift, namespace, submodule
 from ftrace.errors import MissingRuleError
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
@@ -93,7 +93,7 @@ def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 def _lift(home: Any, **functions: Any) -> dict[str, Any]:
     return {
-        name: lifted(home.__name__, name, getattr(home, name), ours)
+        name: lift(home.__name__, name, getattr(home, name), ours)
         for name, ours in functions.items()
     }
 
@@ -106,7 +106,7 @@ _NUMPY: dict[str, Any] = {
     ),
     "where": _where,
     "make_diagonal": _make_diagonal,
-    "row_stack": lifted("numpy", "vstack", np.vstack, fnp.vstack),
+    "row_stack": lift("numpy", "vstack", np.vstack, fnp.vstack),
     "r_": _Joining("r_"),
     "c_": _Joining("c_"),
     "__version__": np.__version__,

@@ -37,8 +37,8 @@ def convolve(
         raise ValueError(f'mode must be "valid", "full" or "same", got {mode!r}')
     every = [list(range(onp.ndim(x))) for x in (A, B)]
     chosen, dots = axes or every, dot_axes or [(), ()]
-    a, others_a = _arranged(A, chosen[0], dots[0])
-    b, others_b = _arranged(B, chosen[1], dots[1])
+    a, others_a = _arrange(A, chosen[0], dots[0])
+    b, others_b = _arrange(B, chosen[1], dots[1])
     sizes = list(zip(a.shape[2:], b.shape[2:], strict=True))
     swapped = mode == "valid" and any(m < n for m, n in sizes)
     if swapped:
@@ -60,7 +60,7 @@ def _padding(size: int, mode: str) -> tuple[int, int]:
     return before, {"valid": 0, "full": size - 1, "same": (size - 1) // 2}[mode]
 
 
-def _arranged(x: Any, axes: Sequence[int], dots: Sequence[int]) -> tuple[Any, Any]:
+def _arrange(x: Any, axes: Sequence[int], dots: Sequence[int]) -> tuple[Any, Any]:
     """Other axes as one, axes of sums as one, axes of windows; the others' sizes."""
     x = fnp.asarray(x)
     x = x if x.dtype.kind in "fc" else fnp.asarray(x, onp.float64)

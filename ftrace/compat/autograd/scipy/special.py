@@ -15,8 +15,8 @@ import numpy as onp
 
 import ftrace.scipy.special as ours
 from ftrace.compat.autograd import numpy as np
-from ftrace.compat.autograd.core import Primitive, defjvp, defvjp, spread
-from ftrace.compat.autograd.lift import lifted, namespace
+from ftrace.compat.autograd.core import Primitive, defjvp, defvjp, repeat_slope
+from ftrace.compat.autograd.lift import lift, namespace
 
 _find = namespace(__name__, "scipy.special", "ftrace.scipy.special")
 
@@ -34,7 +34,7 @@ def _bessel(name: str, sign: int) -> Callable[..., Any]:
     return slope
 
 
-def _scaled(ans: Any, n: Any, x: Any) -> Any:
+def _ive_slope(ans: Any, n: Any, x: Any) -> Any:
     return _bessel("ive", 1)(ans, n, x) - ans * np.sign(x)
 
 
@@ -47,7 +47,7 @@ _SLOPES: dict[str, Callable[..., Any]] = {
     "jn": _bessel("jn", -1),
     "yn": _bessel("yn", -1),
     "iv": _bessel("iv", 1),
-    "ive": _scaled,
+    "ive": _ive_slope,
     "erfcinv": lambda ans, x: -0.5 * onp.sqrt(onp.pi) * np.exp(ans**2),
 }
 
@@ -56,7 +56,7 @@ def _with_slope(name: str, slope: Callable[..., Any]) -> Primitive:
     function = Primitive(getattr(_scipy(), name))
 
     def pull(ans: Any, *args: Any) -> Callable[[Any], Any]:
-        return spread(ans, args[-1], slope(ans, *args))
+        return repeat_slope(ans, args[-1], slope(ans, *args))
 
     last = (1 if name in ("jn", "yn", "iv", "ive") else 0,)
     defvjp(function, pull, argnums=last)
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
     elif name == "psi":
         found = _find("digamma")
     elif name == "rgamma":
-        found = lifted("scipy", name, _scipy().rgamma, lambda x: 1 / ours.gamma(x))
+        found = lift("scipy", name, _scipy().rgamma, lambda x: 1 / ours.gamma(x))
     else:
         return _find(name)
     globals()[name] = found

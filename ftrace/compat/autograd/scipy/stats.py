@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from ftrace.compat.autograd import numpy as np
-from ftrace.compat.autograd.core import defvjp, primitive, spread
-from ftrace.compat.autograd.lift import lifted, namespace, submodule
+from ftrace.compat.autograd.core import defvjp, primitive, repeat_slope
+from ftrace.compat.autograd.lift import lift, namespace, submodule
 from ftrace.scipy import stats
 
 
@@ -66,9 +66,9 @@ t = _distribution("t", _T)
 _NORMAL = {"logpdf": _normal_log_density, "pdf": _normal_density}
 multivariate_normal = _distribution(
     "multivariate_normal",
-    {"entropy": lifted("scipy.stats", "entropy", _normal_entropy, _normal_entropy)}
+    {"entropy": lift("scipy.stats", "entropy", _normal_entropy, _normal_entropy)}
     | {
-        name: lifted("scipy.stats", name, _scipy("multivariate_normal", name), ours)
+        name: lift("scipy.stats", name, _scipy("multivariate_normal", name), ours)
         for name, ours in _NORMAL.items()
     },
 )
@@ -79,10 +79,10 @@ def _t_slope(name: str, slope: Any) -> None:
     function = primitive(_scipy("t", name))
 
     def by_x(ans: Any, x: Any, *rest: Any) -> Any:
-        return spread(ans, x, slope(ans, x, *rest))
+        return repeat_slope(ans, x, slope(ans, x, *rest))
 
     def by_loc(ans: Any, x: Any, df: Any, loc: Any, *rest: Any) -> Any:
-        return spread(ans, loc, -slope(ans, x, df, loc, *rest))
+        return repeat_slope(ans, loc, -slope(ans, x, df, loc, *rest))
 
     defvjp(function, by_x, by_loc, argnums=(0, 2))
     _T[name] = function

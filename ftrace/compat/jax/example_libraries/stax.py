@@ -30,7 +30,7 @@ glorot, randn, logsoftmax = glorot_normal, normal, nn.log_softmax
 _DRAWN, _SMALL, _TINY = glorot_normal(), normal(), normal(1e-6)
 
 
-def _weighted(shapes: Function, W_init: Any, b_init: Any, product: Function) -> Layer:
+def _layer(shapes: Function, W_init: Any, b_init: Any, product: Function) -> Layer:
     """A product with weights, and a bias.
 
     Args:
@@ -56,7 +56,7 @@ def Dense(out_dim: int, W_init: Function = _DRAWN, b_init: Function = _SMALL) ->
     def shapes(given: Shape) -> Any:
         return (*given[:-1], out_dim), (given[-1], out_dim), (out_dim,)
 
-    return _weighted(shapes, W_init, b_init, jnp.dot)
+    return _layer(shapes, W_init, b_init, jnp.dot)
 
 
 def _convolution(shape_of: Function, convolve: Function) -> Function:
@@ -80,7 +80,7 @@ def _convolution(shape_of: Function, convolve: Function) -> Function:
             return convolve(x, W, steps, padding, dimension_numbers=dimension_numbers)
 
         axes = of_kernel.index("I"), of_kernel.index("O")
-        return _weighted(shapes, W_init or glorot_normal(*axes), b_init, product)
+        return _layer(shapes, W_init or glorot_normal(*axes), b_init, product)
 
     return layer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ftrace.compat.jaxpr import Jaxpr, needed
+from ftrace.compat.jaxpr import Jaxpr, drop_unused
 from ftrace.compat.linear_util import WrappedFun
 from ftrace.compat.primitive import Primitive
 from ftrace.compat.view import TracedJaxpr, trace_to_jaxpr
@@ -114,7 +114,7 @@ def dce_jaxpr(
       (the jaxpr, which of its arguments are used).
     """
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
-    kept, live = needed(jaxpr.eqns, outvars, dce_rules)
+    kept, live = drop_unused(jaxpr.eqns, outvars, dce_rules)
     always = _flags(instantiate, len(jaxpr.invars))
     flags = [v in live or a for v, a in zip(jaxpr.invars, always, strict=True)]
     invars = [v for v, flag in zip(jaxpr.invars, flags, strict=True) if flag]
