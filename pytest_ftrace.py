@@ -118,7 +118,7 @@ def pytest_runtest_makereport(
     if tracebacks is None or call.excinfo is None or tracebacks.shows_all():
         return (yield)
     excinfo = call.excinfo
-    with tracebacks.folded(excinfo.value):
+    with tracebacks.fold_frames(excinfo.value):
         if (shown := excinfo.value.__traceback__) is not None:
             excinfo.traceback = type(excinfo.traceback)(shown)
         return (yield)

@@ -170,7 +170,7 @@ def lead_device(place: Any, what: str = "jit") -> base.Device | None:
     if isinstance(place, (str, base.Device)):
         return base.get_device(place)
     shardings = _shardings()
-    sharding = shardings.named(place, what)
+    sharding = shardings.as_sharding(place, what)
     return shardings.device_of(sharding) if sharding.is_fully_addressable else None
 
 
@@ -188,11 +188,11 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         told = not device.host or isinstance(array, Tracer)
         if told or len(base.own_devices(device.platform)) == 1:
             return array
-        return _shardings().placed_on(array, device)
+        return _shardings().with_device(array, device)
     if isinstance(place, Enum):  # a kind of memory: there is one
         return _put(value, base.get_device())
     shardings = _shardings()
-    sharding = shardings.named(place, what)
+    sharding = shardings.as_sharding(place, what)
     if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
         return value
     if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
@@ -204,7 +204,7 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         exact = what != "with_sharding_constraint"
         why = {"jit: in_shardings": "argument", "device_put": "put"}.get(what, "")
         return partition.constrain(array, sharding, exact, why)
-    return shardings.placed(array, sharding)
+    return shardings.with_sharding(array, sharding)
 
 
 def is_first(device: base.Device) -> bool:
