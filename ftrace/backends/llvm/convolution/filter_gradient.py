@@ -12,19 +12,20 @@ does not depend on how units are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.convolution import find as convolution
-from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule import layout
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
-from ftrace.backends.llvm.schedule.tiling_ir import size_of, step_cycles
+from ftrace.backends.llvm.schedule.layout import Cut, Part, Window
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
+from ftrace.backends.llvm.schedule.tiling_ir import row_cycles, size_of
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
@@ -38,157 +39,120 @@ _LEAST_ROWS = 48
 _SHARE = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
+class _Sliding(NamedTuple):
     """How a contraction is the gradient of a convolution by its filters.
 
     Attributes:
+      plan: the left operand slides; of groups there are two axes of columns.
       windows: each of a pixel range and an axis of taps.
-      left, right: the operand that slides, and the other one.
-      channel: the axis that the left one has beside its taps, if any.
-      columns: the axis of the right one; of groups, the two that lie side by side.
+      channel: the axis that the left operand has beside its taps, if any.
       others: what is summed over beside the pixels.
-      channels_last: the left one is evaluated in vectors of channels.
+      channels_last: the left operand is evaluated in vectors of channels.
+      taps: of all windows.
+      lanes: of a vector, or groups in one.
     """
 
     plan: contraction.Contraction
-    windows: tuple[Window, ...]
-    left: Node
-    right: Node
-    channel: tuple[Node, ...]
-    columns: tuple[Node, ...]
+    windows: list[Window]
+    channel: list[Node]
     others: tuple[Node, ...]
     channels_last: bool
-
-    @property
-    def groups(self) -> bool:
-        return len(self.columns) > 1
-
-    @property
-    def taps(self) -> int:
-        return prod(w.taps for w in self.windows)
+    taps: int
+    lanes: int
 
 
 def find_sliding_sum(
     kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
-) -> Iterator[tree.Schedule]:
+) -> Iterator[Schedule]:
     """The contraction as such a gradient, if it is one."""
     if not convolution.is_sum_of_products(kernel, plan):
         return
     lanes = target.vector_bytes // plan.reduces[0].dtype.itemsize
+    sides = {"rows": plan.columns, "columns": plan.rows}
+    ways = plan, replace(plan, left=plan.right, right=plan.left, **sides)
+    ways = [
+        w for w in ways if len(w.columns) == 1 and 4 * size_of(w.columns[0]) >= lanes
+    ]
     groups = convolution.with_groups(kernel, plan, facts, lanes)
     if groups is not None and target.decides("sliding_rows"):
-        sides = groups.left[0], groups.right[0], groups.rows, groups.columns
-        found = _as_sliding(groups, *sides, facts)
-        if found is not None:
-            yield _schedule(found, kernel, facts, target)
-            return
-    rows = (plan.left[0], plan.right[0], plan.rows, plan.columns)
-    columns = (plan.right[0], plan.left[0], plan.columns, plan.rows)
-    for left, right, slid, still in (rows, columns):
-        if len(still) != 1 or 4 * size_of(still[0]) < lanes:
-            continue
-        found = _as_sliding(plan, left, right, slid, still, facts)
-        if found is not None:
-            yield _schedule(found, kernel, facts, target)
-            return
+        ways.insert(0, groups)
+    for s in filter(None, (_as_sliding(way, lanes, facts) for way in ways)):
+        yield from _schedules(s, kernel, facts, target)
+        return
 
 
 def _as_sliding(
-    plan: contraction.Contraction, left: Node, right: Node, slid: Sequence[Node],
-    columns: tuple[Node, ...], facts: Facts,
-) -> Shape | None:  # fmt: skip
-    """The same with `left` as the operand that slides."""
-    windows, beside = _windows(left, plan.ranges, slid, facts)
-    if not windows or len(beside) > 1 or prod(w.taps for w in windows) > _MOST_TAPS:
+    plan: contraction.Contraction, lanes: int, facts: Facts
+) -> _Sliding | None:
+    """With the left operand as the one that slides."""
+    (left,), groups = plan.left, len(plan.columns) > 1
+    windows, channel = _windows(plan, facts)
+    taps, pixels = prod(w.taps for w in windows), [w.column for w in windows]
+    if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
-    windows.sort(key=lambda w: slid.index(w.tap))
-    pixels = [w.column for w in windows]
-    last = len(columns) > 1 or not convolution.can_fill(left, pixels[-1], facts)
-    if last and not (beside and convolution.can_fill(left, beside[0], facts)):
+    last = groups or not convolution.can_fill(left, pixels[-1], facts)
+    if last and not (channel and convolution.can_fill(left, channel[0], facts)):
         return None
     others = [r for r in plan.ranges if r not in pixels]
-    others = contraction.in_memory_order([left], others, facts)
-    sides = tuple(beside), columns, tuple(others)
-    return Shape(plan, tuple(windows), left, right, *sides, last)
+    others = tuple(contraction.in_memory_order([left], others, facts))
+    return _Sliding(plan, windows, channel, others, last, taps, lanes)
 
 
 def _windows(
-    left: Node, pixels: Sequence[Node], slid: Sequence[Node], facts: Facts
+    plan: contraction.Contraction, facts: Facts
 ) -> tuple[list[Window], list[Node]]:
     """The windows, and the axes beside them.
 
     Windows that share no pixel (their stride is not less than they are long) save
     nothing; but beside others they make an axis that is not left over.
     """
+    slid = plan.rows
     found = [
         w
-        for w in convolution.find_windows(left, pixels, slid, facts, saving=False)
+        for w in convolution.find_windows(
+            plan.left[0], plan.ranges, slid, facts, saving=False
+        )
         if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
         if w.stride <= 2 * w.taps  # else most of the panel would not be read
     ]
-    step = contraction.step_sizes([left], slid, facts)
+    step = contraction.step_sizes(plan.left, slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
     chosen: dict[Node, Window] = {}
     for window in found:
         saves = window.share(window.pixels) < 1
         if saves or (chosen and len(slid) - len(chosen) > 1):
             chosen.setdefault(window.tap, window)
-    return list(chosen.values()), [a for a in slid if a not in chosen]
+    windows = [chosen[axis] for axis in slid if axis in chosen]
+    return windows, [axis for axis in slid if axis not in chosen]
 
 
-def _schedule(
-    shape: Shape, kernel: Kernel, facts: Facts, target: Target
-) -> tree.Schedule:
-    s, item = shape, shape.right.dtype.itemsize
-    lanes = target.vector_bytes // item
-    columns = _cut_columns(s.columns, lanes)
-    lanes = columns.size if s.groups else lanes
+def _schedules(
+    s: _Sliding, kernel: Kernel, facts: Facts, target: Target
+) -> Iterator[Schedule]:
+    (left,), (right,), (*more, _) = s.plan.left, s.plan.right, s.plan.columns
+    columns = convolution.cut_columns(s.plan.columns, s.lanes, _VECTORS)
+    lanes = columns.size if more else s.lanes
     pitch = layout.whole_vectors(columns, lanes)
-    room = target.l2 // _SHARE // item  # elements of a panel
+    room = target.l2 // _SHARE // right.dtype.itemsize  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
-    depth = _cut_pixels(s, rows.length, pitch, tile, room, lanes, target)
-    beside = Part.of(rows, 1, facts.free[s.left])
+    depth = _cut_pixels(s, rows.length, pitch, tile[1] * lanes, room, target)
     images = layout.images_of(
-        s.left, s.windows, depth, beside, lanes, channels_last=s.channels_last,
-        groups=columns if s.groups else None, zeros=0,
+        left, s.windows, depth, Part.of(rows, 1, facts.free[left]), lanes,
+        channels_last=s.channels_last, groups=columns if more else None, zeros=0,
     )  # fmt: skip
-    taps = Cut.whole([w.tap for w in s.windows])
-    places = (
-        Part.of(rows, pitch * taps.length), Part.of(taps, pitch), Part.of(columns, 1)
+    still = convolution.still_operand(right, columns, depth, lanes, facts)
+    edges = [n * s.taps // parts for n in range(parts + 1)]  # as equal as can be
+    yield from convolution.slide(
+        kernel, s.plan, images, still, (rows, columns, depth),
+        (*s.plan.outer, rows, columns), lanes, [tile], [w.tap for w in s.windows],
+        tuple(range(*pair) for pair in pairwise(edges)),
     )  # fmt: skip
-    height = rows.length * taps.length
-    sums = Panel("sums", s.plan.reduces[0], height, pitch, places)
-    still = convolution.still_operand(s.right, columns, depth, lanes, facts)
-    cuts = rows, columns, depth
-    add = convolution.sums_over(
-        images, still, *cuts, tile, lanes, sums, _in_parts(s.taps, parts)
-    )
-    inside = {*rows.within, *taps.within, *columns.within}
-    axes = tuple(a for a in kernel.axes if a in inside)
-    store = tree.StoreResults((sums,), axes, (columns, rows))
-    places = (*s.plan.outer, rows, columns)
-    return tree.Schedule(kernel, lanes, places, convolution.slide(add, store))
 
 
-def _in_parts(count: int, parts: int) -> tuple[range, ...]:
-    """So many taps in parts as equal as can be."""
-    edges = [n * count // parts for n in range(parts + 1)]
-    return tuple(range(*pair) for pair in pairwise(edges))
-
-
-def _cut_columns(columns: tuple[Node, ...], lanes: int) -> Cut:
-    """Blocks of columns: whole vectors, if they are not all in one; of groups one."""
-    *groups, column = columns
-    if groups:
-        return convolution.cut_groups(columns, lanes)
-    vectors = -(-size_of(column) // lanes)
-    each = -(-vectors // -(-vectors // _VECTORS))
-    return Cut((), column, each * lanes, ()) if each < vectors else Cut.whole([column])
-
-
-def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) -> Cut:
+def _cut_channels(
+    s: _Sliding, blocks: int, pitch: int, room: int, target: Target
+) -> Cut:
     """Blocks of channels: enough units, whose sums fit into the second cache.
 
     Args:
@@ -200,50 +164,47 @@ def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) 
     size = whole = size_of(s.channel[0])
     others = prod(map(size_of, s.plan.outer)) * blocks
     for n in (n for n in range(1, whole + 1) if whole % n == 0):
-        fits = whole // n * s.taps * pitch <= room
-        if n > 1 and fits and whole // n * s.taps < _LEAST_ROWS and not s.groups:
+        taps = whole // n * s.taps
+        few = taps < _LEAST_ROWS and len(s.plan.columns) == 1
+        if n > 1 and few and taps * pitch <= room:
             break
         size = whole // n
-        if fits and n * others >= 2 * target.cores:
+        if taps * pitch <= room and n * others >= 2 * target.cores:
             break
     return Cut.of_first(s.channel, size)
 
 
 def _cut_pixels(
-    s: Shape, channels: int, pitch: int, tile: tuple[int, int], room: int, lanes: int,
-    target: Target,
-) -> Cut:  # fmt: skip
+    s: _Sliding, channels: int, pitch: int, wide: int, room: int, target: Target
+) -> Cut:
     """Blocks of lines: what a tile reads of the right panel stays near it."""
     first, *rest = [w.column for w in s.windows]
-    inside = prod(map(size_of, rest))
-    line = prod(w.reach(w.pixels, w.whole) for w in s.windows[1:])
-    step = s.windows[0].stride * line * channels * (lanes if s.groups else 1)
-    strip = inside * tile[1] * lanes
-    near = target.l1 // 2 // s.right.dtype.itemsize
-    most = max(min(room // max(inside * pitch, step), near // strip), 1)
-    size = most
-    if most < size_of(first):
-        size = -(-size_of(first) // -(-size_of(first) // most))
-        size = size if rest else max(most // lanes, 1) * lanes  # turned in squares
-    return replace(Cut.of_first([first, *rest], size), outer=s.others)
+    inside, size, lines = prod(map(size_of, rest)), size_of(first), s.windows[1:]
+    line = prod(w.reach(w.pixels, w.whole) for w in lines)
+    groups = min(wide, s.lanes) if len(s.plan.columns) > 1 else 1
+    step = s.windows[0].stride * line * channels * groups
+    near = target.l1 // 2 // s.plan.right[0].dtype.itemsize
+    most = max(min(room // max(inside * pitch, step), near // (inside * wide)), 1)
+    if most < size and not rest:
+        most = max(most // s.lanes, 1) * s.lanes  # turned in squares
+    elif most < size:
+        most = -(-size // -(-size // most))
+    return replace(Cut.of_first([first, *rest], most), outer=s.others)
 
 
 def _tile(
-    s: Shape, channels: int, vectors: int, target: Target
+    s: _Sliding, channels: int, vectors: int, target: Target
 ) -> tuple[tuple[int, int], int]:
     """The best tile, channels and vectors, and in how many parts the taps are."""
-    taps = s.taps
-    best, least = ((1, 1), taps), float("inf")
+    best, least = ((1, 1), s.taps), float("inf")
     for wide in range(1, min(vectors, 4) + 1):
         room = max((target.registers - 2 - wide) // wide, 1)
-        high, parts = min(max(room // taps, 1), channels), -(-taps // room)
-        if s.channels_last and not s.groups:  # numbers side by side
-            high, parts = min(room, channels), taps
-        rows = -(-taps // parts) * high
-        across, rest = divmod(vectors, wide)
-        cycles = across * step_cycles(rows, wide, target.costs)
-        cycles += step_cycles(rows, rest, target.costs) if rest else 0.0
-        cycles *= parts * -(-channels // high)
+        high, parts = min(max(room // s.taps, 1), channels), -(-s.taps // room)
+        if s.channels_last and len(s.plan.columns) == 1:  # numbers side by side
+            high, parts = min(room, channels), s.taps
+        rows = -(-s.taps // parts) * high
+        cycles = parts * -(-channels // high)
+        cycles *= row_cycles(rows, wide, vectors, target.costs)
         if cycles < least * 0.999:
             best, least = ((high, wide), parts), cycles
     return best

@@ -8,7 +8,7 @@ the gradient by the filters. Columns may be groups and their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
@@ -150,14 +150,23 @@ def with_groups(
     return None
 
 
-def cut_groups(columns: tuple[Node, ...], lanes: int) -> Cut:
-    """Blocks of a vector of groups, one place of all of them after the other.
+def cut_columns(columns: tuple[Node, ...], lanes: int, *most: int) -> Cut:
+    """Blocks of whole vectors of columns, which are alike if they can be.
 
-    Where groups are few vectors are short.
+    Of groups it is a vector of them, one place of all after the other; where groups are
+    few vectors are short.
+
+    Args:
+      most: vectors in a block; what comes later is taken if only so they are alike.
     """
-    groups, place = columns
-    lanes = min(lanes, 1 << (size_of(groups) - 1).bit_length())
-    return Cut((), groups, lanes, (place,), (place, groups))
+    *groups, last = columns
+    if groups:
+        lanes = min(lanes, 1 << (size_of(groups[0]) - 1).bit_length())
+        return Cut((), groups[0], lanes, (last,), (last, groups[0]))
+    vectors = -(-size_of(last) // lanes)
+    ways = [-(-vectors // each) for each in most]
+    blocks = next((n for n in ways if vectors % n == 0), ways[0])
+    return Cut.of_first(columns, -(-vectors // blocks) * lanes)
 
 
 # What it costs to evaluate an operand.
@@ -173,7 +182,7 @@ def can_fill(node: Node, column: Node, facts: Facts, lanes: int = 16) -> bool:
 def fill_cost(
     node: Node, column: Node, facts: Facts, target: Target, lanes: int
 ) -> float:
-    """Cycles that it takes to evaluate a vector of an operand that can be filled."""
+    """Cycles to evaluate an element of an operand that can be filled, in vectors."""
     cost = 0.0
     for n in toposort([node]):
         if n.op is load_p and column in facts.free[n]:
@@ -181,7 +190,7 @@ def fill_cost(
             cost += target.costs.fill * (1 if near else 2)
         elif n.dtype is not INDEX and n.src:
             cost += 1.0
-    return cost
+    return cost / (size_of(column) / -(-size_of(column) // lanes))
 
 
 # How they run.
@@ -206,30 +215,41 @@ def still_operand(
     return Panel("still", node, high, width, parts, zeros=columns.length)
 
 
-def slide(s: tree.Accumulate, store: tree.StoreResults) -> tuple[tree.Statement, ...]:
-    """A unit: operands are filled for each block, and tiles run over them."""
-    fills = map(tree.Fill, (*s.images, *s.operands))
-    unit = (*tree.for_blocks(s.depth, *fills, s), store)
-    return (*map(tree.Clear, s.into if s.depth.several else ()), *unit)
-
-
-def sums_over(
-    images: tuple[layout.Image, ...], still: Panel | Node, rows: Cut, columns: Cut,
-    depth: Cut, tile: tuple[int, int], lanes: int, sums: Panel,
-    parts: tuple[range, ...] = (),
-) -> tree.Accumulate:  # fmt: skip
-    """Sums of products with images.
+def slide(
+    kernel: Kernel, plan: Contraction, images: tuple[layout.Image, ...],
+    still: Panel | Node, cuts: tuple[Cut, Cut, Cut], places: Sequence[Node | Cut],
+    lanes: int, tiles: Iterable[tuple[int, int]], taps: Sequence[Node] = (),
+    parts: tuple[range, ...] = (), place: Node | None = None,
+) -> Iterator[tree.Schedule]:  # fmt: skip
+    """Schedules of units that fill operands for each block, over which tiles run.
 
     Args:
-      tile: rows and vectors of a tile, which is made of the last range of the rows.
-      parts: see `Accumulate`.
+      cuts: the rows, the columns and what is summed over.
+      places: what tells units apart.
+      tiles: rows and vectors of each, which is made of the last range of the rows.
+      taps: those that are rows.
+      parts, place: see `Accumulate` and `StoreResults`.
     """
+    rows, columns, depth = cuts
+    pitch, windows = layout.whole_vectors(columns, lanes), Cut.whole(taps)
+    stand = Part.of(rows, pitch * windows.length), Part.of(windows, pitch)
+    stand = (*stand[: 2 if taps else 1], Part.of(columns, 1))
+    high = rows.length * windows.length
+    sums = Panel("sums", plan.reduces[0], high, pitch, stand)
+    inside = {*rows.within, *windows.within, *columns.within} - {place}
+    axes = tuple(axis for axis in kernel.axes if axis in inside)
+    store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
     panels = (still,) if isinstance(still, Panel) else ()
-    across = tree.Tiled(columns, RangeTiling(lanes, tile[1]), True)
-    down = None
-    if rows.within:
-        steps = layout.even_tiles(rows.extents[-1], tile[0])
-        down = tree.Tiled(rows, steps, len(rows.within) == 1)
-    return tree.Accumulate(
-        (sums.node,), panels, down, across, depth, (sums,), images=images, parts=parts
-    )
+    for high, wide in tiles:
+        across, down = tree.Tiled(columns, RangeTiling(lanes, wide), True), None
+        if rows.within:
+            steps = layout.even_tiles(rows.extents[-1], high)
+            down = tree.Tiled(rows, steps, len(rows.within) == 1)
+        add = tree.Accumulate(
+            (sums.node,), panels, down, across, depth, (sums,), images=images,
+            parts=parts,
+        )  # fmt: skip
+        fills = map(tree.Fill, (*images, *panels))
+        unit = (*tree.for_blocks(depth, *fills, add), store)
+        unit = (*map(tree.Clear, (sums,) if depth.several else ()), *unit)
+        yield tree.Schedule(kernel, lanes, tuple(places), unit)

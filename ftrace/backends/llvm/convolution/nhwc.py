@@ -26,7 +26,7 @@ from ftrace.backends.llvm.schedule import (
     tiling_ir as tiling,
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
+from ftrace.backends.llvm.schedule.layout import Cut, Part, Window, cut_ranges
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
@@ -38,7 +38,7 @@ _FEW_PIXELS = 64
 #: Images of fewer pixels share the weights of a block.
 _MANY_PIXELS = 128
 #: Vectors in a row of a block of columns; where such blocks are not alike.
-_VECTORS, _EVEN_VECTORS = 12, 16
+_VECTORS = 12, 16
 #: The part of the second cache that the sums, or the panel of groups, may take.
 _SHARE = 4
 
@@ -62,33 +62,14 @@ def find_sliding_rows(
         return
     if not convolution.can_fill(left, others[-1], facts):
         return
-    if groups is not None:
-        plan = groups
-        columns = convolution.cut_groups(plan.columns, lanes)
-    elif tiling.size_of(column) * item < 32:
+    if groups is None and tiling.size_of(column) * item < 32:
         return
-    else:
-        columns = _cut_columns(column, lanes)
+    plan = groups or plan
+    columns = convolution.cut_columns(plan.columns, lanes, *_VECTORS)
     deep = max(DEPTH * 4 // item // prod(w.taps for w in windows.values()), 1)
     depth = cut_ranges(others, deep, lanes)
     known = list(windows.values()), columns, depth
     yield from _schedules(kernel, plan, *known, facts, target)
-
-
-def _cut_columns(column: Node, lanes: int) -> Cut:
-    """Blocks of columns."""
-    vectors = -(-tiling.size_of(column) // lanes)
-    blocks = column_blocks(vectors)
-    if blocks == 1:
-        return Cut.whole([column])
-    return Cut((), column, -(-vectors // blocks) * lanes, ())
-
-
-def column_blocks(vectors: int) -> int:
-    """In how many blocks columns are: of blocks that are alike no panel is needed."""
-    blocks = -(-vectors // _VECTORS)
-    fewer = -(-vectors // _EVEN_VECTORS)
-    return fewer if vectors % blocks and vectors % fewer == 0 else blocks
 
 
 def _schedules(
@@ -109,19 +90,11 @@ def _schedules(
         left, windows, rows, Part.of(depth, 1, facts.free[left]), lanes,
         channels_last=True, groups=columns if groups else None,
     )  # fmt: skip
-    parts = Part.of(rows, pitch), Part.of(columns, 1)
-    sums = Panel("sums", total, rows.length, pitch, parts)
-    axes = (*rows.within, columns.within[0])
-    place = columns.within[1] if groups else None
-    store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
-    known = rows.extents[-1], pitch // lanes, target.registers, target.costs
-    for tile in dict.fromkeys(
-        (tiling.register_tile(*known), *tiling.register_tiles(*known))
-    ):
-        cuts, size = (rows, columns, depth), (tile.rows, tile.vectors)
-        add = convolution.sums_over(images, still, *cuts, size, lanes, sums)
-        unit, places = convolution.slide(add, store), (*outer, rows, columns)
-        yield tree.Schedule(kernel, lanes, places, unit)
+    yield from convolution.slide(
+        kernel, plan, images, still, (rows, columns, depth), (*outer, rows, columns),
+        lanes, tiling.ways_to_tile(rows.extents[-1], pitch // lanes, target),
+        place=columns.within[1] if groups else None,
+    )  # fmt: skip
 
 
 def _cut_rows(

@@ -328,16 +328,29 @@ def register_tiles(
         for m in range(1, max(min(room, rows, most), 1) + 1):
             cycles = 0.0
             for across in cut_evenly(rows, m):
-                whole, rest = divmod(vectors, n)
-                steps = whole * step_cycles(across.unroll, n, costs)
-                steps += step_cycles(across.unroll, rest, costs) if rest else 0.0
-                cycles += across.count * steps
+                cycles += across.count * row_cycles(across.unroll, n, vectors, costs)
             if rows % m and n * m > 8:
                 cycles *= uneven
             if cycles < best.cycles * _BETTER:
                 best = RegisterTile(m, n, cycles)
         found.append(best)
     return tuple(found)
+
+
+def ways_to_tile(
+    rows: int, vectors: int, target: Target, most: int = MOST_ROWS
+) -> list[tuple[int, int]]:
+    """Rows and vectors of the best tile, then those of the best of each width."""
+    known = rows, vectors, target.registers, target.costs, most
+    tiles = register_tile(*known), *register_tiles(*known)
+    return [(tile.rows, tile.vectors) for tile in dict.fromkeys(tiles)]
+
+
+def row_cycles(rows: int, wide: int, vectors: int, costs: Costs) -> float:
+    """Cycles of one step of the loop over the tiles of so many rows, side by side."""
+    whole, rest = divmod(vectors, wide)
+    cycles = whole * step_cycles(rows, wide, costs)
+    return cycles + step_cycles(rows, rest, costs) if rest else cycles
 
 
 def step_cycles(rows: int, vectors: int, costs: Costs) -> float:

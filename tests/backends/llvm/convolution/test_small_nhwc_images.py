@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.convolution.nhwc import column_blocks
+from ftrace.backends.llvm.convolution.find import cut_columns
 from ftrace.backends.llvm.schedule.schedule_tree import Accumulate
+from ftrace.lower.kernel.ir import make_range
 from tests.backends.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
@@ -79,6 +80,6 @@ def test_only_small_images_share_a_block() -> None:
 
 
 def test_blocks_of_columns_are_alike_where_they_can_be() -> None:
-    assert [column_blocks(n) for n in (1, 12, 16, 20, 24, 32, 34)] == [
-        1, 1, 2, 2, 2, 2, 3,
-    ]  # fmt: skip
+    columns = [(make_range(0, 16 * n, False),) for n in (1, 12, 16, 20, 24, 32, 34)]
+    blocks = [cut_columns(column, 16, 12, 16).blocks for column in columns]
+    assert blocks == [1, 1, 2, 2, 2, 2, 3]
