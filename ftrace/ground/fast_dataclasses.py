@@ -5,18 +5,20 @@
 
 The standard library's dataclass writes each method as a text of its own, and compiles
 it: for our classes that was 22 of the 62 ms of `import ftrace`, and 65 of 163 with all
-that compiles (November 2026, Python 3.11). Here one text has all of them, compiled when
-one is called first, and what needs no text is a function.
-Who asks for more than is written here gets the standard library's. Its NamedTuple
-compiles the annotation of each field, which nobody reads.
+that compiles (November 2026, Python 3.11). Here a constructor is that
+of another class with as many fields, renamed, and all else are functions. Who asks for
+more than is written here gets the standard library's. Its NamedTuple compiles the
+annotation of each field, which nobody reads.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import cache
+from operator import attrgetter
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftrace.errors import ArgumentError
@@ -92,111 +94,93 @@ _BARE = dataclasses.dataclass(init=False, repr=False, eq=False)
 def _make(
     cls: type[Any],
     *,
-    init: bool = True,
     repr: bool = True,
     eq: bool = True,
     frozen: bool = False,
     **more: Any,
 ) -> type[Any]:
-    if more or not init:
-        options = {"init": init, "repr": repr, "eq": eq, "frozen": frozen, **more}
-        return dataclasses.dataclass(**options)(cls)
+    if more:
+        return dataclasses.dataclass(repr=repr, eq=eq, frozen=frozen, **more)(cls)
+    own = vars(cls).copy()
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # the signature would take as long as all else
     made = _BARE(cls)
     fields = dataclasses.fields(made)
-    assert not any(field.kw_only for field in fields), "not written here"
-    own: dict[str, Any] = {}
-    late = ["__init__"]
-    explicit = "__hash__" in cls.__dict__ and cls.__dict__["__hash__"] is not None
+    plain = all(f.init and f.hash is None and not f.kw_only for f in fields)
+    assert plain, "not written here"
+    methods: dict[str, Any] = {"__init__": _Constructor(made, fields, frozen)}
     if eq:
-        late.append("__eq__")
-        if frozen and not explicit:
-            late.append("__hash__")
-        elif not explicit:
-            own["__hash__"] = None
-
-    def write() -> dict[str, Any]:
-        names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
-        texts = [_init_text(fields, frozen, hasattr(cls, "__post_init__"), names)]
-        texts += [_eq_text(fields), _hash_text(fields)][: len(late) - 1]
-        written: dict[str, Any] = {}
-        exec("\n".join(texts), names, written)
-        for name, method in written.items():
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
-            if type(cls.__dict__[name]) is _Late:
-                setattr(made, name, method)
-        return written
-
-    own |= {name: _Late(name, write) for name in late}
+        methods["__eq__"], hashed = _equal(fields)
+        methods["__hash__"] = hashed if frozen else None
     if repr:
-        own["__repr__"] = _repr
+        methods["__repr__"] = _repr
     if frozen:
-        own["__setattr__"], own["__delattr__"] = _make_frozen(made, fields)
-    for name, method in own.items():
-        if name == "__hash__" or name not in cls.__dict__:
+        methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
+    for name, method in methods.items():
+        if own.get(name) is None:
             setattr(made, name, method)
     return made
 
 
-class _Late:
-    """In the place of a method until it is asked for; then all of a class are there."""
+class _Constructor:
+    """In the place of `__init__` until it is asked for."""
 
-    def __init__(self, name: str, write: Callable[[], dict[str, Any]]) -> None:
-        self.name = name
-        self.write = write
+    def __init__(self, cls: Any, fields: tuple[Field[Any], ...], frozen: bool) -> None:
+        self.cls = cls
+        self.fields = fields
+        self.frozen = frozen
 
     def __get__(self, instance: Any, owner: type[Any]) -> Any:
-        return self.write()[self.name].__get__(instance, owner)
+        made = tuple([f.default_factory is not MISSING for f in self.fields])
+        code = _constructor(made, self.frozen, hasattr(self.cls, "__post_init__"))
+        names = {f"a{n}": field.name for n, field in enumerate(self.fields)}
+
+        def rename(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple([names.get(value, value) for value in values])
+
+        code = code.replace(
+            co_varnames=rename(code.co_varnames), co_names=rename(code.co_names),
+            co_consts=rename(code.co_consts),
+        )  # fmt: skip
+        known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
+        known |= {f"f{n}": field.default_factory for n, field in enumerate(self.fields)}
+        pairs = zip(self.fields, made, strict=True)
+        given = [f.default for f, own in pairs if own or f.default is not MISSING]
+        written: Any = FunctionType(code, known, "__init__", tuple(given))
+        written.__qualname__ = f"{self.cls.__qualname__}.__init__"
+        self.cls.__init__ = written
+        return written.__get__(instance, owner)
 
 
-def _init_text(
-    fields: tuple[Field[Any], ...], frozen: bool, more: bool, names: dict[str, Any]
-) -> str:
-    """The constructor; defaults stand among `names`."""
-    arguments, lines = ["self"], list[str]()
-    for number, field in enumerate(fields):
-        value, name = field.name, field.name
-        if field.default_factory is not MISSING:
-            names[f"_make{number}"] = field.default_factory
-            value = f"_make{number}()"
-            if field.init:
-                arguments.append(f"{name}=_missing")
-                value = f"{value} if {name} is _missing else {name}"
-        elif not field.init:
-            continue  # set later, or found in the class
-        elif field.default is not MISSING:
-            names[f"_default{number}"] = field.default
-            arguments.append(f"{name}=_default{number}")
-        else:
-            arguments.append(name)
-        if frozen:
-            lines.append(f"_set(self, {name!r}, {value})")
-        else:
-            lines.append(f"self.{name} = {value}")
-    if more:
-        lines.append("self.__post_init__()")
-    body = "\n ".join(lines or ["pass"])
-    return f"def __init__({', '.join(arguments)}):\n {body}"
+@cache
+def _constructor(made: tuple[bool, ...], frozen: bool, more: bool) -> CodeType:
+    """Of fields `a0`, `a1`, …, some of which are made if they are not given."""
+    lines = ["self.__post_init__()"] if more else ["pass"]
+    for n, own in reversed([*enumerate(made)]):
+        value = f"f{n}() if a{n} is _missing else a{n}" if own else f"a{n}"
+        target = f"_set(self, 'a{n}', {value})" if frozen else f"self.a{n} = {value}"
+        lines.insert(0, target)
+    arguments = ", ".join(["self", *(f"a{n}" for n in range(len(made)))])
+    written: dict[str, Any] = {}
+    exec("\n ".join([f"def __init__({arguments}):", *lines]), written)
+    return written["__init__"].__code__
 
 
-def _tuple_of(owner: str, fields: list[Field[Any]]) -> str:
-    return f"({''.join(f'{owner}.{field.name},' for field in fields)})"
+def _equal(fields: tuple[Field[Any], ...]) -> tuple[Any, Any]:
+    names = [field.name for field in fields if field.compare]
 
+    def several(self: Any) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in names])
 
-def _eq_text(fields: tuple[Field[Any], ...]) -> str:
-    compared = [field for field in fields if field.compare]
-    return (
-        "def __eq__(self, other):\n"
-        " if other.__class__ is self.__class__:\n"
-        f"  return {_tuple_of('self', compared)} == {_tuple_of('other', compared)}\n"
-        " return NotImplemented"
-    )
+    key: Any = attrgetter(*names) if len(names) > 1 else several
 
+    def __eq__(self: Any, other: Any) -> Any:
+        return key(self) == key(other) if type(other) is type(self) else NotImplemented
 
-def _hash_text(fields: tuple[Field[Any], ...]) -> str:
-    hashed = [f for f in fields if (f.compare if f.hash is None else f.hash)]
-    return f"def __hash__(self):\n return hash({_tuple_of('self', hashed)})"
+    def __hash__(self: Any) -> int:
+        return hash(key(self))
+
+    return __eq__, __hash__
 
 
 def _repr(self: Any) -> str:
@@ -205,23 +189,21 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({values})"
 
 
-def _make_frozen(
-    cls: type[Any], fields: tuple[Field[Any], ...]
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """What refuses to assign to fields and to delete them."""
-    kept = {field.name for field in fields}
+def _refuse(self: Any, name: str, act: str) -> None:
+    """What subclasses add that are no data classes may change."""
+    bare = "__dataclass_fields__" not in type(self).__dict__
+    if not bare or name in self.__dataclass_fields__:
+        raise FrozenInstanceError(f"cannot {act} field {name!r}")
 
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        if type(self) is cls or name in kept:
-            raise FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
 
-    def __delattr__(self: Any, name: str) -> None:
-        if type(self) is cls or name in kept:
-            raise FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
+def _refuse_to_set(self: Any, name: str, value: Any) -> None:
+    _refuse(self, name, "assign to")
+    object.__setattr__(self, name, value)
 
-    return __setattr__, __delattr__
+
+def _refuse_to_delete(self: Any, name: str) -> None:
+    _refuse(self, name, "delete")
+    object.__delattr__(self, name)
 
 
 #: Of the body of a class, what the class of tuples has already.

@@ -113,7 +113,6 @@ def _windows(
             plan.left[0], plan.ranges, slid, facts, saving=False
         )
         if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
-        if w.stride <= 2 * w.taps  # else most of the panel would not be read
     ]
     step = contraction.step_sizes(plan.left, slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))

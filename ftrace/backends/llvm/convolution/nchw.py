@@ -77,18 +77,17 @@ def find_sliding(
     """The contraction as a convolution, where that pays."""
     if len(plan.rows) != 1 or not convolution.is_sum_of_products(kernel, plan):
         return
-    best: tuple[float, _Sliding | None, list[tuple[int, int]]] = float("inf"), None, []
+    least, best = float("inf"), list[tuple[_Sliding, tuple[int, int]]]()
     for window in convolution.find_windows(
         plan.right[0], plan.columns, plan.ranges, facts
     ):
         s = _sliding(plan, window, facts, target)
         cycles = {} if s is None else _ways(s)
-        least = min(cycles.values(), default=best[0])
-        if s is not None and least < best[0]:
-            best = least, s, sorted(cycles, key=cycles.__getitem__)
-    _, s, ways = best
-    for way in ways if s is not None else ():
-        yield from _schedules(kernel, plan, s, way, facts)
+        if s is not None and min(cycles.values(), default=least) < least:
+            best = [(s, way) for way in sorted(cycles, key=cycles.__getitem__)]
+            least = cycles[best[0][1]]
+    for s, way in best:
+        yield from _schedules(kernel, plan, s, *way, facts)
 
 
 def _sliding(
@@ -116,10 +115,11 @@ def _sliding(
 
 
 def _schedules(
-    kernel: Kernel, plan: find.Contraction, s: _Sliding, way: tuple[int, int], facts: Facts
+    kernel: Kernel, plan: find.Contraction, s: _Sliding, lines: int, parts: int,
+    facts: Facts,
 ) -> Iterator[Schedule]:  # fmt: skip
     """With the best tile of registers, then with that of each width."""
-    (left,), (right,), (lines, parts), lanes = plan.left, plan.right, way, s.lanes
+    (left,), (right,), lanes = plan.left, plan.right, s.lanes
     columns, rows = (
         Cut.of_first(s.columns, lines),
         Cut.of_first(plan.rows, s.rows // parts),
@@ -154,7 +154,8 @@ def _ways(s: _Sliding) -> dict[tuple[int, int], float]:
     pixels, target = s.window.pixels, s.target
     counts = (*range(1, _MOST_BLOCKS), *(n * pixels // 8 for n in range(1, 9)))
     sizes = dict.fromkeys(-(-pixels // max(count, 1)) for count in counts)
-    terms, places, cycles = min(prod(map(size_of, s.others)), s.deep), {}, {}
+    terms = min(prod(map(size_of, s.others)), s.deep)
+    places, cycles = dict[tuple[int, int], int](), dict[tuple[int, int], float]()
     for size in sizes:
         even = size == pixels or pixels % size == size % s.lanes == 0
         for parts in _PARTS if even or len(s.columns) > 1 else ():
