@@ -28,7 +28,7 @@ from ftrace.backends.llvm.contraction.find import (
     find_contraction,
     reduce_loop,
 )
-from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
+from ftrace.backends.llvm.convolution import strategies as convolutions
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.called_functions import called_in
@@ -98,9 +98,9 @@ Strategy = Callable[..., Iterator[Schedule]]
 #: How sums of products are computed: what decides it, and the strategy. The first
 #: answer is taken; `tune` looks at the others, too.
 PRODUCTS: tuple[tuple[str, Strategy], ...] = (
-    ("sliding", nchw.find_sliding),
-    ("sliding_sums", filter_gradient.find_sliding_sum),
-    ("sliding_rows", nhwc.find_sliding_rows),
+    ("sliding", convolutions.find_sliding),
+    ("sliding_sums", convolutions.find_sliding_sum),
+    ("sliding_rows", convolutions.find_sliding_rows),
     ("few_columns", strategies.find_dots),
     ("in_blocks", strategies.find_blocks),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
+from ftrace.backends.llvm.convolution.strategies import find_sliding_sum
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel

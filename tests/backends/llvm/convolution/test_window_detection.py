@@ -13,8 +13,7 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution.find import Window, find_windows
-from ftrace.backends.llvm.convolution.nchw import find_sliding
-from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
+from ftrace.backends.llvm.convolution.strategies import find_sliding, find_sliding_rows
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
@@ -38,8 +37,7 @@ from tests.support.covering import covering
 from tests.support.run_llvm_kernel import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
-_sliding = import_module("ftrace.backends.llvm.convolution.nchw")
-_sliding_rows = import_module("ftrace.backends.llvm.convolution.nhwc")
+_strategies = import_module("ftrace.backends.llvm.convolution.strategies")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")
@@ -168,8 +166,8 @@ def test_blocks_change_nothing_but_rounding(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums in several parts, lines in several blocks, of which the last is short."""
-    monkeypatch.setattr(_sliding, "DEPTH", 20)
-    monkeypatch.setattr(_sliding, "_BLOCK", 0.0)
+    monkeypatch.setattr(_strategies, "DEPTH", 20)
+    monkeypatch.setattr(_strategies, "_BLOCK", 0.0)
     small = Target.of(
         host_target().triple, host_target().cpu, host_target().features,
         caches=(16 << 10, 96 << 10, 1 << 20), cores=7,
@@ -201,7 +199,7 @@ def test_channels_may_be_last(
 ) -> None:
     """The image is the left operand; sums of several parts are put aside."""
     if deep:
-        monkeypatch.setattr(_sliding_rows, "DEPTH", 20)
+        monkeypatch.setattr(_strategies, "DEPTH", 20)
     images, weights, strides, pads, dilation, groups = case
     x, w = normal(*images), normal(*weights, seed=1)
     wanted = expected(x, w, *case[2:])

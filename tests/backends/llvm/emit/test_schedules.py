@@ -10,9 +10,11 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.contraction.strategies import as_panels, find_dots, in_blocks
-from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
-from ftrace.backends.llvm.convolution.nchw import find_sliding
-from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
+from ftrace.backends.llvm.convolution.strategies import (
+    find_sliding,
+    find_sliding_rows,
+    find_sliding_sum,
+)
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
