@@ -116,7 +116,6 @@ class Table(Generic[K, V]):
       latest: so many of them stay whatever they weigh.
       is_needed: of which others it is asked, too.
       forgotten: told of what goes: key and value.
-      own: it belongs to a function, and is not emptied by `clear_tables`.
     """
 
     def __init__(
@@ -125,12 +124,10 @@ class Table(Generic[K, V]):
         latest: int = LATEST,
         is_needed: Callable[[V], bool] = lambda value: False,
         forgotten: Callable[[K, V], None] = lambda key, value: None,
-        own: bool = False,
     ) -> None:
         self.most = most
         self.latest = latest
         self.is_needed = is_needed
-        self.own = own
         self._forgotten = forgotten
         self._entries: dict[K, Entry[V]] = {}
         _budget.add(self)
@@ -227,10 +224,9 @@ def on_limit(forget: Callable[[], object]) -> None:
 
 
 def clear_tables() -> None:
-    """Empties all memos, and all tables but those that belong to functions."""
+    """Empties all memos and tables."""
     _budget.swept = _budget.clock
     for empty in _budget.memos:
         empty()
     for table in _budget.tables():
-        if not table.own:
-            table.clear()
+        table.clear()

@@ -427,6 +427,23 @@ def test_functions_that_their_traces_hold_go_with_the_caches() -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("calls", [1, 50])  # by Python, and natively
+def test_clear_caches_has_functions_traced_anew(calls: int) -> None:
+    def f(x: Any) -> Any:
+        return x * scale[0]
+
+    scale = [2]
+    many, inner = ft.jit(f), ft.jit(lambda x: ft.grad(ft.jit(f))(x))
+    for _ in range(calls):
+        assert (float(many(1.0)), float(inner(1.0))) == (2.0, 2.0)
+    ft.clear_caches()
+    assert many.cache_info().signatures == many.cache_info().native == 0
+    scale[0] = 3
+    for _ in range(calls):
+        assert (float(many(1.0)), float(inner(1.0))) == (3.0, 3.0)
+    assert many.trace_count == 2
+
+
 def test_numbers_that_a_vmap_shares_stay_numbers_where_jit_traces_once() -> None:
     def scaled(x: Any, n: Any, rate: Any) -> Any:
         assert [type(n), type(rate)] == [int, float]

@@ -512,6 +512,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a read-only NumPy array, shared where the device allows it.
 
+        It is a view of its own: nothing that is done to it changes the array.
+
         Returns:
           A `numpy.ndarray` of the same shape and dtype. `np.array(x)` is a copy to
           change.
@@ -520,7 +522,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
           >>> fnp.array([1, 2]).numpy()
           array([1, 2], dtype=int32)
         """
-        if self._host is None:
+        host: Any = self._host
+        if host is None:
             if self._buffer is None:
                 raise self._deletion_error()
             size = self.size
@@ -529,8 +532,9 @@ class Array(ArrayLike, metaclass=_ArrayType):
             if flat.nbytes <= SHORT and buffer.allocator is not None:
                 flat = flat.copy()  # sooner done than other memory is found
             host = self._host = flat.reshape(self._shape)
-            return host
-        return self._host
+        view = host[...]
+        view.flags.writeable = False
+        return view
 
     def note_read(self) -> None:
         """The values will decide what Python's code does."""
@@ -556,9 +560,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         if copy:
             self._require_room()
             return np.array(values)
-        view: Any = values[...]
-        view.flags.writeable = False
-        return view
+        return values
 
     def __buffer__(self, flags: int) -> memoryview:
         """The values for `memoryview`, which asks from Python 3.12 on."""

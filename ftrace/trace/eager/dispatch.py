@@ -555,6 +555,7 @@ class RecordedCallable:
 
     def add_record(self, record: Record) -> None:
         """One more; the oldest goes where there are too many."""
+        recorded_callables.add(self)
         # Whatever is raised meanwhile, all live that the links name.
         self._records = known = [record, *self._records]
         addresses = [x.address for x in known[: tiering.RECORDS]]
@@ -614,6 +615,10 @@ def _stub_types(module: str, name: str) -> dict[str, str]:
     types = {x.arg: x.annotation for x in arguments if x.annotation is not None}
     types["return"] = made.returns
     return {key: re.sub(r"\b_(?=\w)", "", ast.unparse(x)) for key, x in types.items()}
+
+
+#: Those that have records, or had some.
+recorded_callables: weakref.WeakSet[RecordedCallable] = weakref.WeakSet()
 
 
 class Eager(RecordedCallable):

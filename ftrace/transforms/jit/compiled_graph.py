@@ -41,7 +41,7 @@ from ftrace.trace.backend import backend
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.eager.dispatch import calls, own_array, signature
+from ftrace.trace.eager.dispatch import calls, own_array, recorded_callables, signature
 from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
@@ -323,10 +323,10 @@ def _would_compile(graph: g.Graph, device: Device) -> str:
 
 
 def clear_caches() -> None:
-    """Forgets all compiled graphs of this process, and what eager calls have learnt.
+    """Forgets all that was traced and compiled, and what eager calls have learnt.
 
-    Jitted functions keep what they hold, unlike in JAX: see their `clear_cache`. What
-    is on disk stays: see `cache_clear`.
+    Jitted functions are traced anew at their next call. What is on disk stays: see
+    `cache_clear`.
 
     Example:
       >>> f = ft.jit(lambda x: x + 1)
@@ -334,18 +334,17 @@ def clear_caches() -> None:
       >>> ft.clear_caches()
       >>> y = f(1.0)
       >>> f.trace_count
-      1
+      2
     """
     _cache.clear()
     clear_tables()
+    for function in list(recorded_callables):
+        function.forget_records()
     g.bury()
 
 
 def cache_clear() -> None:
-    """Forgets all that was ever compiled: `clear_caches`, and the disk cache as well.
-
-    Jitted functions that hold compiled code keep it; see their `clear_cache`.
-    """
+    """Forgets all that was ever compiled, on disk, too: see `clear_caches`."""
     clear_caches()
     for device in {get_device("cpu"), *live_devices()}:
         device.clear_cache()

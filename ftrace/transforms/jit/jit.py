@@ -241,7 +241,7 @@ class Traces(Table[Any, OneTrace]):
     """
 
     def __init__(self) -> None:
-        super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records, own=True)
+        super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records)
         self.count = 0
         self.misses: deque[Miss] = deque(maxlen=MISSES_KEPT)
         self.lock = fresh_after_fork(threading.RLock())

@@ -180,6 +180,31 @@ def test_numpy_in_and_out_is_not_copied() -> None:
     assert np.asarray(x, np.float64).dtype == np.float64
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 128, 129, 5000])
+@pytest.mark.parametrize(
+    "make",
+    [
+        fnp.ones, fnp.arange, lambda n: fnp.zeros(n) + 1, lambda n: fnp.arange(n)[::-1],
+        ft.jit(lambda x: x * 2), lambda n: fnp.asarray(np.ones(n)),
+        lambda n: ft.device_put(fnp.ones(n), "interpreter"),
+        lambda n: fnp.ones(n, "bfloat16") + 1, lambda n: fnp.ones(n, bool),
+    ],
+)  # fmt: skip
+def test_nothing_that_is_done_to_the_values_changes_an_array(
+    make: Any, size: int
+) -> None:
+    x = make(size) if make(size).ndim else make(np.arange(size))
+    shape, before, other = x.shape, np.array(x), x + 0
+    for values in (x.numpy(), np.asarray(x), x.numpy()):
+        assert not values.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            values[...] = 7
+        values.shape = (1, size)
+        assert x.shape == x.numpy().shape == shape
+    np.testing.assert_array_equal(np.asarray(x), before)
+    np.testing.assert_array_equal(np.asarray(other), before)
+
+
 @pytest.mark.parametrize(
     "make",
     [
