@@ -67,6 +67,10 @@ def conv_general_permutations(
 
     Raises:
       ValueRangeError: a letter is missing or stands twice, or the axes differ.
+
+    Example:
+      >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+      ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     lhs, rhs, out = dimension_numbers
     roles = (("N", "C"), ("O", "I"), ("N", "C"))
@@ -104,6 +108,10 @@ def conv_dimension_numbers(
     Raises:
       ShapeError: the operands differ in their number of axes, or from the strings.
       ArgumentError: `dimension_numbers` is neither three strings nor axes.
+
+    Example:
+      >>> lax.conv_dimension_numbers((1, 3, 8), (4, 3, 5), ("NCH", "OIH", "NCH"))
+      ConvDimensionNumbers(lhs_spec=(0, 1, 2), rhs_spec=(0, 1, 2), out_spec=(0, 1, 2))
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
@@ -310,6 +318,11 @@ def conv_with_general_padding(
     Raises:
       ShapeError: the shapes do not fit each other.
       ValueRangeError: the padding is malformed.
+
+    Example:
+      >>> x, w = fnp.ones((1, 1, 4)), fnp.ones((1, 1, 3))
+      >>> lax.conv_with_general_padding(x, w, (1,), ((1, 1),), None, None)
+      Array([[[2., 3., 3., 2.]]], dtype=float32)
     """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation,
@@ -475,6 +488,11 @@ def conv_general_dilated_local(
     Raises:
       ShapeError: the shapes do not fit each other.
       ValueRangeError: the padding is malformed.
+
+    Example:
+      >>> x, w = fnp.ones((1, 1, 4)), fnp.ones((1, 3, 2))
+      >>> lax.conv_general_dilated_local(x, w, (1,), "VALID", (3,))
+      Array([[[3., 3.]]], dtype=float32)
     """
     x, w = ax.as_value(lhs), ax.as_value(rhs)
     axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
@@ -533,6 +551,11 @@ def conv_general_shape_tuple(
     Args:
       lhs_shape, rhs_shape: the shapes of input and kernel.
       window_strides, padding, dimension_numbers: as of `conv_general_dilated`.
+
+    Example:
+      >>> dims = ("NCH", "OIH", "NCH")
+      >>> lax.conv_general_shape_tuple((1, 3, 8), (4, 3, 5), (1,), "VALID", dims)
+      (1, 4, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     found = conv_shape_tuple(
@@ -554,6 +577,11 @@ def conv_transpose_shape_tuple(
     Args:
       lhs_shape, rhs_shape: the shapes of input and kernel.
       window_strides, padding, dimension_numbers: as of `conv_transpose`.
+
+    Example:
+      >>> dims = ("NCH", "OIH", "NCH")
+      >>> lax.conv_transpose_shape_tuple((1, 3, 8), (4, 3, 5), (2,), "VALID", dims)
+      (1, 4, 19)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     batch, _, *space = (lhs_shape[i] for i in lhs)

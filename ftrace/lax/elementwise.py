@@ -112,13 +112,20 @@ def check_ranks(name: str, *operands: Value) -> None:
 _KINDS = {"b": "bools", "i": "integers", "f": "floats", "c": "complex numbers"}
 
 
-def _set_name(function: Any, name: str, op: Primitive, kinds: str = "") -> Any:
+def _set_name(
+    function: Any, name: str, op: Primitive, example: str, kinds: str = ""
+) -> Any:
     """The function of a primitive, whose docstring says what and of which numbers."""
     of = " or ".join(_KINDS[k] for k in "bifc" if k in (kinds or op.dtypes))
-    return set_name(function, name, (function.__doc__ or "").format(op.doc, of))
+    given, result = example.split(" -> ")
+    kind = "float32" if "." in result else "int32"
+    kind = "complex64" if "j" in result else kind
+    kind = "bool" if result in ("True", "False") else f"{kind}, weak_type=True"
+    shown = f">>> lax.{name}({given})\n          Array({result}, dtype={kind})"
+    return set_name(function, name, (function.__doc__ or "").format(op.doc, of, shown))
 
 
-def _unary(name: str, op: Primitive) -> Callable[..., Any]:
+def _unary(name: str, op: Primitive, example: str) -> Callable[..., Any]:
     def function(x: Value, *, accuracy: Any = None) -> Any:
         """Elementwise {0}.
 
@@ -131,15 +138,19 @@ def _unary(name: str, op: Primitive) -> Callable[..., Any]:
 
         Raises:
           DtypeError: x is of another dtype.
+
+        Example:
+          {2}
         """
         return apply_elementwise(op, x)
 
-    return _set_name(function, name, op)
+    return _set_name(function, name, op, example)
 
 
 def _binary(
     name: str,
     op: Primitive,
+    example: str,
     kinds: str = "",
     of_complex: Callable[[Value, Value], Any] | None = None,
 ) -> Callable[[Value, Value], Any]:
@@ -158,6 +169,9 @@ def _binary(
         Raises:
           DtypeError: the dtypes differ, or are others.
           ShapeError: the shapes do not fit.
+
+        Example:
+          {2}
         """
         dtype = check_dtypes(name, x, y)
         if kinds and dtypes.kind(dtype) not in kinds:
@@ -169,29 +183,43 @@ def _binary(
             return of_complex(x, y)
         return (ew.compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
-    return _set_name(function, name, op, kinds)
+    return _set_name(function, name, op, example, kinds)
 
 
-# One primitive each, which has that name, or another one.
+# One primitive each, which has that name, or another one: an example of each.
 
-_OF_ONE = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cbrt",
-    "ceil", "cos", "cosh", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2",
-    "expm1", "floor", "imag", "is_finite", "lgamma", "log", "log1p", "logistic",
-    "neg", "population_count", "real", "rsqrt", "sign", "sin", "sinh", "sqrt",
-    "tan", "tanh",
-)  # fmt: skip
-_OF_TWO = (
-    "bitwise_and", "bitwise_or", "bitwise_xor", "complex", "div", "eq", "ge", "gt",
-    "le", "lt", "ne", "nextafter", "rem", "shift_left", "shift_right_arithmetic",
-    "shift_right_logical", "sub",
-)  # fmt: skip
+_OF_ONE = {
+    "acos": "0.5 -> 1.0471976", "acosh": "2.0 -> 1.316958", "asin": "0.5 -> 0.5235988",
+    "asinh": "0.5 -> 0.4812118", "atan": "0.5 -> 0.4636476",
+    "atanh": "0.5 -> 0.54930615", "bitwise_not": "5 -> -6", "cbrt": "8.0 -> 2.",
+    "ceil": "1.2 -> 2.", "cos": "0.5 -> 0.87758255", "cosh": "0.5 -> 1.1276261",
+    "digamma": "2.0 -> 0.42278433", "erf": "0.5 -> 0.5204999",
+    "erf_inv": "0.5 -> 0.47693628", "erfc": "0.5 -> 0.47950011",
+    "exp": "1.0 -> 2.718282", "exp2": "3.0 -> 8.", "expm1": "0.5 -> 0.6487213",
+    "floor": "1.8 -> 1.", "imag": "1+2j -> 2.", "is_finite": "np.inf -> False",
+    "lgamma": "5.0 -> 3.1780539", "log": "2.0 -> 0.6931472",
+    "log1p": "0.5 -> 0.40546513", "logistic": "1.0 -> 0.7310586", "neg": "2.0 -> -2.",
+    "population_count": "7 -> 3", "real": "1+2j -> 1.", "rsqrt": "4.0 -> 0.5",
+    "sign": "-2.0 -> -1.", "sin": "0.5 -> 0.47942555", "sinh": "0.5 -> 0.5210953",
+    "sqrt": "2.0 -> 1.4142135", "tan": "0.5 -> 0.5463025", "tanh": "0.5 -> 0.4621172",
+}  # fmt: skip
+_OF_TWO = {
+    "bitwise_and": "6, 3 -> 2", "bitwise_or": "6, 1 -> 7", "bitwise_xor": "6, 3 -> 5",
+    "complex": "1.0, 2.0 -> 1.+2.j", "div": "7, 2 -> 3", "eq": "2, 2 -> True",
+    "ge": "2, 3 -> False", "gt": "2, 3 -> False", "le": "2, 3 -> True",
+    "lt": "2, 3 -> True", "ne": "2, 3 -> True", "nextafter": "1.0, 2.0 -> 1.0000001",
+    "rem": "-7, 3 -> -1", "shift_left": "1, 4 -> 16",
+    "shift_right_arithmetic": "-8, 1 -> -4", "shift_right_logical": "8, 1 -> 4",
+    "sub": "3, 5 -> -2",
+}  # fmt: skip
 _NAMES = {
     "bitwise_and": "bit_and", "bitwise_not": "bit_not", "bitwise_or": "bit_or",
     "bitwise_xor": "bit_xor", "complex": "make_complex", "population_count": "popcount",
 }  # fmt: skip
 for _make, _names in ((_unary, _OF_ONE), (_binary, _OF_TWO)):
-    globals().update({n: _make(n, getattr(p, _NAMES.get(n, n))) for n in _names})
+    globals().update(
+        {n: _make(n, getattr(p, _NAMES.get(n, n)), x) for n, x in _names.items()}
+    )
 globals()["__all__"] += [*_OF_ONE, *_OF_TWO]
 
 if TYPE_CHECKING:
@@ -199,10 +227,10 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-add = _binary("add", p.add, "iufc")
-max = _binary("max", p.maximum, of_complex=ew.maximum)
-min = _binary("min", p.minimum, of_complex=ew.minimum)
-_mul = _binary("mul", p.mul, "iufc")
+add = _binary("add", p.add, "2, 3 -> 5", "iufc")
+max = _binary("max", p.maximum, "2, 3 -> 3", of_complex=ew.maximum)
+min = _binary("min", p.minimum, "2, 3 -> 2", of_complex=ew.minimum)
+_mul = _binary("mul", p.mul, "2, 3 -> 6", "iufc")
 
 
 def mul(x: Value, y: Value, *, out_dtype: Any = None) -> Any:
@@ -740,6 +768,10 @@ def rng_uniform(a: Value, b: Value, shape: Sequence[int]) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are neither floats nor integers.
       ShapeError: a bound is no scalar.
+
+    Example:
+      >>> lax.rng_uniform(0.0, 1.0, (2, 3)).shape
+      (2, 3)
     """
     dtype = check_dtypes("rng_uniform", a, b)
     for bound in (a, b):
@@ -788,6 +820,11 @@ def rng_bit_generator(
       DtypeError: the dtype is not an unsigned integer.
       ShapeError: the key has another type.
       ValueRangeError: the algorithm is another one.
+
+    Example:
+      >>> key, bits = lax.rng_bit_generator(fnp.zeros(4, fnp.uint32), (2, 3))
+      >>> bits.shape, bits.dtype
+      ((2, 3), dtype('uint32'))
     """
     name = "lax.rng_bit_generator"
     x, kind = ax.as_value(key), dtypes.as_dtype(dtype)

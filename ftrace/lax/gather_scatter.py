@@ -556,7 +556,15 @@ def scatter_add():
 
 @member(_scatter, "add", negated=True)
 def scatter_sub():
-    """`operand` with windows of `updates` subtracted at computed starts."""
+    """`operand` with windows of `updates` subtracted at computed starts.
+
+    Example:
+      >>> one_axis = lax.ScatterDimensionNumbers(
+      ...     update_window_dims=(), inserted_window_dims=(0,),
+      ...     scatter_dims_to_operand_dims=(0,))
+      >>> lax.scatter_sub(fnp.ones(2), fnp.array([[1]]), fnp.array([3.0]), one_axis)
+      Array([ 1., -2.], dtype=float32)
+    """
 
 
 @member(_scatter, "mul")
@@ -631,6 +639,12 @@ def scatter_apply(
 
     Raises:
       ShapeError: as `scatter`, or `func` gives another shape.
+
+    Example:
+      >>> dims = lax.ScatterDimensionNumbers((), (0,), (0,))
+      >>> x, at = fnp.array([1.0, 4.0]), fnp.array([[1]])
+      >>> lax.scatter_apply(x, at, fnp.sqrt, dims, update_shape=(1,))
+      Array([1., 2.], dtype=float32)
     """
     x, numbers = _with_an_axis(operand, dimension_numbers)
     starts = check_starts("scatter_apply", scatter_indices)

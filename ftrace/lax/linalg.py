@@ -92,6 +92,11 @@ def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.linalg.cholesky_update(fnp.eye(2) * 2, fnp.array([1.0, 0.0]))
+      Array([[ 2.236068, -0.      ],
+             [ 0.      ,  2.      ]], dtype=float32)
     """
     r, w = square("cholesky_update", r_matrix), ax.as_value(w_vector)
     if r.ndim != 2 or w.shape != r.shape[-1:]:
@@ -128,6 +133,11 @@ def eig(
     Raises:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
+
+    Example:
+      >>> w, left, right = lax.linalg.eig(fnp.array([[0.0, 1.0], [-1.0, 0.0]]))
+      >>> fnp.sort(w.imag)
+      Array([-1.,  1.], dtype=float32)
     """
     a = square("eig", x)
     if not (compute_left_eigenvectors or compute_right_eigenvectors):
@@ -310,6 +320,12 @@ def schur(
       UnsupportedError: an order of the eigenvalues is asked for.
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> T, Z = lax.linalg.schur(fnp.array([[1.0, 2.0], [0.0, 3.0]]))
+      >>> T
+      Array([[1., 2.],
+             [0., 3.]], dtype=float32)
     """
     if sort_eig_vals or select_callable is not None:
         raise UnsupportedError("schur: sorted eigenvalues are not supported")
@@ -344,6 +360,12 @@ def qdwh(
 
     Raises:
       ShapeError: x is no such matrix.
+
+    Example:
+      >>> u, h, steps, converged = lax.linalg.qdwh(fnp.diag(fnp.array([2.0, 3.0])))
+      >>> fnp.round(h, 3)
+      Array([[2., 0.],
+             [0., 3.]], dtype=float32)
     """
     a = matrices("qdwh", x)
     if dynamic_shape is not None:
@@ -405,6 +427,12 @@ def householder_product(a: Value, taus: Value) -> Any:
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> a, taus = fnp.eye(2), fnp.array([0.0, 0.0])
+      >>> lax.linalg.householder_product(a, taus)
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
     """
     x = matrices("householder_product", a)
     return _reflect(x, taus, fnp.eye(*x.shape[-2:], dtype=x.dtype), False)
@@ -423,6 +451,12 @@ def ormqr(
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> a, taus = fnp.eye(2), fnp.array([0.0, 0.0])
+      >>> lax.linalg.ormqr(a, taus, fnp.ones((2, 1)))
+      Array([[1.],
+             [1.]], dtype=float32)
     """
     x, y = matrices("ormqr", a), matrices("ormqr", c)
     x = x[..., : x.shape[-2]]
@@ -481,6 +515,11 @@ def hessenberg(a: Value) -> tuple[Any, Any]:
     Raises:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> a, taus = lax.linalg.hessenberg(fnp.eye(3))
+      >>> a.shape, taus.shape
+      ((3, 3), (2,))
     """
     h, taus = bind_compound(factors.hessenberg_p, square("hessenberg", a))
     return h, taus
@@ -496,6 +535,11 @@ def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     Raises:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> a, d, e, taus = lax.linalg.tridiagonal(fnp.array([[2.0, 1.0], [1.0, 2.0]]))
+      >>> d
+      Array([2., 2.], dtype=float32)
     """
     x = square("tridiagonal", a)
     packed, diagonal, beside, taus = bind_compound(
@@ -613,6 +657,11 @@ def symmetric_product(
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or are not float or complex.
+
+    Example:
+      >>> lax.linalg.symmetric_product(fnp.array([[1.0], [2.0]]), fnp.zeros((2, 2)))
+      Array([[1., 2.],
+             [2., 4.]], dtype=float32)
     """
     a, what = ax.need_axes("symmetric_product", a_matrix, 2), "symmetric_product: c"
     c = ax.need_shape(c_matrix, what, (*a.shape[:-1], a.shape[-2]))

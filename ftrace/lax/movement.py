@@ -52,6 +52,10 @@ def dtype(x: Any) -> np.dtype[Any]:
 
     Args:
       x: an array, a number, or what names a dtype.
+
+    Example:
+      >>> lax.dtype(fnp.ones(3))
+      dtype('float32')
     """
     if isinstance(x, (str, type, np.dtype)):
         return dtypes.canonicalize(dtypes.as_dtype(x))
@@ -89,12 +93,21 @@ def broadcast_like(arr: Value, like_arr: Value) -> Any:
 
     Raises:
       ShapeError: it does not.
+
+    Example:
+      >>> lax.broadcast_like(1.0, fnp.zeros(3))
+      Array([1., 1., 1.], dtype=float32, weak_type=True)
     """
     return ax.broadcast_to(arr, aval_of(like_arr).shape, "lax.broadcast_like")
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """The sizes of a shape as an array of integers."""
+    """The sizes of a shape as an array of integers.
+
+    Example:
+      >>> lax.shape_as_value((2, 3))
+      Array([2, 3], dtype=int32)
+    """
     sizes = ax.check_sizes(shape, "lax.shape_as_value")
     return asarray(sizes, dtypes.default_dtype("i"))
 
@@ -104,6 +117,10 @@ def stage(x: Value, /) -> Any:
 
     Args:
       x: an array or a number.
+
+    Example:
+      >>> lax.stage(2.0)
+      Array(2., dtype=float32, weak_type=True)
     """
     return asarray(x)
 
@@ -155,6 +172,10 @@ def broadcast_to_rank(x: Value, rank: int) -> Any:
     Args:
       x: an array.
       rank: how many axes the result has at least.
+
+    Example:
+      >>> lax.broadcast_to_rank(fnp.ones(3), 2)
+      Array([[1., 1., 1.]], dtype=float32)
     """
     value = ax.as_value(x)
     return ax.insert_axes(value, range(max(rank - value.ndim, 0)))
@@ -928,7 +949,12 @@ def full_like(
 
 
 def zeros_like_array(x: Value) -> Any:
-    """Zeros in the shape and dtype of `x`."""
+    """Zeros in the shape and dtype of `x`.
+
+    Example:
+      >>> lax.zeros_like_array(fnp.array([1, 2]))
+      Array([0, 0], dtype=int32)
+    """
     return full_like(x, 0)
 
 
@@ -939,6 +965,10 @@ def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> An
       shape: of the result.
       dtype: of the result.
       out_sharding: where the result is, as `device_put` takes it.
+
+    Example:
+      >>> lax.empty((2, 3), fnp.float32).shape
+      (2, 3)
     """
     dtype = dtypes.default_dtype("f") if dtype is None else dtype
     return full(shape, 0, dtype, sharding=out_sharding)
@@ -1003,6 +1033,10 @@ def optimization_barrier(operand: Any) -> Any:
 
     Raises:
       ArgumentError: a leaf is no array.
+
+    Example:
+      >>> lax.optimization_barrier(fnp.ones(2) + 1)
+      Array([2., 2.], dtype=float32)
     """
     values, treedef = flatten_values(operand, "optimization_barrier: the operand ")
     if not values:

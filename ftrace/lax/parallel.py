@@ -499,6 +499,15 @@ def ragged_all_to_all(
       ShapeError: the offsets and sizes are no vectors of one length, or rows of the
         operand are not those of the output.
       DtypeError: they are no integers, or the arrays differ in dtype.
+
+    Example:
+      >>> x, starts = fnp.arange(4).reshape(2, 2), fnp.array([0, 1])
+      >>> ones, places = fnp.ones(2, int), fnp.array([[0, 0], [1, 1]])
+      >>> send = lambda x, at: lax.ragged_all_to_all(
+      ...     x, x, starts, ones, at, ones, axis_name="i")
+      >>> ft.vmap(send, axis_name="i")(x, places)
+      Array([[0, 2],
+             [1, 3]], dtype=int32)
     """
     what, groups = "ragged_all_to_all", axis_index_groups
     axes = _axes(what, axis_name)
@@ -561,6 +570,12 @@ def pswapaxes(
     Raises:
       AxisNameError: no axis has that name.
       ShapeError: the sizes differ.
+
+    Example:
+      >>> x = fnp.arange(4).reshape(2, 2)
+      >>> ft.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(x)
+      Array([[0, 2],
+             [1, 3]], dtype=int32)
     """
     groups = axis_index_groups
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=groups)
@@ -650,6 +665,10 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     Raises:
       AxisNameError: no axis has that name.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.pbroadcast(x, "i", 1), axis_name="i")(fnp.arange(3))
+      Array([1, 1, 1], dtype=int32)
     """
     axes = _axes("pbroadcast", axis_name)
     return _map("pbroadcast", lambda value: _gather(axes, value)[source], x)
@@ -671,6 +690,11 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
       AxisNameError: no axis has that name.
       ArgumentError: `to` is another word.
       ValueRangeError: `x` is that of each device already.
+
+    Example:
+      >>> one = lambda x: lax.pcast(1.0, "i", to="varying") * x
+      >>> ft.vmap(one, axis_name="i")(fnp.arange(2))
+      Array([0., 1.], dtype=float32, weak_type=True)
     """
     one_of("pcast: to", to, ("varying", "reduced", "unreduced"))
     axes = [axis for axis in _axes("pcast", axis_name) if axis.checked]
@@ -696,5 +720,9 @@ def pvary(x: Any, axis_name: Any) -> Any:
     Args:
       x: an array, or a pytree of them.
       axis_name: the name of an axis, or a tuple of names.
+
+    Example:
+      >>> ft.vmap(lambda x: lax.pvary(1.0, "i") * x, axis_name="i")(fnp.arange(2))
+      Array([0., 1.], dtype=float32, weak_type=True)
     """
     return pcast(x, axis_name, to="varying")

@@ -296,6 +296,14 @@ def ragged_dot_general(
     Raises:
       ShapeError: the shapes or the axes do not fit.
       DtypeError: the sizes are not integers.
+
+    Example:
+      >>> lhs, rhs = fnp.ones((3, 2)), fnp.ones((2, 2, 1))
+      >>> dims = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+      >>> lax.ragged_dot_general(lhs, rhs, fnp.array([1, 2]), dims)
+      Array([[2.],
+             [2.],
+             [2.]], dtype=float32)
     """
     name = "lax.ragged_dot_general"
     if group_offset is not None:
@@ -392,6 +400,12 @@ def scaled_dot(
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> x = fnp.ones((2, 32), "float8_e4m3fn")
+      >>> lax.scaled_dot(x, x.T)
+      Array([[32, 32],
+             [32, 32]], dtype=bfloat16)
     """
     x, y = ax.as_value(lhs), ax.as_value(rhs)
     if dimension_numbers is None:
@@ -452,6 +466,13 @@ def scaled_matmul(
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> x = fnp.ones((1, 2, 32), "float8_e4m3fn")
+      >>> s = fnp.ones((1, 2, 1), "float8_e8m0fnu")
+      >>> nn.scaled_matmul(x, x, s, s)
+      Array([[[32., 32.],
+              [32., 32.]]], dtype=float32)
     """
     kind = dtypes.as_dtype(preferred_element_type)
     x, y, s, t = (ax.cast(v, kind) for v in (lhs, rhs, lhs_scales, rhs_scales))
@@ -502,6 +523,10 @@ def get_scaled_dot_general_config(
 
     Raises:
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> nn.get_scaled_dot_general_config("mxfp8").block_size
+      32
     """
     one_of("get_scaled_dot_general_config: mode", mode, ("nvfp4", "mxfp8"))
     narrow = dtypes.NARROW
@@ -536,6 +561,14 @@ def scaled_dot_general(
     Raises:
       ShapeError: what is summed over is no multiple of the size of blocks.
       DtypeError: the result is to have another dtype.
+
+    Example:
+      >>> x = fnp.ones((1, 2, 32))
+      >>> configs = [nn.get_scaled_dot_general_config("mxfp8")] * 3
+      >>> dims = (((2,), (2,)), ((0,), (0,)))
+      >>> nn.scaled_dot_general(x, x, dims, configs=configs)
+      Array([[[32., 32.],
+              [32., 32.]]], dtype=float32)
     """
     if configs is None:
         return dot_general(

@@ -557,6 +557,10 @@ def padtype_to_pads(
 
     Raises:
       ValueRangeError: it is none of them.
+
+    Example:
+      >>> lax.padtype_to_pads((8,), (3,), (1,), "SAME")
+      [(1, 1)]
     """
     kind = padding.upper()
     errors.one_of(WITHOUT_PAIRS, kind, ("SAME", "SAME_LOWER", "VALID"))
@@ -730,6 +734,10 @@ def reduce_window_shape_tuple(
       operand_shape: the shape of the operand.
       window_dimensions, window_strides, padding, base_dilation, window_dilation: as
         there.
+
+    Example:
+      >>> lax.reduce_window_shape_tuple((8,), (3,), (2,), "VALID")
+      (3,)
     """
     windows = windows_of(
         "lax.reduce_window_shape_tuple", operand_shape, window_dimensions, padding,

@@ -397,6 +397,9 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
 
     Raises:
       ArgumentError: a leaf is no array.
+
+    Example:
+      >>> lax.dce_sink(fnp.ones(2))
     """
     flatten_values(val, "dce_sink: the operand ")
 

@@ -142,6 +142,11 @@ def approx_max_k():
 
     Returns:
       (values, indices), the indices int32.
+
+    Example:
+      >>> values, indices = lax.approx_max_k(fnp.array([3.0, 1.0, 2.0]), 2)
+      >>> values, indices
+      (Array([3., 2.], dtype=float32), Array([0, 2], dtype=int32))
     """
 
 
@@ -159,4 +164,9 @@ def approx_min_k():
 
     Returns:
       (values, indices), the indices int32.
+
+    Example:
+      >>> values, indices = lax.approx_min_k(fnp.array([3.0, 1.0, 2.0]), 2)
+      >>> values, indices
+      (Array([1., 2.], dtype=float32), Array([1, 2], dtype=int32))
     """

@@ -534,6 +534,10 @@ def igamma(a: Value, x: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.igamma(2.0, 1.0)
+      Array(0.26424116, dtype=float32, weak_type=True)
     """
 
 
@@ -547,6 +551,10 @@ def igammac(a: Value, x: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.igammac(2.0, 1.0)
+      Array(0.73575884, dtype=float32, weak_type=True)
     """
 
 
@@ -560,6 +568,10 @@ def igamma_grad_a(a: Value, x: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.igamma_grad_a(2.0, 1.0)
+      Array(-0.2761961, dtype=float32, weak_type=True)
     """
 
 
@@ -573,6 +585,10 @@ def random_gamma_grad(a: Value, sample: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.random_gamma_grad(2.0, 1.0)
+      Array(0.75077873, dtype=float32, weak_type=True)
     """
 
 
@@ -586,6 +602,10 @@ def betainc(a: Value, b: Value, x: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.betainc(2.0, 3.0, 0.5)
+      Array(0.6875, dtype=float32, weak_type=True)
     """
 
 
@@ -601,6 +621,10 @@ def bessel_i0e(x: Value) -> Any:
 
     Raises:
       DtypeError: x is not of floats.
+
+    Example:
+      >>> lax.bessel_i0e(1.0)
+      Array(0.46575958, dtype=float32, weak_type=True)
     """
 
 
@@ -613,6 +637,10 @@ def bessel_i1e(x: Value) -> Any:
 
     Raises:
       DtypeError: x is not of floats.
+
+    Example:
+      >>> lax.bessel_i1e(1.0)
+      Array(0.20791039, dtype=float32, weak_type=True)
     """
 
 
@@ -627,6 +655,10 @@ def polygamma(m: Value, x: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.polygamma(1.0, 2.0)
+      Array(0.64493406, dtype=float32, weak_type=True)
     """
 
 
@@ -640,4 +672,8 @@ def zeta(x: Value, q: Value) -> Any:
     Raises:
       DtypeError: the dtypes differ, or are no floats.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> lax.zeta(2.0, 1.0)
+      Array(1.644934, dtype=float32, weak_type=True)
     """

@@ -36,6 +36,10 @@ def projection_box(tree: Tree, lower: Any, upper: Any) -> Tree:
     Args:
       tree: of arrays.
       lower, upper: numbers, or trees like it.
+
+    Example:
+      >>> ft.optim.projections.projection_box(fnp.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
+      Array([0. , 0.5, 1. ], dtype=float32)
     """
 
     def whole(bound: Any) -> Tree:
@@ -51,6 +55,10 @@ def projection_hypercube(tree: Tree, scale: Any = 1) -> Tree:
     Args:
       tree: of arrays.
       scale: the upper bound.
+
+    Example:
+      >>> ft.optim.projections.projection_hypercube(fnp.array([-1.0, 0.5, 2.0]))
+      Array([0. , 0.5, 1. ], dtype=float32)
     """
     return projection_box(tree, 0, scale)
 
@@ -61,6 +69,10 @@ def projection_linf_ball(tree: Tree, scale: Any = 1) -> Tree:
     Args:
       tree: of arrays.
       scale: the bound.
+
+    Example:
+      >>> ft.optim.projections.projection_linf_ball(fnp.array([3.0, -0.5]))
+      Array([ 1. , -0.5], dtype=float32)
     """
     return projection_box(tree, -scale, scale)
 
@@ -95,6 +107,10 @@ def projection_l1_sphere(tree: Tree, scale: Any = 1) -> Tree:
     Args:
       tree: of arrays, whose elements count together.
       scale: the radius.
+
+    Example:
+      >>> ft.optim.projections.projection_l1_sphere(fnp.array([3.0, 1.0]))
+      Array([1., 0.], dtype=float32)
     """
     near = projection_simplex(trees.map(fnp.abs, tree), scale)
     return trees.mul(trees.map(fnp.sign, tree), near)
@@ -106,6 +122,10 @@ def projection_l1_ball(tree: Tree, scale: Any = 1) -> Tree:
     Args:
       tree: of arrays, whose elements count together.
       scale: the radius.
+
+    Example:
+      >>> ft.optim.projections.projection_l1_ball(fnp.array([3.0, 1.0]))
+      Array([1., 0.], dtype=float32)
     """
     inside = trees.norm(tree, 1) <= scale
     return lax.cond(inside, lambda x: x, lambda x: projection_l1_sphere(x, scale), tree)
@@ -117,6 +137,10 @@ def projection_l2_sphere(tree: Tree, scale: Any = 1) -> Tree:
     Args:
       tree: of arrays, whose elements count together.
       scale: the radius.
+
+    Example:
+      >>> ft.optim.projections.projection_l2_sphere(fnp.array([3.0, 4.0]))
+      Array([0.6, 0.8], dtype=float32)
     """
     return trees.scale(scale / trees.norm(tree), tree)
 
@@ -142,6 +166,11 @@ def projection_vector(x: Tree, a: Tree) -> Tree:
 
     Args:
       x, a: trees of arrays of one structure.
+
+    Example:
+      >>> x, a = fnp.array([1.0, 2.0]), fnp.array([1.0, 0.0])
+      >>> ft.optim.projections.projection_vector(x, a)
+      Array([1., 0.], dtype=float32)
     """
     return trees.scale(trees.vdot(x, a) / trees.vdot(a, a), a)
 
@@ -152,6 +181,11 @@ def projection_hyperplane(x: Tree, a: Tree, b: Any) -> Tree:
     Args:
       x, a: trees of arrays of one structure.
       b: a number.
+
+    Example:
+      >>> x, a = fnp.array([1.0, 1.0]), fnp.array([1.0, 0.0])
+      >>> ft.optim.projections.projection_hyperplane(x, a, 3.0)
+      Array([3., 1.], dtype=float32)
     """
     return trees.add_scale(x, (b - trees.vdot(x, a)) / trees.vdot(a, a), a)
 
@@ -162,6 +196,11 @@ def projection_halfspace(x: Tree, a: Tree, b: Any) -> Tree:
     Args:
       x, a: trees of arrays of one structure.
       b: a number.
+
+    Example:
+      >>> x, a = fnp.array([1.0, 1.0]), fnp.array([1.0, 0.0])
+      >>> ft.optim.projections.projection_halfspace(x, a, 0.5)
+      Array([0.5, 1. ], dtype=float32)
     """
     step = fnp.minimum((b - trees.vdot(x, a)) / trees.vdot(a, a), 0)
     return trees.add_scale(x, step, a)

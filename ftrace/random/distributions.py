@@ -436,6 +436,10 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
     Raises:
       DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.maxwell(ft.random.key(0), (2,))
+      Array([2.6310966 , 0.99103296], dtype=float32)
     """
     x = unwrap(normal)(key, (*shape, 3), dtype)
     return fnp.sqrt(fnp.sum(x * x, -1))
@@ -461,6 +465,10 @@ def double_sided_maxwell(
 
     Raises:
       DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.double_sided_maxwell(ft.random.key(0), 0.0, 1.0, (2,))
+      Array([1.5457212, 1.5741276], dtype=float32)
     """
     length_key, sign_key = keys.split_key(key)
     sign = unwrap(rademacher)(sign_key, shape, dtype)
@@ -487,6 +495,10 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
     transformations with multiple roots", 1976.
+
+    Example:
+      >>> ft.random.wald(ft.random.key(0), 1.0, (2,))
+      Array([0.38059747, 0.41566533], dtype=float32)
     """
     normal_key, uniform_key = keys.split_key(key)
     v = unwrap(normal)(normal_key, shape, dtype)
@@ -658,6 +670,10 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: `b` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.pareto(ft.random.key(0), 3.0, (2,))
+      Array([2.673467 , 3.6007476], dtype=float32)
     """
     return fnp.exp(unwrap(exponential)(key, shape, dtype) / b)
 
@@ -676,6 +692,10 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: `scale` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.rayleigh(ft.random.key(0), 1.0, (2,))
+      Array([0.32787833, 0.20810027], dtype=float32)
     """
     return scale * fnp.sqrt(fnp.log(unit(key, shape, dtype)) * -2)
 
@@ -695,6 +715,10 @@ def weibull_min(
 
     Raises:
       DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.weibull_min(ft.random.key(0), 1.0, 2.0, (2,))
+      Array([1.7175937, 1.9604654], dtype=float32)
     """
     waiting = unwrap(exponential)(key, shape, dtype)
     return elementwise(ops.power, waiting, 1 / concentration) * scale
@@ -716,6 +740,10 @@ def triangular(
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: the parameters do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.triangular(ft.random.key(0), 0.0, 0.5, 1.0, (2,))
+      Array([0.8382394, 0.8965106], dtype=float32)
     """
     u, width = unit(key, shape, dtype), right - left
     rising = left + fnp.sqrt(u * width * (mode - left))

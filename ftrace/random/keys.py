@@ -268,6 +268,10 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
 
     Raises:
       ValueRangeError: there is no such generator.
+
+    Example:
+      >>> ft.random.key_dtype()
+      dtype((ftrace.dtypes.prng_key, [('key<fry>', '<u4', (2,))]))
     """
     if impl_spec in dtypes.KEYS.values():
         return impl_spec

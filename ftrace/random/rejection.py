@@ -87,6 +87,10 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: `a` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.loggamma(ft.random.key(0), 2.0, (2,))
+      Array([0.46360058, 0.5652805 ], dtype=float32)
     """
     return _log_sample(key, ax.broadcast_to(a, shape))
 
@@ -217,6 +221,10 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: `df` does not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.chisquare(ft.random.key(0), 3.0, (2,))
+      Array([2.205084 , 2.4899676], dtype=float32)
     """
     return fnp.exp(unwrap(loggamma)(key, df / 2, shape, dtype)) * 2
 
@@ -259,6 +267,10 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
     Raises:
       DtypeError: the dtype is no float.
       ShapeError: the parameters do not broadcast to `shape`.
+
+    Example:
+      >>> ft.random.f(ft.random.key(0), 3.0, 4.0, (2,))
+      Array([2.7039125 , 0.22600974], dtype=float32)
     """
     den_key, num_key = keys.split_key(key)
     top = unwrap(chisquare)(num_key, dfnum, shape, dtype) / dfnum
@@ -312,6 +324,10 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
     Raises:
       DtypeError: the dtype is no float.
+
+    Example:
+      >>> ft.random.generalized_normal(ft.random.key(0), 2.0, (2,))
+      Array([0.9542763 , 0.09015025], dtype=float32)
     """
     gamma_key, sign_key = keys.split_key(key)
     size = unwrap(gamma)(gamma_key, 1 / p, shape, dtype) ** (1 / p)

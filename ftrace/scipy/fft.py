@@ -88,6 +88,10 @@ def idct():
 
     Args:
       x, type, n, axis, norm: as those of `dct`.
+
+    Example:
+      >>> ft.scipy.fft.idct(ft.scipy.fft.dct(fnp.array([1.0, 2.0])))
+      Array([1., 2.], dtype=float32)
     """
 
 
@@ -132,6 +136,11 @@ def dctn():
     Raises:
       ShapeError: `s` and `axes` differ in number.
       ValueRangeError, DtypeError, AxisError: see `dct`.
+
+    Example:
+      >>> ft.scipy.fft.dctn(fnp.ones((2, 2)))
+      Array([[16.,  0.],
+             [ 0.,  0.]], dtype=float32)
     """
 
 
@@ -141,6 +150,11 @@ def idctn():
 
     Args:
       x, type, s, axes, norm: as those of `dctn`.
+
+    Example:
+      >>> ft.scipy.fft.idctn(ft.scipy.fft.dctn(fnp.ones((2, 2))))
+      Array([[1., 1.],
+             [1., 1.]], dtype=float32)
     """
 
 

@@ -111,6 +111,10 @@ def hyp1f1(a: Value, b: Value, x: Value) -> Any:
 
     Args:
       a, b, x: arrays of real numbers that broadcast; integers become floats.
+
+    Example:
+      >>> ft.scipy.special.hyp1f1(1.0, 2.0, 0.5)
+      Array(1.2974426, dtype=float32, weak_type=True)
     """
     return _kummer(*fnp.broadcast_arrays(a, b, x))
 
@@ -247,6 +251,10 @@ def hyp2f1(a: Value, b: Value, c: Value, x: Value) -> Any:
 
     Args:
       a, b, c, x: arrays of real numbers that broadcast; integers become floats.
+
+    Example:
+      >>> ft.scipy.special.hyp2f1(1.0, 2.0, 3.0, 0.5)
+      Array(1.5451776, dtype=float32, weak_type=True)
     """
     return _gauss(*fnp.broadcast_arrays(a, b, c, x))
 
@@ -267,6 +275,10 @@ def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
 
     Source: J. Miller's algorithm, as ratios of orders that follow one another:
     W. Gautschi, "Computational aspects of three-term recurrence relations", 1967.
+
+    Example:
+      >>> ft.scipy.special.bessel_jn(1.0, v=2)
+      Array([0.7651977 , 0.4400506 , 0.11490349], dtype=float32, weak_type=True)
     """
     order = static_int(v, "bessel_jn: v")
     steps = static_int(n_iter, "bessel_jn: n_iter")
@@ -320,6 +332,11 @@ def sph_harm_y(
     Raises:
       ConcretizationTypeError: `n` is traced, and `n_max` is not given.
       UnsupportedError: `diff_n` is given.
+
+    Example:
+      >>> n, m = fnp.array([1]), fnp.array([0])
+      >>> ft.scipy.special.sph_harm_y(n, m, fnp.array([0.5]), fnp.array([0.0]))
+      Array([0.42878905+0.j], dtype=complex64)
     """
     if diff_n is not None:
         raise errors.UnsupportedError("sph_harm_y: diff_n must be None")
@@ -371,6 +388,12 @@ def lpmn(m: int, n: int, z: Value) -> tuple[Any, Any]:
     Raises:
       ArgumentError: m and n differ.
       ShapeError: z has not one axis.
+
+    Example:
+      >>> values, slopes = ft.scipy.special.lpmn(1, 1, fnp.array([0.5]))
+      >>> values[..., 0]
+      Array([[ 1.       ,  0.5      ],
+             [-0.       , -0.8660254]], dtype=float32)
     """
     x, most = _check_legendre("lpmn", m, n, z)
     function = partial(_legendre_on_line, most=most, normal=False)
@@ -387,6 +410,12 @@ def lpmn_values(m: int, n: int, z: Value, is_normalized: bool) -> Any:
     Raises:
       ArgumentError: m and n differ.
       ShapeError: z has not one axis.
+
+    Example:
+      >>> x = fnp.array([0.5])
+      >>> ft.scipy.special.lpmn_values(1, 1, x, is_normalized=False)[..., 0]
+      Array([[ 1.        ,  0.5       ],
+             [-0.        , -0.86602545]], dtype=float32)
     """
     x, most = _check_legendre("lpmn_values", m, n, z)
     return _legendre_on_line(x, most, is_normalized)
@@ -504,6 +533,10 @@ def bernoulli(n: int) -> Any:
 
     Raises:
       ValueRangeError: n is negative.
+
+    Example:
+      >>> ft.scipy.special.bernoulli(3)
+      Array([ 1.        , -0.5       ,  0.16666667,  0.        ], dtype=float32)
     """
     last = static_int(n, "bernoulli: n")
     if last < 0:

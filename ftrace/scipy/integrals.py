@@ -92,13 +92,22 @@ def expn(n: Value, x: Value) -> Any:
     Args:
       n: an array of whole numbers, not negative.
       x: an array of real numbers that broadcasts with it.
+
+    Example:
+      >>> ft.scipy.special.expn(2, 1.0)
+      Array(0.14849555, dtype=float32)
     """
     return _expn_of(*fnp.broadcast_arrays(n, x))
 
 
 @compose_real
 def exp1(x: Value) -> Any:
-    """E₁(x) = ∫ₓ^∞ exp(-t)/t dt, for x ≥ 0."""
+    """E₁(x) = ∫ₓ^∞ exp(-t)/t dt, for x ≥ 0.
+
+    Example:
+      >>> ft.scipy.special.exp1(1.0)
+      Array(0.21938396, dtype=float32)
+    """
     return _expn_of(fnp.ones_like(x), x)
 
 
@@ -138,7 +147,12 @@ _expi_of = special.with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
 
 @compose_real
 def expi(x: Value) -> Any:
-    """Ei(x) = -∫₋ₓ^∞ exp(-t)/t dt, the principal value."""
+    """Ei(x) = -∫₋ₓ^∞ exp(-t)/t dt, the principal value.
+
+    Example:
+      >>> ft.scipy.special.expi(1.0)
+      Array(1.8951179, dtype=float32)
+    """
     return _expi_of(x)
 
 
@@ -186,7 +200,13 @@ def _pair_of_reals(name: str, function: Any, x: Value) -> tuple[Any, Any]:
 
 
 def sici(x: Value) -> tuple[Any, Any]:
-    """Si(x) = ∫₀ˣ sin(t)/t dt, and Ci(x) = γ + log|x| + ∫₀ˣ (cos(t) - 1)/t dt."""
+    """Si(x) = ∫₀ˣ sin(t)/t dt, and Ci(x) = γ + log|x| + ∫₀ˣ (cos(t) - 1)/t dt.
+
+    Example:
+      >>> Si, Ci = ft.scipy.special.sici(1.0)
+      >>> fnp.stack([Si, Ci])
+      Array([0.94608307, 0.33740392], dtype=float32, weak_type=True)
+    """
     return _pair_of_reals("sici", _sici_of, x)
 
 
@@ -248,7 +268,12 @@ _wofz_of = special.with_slopes(_wofz, lambda w, z: 2j / _ROOT_PI - 2 * z * w(z))
 
 
 def wofz(z: Value) -> Any:
-    """Faddeeva's function w(z) = exp(-z²)·erfc(-iz), of complex numbers."""
+    """Faddeeva's function w(z) = exp(-z²)·erfc(-iz), of complex numbers.
+
+    Example:
+      >>> ft.scipy.special.wofz(1.0 + 1.0j)
+      Array(0.30474415+0.20821893j, dtype=complex64, weak_type=True)
+    """
     (x,) = promote_inexact(z)
     if not dtypes.is_complex(x.dtype):
         x = cast(x, dtypes.complex_dtype(x.dtype), x.weak_type)
@@ -278,7 +303,12 @@ def _erfcx(x: Any) -> Any:
 
 
 def erfcx(x: Value) -> Any:
-    """exp(x²)·erfc(x), which overflows far below 0 only; of complex numbers, too."""
+    """exp(x²)·erfc(x), which overflows far below 0 only; of complex numbers, too.
+
+    Example:
+      >>> ft.scipy.special.erfcx(1.0)
+      Array(0.42758355, dtype=float32, weak_type=True)
+    """
     (x,) = promote_inexact(x)
     return wofz(1j * x) if dtypes.is_complex(x.dtype) else _real_erfcx(x)
 
@@ -292,6 +322,10 @@ def dawsn(x: Value) -> Any:
 
     Args:
       x: an array of real numbers; integers become floats.
+
+    Example:
+      >>> ft.scipy.special.dawsn(1.0)
+      Array(0.5380795, dtype=float32, weak_type=True)
     """
     y = fnp.abs(x)
     h, middle, multiples = _points(special.is_double(x))
@@ -364,7 +398,13 @@ _fresnel_of = special.with_slopes(_fresnel, _fresnel_slope)
 
 
 def fresnel(x: Value) -> tuple[Any, Any]:
-    """S(x) = ∫₀ˣ sin(πt²/2) dt, and C(x) = ∫₀ˣ cos(πt²/2) dt."""
+    """S(x) = ∫₀ˣ sin(πt²/2) dt, and C(x) = ∫₀ˣ cos(πt²/2) dt.
+
+    Example:
+      >>> S, C = ft.scipy.special.fresnel(1.0)
+      >>> fnp.stack([S, C])
+      Array([0.43825918, 0.7798934 ], dtype=float32, weak_type=True)
+    """
     return _pair_of_reals("fresnel", _fresnel_of, x)
 
 
@@ -380,7 +420,12 @@ _DILOGARITHM = (
 
 @compose_real
 def spence(x: Value) -> Any:
-    """Spence's function ∫₁ˣ log(t)/(1 - t) dt, the dilogarithm of 1 - x, for x ≥ 0."""
+    """Spence's function ∫₁ˣ log(t)/(1 - t) dt, the dilogarithm of 1 - x, for x ≥ 0.
+
+    Example:
+      >>> ft.scipy.special.spence(2.0)
+      Array(-0.822467, dtype=float32, weak_type=True)
+    """
     # To between ½ and 1½ by the reciprocal, or by what x lacks of 1. There, with
     # u = -log x, it is u - u²/4 + Σ B₂ₖ·u^(2k+1)/(2k + 1)! (L. Lewin, 1981).
     inside = (x > 0) & (x < math.inf)
@@ -462,5 +507,9 @@ def owens_t(h: Value, a: Value) -> Any:
 
     Args:
       h, a: arrays of real numbers that broadcast; integers become floats.
+
+    Example:
+      >>> ft.scipy.special.owens_t(1.0, 0.5)
+      Array(0.04306469, dtype=float32)
     """
     return _owens_t_of(*fnp.broadcast_arrays(h, a))

@@ -96,6 +96,12 @@ def qr_multiply(
     Raises:
       ValueRangeError: the mode is unknown.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> A, c = fnp.diag(fnp.array([2.0, 3.0])), fnp.array([1.0, 1.0])
+      >>> Qc, R = ft.scipy.linalg.qr_multiply(A, c)
+      >>> fnp.abs(Qc)
+      Array([1., 1.], dtype=float32)
     """
     one_of("qr_multiply: mode", mode, ("left", "right"))
     q, *rest = qr(a, mode="economic", pivoting=pivoting)
@@ -224,6 +230,11 @@ def eigh_tridiagonal(
     Raises:
       ValueRangeError: `select` is unknown, or its range is missing.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> d, e = fnp.array([2.0, 2.0]), fnp.array([1.0])
+      >>> ft.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True)
+      Array([1., 3.], dtype=float32)
     """
     main, beside = ew.inexact(d), ew.inexact(e)
     n = main.shape[0] if main.ndim == 1 else -1
@@ -258,6 +269,12 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
       ValueRangeError: the output is unknown.
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> T, Z = ft.scipy.linalg.schur(fnp.array([[1.0, 2.0], [0.0, 3.0]]))
+      >>> T
+      Array([[1., 2.],
+             [0., 3.]], dtype=float32)
     """
     one_of("schur: output", output, ("real", "complex"))
     x = square("schur", a)
@@ -283,6 +300,12 @@ def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
 
     Returns:
       (T, Z), complex.
+
+    Example:
+      >>> T, Z = ft.scipy.linalg.schur(fnp.array([[1.0, 2.0], [0.0, 3.0]]))
+      >>> T, Z = ft.scipy.linalg.rsf2csf(T, Z)
+      >>> T.dtype
+      dtype('complex64')
     """
     given = [square("rsf2csf", fnp.asarray(x)) for x in (T, Z)]
     t, z = ew.promote_inexact(*given)
@@ -329,6 +352,11 @@ def hessenberg(
     Raises:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> ft.scipy.linalg.hessenberg(fnp.array([[1.0, 2.0], [3.0, 4.0]]))
+      Array([[1., 2.],
+             [3., 4.]], dtype=float32)
     """
     x = square("hessenberg", a)
     n = x.shape[-1]
@@ -398,6 +426,11 @@ def sqrtm(A: Value, blocksize: int = 1) -> Any:
     Raises:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> ft.scipy.linalg.sqrtm(fnp.diag(fnp.array([4.0, 9.0]))).real
+      Array([[2., 0.],
+             [0., 3.]], dtype=float32)
     """
     return bind_compound(factors.sqrtm_p, square("sqrtm", A))[0]
 
@@ -705,6 +738,11 @@ def lu_solve(
     Raises:
       ValueRangeError: `trans` is unknown.
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> A = fnp.array([[4.0, 2.0], [2.0, 3.0]])
+      >>> ft.scipy.linalg.lu_solve(ft.scipy.linalg.lu_factor(A), fnp.array([2.0, 5.0]))
+      Array([-0.5,  2. ], dtype=float32)
     """
     one_of("lu_solve: trans", trans, (0, 1, 2))
     factors, pivots = square("lu_solve", lu_and_piv[0]), lu_and_piv[1]

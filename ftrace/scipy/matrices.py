@@ -120,6 +120,11 @@ def hilbert(n: int) -> Any:
 
     Raises:
       ValueRangeError: n is negative.
+
+    Example:
+      >>> ft.scipy.linalg.hilbert(2)
+      Array([[1.        , 0.5       ],
+             [0.5       , 0.33333334]], dtype=float32)
     """
     size = ax.check_count(n, "hilbert: n")
     dtype = dtypes.default_dtype("f")
@@ -142,7 +147,14 @@ def _vector(name: str, x: Value, least: int) -> Any:
 
 
 def circulant(c: Value) -> Any:
-    """The matrices (…, n, n) whose columns are `c`, each turned by one more."""
+    """The matrices (…, n, n) whose columns are `c`, each turned by one more.
+
+    Example:
+      >>> ft.scipy.linalg.circulant(fnp.array([1, 2, 3]))
+      Array([[1, 3, 2],
+             [2, 1, 3],
+             [3, 2, 1]], dtype=int32)
+    """
     x = _vector("circulant", c, 0)
     n = x.shape[-1]
     rows = np.arange(n)
@@ -156,6 +168,12 @@ def hankel(c: Value, r: Value | None = None) -> Any:
       c: (…, n), the first column.
       r: (…, m), the last row, of which the first element is not looked at; by default
         zeros.
+
+    Example:
+      >>> ft.scipy.linalg.hankel(fnp.array([1, 2, 3]))
+      Array([[1, 2, 3],
+             [2, 3, 0],
+             [3, 0, 0]], dtype=int32)
     """
     column, row = _column_and_row("hankel", c, r, fnp.zeros_like)
     n, m = column.shape[-1], row.shape[-1]
@@ -171,6 +189,11 @@ def companion(a: Value) -> Any:
 
     Raises:
       ShapeError: there are fewer than 2 coefficients.
+
+    Example:
+      >>> ft.scipy.linalg.companion(fnp.array([1.0, -3.0, 2.0]))
+      Array([[ 3., -2.],
+             [ 1.,  0.]], dtype=float32)
     """
     x = ew.inexact(_vector("companion", a, 2))
     row = -x[..., 1:] / x[..., :1]
@@ -194,6 +217,11 @@ def leslie(f: Value, s: Value) -> Any:
 
     Raises:
       ShapeError: `s` has not one element less than `f`.
+
+    Example:
+      >>> ft.scipy.linalg.leslie(fnp.array([0.5, 2.0]), fnp.array([0.3]))
+      Array([[0.5, 2. ],
+             [0.3, 0. ]], dtype=float32)
     """
     row, below = (fnp.atleast_1d(x) for x in (f, s))
     if row.shape[-1] != below.shape[-1] + 1 or row.shape[-1] < 2:
@@ -210,6 +238,12 @@ def fiedler(a: Value) -> Any:
 
     Args:
       a: (…, n).
+
+    Example:
+      >>> ft.scipy.linalg.fiedler(fnp.array([1, 4, 6]))
+      Array([[0, 3, 5],
+             [3, 0, 2],
+             [5, 2, 0]], dtype=int32)
     """
     x = fnp.atleast_1d(a)
     return fnp.abs(ax.insert_axes(x, (x.ndim,)) - ax.insert_axes(x, (x.ndim - 1,)))
@@ -223,6 +257,11 @@ def fiedler_companion(a: Value) -> Any:
 
     Raises:
       ShapeError: there are no coefficients.
+
+    Example:
+      >>> ft.scipy.linalg.fiedler_companion(fnp.array([1.0, -3.0, 2.0]))
+      Array([[ 3., -2.],
+             [ 1.,  0.]], dtype=float32)
     """
     x = ew.inexact(ax.as_value(a))
     if x.ndim == 0 or x.shape[-1] == 0:
@@ -258,6 +297,13 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
 
     Raises:
       ValueRangeError: n is not positive, or the mode unknown.
+
+    Example:
+      >>> ft.scipy.linalg.convolution_matrix(fnp.array([1, 2]), 3)
+      Array([[1, 0, 0],
+             [2, 1, 0],
+             [0, 2, 1],
+             [0, 0, 2]], dtype=int32)
     """
     one_of("convolution_matrix: mode", mode, ("full", "same", "valid"))
     size = ax.static_int(n, "convolution_matrix: n")
@@ -291,6 +337,11 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     Raises:
       ValueRangeError: the scale is unknown.
       DtypeError: the dtype is not complex.
+
+    Example:
+      >>> ft.scipy.linalg.dft(2).real
+      Array([[ 1.,  1.],
+             [ 1., -1.]], dtype=float32)
     """
     size = ax.check_count(n, "dft: n")
     count = max(size, 1)
@@ -339,6 +390,10 @@ def helmert(n: int, full: bool = False) -> Any:
 
     Raises:
       ValueRangeError: n is not positive.
+
+    Example:
+      >>> ft.scipy.linalg.helmert(2)
+      Array([[ 0.70710677, -0.70710677]], dtype=float32)
     """
     size = ax.check_count(n, "helmert: n")
     if size < 1:
@@ -355,6 +410,11 @@ def invhilbert(n: int) -> Any:
 
     Args:
       n: how many rows.
+
+    Example:
+      >>> ft.scipy.linalg.invhilbert(2)
+      Array([[ 4., -6.],
+             [-6., 12.]], dtype=float32)
     """
     size = ax.check_count(n, "invhilbert: n")
     rows = [
@@ -385,6 +445,12 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
     Raises:
       ValueRangeError: the kind is unknown.
+
+    Example:
+      >>> ft.scipy.linalg.pascal(3)
+      Array([[1., 1., 1.],
+             [1., 2., 3.],
+             [1., 3., 6.]], dtype=float32)
     """
     size = ax.check_count(n, "pascal: n")
     one_of("pascal: kind", kind, (None, *_KINDS))
@@ -405,6 +471,12 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
     Raises:
       ValueRangeError: the kind is unknown.
+
+    Example:
+      >>> ft.scipy.linalg.invpascal(3)
+      Array([[ 3., -3.,  1.],
+             [-3.,  5., -2.],
+             [ 1., -2.,  1.]], dtype=float32)
     """
     size = ax.check_count(n, "invpascal: n")
     one_of("invpascal: kind", kind, (None, *_KINDS))
@@ -504,6 +576,12 @@ def expm_frechet(
 
     Raises:
       ShapeError: the matrices are not square, or differ in shape.
+
+    Example:
+      >>> A, E = fnp.zeros((2, 2)), fnp.eye(2)
+      >>> ft.scipy.linalg.expm_frechet(A, E, compute_expm=False)
+      Array([[1., 0.],
+             [0., 1.]], dtype=float32)
     """
     given = [square("expm_frechet", fnp.asarray(x)) for x in (A, E)]
     a, e = ew.promote_inexact(*given)
@@ -549,6 +627,11 @@ def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
     Raises:
       ShapeError: A is no square matrix.
       MissingExtraError: SciPy is not installed.
+
+    Example:
+      >>> ft.scipy.linalg.funm(fnp.diag(fnp.array([0.0, 1.0])), fnp.exp)
+      Array([[1.       +0.j, 0.       +0.j],
+             [0.       +0.j, 2.7182817+0.j]], dtype=complex64)
     """
     x = square("funm", A)
     if x.ndim != 2:

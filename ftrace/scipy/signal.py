@@ -114,6 +114,11 @@ def stft(
 
     Raises:
       ValueRangeError, ShapeError: the lengths or a name do not fit.
+
+    Example:
+      >>> f, t, Z = ft.scipy.signal.stft(fnp.ones(64), nperseg=16)
+      >>> Z.shape
+      (9, 9)
     """
     if boundary is not None:
         errors.one_of("stft: boundary", boundary, (None, *_BOUNDARIES))
@@ -157,6 +162,11 @@ def csd(
 
     Raises:
       ValueRangeError, ShapeError: the lengths, the shapes or a name do not fit.
+
+    Example:
+      >>> f, P = ft.scipy.signal.csd(fnp.ones(64), fnp.ones(64), nperseg=16)
+      >>> P.shape
+      (9,)
     """
     return _csd("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend,
                 return_onesided, scaling, axis, average)  # fmt: skip
@@ -174,6 +184,11 @@ def welch(
       x: the signal.
       fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as of `csd`.
       scaling, axis, average: likewise.
+
+    Example:
+      >>> f, P = ft.scipy.signal.welch(fnp.ones(64), nperseg=16)
+      >>> P.shape
+      (9,)
     """
     found = _csd("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend,
                  return_onesided, scaling, axis, average)  # fmt: skip
@@ -248,6 +263,11 @@ def istft(
 
     Raises:
       ShapeError, AxisError, ValueRangeError: axes or lengths do not fit.
+
+    Example:
+      >>> f, t, Z = ft.scipy.signal.stft(fnp.ones(64), nperseg=16)
+      >>> ft.scipy.signal.istft(Z, nperseg=16)[1].shape
+      (64,)
     """
     z = ax.as_value(Zxx)
     if z.ndim < 2:
@@ -498,6 +518,10 @@ def correlate():
 
     Args:
       in1, in2, mode, method, precision: as those of `convolve`.
+
+    Example:
+      >>> ft.scipy.signal.correlate(fnp.array([1.0, 2.0, 3.0]), fnp.array([0.0, 1.0]))
+      Array([1., 2., 3., 0.], dtype=float32)
     """
 
 
@@ -537,6 +561,12 @@ def convolve2d():
       mode, precision: as those of `convolve`.
       boundary: "fill".
       fillvalue: 0.
+
+    Example:
+      >>> ft.scipy.signal.convolve2d(fnp.ones((2, 2)), fnp.ones((2, 2)))
+      Array([[1., 2., 1.],
+             [2., 4., 2.],
+             [1., 2., 1.]], dtype=float32)
     """
 
 
@@ -549,6 +579,12 @@ def correlate2d():
       mode, precision: as those of `correlate`.
       boundary: "fill".
       fillvalue: 0.
+
+    Example:
+      >>> ft.scipy.signal.correlate2d(fnp.ones((2, 2)), fnp.eye(2))
+      Array([[1., 1., 0.],
+             [1., 2., 1.],
+             [0., 1., 1.]], dtype=float32)
     """
 
 

@@ -675,6 +675,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       ShardingError: a mesh has several devices, or there is none for a spec.
       ShapeError: an array cannot be divided so.
       ValueRangeError: within `shard_map`, along an axis of its devices.
+
+    Example:
+      >>> mesh = ft.make_mesh((1,), ("data",))
+      >>> place = ft.NamedSharding(mesh, ft.P("data"))
+      >>> ft.jit(lambda x: lax.with_sharding_constraint(2 * x, place))(fnp.ones(2))
+      Array([2., 2.], dtype=float32)
     """
     what = "with_sharding_constraint"
     leaves, treedef = tree.flatten(x)

@@ -26,6 +26,7 @@ from docs.site import DOCS, MODULE, home_of, public_names
 from docs.stubs import MODULES as STUBBED, stub_of
 from ftrace import lax, nn
 from ftrace.scipy.stats import norm
+from ftrace.scipy.stats.family import Distribution
 from ftrace.trace.eager.dispatch import Eager
 from tests.docs.most_used import MOST_USED
 from tests.docs.pages import ROOT
@@ -64,6 +65,10 @@ def docstrings(module: str) -> Iterator[tuple[str, str]]:
         for member, x in members_of(value) if isinstance(value, type) else ():
             if member[0] != "_" and isinstance(x, MEMBERS):
                 yield f"{module}.{name}.{member}", x.__doc__ or ""
+    for name, value in vars(import_module(module)).items():
+        if isinstance(value, Distribution):
+            for member in value.__all__:
+                yield f"{module}.{name}.{member}", getattr(value, member).__doc__ or ""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -92,6 +97,18 @@ def test_most_used_names_have_an_example(module: str) -> None:
     known = dict(docstrings(module))
     names = MOST_USED[module].split()
     assert [n for n in names if ">>> " not in known[f"{module}.{n}"]] == []
+
+
+@pytest.mark.parametrize("module", [m for m in STUBBED if m != "optim"])
+def test_functions_of_arrays_have_an_example(module: str) -> None:
+    home = import_module(f"ftrace.{module}")
+    texts = {n: f.__doc__ or "" for n, f in values_of(home.__name__).items()
+             if isinstance(f, FUNCTIONS)}  # fmt: skip
+    for name, value in vars(home).items():
+        if isinstance(value, Distribution):
+            texts |= {f"{name}.{n}": vars(value)[n].__doc__ for n in value.__all__}
+    lacking = [name for name, text in texts.items() if ">>> " not in text]
+    assert [name for name in lacking if ": see `log" not in texts[name]] == []
 
 
 def untold(function: Any) -> list[str]:

@@ -27,6 +27,12 @@ def vq(obs: Value, code_book: Value, check_finite: bool = True) -> tuple[Any, An
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> points, book = fnp.array([[0.0], [9.0]]), fnp.array([[1.0], [8.0]])
+      >>> code, distance = ft.scipy.cluster.vq.vq(points, book)
+      >>> code, distance
+      (Array([0, 1], dtype=int32), Array([1., 1.], dtype=float32))
     """
     x, codes = alike(obs, code_book)
     shapes = x.shape, codes.shape

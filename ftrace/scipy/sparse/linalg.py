@@ -57,6 +57,12 @@ def cg(
     Raises:
       TreeError, ShapeError: x0 is not like b, or A is not square.
       ArgumentError: A or M is no operator.
+
+    Example:
+      >>> A = fnp.array([[4.0, 1.0], [1.0, 3.0]])
+      >>> x, info = ft.scipy.sparse.linalg.cg(A, fnp.array([5.0, 4.0]))
+      >>> fnp.round(x, 3)
+      Array([1., 1.], dtype=float32)
     """
     return _solve("cg", _cg, A, b, x0, M, maxiter, True, tol=tol, atol=atol), None
 
@@ -76,6 +82,12 @@ def bicgstab(
 
     Raises:
       As `cg`.
+
+    Example:
+      >>> A = fnp.array([[4.0, 1.0], [0.0, 3.0]])
+      >>> x, info = ft.scipy.sparse.linalg.bicgstab(A, fnp.array([5.0, 3.0]))
+      >>> fnp.round(x, 3)
+      Array([1., 1.], dtype=float32)
     """
     found = _solve("bicgstab", _bicgstab, A, b, x0, M, maxiter, tol=tol, atol=atol)
     return found, None
@@ -102,6 +114,12 @@ def gmres(
 
     Raises:
       ValueRangeError: there is no such `solve_method`. Others as `cg`.
+
+    Example:
+      >>> A = fnp.array([[4.0, 1.0], [0.0, 3.0]])
+      >>> x, info = ft.scipy.sparse.linalg.gmres(A, fnp.array([5.0, 3.0]))
+      >>> fnp.round(x, 3)
+      Array([1., 1.], dtype=float32)
     """
     one_of("gmres: solve_method", solve_method, ("batched", "incremental"))
     early = solve_method == "incremental"

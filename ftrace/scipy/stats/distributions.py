@@ -95,6 +95,10 @@ _beta, _beta_rest = _pair(beta_ratio), _pair(beta_rest)
 
 cauchy = distribution(
     "cauchy", "the Cauchy distribution", "", f"{EVERYTHING} ppf isf",
+    example=(
+        "0.5 -> cdf 0.64758354, isf 1., logcdf -0.43450737, logpdf -1.3678734, "
+        "logsf -1.0429418, pdf 0.2546479, ppf -1., sf 0.3524164"
+    ),
     symmetric=True,
     logpdf=lambda z: -LOG_PI - _log1p_square(fnp.abs(z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi,
@@ -119,6 +123,10 @@ def _cotangent(turns: Any) -> Any:
 
 expon = distribution(
     "expon", "the exponential distribution", "", f"{EVERYTHING} ppf",
+    example=(
+        "0.5 -> cdf 0.39346933, logcdf -0.93275213, logpdf -0.5, logsf -0.5, pdf "
+        "0.60653067, ppf 0.28768206, sf 0.60653067"
+    ),
     support=(0, math.inf),
     logpdf=lambda z: -z,
     cdf=lambda z: -fnp.expm1(-z),
@@ -128,6 +136,7 @@ expon = distribution(
 
 laplace = distribution(
     "laplace", "the Laplace distribution", "", "logpdf cdf",
+    example="0.5 -> cdf 0.69673467, logpdf -1.1931472, pdf 0.30326533",
     symmetric=True,
     logpdf=lambda z: -fnp.abs(z) - math.log(2),
     cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(choose(z <= 0, z, -z)) + (z > 0),
@@ -136,6 +145,11 @@ laplace = distribution(
 norm = distribution(
     "norm", "the normal distribution of mean loc and standard deviation scale", "",
     f"{EVERYTHING} ppf isf",
+    example=(
+        "0.5 -> cdf 0.69146246, isf 0.67448974, logcdf -0.36894643, logpdf "
+        "-1.0439385, logsf -1.1759118, pdf 0.35206532, ppf -0.67448974, sf "
+        "0.30853754"
+    ),
     symmetric=True,
     wide="ppf isf",
     logpdf=lambda z: z * z * -0.5 - 0.5 * LOG_TWO_PI,
@@ -144,6 +158,10 @@ norm = distribution(
 
 logistic = distribution(
     "logistic", "the logistic distribution", "", "logpdf cdf sf ppf isf",
+    example=(
+        "0.5 -> cdf 0.62245935, isf 1.0986123, logpdf -1.448154, pdf 0.23500371, "
+        "ppf -1.0986123, sf 0.37754068"
+    ),
     symmetric=True,
     first={"ppf": "x", "isf": "x"},
     logpdf=lambda z: -fnp.abs(z) - 2 * fnp.log1p(fnp.exp(-fnp.abs(z))),
@@ -154,6 +172,7 @@ logistic = distribution(
 uniform = distribution(
     "uniform", "the uniform distribution between loc and loc + scale", "",
     "logpdf cdf ppf",
+    example="0.5 -> cdf 0.5, logpdf 0., pdf 1., ppf 0.25",
     support=(0, 1),
     logpdf=lambda z: 0 * z,
     cdf=lambda z: z,
@@ -162,6 +181,10 @@ uniform = distribution(
 
 gumbel_l = distribution(
     "gumbel_l", "the left-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
+    example=(
+        "0.5 -> cdf 0.8077044, logcdf -0.2135592, logpdf -1.1487212, logsf "
+        "-1.6487212, pdf 0.31704196, ppf -1.2458994, sf 0.19229566"
+    ),
     valid=lambda scale: scale > 0,
     first={"ppf": "p"},
     logpdf=lambda z: z - fnp.exp(z),
@@ -172,6 +195,10 @@ gumbel_l = distribution(
 
 gumbel_r = distribution(
     "gumbel_r", "the right-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
+    example=(
+        "0.5 -> cdf 0.5452392, logcdf -0.60653067, logpdf -1.1065307, logsf "
+        "-0.7879837, pdf 0.3307043, ppf -0.32663426, sf 0.4547608"
+    ),
     valid=lambda scale: scale > 0,
     first={"ppf": "p"},
     logpdf=lambda z: -z - fnp.exp(-z),
@@ -185,6 +212,10 @@ gumbel_r = distribution(
 
 beta = distribution(
     "beta", "the beta distribution of shapes a and b", "a b", EVERYTHING,
+    example=(
+        "0.5, 2.0, 3.0 -> cdf 0.6875, logcdf -0.37469345, logpdf 0.40546513, logsf "
+        "-1.1631508, pdf 1.5, sf 0.3125"
+    ),
     support=(0, 1),
     valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0) & (a - b == a - b),
     logpdf=lambda z, a, b: log_beta_density(a, b, z),
@@ -194,6 +225,10 @@ beta = distribution(
 
 gamma = distribution(
     "gamma", "the gamma distribution of shape a", "a", EVERYTHING,
+    example=(
+        "0.5, 2.0 -> cdf 0.090204, logcdf -2.4056816, logpdf -1.1931472, logsf "
+        "-0.09453488, pdf 0.30326533, sf 0.909796"
+    ),
     support=(0, math.inf),
     logpdf=lambda z, a: log_gamma_density(a, z),
     cdf=lambda z, a: _lower(a, z),
@@ -202,6 +237,10 @@ gamma = distribution(
 
 chi2 = distribution(
     "chi2", "the chi-squared distribution of df degrees of freedom", "df", EVERYTHING,
+    example=(
+        "0.5, 2.0 -> cdf 0.22119918, logcdf -1.5086917, logpdf -0.9431472, logsf "
+        "-0.24999996, pdf 0.38940036, sf 0.77880085"
+    ),
     support=(0, math.inf),
     logpdf=lambda z, df: log_gamma_density(0.5 * df, 0.5 * z) - math.log(2),
     cdf=lambda z, df: _lower(0.5 * df, 0.5 * z),
@@ -210,6 +249,10 @@ chi2 = distribution(
 
 pareto = distribution(
     "pareto", "the Pareto distribution of shape b", "b", f"{EVERYTHING} ppf",
+    example=(
+        "2.0, 3.0 -> cdf 0.875, logcdf -0.13353139, logpdf -1.6739764, logsf "
+        "-2.0794415, pdf 0.1875, ppf 1.1006423, sf 0.125"
+    ),
     support=(1, math.inf),
     logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(z)),
@@ -219,6 +262,7 @@ pareto = distribution(
 
 t = distribution(
     "t", "Student's t distribution of df degrees of freedom", "df", "logpdf",
+    example="0.5, 2.0 -> logpdf -1.2163954, pdf 0.2962963",
     logpdf=lambda z, df: (
         -log_beta(*fnp.broadcast_arrays(0.5 * df, 0.5))
         - 0.5 * fnp.log(df)
@@ -229,6 +273,7 @@ t = distribution(
 gennorm = distribution(
     "gennorm", "the generalized normal distribution of shape beta", "beta",
     "logpdf cdf",
+    example="0.5, 2.0 -> cdf 0.7602499, logpdf -0.8223649, pdf 0.43939131",
     place="",
     logpdf=lambda x, beta: (
         fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
@@ -246,6 +291,7 @@ gennorm = distribution(
 vonmises = distribution(
     "vonmises", "the von Mises distribution of concentration kappa", "kappa",
     "logpdf",
+    example="0.5, 2.0 -> logpdf -0.9067055, pdf 0.40385255",
     place="",
     valid=lambda kappa, _: kappa > 0,
     logpdf=lambda x, kappa: (
@@ -256,6 +302,7 @@ vonmises = distribution(
 
 wrapcauchy = distribution(
     "wrapcauchy", "the wrapped Cauchy distribution of shape c", "c", "logpdf",
+    example="0.5, 0.5 -> logpdf -1.1378192, pdf 0.32051727",
     place="",
     support=(0, 2 * math.pi),
     valid=lambda c, _: (c > 0) & (c < 1),
@@ -298,6 +345,10 @@ def _log_cdf_between(z: Any, a: Any, b: Any) -> Any:
 truncnorm = distribution(
     "truncnorm", "the normal distribution between loc + a·scale and loc + b·scale",
     "a b", EVERYTHING,
+    example=(
+        "0.5, -1.0, 1.0 -> cdf 0.78045326, logcdf -0.24788046, logpdf -0.66222334, "
+        "logsf -1.5161899, pdf 0.5157035, sf 0.2195468"
+    ),
     support=lambda a, b: (a, b),
     valid=lambda a, b, _: a < b,
     logpdf=lambda z, a, b: -0.5 * z * z - 0.5 * LOG_TWO_PI - _log_mass(a, b),
@@ -322,6 +373,7 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
 
 bernoulli = discrete(
     "bernoulli", "a trial that succeeds with probability p", "p",
+    example="1, 0.25 -> cdf 1., logpmf -1.3862944, pmf 0.25, ppf 0.",
     place="loc cdf ppf",
     logpmf=lambda k, p: choose(
         (k < 0) | (k > 1), -np.inf, special.xlogy(k, p) + special.xlog1py(1 - k, -p)
@@ -341,6 +393,7 @@ def _binomial(k: Any, n: Any, p: Any) -> Any:
 
 binom = discrete(
     "binom", "the binomial distribution of n trials of probability p", "n p",
+    example="2, 4, 0.25 -> logpmf -1.5561934, pmf 0.21093751",
     logpmf=_binomial,
 )  # fmt: skip
 
@@ -358,11 +411,13 @@ def _beta_binomial(k: Any, n: Any, a: Any, b: Any) -> Any:
 
 betabinom = discrete(
     "betabinom", "n trials of a probability with a beta distribution", "n a b",
+    example="2, 4, 1.0, 2.0 -> logpmf -1.609438, pmf 0.19999999",
     logpmf=_beta_binomial,
 )  # fmt: skip
 
 geom = discrete(
     "geom", "the number of trials of probability p up to the first success", "p",
+    example="2, 0.25 -> logpmf -1.6739764, pmf 0.1875",
     logpmf=lambda k, p: choose(
         k <= 0, -np.inf, special.xlog1py(choose(k <= 0, 0.0, k - 1), -p) + fnp.log(p)
     ),
@@ -377,6 +432,7 @@ def _negative_binomial(k: Any, n: Any, p: Any) -> Any:
 
 nbinom = discrete(
     "nbinom", "the failures before the n-th success of probability p", "n p",
+    example="2, 4, 0.25 -> logpmf -3.8179564, pmf 0.02197266",
     logpmf=_negative_binomial,
 )  # fmt: skip
 
@@ -414,6 +470,10 @@ def _poisson_entropy(mu: Any) -> Any:
 
 poisson = discrete(
     "poisson", "Poisson's distribution of mean mu", "mu",
+    example=(
+        "2, 3.0 -> cdf 0.42319012, entropy 1.9314702, logpmf -1.4959226, pmf "
+        "0.22404182"
+    ),
     logpmf=_log_poisson,
     cdf=_poisson_cdf,
     entropy=lambda mu: choose(mu == 0, 0.0, _poisson_entropy(mu)),
@@ -429,6 +489,11 @@ def _dirichlet_log_density(x: Value, alpha: Value) -> Any:
 
     Raises:
       ShapeError: the shapes do not fit.
+
+    Example:
+      >>> from ftrace.scipy.stats import dirichlet
+      >>> dirichlet.logpdf(fnp.array([0.25, 0.75]), fnp.array([2.0, 3.0]))
+      Array(0.5232482, dtype=float32)
     """
     x, alpha = promote_inexact(x, alpha)
     if alpha.ndim != 1 or not x.ndim or x.shape[0] not in (alpha.size, alpha.size - 1):
@@ -461,6 +526,11 @@ def _multinomial_log_mass(x: Value, n: Value, p: Value) -> Any:
 
     Raises:
       DtypeError: x and n are no integers.
+
+    Example:
+      >>> from ftrace.scipy.stats import multinomial
+      >>> multinomial.logpmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))
+      Array(-0.86304617, dtype=float32)
     """
     (p,) = promote_inexact(p)
     kinds = [aval_of(v).dtype for v in (x, n)]
@@ -492,6 +562,11 @@ def _normal_log_density(
     Raises:
       ShapeError: the shapes do not fit.
       UnsupportedError: `allow_singular` is given.
+
+    Example:
+      >>> from ftrace.scipy.stats import multivariate_normal
+      >>> multivariate_normal.logpdf(fnp.zeros(2), fnp.zeros(2), fnp.eye(2))
+      Array(-1.837877, dtype=float32)
     """
     if allow_singular is not None:
         raise UnsupportedError(

@@ -73,7 +73,7 @@ def _evaluate(*operands: Any, of: str) -> Any:
 
 def install(
     name: str, about: str, functions: dict[str, tuple[Signature, Formula]],
-    wide: str = "",
+    example: str, wide: str = "",
 ) -> Distribution:  # fmt: skip
     """A module of functions, which promote their operands to one float dtype."""
     made: dict[str, Formula] = {}
@@ -84,9 +84,9 @@ def install(
     for function, (signature, formula) in functions.items():
         FORMULAS[f"{name}.{function}"] = formula
         doc = f"{DOCS[function][0]} {about}"
-        made[function] = _function(
-            name, function, signature, doc, function in wide.split()
-        )
+        is_wide = function in wide.split()
+        shown = _example(name, function, example, is_wide)
+        made[function] = _function(name, function, signature, (doc, shown), is_wide)
     return functions_of(name, about, **made)
 
 
@@ -111,6 +111,21 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
     return module
 
 
+def _example(name: str, function: str, example: str, wide: bool) -> str:
+    """A call of one of the functions, of which an example tells the values of all."""
+    given, _, values = example.partition(" -> ")
+    first, *shapes = given.split(", ")
+    first = "0.25" if function in QUANTILES else first
+    operands = ", ".join([first, *shapes] if DOCS[function][1] else shapes)
+    value = dict(row.split() for row in values.split(", "))[function]
+    weak = "" if wide else ", weak_type=True"
+    return (
+        f">>> from ftrace.scipy.stats import {name}\n"
+        f"          >>> {name}.{function}({operands})\n"
+        f"          Array({value}, dtype=float32{weak})"
+    )
+
+
 def _exponential(function: Formula) -> Formula:
     def exponential(*args: Any, **kwargs: Any) -> Any:
         return fnp.exp(function(*args, **kwargs))
@@ -119,7 +134,11 @@ def _exponential(function: Formula) -> Formula:
 
 
 def _function(
-    distribution: str, name: str, parameters: Signature, doc: str, wide: bool
+    distribution: str,
+    name: str,
+    parameters: Signature,
+    doc: tuple[str, str],
+    wide: bool,
 ) -> Callable[..., Any]:
     key = f"{distribution}.{name}"
 
@@ -138,6 +157,9 @@ def _function(
         Raises:
           DtypeError: one is complex.
           ShapeError: they do not broadcast.
+
+        Example:
+          {2}
         """
         try:
             given = parameters.bind(*args, **kwargs)
@@ -154,7 +176,9 @@ def _function(
         return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
 
     named_all = ", ".join(parameters.parameters)
-    made: Any = set_name(call, name, (call.__doc__ or "").format(doc, named_all))
+    made: Any = set_name(
+        call, name, (call.__doc__ or "").format(doc[0], named_all, doc[1])
+    )
     made.__signature__ = parameters
     return made
 
@@ -177,6 +201,7 @@ def distribution(
     shapes: str,
     functions: str,
     *,
+    example: str,
     support: tuple[float, float] | Formula = (-math.inf, math.inf),
     valid: Formula | None = None,
     symmetric: bool = False,
@@ -192,6 +217,7 @@ def distribution(
       about: what it is, for docstrings.
       shapes: the names of its shape parameters.
       functions: the functions that it has, beside `pdf`.
+      example: operands, and the value of each function of them; quantiles are of 0.25.
       support: where the density is not 0: bounds, or a function of the shapes.
       valid: of the shapes and the scale, where the functions are not NaN.
       symmetric: around 0.
@@ -207,7 +233,7 @@ def distribution(
     for function in functions.split():
         signature = signature_of(first.get(function, DOCS[function][1]), shapes, place)
         made[function] = signature, family.formula(function)
-    return install(name, about, made, wide)
+    return install(name, about, made, example, wide)
 
 
 #: The probabilities where a support begins.
@@ -327,12 +353,18 @@ class _Family:
 
 
 def discrete(
-    name: str, about: str, shapes: str, *, place: str = "loc", **formulas: Formula
+    name: str,
+    about: str,
+    shapes: str,
+    *,
+    example: str,
+    place: str = "loc",
+    **formulas: Formula,
 ) -> Distribution:
     """Declares a distribution of whole numbers: `logpmf`, `pmf` and what is given.
 
     Args:
-      name, about, shapes: as those of `distribution`.
+      name, about, shapes, example: as those of `distribution`.
       place: "loc", or functions that have none, behind it.
       formulas: for location 0; of a whole number, or a probability, and the shapes.
     """
@@ -353,4 +385,4 @@ def discrete(
         first = DOCS[function][1].replace("x", "k")
         known = signature_of(first, shapes, own)
         made[function] = known, at_location(function, formula)
-    return install(name, about, made)
+    return install(name, about, made, example)
