@@ -6,7 +6,8 @@ the rates of a machine swing within seconds, a figure from another minute says l
 
 - memory: the sum of two arrays that are far larger than the caches, written past them
 - reading: the sum over all elements of such an array; nothing is written
-- arithmetic: chains of fused multiply-adds that stay in registers
+- arithmetic: chains of fused multiply-adds that stay in registers, those that
+  `ft.explain` measures
 
 What costs time in the interpreter has no limit. Next to it, `python_work` is timed: a
 piece of Python that stays the same, so that two runs can be compared.
@@ -29,13 +30,13 @@ from llvmlite import binding as llvm
 
 from benchmarks.options import THREADS
 from benchmarks.timing import clock_of
+from ftrace.backends.llvm.runtime.peak import multiply_adds
 
 MEMORY, READING, ARITHMETIC = LIMITS = ("memory", "reading", "arithmetic")
 PYTHON = "python"
 
 FLOATS = 24 << 20  # per array: 96 MiB
 CLAIM = 1 << 18  # floats that a thread takes at a time: none waits long for another
-CHAINS = 12  # independent sums: more than latency × throughput, fewer than registers
 STEPS = 1_500_000  # about five milliseconds
 
 
@@ -87,10 +88,9 @@ class Machine:
             THREADS, initializer=lambda: _stay_on_core(next(cores))
         )
         lanes = _lanes()
-        self._native = _Native(_fma_text(lanes) + _add_text(lanes) + _read_text(lanes))
+        self._native = _Native(_add_text(lanes) + _read_text(lanes))
         self.arrays = [_aligned(FLOATS) for _ in range(3)]
         self.sinks = [_aligned(256) for _ in range(THREADS)]
-        self._fma_operations = 2 * lanes * CHAINS * STEPS * THREADS
 
     def clock(self, limit: str, seconds: float) -> Callable[[], float]:
         """A clock of seconds per byte, or per operation.
@@ -109,15 +109,12 @@ class Machine:
             return self._add(), 3 * 4 * FLOATS
         if limit == READING:
             return self._read(), 4 * FLOATS
-        return self._fma(), self._fma_operations
+        run, operations = multiply_adds()
+        work = self._on_all_threads(lambda _: run(STEPS))
+        return work, operations * STEPS * THREADS
 
     def _on_all_threads(self, work: Callable[[int], Any]) -> Callable[[], Any]:
         return lambda: list(self._pool.map(work, range(THREADS)))
-
-    def _fma(self) -> Callable[[], Any]:
-        fma = self._native.function("fma", ctypes.c_int64, ctypes.c_void_p)
-        sinks = [sink.ctypes.data for sink in self.sinks]
-        return self._on_all_threads(lambda i: fma(STEPS, sinks[i]))
 
     def _add(self) -> Callable[[], Any]:
         return self._claimed("add", [x.ctypes.data for x in self.arrays], 0)
@@ -174,45 +171,6 @@ def _lanes() -> int:
     if features.get("avx512f"):
         return 16
     return 8 if features.get("avx") else 4
-
-
-def _fma_text(lanes: int) -> str:
-    vector = f"<{lanes} x float>"
-    names = range(CHAINS)
-    phis = [
-        f"  %a{k} = phi {vector} [ splat (float {k}.0), %entry ], [ %n{k}, %loop ]"
-        for k in names
-    ]
-    steps = [
-        f"  %n{k} = call {vector} @llvm.fma.v{lanes}f32({vector} %a{k}, "
-        f"{vector} splat (float 0.5), {vector} splat (float 1.0))"
-        for k in names
-    ]
-    sums = [
-        f"  %p{k} = getelementptr {vector}, ptr %out, i64 {k}\n"
-        f"  store {vector} %n{k}, ptr %p{k}, align 4"
-        for k in names
-    ]
-    return "\n".join(
-        [
-            f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})",
-            "define void @fma(i64 %count, ptr %out) {",
-            "entry:",
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [ 0, %entry ], [ %j, %loop ]",
-            *phis,
-            *steps,
-            "  %j = add i64 %i, 1",
-            "  %more = icmp slt i64 %j, %count",
-            "  br i1 %more, label %loop, label %done",
-            "done:",
-            *sums,
-            "  ret void",
-            "}",
-            "",
-        ]
-    )
 
 
 def _claimed_text(name: str, parameters: str, lines: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,39 @@ def test_what_is_in_the_caches_is_not_held_to_memory() -> None:
     assert kernel.limit(Roofline(moved * 2, done * 4)) == "50% of memory"
     assert kernel.limit(Roofline(moved * 4, done * 2)) == "50% of arithmetic"
     assert kernel.limit(Roofline(moved / 2, done * 4)) == "25% of arithmetic"
+
+
+def test_a_limit_is_measured_once_for_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on disk; one below what was done was measured beside other programs."""
+    rows = [Roofline(3.0, 2.0), Roofline(1.0, 5.0)]
+    monkeypatch.setattr(module, "_measure_limits", lambda *_: rows.pop(0))
+    device = module.get_device("cpu")
+    for kept in (True, False):
+        left = len(rows)
+        monkeypatch.setattr(module, "_known", {})
+        with ft.config(cache_dir=str(tmp_path), cache_size=1 << 20 if kept else 0):
+            assert module.roofline(device, 7) == (3.0, 2.0)
+            assert module.roofline(device, 7, done=2.0) == (3.0, 2.0)
+            assert len(rows) == left - 1
+            if kept:
+                monkeypatch.setattr(module, "_known", {})  # as in the next process
+                assert module.roofline(device, 7) == (3.0, 2.0)
+                assert module.roofline(device, 7, done=4.0) == (3.0, 5.0)
+                assert not rows
+                rows.append(Roofline(3.0, 2.0))
+
+
+def test_no_product_is_quicker_than_multiply_adds_in_registers() -> None:
+    x = fnp.ones((256, 256))
+    with ft.config(threads=1):
+        found = ft.explain(lambda x: x @ x)(x)
+    (kernel,) = found.kernels
+    assert kernel.operations == 2 * 256**3
+    assert kernel.seconds is not None
+    assert found.most is not None
+    assert kernel.operations / kernel.seconds <= found.most.peak
 
 
 def test_limits_are_looked_for_in_a_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ From the ground up:
     messages        What processes send each other, as native code sends it
     step_log        When the steps of a program ran, as native code notes it
     program_table   Programs as the native runner reads them: records in memory
+    peak            What a processor computes at the most: multiply-adds that stay in
+                    registers
     thread_pool     The thread pool of the CPU: LLVM IR that is compiled once per
                     process
     runtime         What a process has once: the thread pool and the native runner; warm
