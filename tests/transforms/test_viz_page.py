@@ -385,6 +385,62 @@ def test_unfolding_all_keeps_what_is_chosen_in_its_place(
     assert page.run(note).startswith(f"{len(page.boxes())} boxes")
 
 
+def branches(x: Any, scales: Any) -> Any:
+    return sum(fnp.tanh(x * scale).sum() for scale in scales)
+
+
+def test_a_wide_graph_is_shown_in_a_size_that_can_be_read(
+    driver: Any, tmp_path: Path
+) -> None:
+    """Its first view has boxes side by side from edge to edge; a map has the rest."""
+    scales = [fnp.float32(i) for i in range(40)]
+    page = Page(driver, ft.viz(branches, tmp_path, show=False)(X[0], scales))
+    shown = """
+        const { width, height } = graphPane.getBoundingClientRect();
+        const at = (box) => [eye.x + box.x * eye.scale, eye.y + box.y * eye.scale];
+        const inside = drawn.boxes.filter((box) => {
+            const [x, y] = at(box);
+            return x > 0 && y > 0 && x < width && y < height;
+        });
+        const left = Math.min(...inside.map((box) => at(box)[0]));
+        const right = Math.max(...inside.map((box) => at(box)[0]));
+        return [inside.length / drawn.boxes.length, left / width, right / width];
+    """
+    for keys in ((), ("u",), ("f",)):
+        page.press(*keys)
+        if keys == ("u",):
+            page.run("fit(false)")
+        page.run("paint()")
+        assert page.run("return eye.scale") >= 0.45
+        part, left, right = page.run(shown)
+        assert part > 0.05
+        assert left < 0.35
+        assert right > 0.65
+
+
+def test_the_map_moves_the_window(driver: Any, tmp_path: Path) -> None:
+    def long(x: Any) -> Any:
+        for i in range(60):
+            x = fnp.sin(x) * (i + 1.5)
+        return x
+
+    page = Page(driver, ft.viz(long, tmp_path, show=False)(X[0]))
+    hidden = "return document.querySelector('#map').hasAttribute('hidden')"
+    assert page.run(hidden)  # all of it is there
+    page.press("u")
+    page.run("fit(false); paint()")
+    assert not page.run(hidden)
+    page.press("j", "f")
+    chains = pytest.importorskip("selenium.webdriver").ActionChains
+    chains(driver).move_to_element_with_offset(
+        page.find("#map", ""), 0, 45
+    ).click().perform()
+    page.run("paint()")
+    assert page.run("return live.has(drawn.byPlace.at(-1))")
+    assert page.texts(".box.chosen") == []  # out of sight, and yet chosen
+    assert page.run("return state.chosen !== null")
+
+
 CHECK = """
 const wrong = [];
 for (const before of [false, true]) for (let i = 0; i < steps.length; i++) {

@@ -385,7 +385,7 @@ const KEYS = [
   ["j k", "the next box, the box before"],
   ["Enter", "unfold a box, open the body of a loop, fold a region again"],
   ["u", "unfold or fold all regions"],
-  ["f + −", "the whole graph, larger, smaller"],
+  ["f + −", "the whole graph, if it can be read so; larger, smaller"],
   ["/", "search"],
   ["p n c", "the panels: pass, node, kernels (code)"],
   ["d", "light or dark"],

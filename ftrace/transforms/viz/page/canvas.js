@@ -9,6 +9,8 @@ const $ = (selector) => document.querySelector(selector);
 const canvas = $("#canvas"), graphPane = $("#graph");
 /** Boxes that have elements of their own at once. */
 const MOST_LIVE = 700, LEAST_SCALE = 0.02, MOST_SCALE = 2.5;
+/** Below the first texts cannot be read; the second is that of a large graph's first view. */
+const READABLE = 0.45, FIRST_SCALE = 0.68;
 /** Around the window, in pixels, where there are elements already. */
 const MARGIN = 80;
 
@@ -34,12 +36,13 @@ function draw(boxes, placed) {
     boxes.length ? [Infinity, Infinity, -Infinity, -Infinity] : [0, 0, 1, 1]);
   for (const part of ["frames", "edges", "boxes"]) $(`#${part}`).replaceChildren();
   live.clear();
+  drawMap();
   paint();
 }
 
-function windowInGraph() {
+function windowInGraph(around = MARGIN) {
   const { width, height } = graphPane.getBoundingClientRect();
-  const margin = MARGIN / eye.scale;
+  const margin = around / eye.scale;
   return {
     left: -eye.x / eye.scale - margin, right: (width - eye.x) / eye.scale + margin,
     top: -eye.y / eye.scale - margin, bottom: (height - eye.y) / eye.scale + margin,
@@ -50,6 +53,7 @@ function windowInGraph() {
 function paint() {
   $("#world").setAttribute("transform", `translate(${eye.x} ${eye.y}) scale(${eye.scale})`);
   const seen = windowInGraph();
+  showWindow();
   const inside = drawn.boxes.filter((b) =>
     b.y + b.height / 2 > seen.top && b.y - b.height / 2 < seen.bottom &&
     b.x + b.width / 2 > seen.left && b.x - b.width / 2 < seen.right);
@@ -92,8 +96,9 @@ function touches({ points }, seen) {
     Math.max(...points.map((p) => p.x)) > seen.left && Math.min(...points.map((p) => p.x)) < seen.right;
 }
 
+const dot = (b) => `M${b.x - b.width / 2} ${b.y - b.height / 2}h${b.width}v${b.height}h${-b.width}z`;
+
 function paintFar() {
-  const dot = (b) => `M${b.x - b.width / 2} ${b.y - b.height / 2}h${b.width}v${b.height}h${-b.width}z`;
   const others = drawn.boxes.filter((b) => !b.lit), lit = drawn.boxes.filter((b) => b.lit);
   const line = ({ points }) => `M${points[0].x} ${points[0].y}L${points.at(-1).x} ${points.at(-1).y}`;
   $("#edges").replaceChildren(svgElement("path", { class: "far-edges", d: drawn.arrows.map(line).join("") }));
@@ -165,6 +170,44 @@ function refresh() {
   }
 }
 
+// The map: the whole graph, and where the window is in it.
+
+const map = $("#map");
+
+function drawMap() {
+  const [left, top, right, bottom] = drawn.sides;
+  map.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
+  map.replaceChildren(
+    svgElement("path", { class: "dots", d: drawn.boxes.map(dot).join("") }),
+    svgElement("rect", { class: "window", "vector-effect": "non-scaling-stroke" }));
+}
+
+/** Nothing where all of the graph is in the window. */
+function showWindow() {
+  const [left, top, right, bottom] = drawn.sides, seen = windowInGraph(0);
+  map.toggleAttribute("hidden", seen.left <= left && seen.right >= right && seen.top <= top && seen.bottom >= bottom);
+  const [x, y] = [Math.max(seen.left, left), Math.max(seen.top, top)];
+  const place = {
+    x, y, width: Math.max(Math.min(seen.right, right) - x, 0), height: Math.max(Math.min(seen.bottom, bottom) - y, 0),
+  };
+  for (const [key, value] of Object.entries(place)) map.lastChild.setAttribute(key, value);
+}
+
+/** The window goes to where the pointer is on the map. */
+function lookAtMap({ clientX, clientY, buttons }) {
+  if (!buttons) return;
+  const { width, height } = graphPane.getBoundingClientRect();
+  const { x, y } = new DOMPoint(clientX, clientY).matrixTransform(map.getScreenCTM().inverse());
+  look(width / 2 - x * eye.scale, height / 2 - y * eye.scale, eye.scale);
+}
+
+map.addEventListener("pointerdown", (event) => {
+  map.setPointerCapture(event.pointerId);
+  lookAtMap(event);
+});
+map.addEventListener("pointermove", lookAtMap);
+map.addEventListener("click", (event) => event.stopPropagation());
+
 // The eye moves.
 
 function look(x, y, scale) {
@@ -191,18 +234,19 @@ function boxInMiddle() {
   return drawn.boxes.reduce((best, box) => (best && far(best) <= far(box) ? best : box), null);
 }
 
-/** The whole graph; or of a large one its beginning, in a size that can be read. */
+/** The whole graph, where it can be read so; else what is chosen, or the beginning. The
+ * first view is no smaller than is good to read. */
 function fit(whole = true) {
   const { width, height } = graphPane.getBoundingClientRect();
   const [left, top, right, bottom] = drawn.sides;
-  const space = 110;
-  let scale = Math.min((width - 60) / (right - left), (height - space) / (bottom - top), 1.15);
-  if (!whole) scale = scale < 0.5 ? 0.68 : Math.min(scale, 1);
-  const wide = (right - left) * scale > width;
-  const middle = wide && !whole ? drawn.byPlace[0].x : (left + right) / 2;
-  const high = (bottom - top) * scale <= height - space;
-  const y = high ? (height - (bottom + top) * scale) / 2 : 56 - top * scale;
-  look(width / 2 - middle * scale, y, scale);
+  const space = 110, all = Math.min((width - 60) / (right - left), (height - space) / (bottom - top));
+  const scale = whole ? Math.max(Math.min(all, 1.15), READABLE) : all < 0.5 ? FIRST_SCALE : Math.min(all, 1);
+  const chosen = whole && all < READABLE && drawn.boxes.find((box) => box.chosen);
+  if (chosen) return look(width / 2 - chosen.x * scale, height / 2 - chosen.y * scale, scale);
+  const high = (bottom - top) * scale <= height - space, wide = (right - left) * scale > width;
+  const first = drawn.boxes.filter((box) => box.y - top < height / scale).map((box) => box.x);
+  const middle = wide && first.length ? (Math.min(...first) + Math.max(...first)) / 2 : (left + right) / 2;
+  look(width / 2 - middle * scale, high ? (height - (bottom + top) * scale) / 2 : 56 - top * scale, scale);
 }
 
 function zoom(factor, x, y) {
@@ -216,7 +260,7 @@ function zoom(factor, x, y) {
 function reveal(box) {
   const { width, height } = graphPane.getBoundingClientRect();
   const x = eye.x + box.x * eye.scale, y = eye.y + box.y * eye.scale;
-  const readable = eye.scale > 0.45;
+  const readable = eye.scale >= READABLE;
   if (readable && x > 40 && x < width - 40 && y > 50 && y < height - 50) return;
   const scale = readable ? eye.scale : 0.85;
   look(width / 2 - box.x * scale, height / 2 - box.y * scale, scale);

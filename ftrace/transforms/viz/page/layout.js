@@ -5,8 +5,9 @@
 const LETTER = 7.25, MOST_LETTERS = 34, BOX_HEIGHT = 42, GAP = 18, LEVEL = 36;
 /** Boxes and arrows that dagre gets: with more of them it takes too long to wait for. */
 const DAGRE_MOST = 200;
-/** Boxes of one level that stand side by side. */
-const IN_A_ROW = 18;
+/** Boxes of one level stand side by side up to this width, which a window shows in a size
+ * that can be read; the others below them. */
+const ROW_WIDTH = 900;
 
 /** For the sign of what has changed, at the end of the title. */
 const room = (box) => (!box.changes ? 0 : box.region ? 24 : 10);
@@ -21,14 +22,18 @@ function measure(box) {
 function place(boxes, frames) {
   boxes.forEach(measure);
   const arrows = boxes.flatMap((box) => [...box.sources].map((from) => ({ from, to: box, points: [] })));
-  if (boxes.length + arrows.length > DAGRE_MOST) {
+  const few = boxes.length + arrows.length <= DAGRE_MOST;
+  if (few) placeByDagre(boxes, arrows, frames);
+  if (!few || (!frames.length && widthOf(boxes) > 1.5 * ROW_WIDTH)) {
     placeByLevels(boxes, arrows);
     return { arrows, frames: [] };
   }
-  placeByDagre(boxes, arrows, frames);
   surround(boxes, frames);
   return { arrows, frames };
 }
+
+const widthOf = (boxes) =>
+  Math.max(...boxes.map((b) => b.x + b.width / 2)) - Math.min(...boxes.map((b) => b.x - b.width / 2));
 
 function placeByDagre(boxes, arrows, frames) {
   const graph = new dagre.graphlib.Graph({ compound: frames.length > 0 });
@@ -63,13 +68,27 @@ function placeByLevels(boxes, arrows) {
       box.wish = above.length ? above.reduce((a, b) => a + b, 0) / above.length : 0;
     }
     level.sort((a, b) => a.wish - b.wish);
-    for (let start = 0; start < level.length; start += IN_A_ROW) {
-      placeRow(level.slice(start, start + IN_A_ROW), y + BOX_HEIGHT / 2);
+    const rows = rowsOf(level);
+    if (rows.length > 1) for (const box of level) box.wish = 0;  // below each other
+    for (const row of rows) {
+      placeRow(row, y + BOX_HEIGHT / 2);
       y += BOX_HEIGHT + GAP;
     }
     y += LEVEL - GAP;
   }
   for (const arrow of arrows) arrow.points = straight(arrow.from, arrow.to);
+}
+
+/** Boxes of a level in rows of about one width. */
+function rowsOf(level) {
+  const total = level.reduce((sum, box) => sum + box.width + GAP, 0);
+  const most = total / Math.ceil(total / ROW_WIDTH), rows = [];
+  let before = 0;
+  for (const box of level) {
+    (rows[Math.floor((before + box.width / 2) / most)] ??= []).push(box);
+    before += box.width + GAP;
+  }
+  return rows.filter(Boolean);
 }
 
 /** Boxes whose sources come before them. */
