@@ -101,6 +101,10 @@ def _typeof(x: Any) -> Any:
     return import_module("ftrace.transforms.environment").typeof(x)
 
 
+def _html_of(graph: Any) -> str:
+    return import_module("ftrace.transforms.viz.regions").html_of(graph)
+
+
 def _of_lax(name: str, *args: Any, **options: Any) -> Any:
     """A function of `lax`, for functions of numpy that few programs call."""
     return getattr(import_module("ftrace.lax"), name)(*args, **options)
@@ -119,6 +123,7 @@ _register(
         value_of_dim=_value_of_dim,
         aval_of=_aval_of,
         typeof=_typeof,
+        html_of=_html_of,
         device_of=_placement.device_of,
         sharding_of=_placement.sharding_of,
         format_of=_placement.format_of,

@@ -170,7 +170,7 @@ def broadcast_to_rank(x: Value, rank: int) -> Any:
     """`x` with leading axes of size 1, up to `rank` axes.
 
     Args:
-      x: an array.
+      x: an array; one that has as many axes, or more, is returned as it is.
       rank: how many axes the result has at least.
 
     Example:

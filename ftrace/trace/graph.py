@@ -23,6 +23,7 @@ from ftrace.errors import GraphError, Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.ground.weak_tables import Reference, WeakValues
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.backend import backend
 
 Aval = ShapedArray
 
@@ -413,6 +414,10 @@ class Graph(Immutable):
         return render_graph(self)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what one call made is a line, which unfolds."""
+        return backend().html_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its nodes in order, without recursion: who reads them makes them anew."""

@@ -1,6 +1,6 @@
 """Which kernels are others than those of an earlier version?
 
-    python -m tests.replay                    beside the last release, the latest tag
+    python -m tests.replay                    beside the last release
     python -m tests.replay --ref v0.1.0       beside any commit
     python -m tests.replay --record FOLDER    writes the programs, with this version
     python -m tests.replay FOLDER …           replays folders and files
@@ -63,6 +63,16 @@ def _git(*args: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["git", *args], cwd=ROOT, check=False, capture_output=True)
 
 
+def last_release() -> str:
+    """The latest tag; until there is one, the first commit that can record programs.
+
+    Nothing where the history is not there.
+    """
+    tag = _git("describe", "--tags", "--abbrev=0").stdout.decode().strip()
+    made = "log", "--diff-filter=A", "--format=%h", "--", "ftrace/testing/replay.py"
+    return tag or next(reversed(_git(*made).stdout.decode().split()), "")
+
+
 def record_of(ref: str, folder: Path) -> str:
     """Writes the programs with the ftrace of a commit; says why not, or nothing."""
     packed = _git("archive", ref, "ftrace")
@@ -86,17 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.replay")
     parser.add_argument("paths", nargs="*", type=Path, help="folders and files")
     parser.add_argument("--record", type=Path, metavar="FOLDER")
-    parser.add_argument("--ref", help="a commit; by default the latest tag")
+    parser.add_argument("--ref", help="a commit; by default the last release")
     given = parser.parse_args(argv)
     if given.record:
         record(given.record)
         return 0
     if given.paths:
         return replay(given.paths)
-    tag = _git("describe", "--tags", "--abbrev=0").stdout.decode().strip()
-    ref = given.ref or tag
+    ref = given.ref or last_release()
     if not ref:
-        print("no release has a tag here; name a commit with --ref")
+        print("there is no history here; give folders of recorded programs")
         return 0
     with tempfile.TemporaryDirectory() as folder:
         if said := record_of(ref, Path(folder)):

@@ -244,5 +244,21 @@ def test_the_command_records_and_replays(
     assert "no commit 'no-such-commit' here" in _out(capsys)
 
 
+def test_the_base_is_the_last_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is a tag, the first commit that has `ft.record`."""
+    says = {"describe": b"v0.1.0\n", "log": b"c3\nc2\nc1\n"}
+
+    def git(*args: str) -> Any:
+        return subprocess.CompletedProcess(args, 0, says[args[0]], b"")
+
+    monkeypatch.setattr(command, "_git", git)
+    assert command.last_release() == "v0.1.0"
+    says["describe"] = b""
+    assert command.last_release() == "c1"
+    says["log"] = b""
+    assert command.last_release() == ""
+    assert command.main([]) == 0
+
+
 def _out(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out

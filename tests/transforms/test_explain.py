@@ -390,6 +390,20 @@ def test_regions_are_the_graph_in_an_order_in_which_it_can_be_computed(
 # Tables.
 
 
+def test_a_graph_unfolds_in_a_notebook() -> None:
+    def layer(x: Any) -> Any:
+        return ft.nn.softmax(x @ W[:32]) < 0.5
+
+    graph = ft.make_graph(layer)(fnp.ones((4, 32)))
+    html = graph._repr_html_()
+    told = ft.explain(layer)(fnp.ones((4, 32)))
+    assert told._repr_html_().count("<details>") > html.count("<details>") >= 3
+    assert "= softmax " in html
+    assert html.count("<details>") == html.count("</details>")
+    assert html.startswith("<code>graph (a:f32[4,32]")
+    assert "<lambda>" not in ft.make_graph(lambda x: x + 1)(1.0)._repr_html_()
+
+
 def test_a_notebook_shows_tables_that_unfold() -> None:
     html = ft.explain(lambda x: net(W, fnp.ones((32, 8)), x))(X)._repr_html_()
     assert html.count("<table>") == html.count("</table>") == 2

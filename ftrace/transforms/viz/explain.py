@@ -79,7 +79,7 @@ from ftrace.transforms.placed.spanning import (
     program_of_device,
 )
 from ftrace.transforms.shardings import Placed
-from ftrace.transforms.viz.regions import Region, outline, regions_of
+from ftrace.transforms.viz.regions import Region, html_of, outline, regions_of
 
 #: Runs that are timed, and of which the median is told; seconds after which there are
 #: no more; seconds in which a limit is looked for.
@@ -370,12 +370,7 @@ class Explanation(Tables):
         return [self._steps(), self._memory(), *told, *limits]
 
     def _repr_html_(self) -> str:
-        unfolded = "".join(
-            f"<details><summary><code>{escape(region.folded)}</code></summary>"
-            f"<pre>{escape(str(region))}</pre></details>"
-            for region in self.regions
-        )
-        graph = f"<details><summary>graph</summary>{unfolded}</details>"
+        graph = f"<details><summary>graph</summary>{html_of(self.graph)}</details>"
         kernels = "".join(
             f"<details><summary>{number} {escape(part.name)}</summary>"
             f"<pre>{escape(str(part))}</pre></details>"
@@ -539,7 +534,9 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
       program is run a few times, step by step, to tell the time of each; not so where
       it has effects, as printing, or where the arguments are traced. Where it is
       divided over a mesh, it says what one of the devices runs, of parts of arrays, and
-      what they tell each other; nobody is waited for when it is timed.
+      what they tell each other; nobody is waited for when it is timed. The lines are
+      those that made an operation last: of two functions under `jit` that do the same
+      to the same types, those of the one that was traced last.
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))

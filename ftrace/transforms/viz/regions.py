@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from ftrace.errors import Origin
@@ -160,6 +161,17 @@ def _in_order(
                 heapq.heappush(ready, place[key])
     assert len(found) == len(members), "regions need each other"
     return found
+
+
+def html_of(graph: g.Graph) -> str:
+    """The graph for notebooks: a line for each region, which unfolds."""
+    heading, *_, result = str(graph).splitlines()
+    unfolded = "".join(
+        f"<details><summary><code>{escape(region.folded)}</code></summary>"
+        f"<pre>{escape(str(region))}</pre></details>"
+        for region in regions_of(graph)
+    )
+    return f"<code>{escape(heading)}</code>{unfolded}<code>{escape(result)}</code>"
 
 
 def outline(graph: g.Graph, unfolded: bool = False) -> str:
