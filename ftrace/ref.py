@@ -54,6 +54,12 @@ def empty_ref(ty: Any, *, memory_space: Any = None) -> Ref:
     Args:
       ty: anything with a shape and a dtype.
       memory_space: accepted and ignored.
+
+    Example:
+      >>> r = ft.ref.empty_ref(ft.ShapeDtypeStruct((2,), fnp.float32))
+      >>> r[...] = fnp.ones(2)
+      >>> r[...]
+      Array([1., 1.], dtype=float32)
     """
     return Ref(empty(ty.shape, ty.dtype))
 
@@ -66,6 +72,10 @@ def freeze(ref: Ref) -> Any:
 
     Raises:
       ArgumentError: a function around has made it, or it is frozen.
+
+    Example:
+      >>> ft.ref.freeze(ft.new_ref(fnp.array([1.0, 2.0])))
+      Array([1., 2.], dtype=float32)
     """
     return ref.give_up()
 
@@ -75,6 +85,9 @@ def free_ref(ref: Ref) -> None:
 
     Args:
       ref: the reference.
+
+    Example:
+      >>> ft.ref.free_ref(ft.new_ref(fnp.ones(2)))
     """
     ref.give_up()
 
@@ -85,6 +98,10 @@ def get(ref: Ref, idx: Any = ...) -> Any:
     Args:
       ref: a reference.
       idx: an index, as of an array.
+
+    Example:
+      >>> ft.ref.get(ft.new_ref(fnp.array([1.0, 2.0])), 1)
+      Array(2., dtype=float32)
     """
     return ref[idx]
 
@@ -96,6 +113,12 @@ def set(ref: Ref, idx: Any, value: Value) -> None:
       ref: a reference.
       idx: an index, as of an array.
       value: an array or a number that broadcasts to the place.
+
+    Example:
+      >>> r = ft.new_ref(fnp.array([1.0, 2.0]))
+      >>> ft.ref.set(r, 1, 5.0)
+      >>> r[...]
+      Array([1., 5.], dtype=float32)
     """
     ref[idx] = value
 
@@ -107,6 +130,13 @@ def swap(ref: Ref, idx: Any, value: Value) -> Any:
       ref: a reference.
       idx: an index, as of an array.
       value: an array or a number that broadcasts to the place.
+
+    Example:
+      >>> r = ft.new_ref(fnp.array([1.0, 2.0]))
+      >>> ft.ref.swap(r, 1, 5.0)
+      Array(2., dtype=float32)
+      >>> r[...]
+      Array([1., 5.], dtype=float32)
     """
     found = ref[idx]
     ref[idx] = value
@@ -120,6 +150,12 @@ def addupdate(ref: Ref, idx: Any, x: Value) -> None:
       ref: a reference.
       idx: an index, as of an array.
       x: an array or a number that broadcasts to the place.
+
+    Example:
+      >>> r = ft.new_ref(fnp.array([1.0, 2.0]))
+      >>> ft.ref.addupdate(r, 1, 5.0)
+      >>> r[...]
+      Array([1., 7.], dtype=float32)
     """
     ref.addupdate(x, idx)
 

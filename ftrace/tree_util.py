@@ -254,6 +254,10 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
     Args:
       iterable: of anything.
       is_leaf: takes what it holds for as a leaf.
+
+    Example:
+      >>> ft.tree_util.all_leaves([1, 2.0]), ft.tree_util.all_leaves([1, (2,)])
+      (True, False)
     """
     return all(
         not _tree.is_node(x) or (is_leaf is not None and is_leaf(x)) for x in iterable
@@ -265,6 +269,10 @@ def is_tree_node(typ: type) -> bool:
 
     Args:
       typ: a class.
+
+    Example:
+      >>> ft.tree_util.is_tree_node(dict), ft.tree_util.is_tree_node(int)
+      (True, False)
     """
     return _tree.is_registered(typ)
 
@@ -277,6 +285,10 @@ def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
 
     Raises:
       TreeError: it is a leaf.
+
+    Example:
+      >>> ft.tree_util.flatten_one_level({"a": 1, "b": (2, 3)})
+      ([1, (2, 3)], ('a', 'b'))
     """
     pairs, data = _tree.flatten_one_level_with_keys(tree)
     return [child for _, child in pairs], data
@@ -372,6 +384,10 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 
     Args:
       treedef: a structure.
+
+    Example:
+      >>> ft.tree_util.treedef_is_leaf(ft.tree.structure(1.0))
+      True
     """
     return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
@@ -394,6 +410,10 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 
     Args:
       treedefs: structures.
+
+    Example:
+      >>> ft.tree_util.treedef_tuple([ft.tree.structure(1), ft.tree.structure([2, 3])])
+      PyTreeDef((*, [*, *]))
     """
     specs = [spec_of("treedef_tuple", treedef) for treedef in treedefs]
     return PyTreeDef(join_structures(tuple, None, specs))

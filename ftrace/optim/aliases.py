@@ -52,6 +52,12 @@ def adadelta(
       learning_rate: a number or a schedule; None is 1.
       rho, eps: see `scale_by_adadelta`.
       weight_decay, weight_decay_mask: see `add_decayed_weights`.
+
+    Example:
+      >>> tx, w = ft.optim.adadelta(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.00031622,  0.00031607], dtype=float32)
     """
     return base.chain(
         basic.add_decayed_weights(weight_decay, weight_decay_mask),
@@ -78,6 +84,12 @@ def adafactor(
       clipping_threshold: of the root mean square of an array's update, or None.
       momentum, dtype_momentum: of the mean of updates, or None.
       weight_decay_rate, weight_decay_mask: see `add_decayed_weights`.
+
+    Example:
+      >>> tx, w = ft.optim.adafactor(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.15811388,  0.15811388], dtype=float32)
     """
     parts = [
         scaling.scale_by_factored_rms(
@@ -146,6 +158,12 @@ def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimiz
     Args:
       learning_rate: a number or a schedule.
       min_norm: see `scale_by_trust_ratio`.
+
+    Example:
+      >>> tx, w = ft.optim.fromage(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.22313915,  0.03370965], dtype=float32)
     """
 
     def shrunk(rate: Any) -> Any:
@@ -180,6 +198,12 @@ def lars(
       trust_ratio_mask: where that is applied.
       momentum: the decay of past updates per step.
       nesterov: look one step ahead.
+
+    Example:
+      >>> tx, w = ft.optim.lars(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-2.1926452e-04,  4.3852906e-05], dtype=float32)
     """
     ratio = scaling.scale_by_trust_ratio(0.0, trust_coefficient, eps)
     return base.chain(
@@ -232,6 +256,12 @@ def signum(
       learning_rate: a number or a schedule.
       beta: the decay of the mean.
       accumulator_dtype: of the mean, by default that of the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.signum(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.1,  0.1], dtype=float32)
     """
     mean = scaling.ema(beta, False, accumulator_dtype)
     return base.chain(mean, sign_sgd(learning_rate))
@@ -268,6 +298,12 @@ def optimistic_adam_v2(
       learning_rate: a number or a schedule.
       alpha, beta: see `scale_by_optimistic_gradient`.
       b1, b2, eps, eps_root, mu_dtype, nesterov: see `scale_by_adam`.
+
+    Example:
+      >>> tx, w = ft.optim.optimistic_adam_v2(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.14736743,  0.14736742], dtype=float32)
     """
     return base.chain(
         basic.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
@@ -297,6 +333,12 @@ def optimistic_adam(
       learning_rate: of the last update.
       optimism: of the change before it, by default the learning rate.
       b1, b2, eps, eps_root, mu_dtype, nesterov: see `scale_by_adam`.
+
+    Example:
+      >>> tx, w = ft.optim.optimistic_adam(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.14736743,  0.14736742], dtype=float32)
     """
     beta = learning_rate if optimism is None else optimism
     return optimistic_adam_v2(
@@ -311,6 +353,12 @@ def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
     Args:
       learning_rate: a number.
       momentum: the decay of past updates per step.
+
+    Example:
+      >>> tx, w = ft.optim.sm3(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.01,  0.01], dtype=float32)
     """
     return base.chain(scaling.scale_by_sm3(momentum), basic.scale(-learning_rate))
 
@@ -334,6 +382,12 @@ def rprop(
     Args:
       learning_rate, eta_minus, eta_plus, min_step_size, max_step_size: see
         `scale_by_rprop`.
+
+    Example:
+      >>> tx, w = ft.optim.rprop(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0., -0.], dtype=float32)
     """
     steps = scaling.scale_by_rprop(
         learning_rate, eta_minus, eta_plus, min_step_size, max_step_size

@@ -236,12 +236,26 @@ def running(
 
 
 def identity() -> GradientTransformation:
-    """Leaves the updates as they are; it has no state."""
+    """Leaves the updates as they are; it has no state.
+
+    Example:
+      >>> tx, w = ft.optim.identity(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.5, -0.1], dtype=float32)
+    """
     return of_each(lambda update: update)
 
 
 def set_to_zero() -> GradientTransformation:
-    """Updates of zeros: what is transformed so stays as it is."""
+    """Updates of zeros: what is transformed so stays as it is.
+
+    Example:
+      >>> tx, w = ft.optim.set_to_zero(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([0., 0.], dtype=float32)
+    """
     return of_each(fnp.zeros_like)
 
 
@@ -250,6 +264,12 @@ def stateless(f: Callable[[Tree, Tree | None], Tree]) -> GradientTransformation:
 
     Args:
       f: (updates, params) -> updates, of trees; the parameters may be None.
+
+    Example:
+      >>> tx, w = ft.optim.stateless(lambda g, w: -0.1 * g), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.05,  0.01], dtype=float32)
     """
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
@@ -263,6 +283,13 @@ def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformat
 
     Args:
       f: (update, param) -> update, of arrays; the parameter may be None.
+
+    Example:
+      >>> tx = ft.optim.stateless_with_tree_map(lambda g, w: -0.1 * g)
+      >>> w = fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.05,  0.01], dtype=float32)
     """
 
     def apply(updates: Tree, params: Tree | None) -> Tree:
@@ -331,6 +358,12 @@ def named_chain(*transforms: tuple[str, Any]) -> GradientTransformationExtraArgs
 
     Raises:
       ArgumentError: two have the same name.
+
+    Example:
+      >>> clip, sgd = ft.optim.clip(1.0), ft.optim.sgd(0.1)
+      >>> tx = ft.optim.named_chain(("clip", clip), ("sgd", sgd))
+      >>> sorted(tx.init(fnp.ones(2)))
+      ['clip', 'sgd']
     """
     names = [name for name, _ in transforms]
     if len(set(names)) < len(names):

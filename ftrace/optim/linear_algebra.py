@@ -85,6 +85,13 @@ def matrix_inverse_pth_root(
       precision: of products.
 
     Source: C.-H. Guo, N. Higham, "A Schur-Newton method for the matrix pth root", 2006.
+
+    Example:
+      >>> a = fnp.diag(fnp.array([4.0, 9.0]))
+      >>> root, error = ft.optim.matrix_inverse_pth_root(a, 2)
+      >>> fnp.round(root, 3)
+      Array([[0.5  , 0.   ],
+             [0.   , 0.333]], dtype=float32)
     """
     product = partial(fnp.matmul, precision=precision)
     alpha, size = fnp.asarray(-1.0 / p, "float32"), matrix.shape[0]

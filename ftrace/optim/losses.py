@@ -178,6 +178,10 @@ def cosine_distance(
 
     Args:
       predictions, targets, epsilon, axis, where: as those of `cosine_similarity`.
+
+    Example:
+      >>> ft.optim.cosine_distance(fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0]))
+      Array(0.10557282, dtype=float32)
     """
     return 1.0 - cosine_similarity(
         predictions, targets, epsilon=epsilon, axis=axis, where=where
@@ -221,6 +225,10 @@ def sigmoid_focal_loss(
 
     Returns:
       Elementwise.
+
+    Example:
+      >>> ft.optim.sigmoid_focal_loss(fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0]))
+      Array([0.00180356, 0.02265805], dtype=float32)
     """
     loss = sigmoid_binary_cross_entropy(logits, labels)
     labels = fnp.asarray(labels).astype(loss.dtype)
@@ -259,6 +267,10 @@ def perceptron_loss(predictor_outputs: Any, targets: Any) -> Any:
 
     Returns:
       Elementwise.
+
+    Example:
+      >>> ft.optim.perceptron_loss(fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0]))
+      Array([0., 0.], dtype=float32)
     """
     return fnp.maximum(0, -fnp.asarray(predictor_outputs) * targets)
 
@@ -272,6 +284,10 @@ def sparsemax_loss(logits: Any, labels: Any) -> Any:
 
     Returns:
       Elementwise.
+
+    Example:
+      >>> ft.optim.sparsemax_loss(fnp.array([2.0, -1.0]), fnp.array([1, 0]))
+      Array([0., 0.], dtype=float32)
     """
     return nn.sparse_plus(fnp.where(labels, -fnp.asarray(logits), logits))
 
@@ -319,6 +335,11 @@ def safe_softmax_cross_entropy(logits: Any, labels: Any) -> Any:
 
     Returns:
       Without the last axis.
+
+    Example:
+      >>> logits, labels = fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0])
+      >>> ft.optim.safe_softmax_cross_entropy(logits, labels)
+      Array(0.04858733, dtype=float32)
     """
     (logits,) = _of_kind("safe_softmax_cross_entropy", "f", logits)
     chances = nn.log_softmax(logits, -1)
@@ -378,6 +399,11 @@ def poly_loss_cross_entropy(
 
     Returns:
       Without that axis.
+
+    Example:
+      >>> logits, labels = fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0])
+      >>> ft.optim.poly_loss_cross_entropy(logits, labels)
+      Array(0.14343907, dtype=float32)
     """
     logits, labels = _of_kind("poly_loss_cross_entropy", "f", logits, labels)
     miss = labels * (1 - nn.softmax(logits, axis=axis, where=where))
@@ -394,6 +420,10 @@ def multiclass_hinge_loss(scores: Any, labels: Any) -> Any:
 
     Returns:
       (…).
+
+    Example:
+      >>> ft.optim.multiclass_hinge_loss(fnp.array([2.0, -1.0, 1.5]), fnp.array(0))
+      Array(0.5, dtype=float32)
     """
     chosen = nn.one_hot(labels, scores.shape[-1])
     return fnp.max(scores + 1 - chosen, axis=-1) - fnp.sum(scores * chosen, axis=-1)
@@ -408,6 +438,10 @@ def multiclass_perceptron_loss(scores: Any, labels: Any) -> Any:
 
     Returns:
       (…).
+
+    Example:
+      >>> ft.optim.multiclass_perceptron_loss(fnp.array([2.0, -1.0, 1.5]), fnp.array(0))
+      Array(0., dtype=float32)
     """
     chosen = nn.one_hot(labels, scores.shape[-1])
     return fnp.max(scores, axis=-1) - fnp.sum(scores * chosen, axis=-1)
@@ -442,6 +476,11 @@ def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
       A function of (…, classes) scores and targets to (…).
+
+    Example:
+      >>> loss = ft.optim.make_fenchel_young_loss(fnp.max)
+      >>> loss(fnp.array([2.0, -1.0]), fnp.array([0.0, 1.0]))
+      Array(3., dtype=float32)
     """
     most = fnp.vectorize(max_fun, signature="(n)->()")
 
@@ -464,6 +503,10 @@ def ranking_softmax_loss(
       reduce_fn: over lists; None keeps the losses.
 
     Source: Z. Cao et al., "Learning to rank: from pairwise to listwise", 2007.
+
+    Example:
+      >>> ft.optim.ranking_softmax_loss(fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0]))
+      Array(0.04858733, dtype=float32)
     """
     (logits,) = _of_kind("ranking_softmax_loss", "f", logits)
     labels = fnp.asarray(labels).astype(logits.dtype)
@@ -544,6 +587,11 @@ def kl_divergence_with_log_targets(
 
     Returns:
       Without that axis.
+
+    Example:
+      >>> q, p = fnp.array([0.25, 0.75]), fnp.array([0.5, 0.5])
+      >>> ft.optim.kl_divergence_with_log_targets(fnp.log(q), fnp.log(p))
+      Array(0.14384104, dtype=float32)
     """
     name = "kl_divergence_with_log_targets"
     predicted, wanted = _of_kind(name, "f", log_predictions, log_targets)
@@ -563,6 +611,11 @@ def generalized_kl_divergence(
 
     Returns:
       Σ t·(log t - log p) - t + p, without that axis.
+
+    Example:
+      >>> q, p = fnp.array([0.25, 0.75]), fnp.array([0.5, 0.5])
+      >>> ft.optim.generalized_kl_divergence(fnp.log(q), p)
+      Array(0.14384104, dtype=float32)
     """
     rest = fnp.sum(fnp.exp(log_predictions) - targets, axis=axis, where=where)
     return kl_divergence(log_predictions, targets, axis, where) + rest
@@ -651,6 +704,11 @@ def ctc_loss(
 
     Returns:
       (batch,).
+
+    Example:
+      >>> logits, labels = fnp.zeros((1, 4, 3)), fnp.array([[1, 2]])
+      >>> ft.optim.ctc_loss(logits, fnp.zeros((1, 4)), labels, fnp.zeros((1, 2)))
+      Array([1.686399], dtype=float32)
     """
     return ctc_loss_with_forward_probs(
         logits, logit_paddings, labels, label_paddings,
@@ -671,6 +729,11 @@ def ntxent(embeddings: Any, labels: Any, temperature: Any = 0.07) -> Any:
 
     Raises:
       ShapeError: there are not as many labels as embeddings.
+
+    Example:
+      >>> x = fnp.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
+      >>> ft.optim.ntxent(x, fnp.array([0, 0, 1, 1]), temperature=1.0)
+      Array(0.60341614, dtype=float32)
     """
     (x,) = _of_kind("ntxent", "f", embeddings)
     labels = fnp.asarray(labels)
@@ -706,6 +769,11 @@ def triplet_margin_loss(
 
     Returns:
       max(|a - p| - |a - n| + margin, 0), without that axis.
+
+    Example:
+      >>> a, b, c = fnp.array([0.0, 0.0]), fnp.array([1.0, 0.0]), fnp.array([0.0, 1.5])
+      >>> ft.optim.triplet_margin_loss(a, b, c)
+      Array(0.5000001, dtype=float32)
     """
     a, p, n = _of_kind("triplet_margin_loss", "f", anchors, positives, negatives)
 
@@ -732,6 +800,10 @@ def dice_loss(
       reduction: over classes: "mean", "sum" or "none".
       ignore_background: leave out class 0.
       axis: of the region; all but the first and the last by default.
+
+    Example:
+      >>> ft.optim.dice_loss(fnp.array([[2.0, -1.0]]), fnp.array([[1.0, 0.0]]))
+      Array([0.01758125], dtype=float32)
     """
     one_of("dice_loss: reduction", reduction, ("mean", "sum", "none"))
     predictions, targets = fnp.asarray(predictions), fnp.asarray(targets)
@@ -764,6 +836,10 @@ def binary_dice_loss(
       targets: of the same shape.
       smooth: added above and below.
       apply_sigmoid: predictions are logits.
+
+    Example:
+      >>> ft.optim.binary_dice_loss(fnp.array([2.0, -1.0]), fnp.array([1.0, 0.0]))
+      Array([0.03071606, 0.11853164], dtype=float32)
     """
     if predictions.ndim == targets.ndim and predictions.shape[-1] != 1:
         predictions, targets = predictions[..., None], targets[..., None]
@@ -782,6 +858,11 @@ def multiclass_generalized_dice_loss(
       smooth: added above and below.
       apply_softmax: predictions are logits.
       ignore_background: leave out class 0.
+
+    Example:
+      >>> logits, labels = fnp.array([[2.0, -1.0]]), fnp.array([[1.0, 0.0]])
+      >>> ft.optim.multiclass_generalized_dice_loss(logits, labels)
+      Array(0.02316374, dtype=float32)
     """
     targets = fnp.asarray(targets)
     weights = 1 / (fnp.sum(targets, axis=tuple(range(targets.ndim - 1))) ** 2 + 1e-7)

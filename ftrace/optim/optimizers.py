@@ -114,6 +114,12 @@ def scale_by_learning_rate(
     Args:
       learning_rate: a number or a schedule; None is 1.
       flip_sign: False leaves out the minus.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_learning_rate(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.05,  0.01], dtype=float32)
     """
     if learning_rate is None:
         return base.identity()
@@ -332,6 +338,12 @@ def scale_by_rms():
       initial_scale: of the mean.
       eps_in_sqrt: see `eps`.
       bias_correction: of the mean, as Adam does.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_rms(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 3.162277, -3.162262], dtype=float32)
     """
 
 
@@ -345,6 +357,12 @@ def scale_by_stddev():
       initial_scale: of the mean of squares.
       eps_in_sqrt: see `eps`.
       bias_correction: of the means, as Adam does.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_stddev(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 3.3333325, -3.333315 ], dtype=float32)
     """
 
 
@@ -356,6 +374,12 @@ def scale_by_rss(
     Args:
       initial_accumulator_value: with what the sum begins.
       eps: added to the sum before the root.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_rss(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.84515417, -0.30151123], dtype=float32)
     """
 
     def divide(update: Any, before: Any) -> tuple[Any, Any]:
@@ -387,6 +411,12 @@ def scale_by_lion(
 
     Raises:
       ValueRangeError: there is no such mode.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_lion(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1., -1.], dtype=float32)
     """
     one_of("scale_by_lion: mode", mode, ("hard", "smooth", "refined"))
 
@@ -570,6 +600,12 @@ def momentum(
       learning_rate: a number or a schedule.
       decay: of past updates per step.
       nesterov: look one step ahead.
+
+    Example:
+      >>> tx, w = ft.optim.momentum(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.05,  0.01], dtype=float32)
     """
     return sgd(learning_rate, decay, nesterov)
 

@@ -89,6 +89,12 @@ def scale_by_amsgrad(
       eps, eps_root: added outside and inside the root.
       mu_dtype: of the mean of updates, by default that of the parameters.
       bias_correction_mu, bias_correction_nu: correct the two means as Adam does.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_amsgrad(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.9999933, -0.9999933], dtype=float32)
     """
 
     def rule(count: Any) -> Any:
@@ -115,6 +121,12 @@ def scale_by_adamax(
       b1: the decay of the mean of updates.
       b2: the decay of the maximum of their absolute values.
       eps: keeps the divisor from zero.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_adamax(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.99999976, -0.99999976], dtype=float32)
     """
 
     def rule(count: Any) -> Any:
@@ -144,6 +156,12 @@ def scale_by_belief(
         foresee.
       eps, eps_root: added outside and inside the root.
       nesterov: look one step ahead (Dozat, 2016).
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_belief(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1.1111037, -1.1111038], dtype=float32)
     """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
@@ -165,6 +183,12 @@ def scale_by_yogi(
       b1, b2: decays of the means of updates and of their squares.
       eps, eps_root: added outside and inside the root.
       initial_accumulator_value: what both means are at first.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_yogi(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.9960292, -0.9443663], dtype=float32)
     """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
@@ -194,6 +218,12 @@ def scale_by_radam(
       threshold: of the length of the approximated average, below which the mean alone
         is taken.
       nesterov: look one step ahead (Dozat, 2016).
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_radam(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.49999988, -0.09999999], dtype=float32)
     """
     most = 2.0 / (1.0 - b2) - 1.0
 
@@ -217,6 +247,12 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
     Args:
       rho: the decay of the means of squares, of updates and of steps.
       eps: added to both before the root.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_adadelta(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.00316221, -0.0031607 ], dtype=float32)
     """
 
     def divide(update: Any, e_g: Any, e_x: Any) -> tuple[Any, ...]:
@@ -239,6 +275,12 @@ def scale_by_adan(
     Args:
       b1, b2, b3: decays of the means of updates, of their differences, and of squares.
       eps, eps_root: added outside and inside the root.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_adan(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1.0000005, -1.0000004], dtype=float32)
     """
 
     def rule(count: Any) -> Any:
@@ -303,6 +345,12 @@ def scale_by_rprop(
       learning_rate: the first step of each element.
       eta_minus, eta_plus: factors of steps where signs turn, and where they stay.
       min_step_size, max_step_size: bounds of steps.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_rprop(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([0., 0.], dtype=float32)
     """
 
     def step(update: Any, size: Any, before: Any) -> tuple[Any, ...]:
@@ -348,12 +396,26 @@ def apply_every(k: Scalar = 1) -> GradientTransformation:
 
 
 def scale_by_sign() -> GradientTransformation:
-    """The signs of updates."""
+    """The signs of updates.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_sign(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1., -1.], dtype=float32)
+    """
     return base.of_each(fnp.sign)
 
 
 def centralize() -> GradientTransformation:
-    """Arrays of several axes less their means over all but the first (Yong, 2020)."""
+    """Arrays of several axes less their means over all but the first (Yong, 2020).
+
+    Example:
+      >>> tx, w = ft.optim.centralize(), fnp.ones((1, 2))
+      >>> updates, state = tx.update(fnp.array([[1.0, 3.0]]), tx.init(w), w)
+      >>> updates
+      Array([[-1.,  1.]], dtype=float32)
+    """
 
     def subtract(g: Any) -> Any:
         axes = tuple(range(1, g.ndim))
@@ -370,6 +432,12 @@ def normalize_by_update_norm(
     Args:
       scale_factor: the norm afterwards.
       eps: added to the norm.
+
+    Example:
+      >>> tx, w = ft.optim.normalize_by_update_norm(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.9805787 , -0.19611575], dtype=float32)
     """
 
     def divide(updates: Tree, _: Tree | None) -> Tree:
@@ -388,6 +456,10 @@ def safe_norm(
       x: an array.
       min_norm: the bound.
       ord, axis, keepdims: as those of `linalg.norm`.
+
+    Example:
+      >>> ft.optim.safe_norm(fnp.zeros(2), 0.5)
+      Array(0.5, dtype=float32)
     """
     norm = partial(fnp.linalg.norm, ord=ord, axis=axis)
     small = norm(x, keepdims=True) <= min_norm
@@ -404,6 +476,10 @@ def safe_root_mean_squares(x: Any, min_rms: Any) -> Any:
 
     Returns:
       A scalar.
+
+    Example:
+      >>> ft.optim.safe_root_mean_squares(fnp.array([3.0, 4.0]), 0.1)
+      Array(3.535534, dtype=float32)
     """
     root = math.sqrt(max(fnp.size(x), 1))
     return safe_norm(fnp.ravel(x), min_rms * root) / root
@@ -449,6 +525,12 @@ def scale_by_trust_ratio(
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_trust_ratio(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 2.192645, -0.438529], dtype=float32)
     """
 
     def scale(update: Any, param: Any) -> Any:
@@ -468,6 +550,12 @@ def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformatio
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_param_block_norm(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1.118034  , -0.22360681], dtype=float32)
     """
     return base.beside_params(
         "scale_by_param_block_norm", lambda u, p: u * safe_norm(p, min_scale)
@@ -482,6 +570,12 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_param_block_rms(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.7905694 , -0.15811388], dtype=float32)
     """
     return base.beside_params(
         "scale_by_param_block_rms",
@@ -507,6 +601,12 @@ def scale_by_novograd(
       eps, eps_root: added outside and inside the root.
       weight_decay: the part of the parameters that is added.
       mu_dtype: of the momentum, by default that of the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_novograd(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.9805807 , -0.19611615], dtype=float32)
     """
 
     def rule(count: Any) -> Any:
@@ -535,6 +635,12 @@ def scale_by_optimistic_gradient(
 
     Args:
       alpha, beta: the two factors.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_optimistic_gradient(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.5, -0.1], dtype=float32)
     """
 
     def init(params: Tree) -> Any:
@@ -562,6 +668,12 @@ def scale_by_sm3(
       b1: the decay of the mean of updates.
       b2: the decay of the sums of squares.
       eps: added to the sum before the root.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_sm3(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.1       , -0.09999995], dtype=float32)
     """
 
     def divide(g: Any, bounds: Any, before: Any) -> tuple[Any, ...]:
@@ -597,6 +709,12 @@ def scale_by_distance_over_gradients(
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_distance_over_gradients(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 3.1732259e-06, -6.3464518e-07], dtype=float32)
     """
 
     def length(x: Any, y: Any = 0.0) -> Any:
@@ -670,6 +788,12 @@ def scale_by_factored_rms(
       decay_rate_fn: the weight of the past, of the number of the step and `decay_rate`.
 
     Source: N. Shazeer, M. Stern, "Adafactor", 2018.
+
+    Example:
+      >>> tx, w = ft.optim.scale_by_factored_rms(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 1.        , -0.99999994], dtype=float32)
     """
 
     def axes_of(shape: tuple[int, ...]) -> tuple[int, int] | None:

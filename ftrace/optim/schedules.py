@@ -49,6 +49,10 @@ def constant_schedule(value: Scalar) -> Schedule:
 
     Returns:
       A function of a count of steps.
+
+    Example:
+      >>> ft.optim.constant_schedule(0.1)(100)
+      0.1
     """
     return lambda count: value
 
@@ -320,6 +324,11 @@ def warmup_constant_schedule(
 
     Returns:
       A function of a count of steps.
+
+    Example:
+      >>> rate = ft.optim.warmup_constant_schedule(0.0, 1.0, 10)
+      >>> float(rate(5)), float(rate(50))
+      (0.5, 1.0)
     """
     return linear_schedule(init_value, peak_value, warmup_steps)
 
@@ -344,6 +353,11 @@ def warmup_exponential_decay_schedule(
 
     Returns:
       A function of a count of steps.
+
+    Example:
+      >>> rate = ft.optim.warmup_exponential_decay_schedule(0.0, 1.0, 10, 10, 0.5)
+      >>> float(rate(10)), float(rate(20))
+      (1.0, 0.5)
     """
     warmup = linear_schedule(init_value, peak_value, warmup_steps)
     decay = exponential_decay(
@@ -377,6 +391,11 @@ def piecewise_interpolate_schedule(
 
     Raises:
       ValueRangeError: a factor is negative, or there is no such type.
+
+    Example:
+      >>> rate = ft.optim.piecewise_interpolate_schedule("linear", 1.0, {10: 0.5})
+      >>> float(rate(5))
+      0.75
     """
     one_of(
         "piecewise_interpolate_schedule: interpolate_type",
@@ -435,6 +454,11 @@ def linear_onecycle_schedule(
 
     Raises:
       ValueRangeError: the number of steps is not positive.
+
+    Example:
+      >>> rate = ft.optim.linear_onecycle_schedule(100, 1.0)
+      >>> float(rate(30))
+      1.0
     """
     _positive("linear_onecycle_schedule: transition_steps", transition_steps)
     table = {
@@ -460,6 +484,11 @@ def cosine_onecycle_schedule(
 
     Raises:
       ValueRangeError: the number of steps is not positive.
+
+    Example:
+      >>> rate = ft.optim.cosine_onecycle_schedule(100, 1.0)
+      >>> float(rate(30))
+      1.0
     """
     _positive("cosine_onecycle_schedule: transition_steps", transition_steps)
     table = {

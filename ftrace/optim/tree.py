@@ -244,6 +244,10 @@ def update_moment(updates: Tree, moments: Tree, decay: Any, order: Any) -> Tree:
       updates, moments: trees of one structure.
       decay: the weight of the past.
       order: the power.
+
+    Example:
+      >>> ft.optim.update_moment(fnp.array([2.0]), fnp.array([1.0]), 0.5, 2)
+      Array([2.5], dtype=float32)
     """
     return each(lambda g, t: (1 - decay) * g**order + decay * t, updates, moments)
 
@@ -257,6 +261,11 @@ def update_moment_per_elem_norm(
       updates, moments: trees of one structure.
       decay: the weight of the past.
       order: the power.
+
+    Example:
+      >>> g, m = fnp.array([2.0]), fnp.array([1.0])
+      >>> ft.optim.update_moment_per_elem_norm(g, m, 0.5, 2)
+      Array([2.5], dtype=float32)
     """
 
     def mean(g: Any, t: Any) -> Any:
@@ -273,6 +282,10 @@ def update_infinity_moment(updates: Tree, moments: Tree, decay: Any, eps: Any) -
       updates, moments: trees of one structure.
       decay: the factor of the past.
       eps: the least value.
+
+    Example:
+      >>> ft.optim.update_infinity_moment(fnp.array([2.0]), fnp.array([1.0]), 0.5, 0.0)
+      Array([2.], dtype=float32)
     """
     return each(lambda g, t: fnp.maximum(fnp.abs(g) + eps, decay * t), updates, moments)
 
@@ -284,6 +297,10 @@ def bias_correction(moment: Tree, decay: Any, count: Any) -> Tree:
       moment: a tree of means.
       decay: the weight of the past.
       count: how many values there were.
+
+    Example:
+      >>> ft.optim.bias_correction(fnp.array([0.1]), 0.9, 1)
+      Array([0.99999976], dtype=float32)
     """
     weight = fnp.asarray(1 - decay ** fnp.asarray(count).astype(float))
     return map(lambda t: t / weight.astype(t.dtype), moment)

@@ -52,6 +52,12 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
 
     Args:
       threshold: the bound of each array's √(mean of squares).
+
+    Example:
+      >>> tx, w = ft.optim.clip_by_block_rms(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.13867506, -0.02773501], dtype=float32)
     """
 
     def shorten(u: Any) -> Any:
@@ -69,6 +75,11 @@ def unitwise_norm(x: Any, axis: Any = None) -> Any:
 
     Raises:
       ShapeError: there are more axes, and `axis` is not given.
+
+    Example:
+      >>> ft.optim.unitwise_norm(fnp.array([[3.0], [4.0]]))
+      Array([[5.],
+             [5.]], dtype=float32)
     """
     if axis is None:
         if fnp.squeeze(x).ndim <= 1:
@@ -109,6 +120,12 @@ def adaptive_grad_clip(
 
     Raises:
       ArgumentError: `update` is called without the parameters.
+
+    Example:
+      >>> tx, w = ft.optim.adaptive_grad_clip(0.1), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.21926452, -0.04385291], dtype=float32)
     """
 
     def shorten(g: Any, param: Any) -> Any:
@@ -200,7 +217,14 @@ def zero_nans() -> GradientTransformation:
 
 
 def keep_params_nonnegative() -> GradientTransformation:
-    """Updates that would lead below 0 lead to 0."""
+    """Updates that would lead below 0 lead to 0.
+
+    Example:
+      >>> tx, w = ft.optim.keep_params_nonnegative(), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([ 0.5, -0.1], dtype=float32)
+    """
     return base.beside_params(
         "keep_params_nonnegative", lambda g, p: fnp.where(p + g < 0, -p, g)
     )
@@ -660,6 +684,12 @@ def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
 
     Args:
       inner: the transformation of a vector.
+
+    Example:
+      >>> tx, w = ft.optim.flatten(ft.optim.sgd(0.1)), fnp.array([1.0, 2.0])
+      >>> updates, state = tx.update(fnp.array([0.5, -0.1]), tx.init(w), w)
+      >>> updates
+      Array([-0.05,  0.01], dtype=float32)
     """
     way = with_extra_args_support(inner)
 

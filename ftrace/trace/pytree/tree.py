@@ -103,6 +103,12 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
       keys: a path, as of `leaves_with_path`.
       simple: write the keys alone.
       separator: what stands between keys.
+
+    Example:
+      >>> (path, leaf), = ft.tree_util.tree_leaves_with_path({"a": [5]})
+      >>> keystr = ft.tree_util.keystr
+      >>> keystr(path), keystr(path, simple=True, separator="/")
+      ("['a'][0]", 'a/0')
     """
     return separator.join(_simple(key) if simple else str(key) for key in keys)
 
