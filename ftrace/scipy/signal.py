@@ -285,8 +285,7 @@ def istft(
     count = 2 * (z.shape[-2] - 1) if input_onesided else z.shape[-2]
     size = ax.static_int(nperseg or count, "istft: nperseg")
     if nfft is None:
-        odd = input_onesided and size == count + 1
-        length = count + 1 if odd else count
+        length = count + (input_onesided and size == count + 1)
     else:
         length = ax.static_int(nfft, "istft: nfft")
     step = size - ax.static_int(noverlap or size // 2, "istft: noverlap")
@@ -301,11 +300,9 @@ def istft(
         inner = slice(size // 2, -(size // 2) or None)
         whole, weight = whole[..., inner], weight[inner]
     whole = whole / fnp.where(weight > 1e-10, weight, 1)
-    place = along[1] - (along[0] < along[1])
-    whole = fnp.moveaxis(whole, -1, place)
+    whole = fnp.moveaxis(whole, -1, along[1] - (along[0] < along[1]))
     # As many as SciPy and JAX have: of the first axis, whichever that is.
-    times = fnp.arange(whole.shape[0], dtype=dtypes.real_dtype(whole.dtype)) / fs
-    return times, whole
+    return fnp.arange(whole.shape[0], dtype=dtypes.real_dtype(whole.dtype)) / fs, whole
 
 
 # Segments.

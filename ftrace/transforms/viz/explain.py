@@ -534,9 +534,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
       program is run a few times, step by step, to tell the time of each; not so where
       it has effects, as printing, or where the arguments are traced. Where it is
       divided over a mesh, it says what one of the devices runs, of parts of arrays, and
-      what they tell each other; nobody is waited for when it is timed. The lines are
-      those that made an operation last: of two functions under `jit` that do the same
-      to the same types, those of the one that was traced last.
+      what they tell each other; nobody is waited for when it is timed.
 
     Example:
       >>> told = ft.explain(lambda x: fnp.sum(x * x))(fnp.ones(1000))
