@@ -14,7 +14,7 @@ from dataclasses import replace
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
-from ftrace.trace.graph import Node, make_node, substitute
+from ftrace.trace.graph import Node, substitute
 from ftrace.trace.symbolic import same_size
 
 #: Operations that cost more than a store and a load. Kept: softmax of rows of 33 1.5
@@ -69,35 +69,21 @@ def _find_computed_again(
     kernel: ir.Kernel, r: Node, axis: Node, facts: Facts
 ) -> dict[Node, Node]:
     """What is computed along `r` in a reduce and again along `axis`, if it is dear."""
-    free = facts.free
     inside = frozenset((r, *[a for a in kernel.axes if a is not axis]))
-    present = set(kernel.nodes)
-    other: dict[Node, Node] = {r: axis}
-    cost: dict[Node, int] = {}
-    users: dict[Node, list[Node]] = {}
-    for node in kernel.nodes:
-        for source in node.src:
-            users.setdefault(source, []).append(node)
-        if r not in free[node] or node.op is ir.range_p:
-            continue
-        if node.op is ir.reduce_p or not free[node] <= inside:
+    along = [n for n in kernel.nodes if r in facts.free[n] and n.op is not ir.range_p]
+    for node in along:
+        if node.op is ir.reduce_p or not facts.free[node] <= inside:
             return {}  # an index array, a reduce in a reduce
         if node.op is ir.load_p and facts.affine[index_of(node)].terms.get(r) != 1:
             return {}
-        src = tuple([other.get(s, s) for s in node.src])
-        if any(r in free[s] and s not in other for s in node.src):
-            continue
-        new = make_node(node.op, node.aval, src, node.arg)
-        if new in present or node.dtype is ir.INDEX:
-            other[node] = new
-            cost[node] = sum(cost.get(s, 0) for s in set(node.src)) + _weight(node)
-    return {
-        node: new
-        for node, new in other.items()
-        if cost.get(node, 0) >= _DEAR
-        and new in present
-        and not all(u in other and other[u] in present for u in users.get(node, ()))
-    }
+    present, cost = set(kernel.nodes), dict[Node, int]()
+    pairs = zip(along, substitute(along, {r: axis}), strict=True)
+    again = {node: other for node, other in pairs if other in present}
+    for node in again:
+        cost[node] = sum(cost.get(s, 0) for s in set(node.src)) + _weight(node)
+    alone = (n for n in kernel.nodes if n not in again)
+    needed = {source for node in alone for source in node.src}
+    return {n: again[n] for n in again if cost[n] >= _DEAR and n in needed}
 
 
 def _weight(node: Node) -> int:
