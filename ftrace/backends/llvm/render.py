@@ -66,8 +66,6 @@ from ftrace.trace.symbolic import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
 _DENSE = 16
-#: How many times as many are done in the same time, even where memory is slow.
-_BRISK = 4
 
 
 class Case:
@@ -129,7 +127,6 @@ class Code:
       operations: of the whole kernel.
       streamed: buffers that it may store to past the caches.
       dense: as many operations are done in the time of one, about.
-      brisk: the same where memory is slow.
       worth: operations that pay for waking another thread.
     """
 
@@ -138,7 +135,6 @@ class Code:
     operations: Any
     streamed: frozenset[int] = frozenset()
     dense: int = 1
-    brisk: int = 1
     worth: int = WORTH_A_THREAD
     units: Any = 1
     dims: tuple[Any, ...] = ()
@@ -147,7 +143,7 @@ class Code:
         """The function; it is written again, with polls, where a unit takes long."""
         writer = Writer()
         self.units, self.dims = self.emit(writer, streamed)
-        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
+        each = sample(self.operations) // max(sample(self.units), 1)
         if each > LASTING:
             writer = emit.writer_for(each)
             self.emit(writer, streamed)
@@ -170,7 +166,7 @@ def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
     """A sum of products."""
     return _emit_staged(
         case, schedule, case.operations, streamed=streamed,
-        dense=_DENSE // 2, brisk=_BRISK, worth=WORTH_A_THREAD * _DENSE // 2,
+        dense=_DENSE // 2, worth=WORTH_A_THREAD * _DENSE // 2,
     )  # fmt: skip
 
 

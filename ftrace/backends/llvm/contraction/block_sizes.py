@@ -18,17 +18,23 @@ from ftrace.ground.tables import memo
 #: How much of L2 panels may take: of right operands, and the others together, which are
 #: read from one end to the other, and may come from further away.
 _RIGHT, _OTHERS = 0.5, 2.0
-#: Strips that there should be room for where left operands are filled for them again.
+#: Strips that there should be room for where left operands are filled for them again:
+#: with 1 a.T @ b of 4096 terms takes 1.06 times as long, of 8000 1.12 (AMD EPYC, as all
+#: such).
 _STRIPS = 8
 #: How much more a line of the left operand counts where a tile is chosen: the fewer
-#: streams, the better.
+#: streams, the better: with 1 a product of 512³ takes 1.16 times as long, one of
+#: 700×900×500 2.1 times.
 _STREAMS = 4.0
-#: Terms of a sum in a shallow block.
+#: Terms of a sum in a shallow block. Without such blocks 8×2048×2048 takes 2.1 times as
+#: long, 16×4096×4096 3.3 times.
 _SHALLOW = 32
 #: Panels, whose time is known better, are left for ways that take a little less only;
-#: for rows that push each other out of the cache, where that takes a fifth less.
+#: for rows that push each other out of the cache, where that takes a fifth less. Where
+#: they are left too soon 512³ takes 1.1 times as long, 1024³ 2.4 times.
 _SURE, _SURE_CLOSE = 1.1, 1.25
-#: Ways to cut that are looked at.
+#: Ways to cut that are looked at: a bound of compile time; with a quarter of them seven
+#: rows of products are cut otherwise.
 _WAYS = 24
 
 

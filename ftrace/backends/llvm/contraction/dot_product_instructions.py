@@ -39,10 +39,6 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic import is_dynamic, same_size
 
-#: Where fewer groups are added up, the last products cost more than groups save.
-_LONG = 32
-#: Rows that make up for a panel of what is taken off the results.
-_LEAST_ROWS = 8
 #: 128 in each of four parts: as numbers without sign, or what turns signs into 128.
 _SIGNS = -0x7F7F7F80
 #: The number of the range of groups.
@@ -103,19 +99,16 @@ def _is_one_matrix(plan: Contraction) -> bool:
     """May what is taken off the results stand in a panel?"""
     sizes = [ir.axis_of(a).size for a in (*plan.outer, *plan.rows, *plan.columns)]
     sizes += [ir.axis_of(r).size for r in plan.ranges]
-    if any(map(is_dynamic, sizes)) or len(plan.rows) > 1 or len(plan.columns) > 1:
-        return False
-    return all(size_of(a) >= _LEAST_ROWS for a in plan.rows)
+    one = max(len(plan.rows), len(plan.columns)) < 2
+    return one and not any(map(is_dynamic, sizes))
 
 
 def _may_group(r: Node, plan: Contraction, count: int) -> bool:
-    """Is it of a known size: whole groups, or long and alone?"""
+    """Is it of a known size: whole groups, or alone?"""
     size = ir.axis_of(r).size
     if is_dynamic(size):
         return False
-    return same_size(size % count, 0) or (
-        size >= _LONG * count and len(plan.ranges) == 1
-    )
+    return same_size(size % count, 0) or len(plan.ranges) == 1
 
 
 def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:

@@ -38,7 +38,8 @@ from ftrace.lower.kernel.ir import Kernel, axis_of
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic import is_dynamic
 
-#: Multiplications that make up for a panel of sums.
+#: Multiplications that make up for a panel of sums: with one a gelu of a product of 8³
+#: takes 35 µs, not 1 (AMD EPYC).
 _WORTH_SUMS = 1 << 12
 #: With few columns: rows of a unit, about. 16 and 256 take the same time.
 _UNIT_ROWS = 64

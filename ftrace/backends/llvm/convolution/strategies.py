@@ -199,7 +199,8 @@ def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
 
 #: Pixels of a block at least, where there are more than cores need.
 _FEW_PIXELS = 64
-#: Images of fewer pixels share the weights of a block.
+#: Images of fewer pixels share the weights of a block: one by one 8 images of 7² with
+#: 512 channels take 1.4 times as long (AMD EPYC).
 _MANY_PIXELS = 128
 #: Vectors in a row of a block of columns; where such blocks are not alike.
 _ROW_VECTORS = 12, 16
@@ -299,7 +300,7 @@ def _cut_rows(
 
 # Gradients by the filters.
 
-#: Taps of all windows at most: their tiles are written one after the other.
+#: Taps of all windows at most, a bound of code: tiles are written one after the other.
 _MOST_TAPS = 128
 #: Vectors of a block of columns.
 _VECTORS = 8

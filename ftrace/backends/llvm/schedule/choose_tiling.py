@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace.backends.llvm.scalar.ops import CALLED
 from ftrace.backends.llvm.schedule import tiling_ir as tiling, vector_cost
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
@@ -30,9 +29,8 @@ _LONG_BODY_OF_FEW = 16
 #: Operations in a reduce whose copies a processor overlaps by itself.
 _LIGHT_BODY = 8
 _FEW = 1 << 12
-#: Operations in a function that is called: about so many.
-_CALLED_BODY = 32
-#: Operations that each value in the code of a tile is worth, and values that any is.
+#: Operations that each value in the code of a tile is worth, and values that any is: a
+#: bound of compile time.
 _OPERATIONS_OF_A_VALUE = 512
 _FEW_VALUES = 64
 _MOST_COPIES = 64
@@ -48,7 +46,8 @@ _STRETCH = 8 << 10
 _INTERLEAVED = 4
 _MANY_ROWS = 64
 _ROW_BYTES = 16 << 10
-#: The work in a call is so many times what each call has to repeat.
+#: The work in a call is so many times what each call has to repeat: a bound of waste.
+#: No row of the benchmarks has such a reduce.
 _REPEATED = 16
 
 
@@ -433,7 +432,7 @@ def count_values(block: Sequence[Statement]) -> int:
         if isinstance(statement, Let):
             node = statement.node
             if node.dtype is not ir.INDEX and node.src:
-                total += _CALLED_BODY if node.op.name in CALLED else 1
+                total += 1
         elif not isinstance(statement, ir.Store):
             pending += statement.body
     return total

@@ -74,7 +74,7 @@ _RESULTS_FOR_TAP = 1 << 10
 _MOST_BESIDE = 16
 #: Fewer elements are not worth more code.
 _LEAST_CUT = 1 << 13
-#: Pieces of one axis at most.
+#: Pieces of one axis at most: a bound of code.
 _PIECES = 40
 #: Numbers of the ranges of segments: beyond those of any other range.
 _NUMBERS = 1 << 20

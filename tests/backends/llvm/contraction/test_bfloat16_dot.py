@@ -269,9 +269,9 @@ def test_factors_that_were_not_rounded_to_bfloat16_are_no_pairs() -> None:
     np.testing.assert_allclose(run(function, a, b), exact @ wide(b), rtol=0, atol=1e-4)
 
 
-def test_short_sums_of_odd_length_are_no_pairs() -> None:
-    for k, wanted in ((62, True), (63, False), (64, True), (65, True)):
-        assert codes(product, normals(72, k), normals(k, 80)) == [wanted]
+def test_sums_of_any_length_are_pairs() -> None:
+    for k in (9, 62, 63, 64, 65):
+        assert codes(product, normals(72, k), normals(k, 80)) == [True]
 
 
 def test_other_sums_are_no_pairs() -> None:

@@ -172,7 +172,9 @@ def test_other_products_have_no_groups() -> None:
     np.testing.assert_array_equal(run(changed, a, b), exact)
 
 
-def test_short_sums_of_odd_length_have_no_quads() -> None:
-    for k, instructions in ((62, {PAIRS}), (63, set()), (64, {QUADS}), (129, {QUADS})):
-        a, b = integers("int8", 72, k), integers("int8", k, 80)
-        assert words(product, a, b) == instructions
+def test_sums_of_any_length_and_number_have_quads() -> None:
+    for rows, k in ((72, 62), (72, 63), (72, 64), (72, 129), (4, 256)):
+        a, b = integers("int8", rows, k), integers("int8", k, 80)
+        assert words(product, a, b) == {QUADS}
+        exact = a.astype(np.int32) @ b.astype(np.int32)
+        np.testing.assert_array_equal(run(product, a, b), exact)
