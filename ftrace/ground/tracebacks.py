@@ -7,8 +7,9 @@
     ShapeError: matmul: the shapes …
 
 Only what is shown is changed: an exception keeps all of its frames for a debugger, a
-log, or whoever else looks. Frames are left out of exceptions of ours, and of those that
-the user's code has raised; what goes wrong within ftrace is shown whole.
+log, or whoever else looks. Frames are left out of exceptions of ours, of what led to
+them, and of those that the user's code has raised; what goes wrong within ftrace is
+shown whole.
 
 `traceback="full"`, in the environment `FTRACE_TRACEBACK=full`, shows all frames.
 """
@@ -49,33 +50,50 @@ def _without_ours(
     return shown, count
 
 
-def _chain(error: BaseException | None) -> list[BaseException]:
-    """An exception with all that is shown beside it: causes, contexts, groups."""
-    found: dict[int, BaseException] = {}
-    pending = [error]
+def _shown_with(error: BaseException) -> list[BaseException]:
+    """What is shown beside an exception: its cause, its context, those of a group."""
+    beside = [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+    return [each for each in beside if each is not None]
+
+
+def _chain(error: BaseException | None) -> list[tuple[BaseException, bool]]:
+    """An exception with all that is shown beside it, and is each told by one of ours?
+
+    That has put into words what led to it, within ftrace.
+    """
+    found: dict[int, tuple[BaseException, bool]] = {}
+    pending = [] if error is None else [(error, False)]
     while pending:
-        each = pending.pop()
-        if each is None or id(each) in found:
-            continue
-        found[id(each)] = each
-        pending += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+        each, told = pending.pop()
+        if id(each) not in found:
+            found[id(each)] = each, told
+            told = isinstance(each, FtraceError)
+            pending += [(other, told) for other in _shown_with(each)]
     return list(found.values())
 
 
 def _is_users(error: BaseException) -> bool:
     """Has the user's code raised it, or have we, so that our frames tell nothing?"""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
+    last, ours = error.__traceback__, list[FrameType]()  # since the user's last line
+    while last is not None:
+        ours = [*ours, last.tb_frame] if is_ours(last.tb_frame) else []
         last = last.tb_next
-    if last is None or isinstance(error, FtraceError) or not is_ours(last.tb_frame):
+    if not ours or isinstance(error, FtraceError):
         return True
-    return type(error) is TypeError and _refuses(str(error), last.tb_frame)
+    known = ours[-1].f_locals
+    if type(error) is AttributeError:  # of the name that a `__getattr__` was given
+        return len(ours) == 1 and error.name is not None and error.name in known.values()
+    hand_on = all({"args", "kwargs"} <= frame.f_locals.keys() for frame in ours)
+    return type(error) is TypeError and _refuses(str(error), ours[-1], hand_on)
 
 
-def _refuses(message: str, frame: FrameType) -> bool:
+def _refuses(message: str, frame: FrameType, of_ours: bool = False) -> bool:
     """Is it a user's function that takes no such arguments as this frame gives it?
 
     Python raises that in the frame of the caller: two() missing 1 required …
+
+    Args:
+      of_ours: or one of ours, where the arguments are as the user's line gave them?
     """
     name, parenthesis, _ = message.partition("() ")
     if not parenthesis:
@@ -87,7 +105,7 @@ def _refuses(message: str, frame: FrameType) -> bool:
     return any(
         type(x) is FunctionType
         and x.__qualname__ == name
-        and not is_internal(x.__code__)
+        and (of_ours or not is_internal(x.__code__))
         for x in called
     )
 
@@ -95,18 +113,27 @@ def _refuses(message: str, frame: FrameType) -> bool:
 @contextmanager
 def fold_frames(error: BaseException | None) -> Generator[int]:
     """A block in which an exception has the user's frames alone; how many others."""
-    whole = [(each, each.__traceback__) for each in _chain(error) if _is_users(each)]
+    whole = [
+        (each, each.__traceback__, each.__suppress_context__)
+        for each, told in _chain(error)
+        if told or _is_users(each)
+    ]
     left_out = 0
     try:
-        for each, traceback in whole:
+        for each, traceback, _ in whole:
             shown, count = _without_ours(traceback)
             if shown is not None or each is not error:
                 each.__traceback__ = shown
                 left_out += count
+        for each, _, _ in whole:
+            met = each.__context__
+            if isinstance(each, FtraceError) and met and met.__traceback__ is None:
+                each.__suppress_context__ = True  # it was met within ftrace alone
         yield left_out
     finally:
-        for each, traceback in whole:
+        for each, traceback, suppressed in whole:
             each.__traceback__ = traceback
+            each.__suppress_context__ = suppressed
 
 
 def shows_all() -> bool:

@@ -673,8 +673,5 @@ def takes_names(function: F) -> F:
         place = tuple(each.index if whole else 0 for each in axes.values())
         return tree.map(lambda x: x[place], result)
 
-    # As if it were the function: who names it, names no other one.
     made: Any = call
-    made.__signature__ = parameters
-    del made.__wrapped__
     return made

@@ -220,7 +220,7 @@ def _writing(path: Path) -> Generator[None]:
         raise errors.FileFormatError(
             f"{path}: it cannot be written: {error.strerror or error}; name a file in "
             "a folder that exists and may be written"
-        ) from error
+        ) from None  # which would name the draft
 
 
 class _Trial(Exception):

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -152,13 +152,38 @@ def test_our_own_functions_called_wrongly_are_shown_whole() -> None:
     assert not tracebacks._refuses(str(caught.value), last)
 
 
-def test_a_wrong_argument_has_one_traceback() -> None:
-    with pytest.raises(ArgumentError) as caught:
-        ft.jit(two)(X, "relu")
-    with tracebacks.fold_frames(caught.value):
-        text = "".join(traceback.format_exception(caught.value))
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: ft.jit(two)(X, "relu"),
+        lambda: X[5],  # NumPy has raised before
+        lambda: ft.record("/nowhere/x.npz", one, X),
+        lambda: fnp.sum(X, axes=1),
+        lambda: X.sum(axes=1),
+        lambda: ft.jit(lambda x: fnp.sum(x, axes=1))(X),
+        lambda: ft.nn.sofmax,
+    ],
+)
+def test_what_is_wrong_has_one_traceback_of_the_users(wrong: Any) -> None:
+    with pytest.raises(Exception, match=r".") as caught:
+        wrong()
+    error = caught.value
+    was = error.__suppress_context__
+    with tracebacks.fold_frames(error) as count:
+        text = "".join(traceback.format_exception(error))
+    assert count
     assert text.count("Traceback") == 1
+    assert text.count("Error:") == 1
     assert OURS not in text
+    assert ".tmp" not in text
+    assert error.__suppress_context__ is was
+
+
+def test_an_attribute_that_we_look_for_wrongly_is_shown_whole() -> None:
+    with pytest.raises(AttributeError) as caught:
+        tracebacks._shown_with(cast("Any", X))
+    with tracebacks.fold_frames(caught.value) as count:
+        assert not count
 
 
 def test_the_exception_keeps_its_frames() -> None:

@@ -68,6 +68,19 @@ def test_a_public_function_is_found_by_its_own_name(module: str) -> None:
         assert pickle.loads(pickle.dumps(function)) is function
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_a_keyword_that_is_unknown_is_told_with_the_functions_name(module: str) -> None:
+    functions = public_functions(module)
+    for function in functions.values():
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            continue
+        with pytest.raises(TypeError) as caught:
+            function(fnp.ones((3, 3)), no_such=1)
+        told = str(caught.value).partition("() ")[0]
+        assert told.rpartition(".")[2] in {x.__name__ for x in functions.values()}
+
+
 def test_a_public_class_is_found_by_its_public_name() -> None:
     for name, x in vars(lax).items():
         own = isinstance(x, type) and get_origin(x) is None  # an alias is none
@@ -92,7 +105,7 @@ def test_arguments_of_jax_that_decide_nothing_have_to_be_none() -> None:
             call(out_sharding=3)
     for function in (lambda x: fnp.add(x, x, out=None), partial(fnp.ravel, order="C")):
         assert ft.jit(function)(x).shape == (4,)
-    assert str(inspect.signature(fnp.negative)).startswith("(x: 'Value', /, *, out:")
+    assert str(inspect.signature(fnp.negative)).startswith("(x: 'ArrayLike', /, *")
 
 
 def test_rules_of_users_are_held_against_differences() -> None:

@@ -478,9 +478,17 @@ P = ParamSpec("P")
 
 
 def set_name(function: F, name: str, doc: str | None) -> F:
-    """A function that another one made, by its own name and with its own docstring."""
+    """A function that another one made, by its own name and with its own docstring.
+
+    What was made with it, around which it stands, has the name too: if arguments do not
+    fit, Python names that.
+    """
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
+    inner: Any = getattr(function, "__wrapped__", None)
+    while inner is not None and "<locals>" in inner.__qualname__:
+        inner.__name__ = inner.__qualname__ = name
+        inner = getattr(inner, "__wrapped__", None)
     return function
 
 
