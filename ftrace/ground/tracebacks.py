@@ -82,7 +82,9 @@ def _is_users(error: BaseException) -> bool:
         return True
     known = ours[-1].f_locals
     if type(error) is AttributeError:  # of the name that a `__getattr__` was given
-        return len(ours) == 1 and error.name is not None and error.name in known.values()
+        return (
+            len(ours) == 1 and error.name is not None and error.name in known.values()
+        )
     hand_on = all({"args", "kwargs"} <= frame.f_locals.keys() for frame in ours)
     return type(error) is TypeError and _refuses(str(error), ours[-1], hand_on)
 

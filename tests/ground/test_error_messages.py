@@ -179,6 +179,61 @@ def test_traced_operands_are_told_with_the_lines_that_made_them(under: Any) -> N
     )  # nobody has noted where those came from
 
 
+def _captures(held: Any) -> Any:
+    return lambda x: fnp.sum(x[..., None] * x[..., None, :] @ held)
+
+
+@pytest.mark.parametrize("kind", [fnp.ones, np.ones])
+@pytest.mark.parametrize(
+    "under", [ft.grad, ft.vmap, ft.jit, lambda f: ft.jit(ft.checkpoint(f))]
+)
+def test_what_is_captured_is_told_to_be_no_argument(under: Any, kind: Any) -> None:
+    held = kind((5, 5), "float32")
+    for function in (
+        _captures(held),
+        lambda x: ft.lax.fori_loop(0, 2, lambda _, c: c * _captures(held)(x), 1.0),
+    ):
+        with pytest.raises(errors.ShapeError) as caught:
+            under(function)(fnp.ones((2, 4)))
+        told = [x for x in str(caught.value).splitlines() if "its operand" in x]
+        assert "its operand f32[5,5] is captured, or made of constants" in told[-1]
+        assert len(told) == 2
+        assert "was made" in told[0]
+
+
+@pytest.mark.parametrize("spec", [".3f", ">12", "e"])
+@pytest.mark.parametrize("under", [ft.jit, ft.vmap, lambda f: ft.jit(ft.grad(f))])
+def test_a_format_of_an_unknown_value_is_told_to_print_it_later(
+    under: Any, spec: str
+) -> None:
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        seen.extend((f"{x}", f"{x!s:>40}"))
+        return format(fnp.sum(x), spec)
+
+    told = r"^format\(\) needs .*ft.debug.print\(.loss {:.3f}., x\)"
+    with pytest.raises(errors.ConcretizationTypeError, match=told):
+        under(f)(fnp.ones(3))
+    assert [x.strip() for x in seen] == [seen[0]] * 2
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, fnp.float32, fnp.float16])
+def test_a_format_of_a_known_value_is_that_of_its_number(kind: Any) -> None:
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        seen.append(f"{x:.2f}")
+        return x * 1.0
+
+    ft.grad(f)(kind(1.5))
+    f(kind(1.5))
+    assert seen == ["1.50", "1.50"]
+    for under in (ft.grad, lambda f: f):  # as for the array itself
+        with pytest.raises(errors.ArgumentError, match="'.2f' is one of a number"):
+            under(lambda x: fnp.sum(f(x)))(fnp.ones(3))
+
+
 def test_a_slice_names_the_axis_that_it_leaves() -> None:
     told = r"axis 1 of f32\[2,3\] needs 0 <= start <= stop <= 3, got start 0 and stop 9"
     with pytest.raises(errors.ShapeError, match=told):

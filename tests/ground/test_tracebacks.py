@@ -16,7 +16,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground import tracebacks
 
 PROGRAM = """

@@ -72,7 +72,7 @@ from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Leaf
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.tracer import Tracer, stack
+from ftrace.trace.tracing.tracer import Tracer, aval_of, stack
 
 #: Classes of arguments that hold no memory of NumPy's.
 UNCHANGING = frozenset((Array, Tracer, int, float, complex, bool, str, NoneType, slice))
@@ -311,12 +311,25 @@ def run_at(
 
 
 def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
-    """What was traced of the arguments of a call, and the lines that made it."""
+    """Where what is given to a call in a trace comes from, with the lines."""
     leaves: list[Any] = tree.leaves((args, kwargs))
-    for x in {id(x): x for x in leaves if type(x) is Tracer}.values():
-        if x.origin is not None:
-            made = "is an argument of the call" if is_variable(x.node) else "was made"
-            yield f"its operand {x.aval!r} {made} at {x.origin.describe()}"
+    arrays = [x for x in leaves if is_array(x) or isinstance(x, (Tracer, np.ndarray))]
+    for x in {id(x): x for x in arrays}.values():
+        value: Any = x
+        while type(value) is Tracer and is_variable(value.node):
+            held = value.scope.captured_for(value.node)
+            if held is None:
+                break
+            value = held
+        if type(value) is Tracer:
+            call = value.origin
+            of_call = is_variable(value.node)
+            made = "is an argument of the call at" if of_call else "was made at"
+        else:
+            call = stack.scopes[-1].origin
+            made = "is captured, or made of constants: no argument of the call at"
+        if call is not None:
+            yield f"its operand {aval_of(x)!r} {made} {call.describe()}"
 
 
 def _record(

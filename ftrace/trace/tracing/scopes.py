@@ -203,6 +203,13 @@ class Scope:
             known = self._captured_nodes[key] = (node, value)
         return known[0]
 
+    def captured_for(self, node: Node) -> Value | None:
+        """What was captured, for which an input stands; None for an argument."""
+        for known, value in self._captured_nodes.values():
+            if known is node:
+                return value
+        return None
+
     def adopt(self, value: Value, node: Node) -> None:
         """Of an isolated scope: `node`, an input, stands for a value around it.
 

@@ -28,7 +28,7 @@ from ftrace.errors import (
     user_origin,
 )
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
-from ftrace.trace.arrays.array import ArrayLike, functions
+from ftrace.trace.arrays.array import Array, ArrayLike, functions
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.evaluate import evaluate
@@ -145,9 +145,10 @@ class Tracer(Immutable, ArrayLike):
         return complex(self._python("complex", ConcretizationTypeError, keeps=True))
 
     def __format__(self, spec: str) -> str:
-        if spec and self.shape == () and unbound_variable(self.node) is None:
-            return format(concrete(self).item(), spec)
-        return format(str(self), spec)
+        if not spec:
+            return str(self)
+        _require_concrete(self, "format", ConcretizationTypeError)
+        return format(Array.of(concrete(self)), spec)
 
     def item(self) -> Any:
         """The element as a Python scalar, where the value is known; it has no slope."""
@@ -368,6 +369,7 @@ def _require_concrete(
         "is a Python value",
         "int": _STATIC,
         "index": _STATIC,
+        "format": 'Print it when the program runs: ft.debug.print("loss {:.3f}", x)',
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
     made = tracer.origin
