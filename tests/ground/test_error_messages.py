@@ -230,7 +230,7 @@ def test_a_format_of_a_known_value_is_that_of_its_number(kind: Any) -> None:
     f(kind(1.5))
     assert seen == ["1.50", "1.50"]
     for under in (ft.grad, lambda f: f):  # as for the array itself
-        with pytest.raises(errors.ArgumentError, match="'.2f' is one of a number"):
+        with pytest.raises(errors.ArgumentError, match=r"'\.2f' is one of a number"):
             under(lambda x: fnp.sum(f(x)))(fnp.ones(3))
 
 
