@@ -260,10 +260,10 @@ class OutOfMemoryError(FtraceError, MemoryError, JaxRuntimeError):
     """The device has no memory left for an allocation.
 
     Attributes:
-      told_for: the same shortage with the lines of another program of the same graph.
+      reported_for: the same shortage with the lines of another program of the graph.
     """
 
-    told_for: Callable[[Any], OutOfMemoryError] | None = None
+    reported_for: Callable[[Any], OutOfMemoryError] | None = None
 
 
 class FileFormatError(FtraceError, ValueError, OSError):
@@ -399,7 +399,7 @@ class Origin:
         return origin_elsewhere, (self.file, self.line, self.function, self.text)
 
 
-class _Place(Origin):
+class _RemoteOrigin(Origin):
     """A place of another process, where its source may not be."""
 
     __slots__ = ("_text",)
@@ -419,7 +419,7 @@ def origin_elsewhere(file: str, line: int, function: str, text: str = "") -> Ori
     code = origin_elsewhere.__code__.replace(
         co_filename=file, co_firstlineno=line, co_name=function
     )
-    place = _Place(code, -1)  # before its first instruction
+    place = _RemoteOrigin(code, -1)  # before its first instruction
     place._text = text  # pyright: ignore[reportPrivateUsage]
     return place
 

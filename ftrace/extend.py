@@ -178,7 +178,7 @@ class _ElementwiseRules:
             raise errors.PrimitiveError(
                 f"the kernel rule of {self.name} must return a term made of its "
                 f"operands, got {type(found).__name__}: {found!r:.60}",
-                custom_call.place_of(self.kernel),
+                custom_call.origin_of(self.kernel),
             )
         return found.node
 
@@ -359,7 +359,7 @@ class _Rules:
                 f"the infer rule of {self.name} must return a type, or a tuple of "
                 "types, with shape and dtype: ftrace.ShapeDtypeStruct(shape, dtype), "
                 f"got {found!r:.60}",
-                custom_call.place_of(self.given["infer"]),
+                custom_call.origin_of(self.given["infer"]),
             )
         return type_of(found)
 
@@ -417,7 +417,7 @@ class _Rules:
             raise errors.PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "
                 f"per operand, or None, got {found!r:.80}",
-                custom_call.place_of(self.given["transpose"]),
+                custom_call.origin_of(self.given["transpose"]),
             )
         rows = [row for row in zip(leaves, types, linear, strict=True) if row[2]]
         filled = [custom_call.zeros_of(a) if x is None else x for x, a, _ in rows]

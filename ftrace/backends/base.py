@@ -25,7 +25,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import FENCED, Allocator, Buffer, fenced_copy
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.dispatch import Record
-from ftrace.trace.pytree.structure_cache import Part
+from ftrace.trace.pytree.structure_cache import LayoutNode
 from ftrace.trace.symbolic import Sizes
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Fixed:
     constant: bool = False
 
 
-Expected: TypeAlias = Part | Fixed
+Expected: TypeAlias = LayoutNode | Fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class Signature:
     captured: tuple[Array, ...]
     donated: tuple[int, ...]
     overwritten: tuple[int, ...]
-    result: Part
+    result: LayoutNode
     avals: tuple[ShapedArray | None, ...]
 
 

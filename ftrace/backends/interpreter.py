@@ -45,7 +45,7 @@ from ftrace.trace.symbolic import Sizes, evaluate
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Plans that are kept for the next program with the same kernel.
-PLANS_KEPT = 4096
+PLANS_CACHED = 4096
 #: What a plan weighs, roughly, for each node of its kernel, which it keeps.
 NODE_BYTES = 1500
 
@@ -59,7 +59,7 @@ class Interpreter(Device):
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
         self.allocator = HostAllocator(self)
-        self._plans: Table[ir.Kernel, KernelPlan] = Table(PLANS_KEPT)
+        self._plans: Table[ir.Kernel, KernelPlan] = Table(PLANS_CACHED)
         self._lock = free_after_fork(threading.Lock())
 
     def copy_in(self, array: Array) -> Buffer:

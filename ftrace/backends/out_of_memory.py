@@ -60,7 +60,7 @@ def shortage(
         "compute it in parts, in a smaller dtype, or use checkpoint for derivatives",
     ]
     error = OutOfMemoryError("\n  ".join(lines))
-    error.told_for = partial(shortage, name, free=free)
+    error.reported_for = partial(shortage, name, free=free)
     return error
 
 
@@ -78,7 +78,7 @@ def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
     lines += [text for _, text in pushed[:NAMED]]
     lines.append("run fewer of them, or use `checkpoint`")
     error = OutOfMemoryError("\n  ".join(lines))
-    error.told_for = no_working_memory
+    error.reported_for = no_working_memory
     return error
 
 

@@ -288,7 +288,7 @@ def drop_unused(
 # What is within.
 
 
-def _parts(value: Any) -> list[Any]:
+def _items(value: Any) -> list[Any]:
     """What a tuple holds, or the value itself."""
     return [*value] if type(value) is tuple else [value]
 
@@ -296,7 +296,7 @@ def _parts(value: Any) -> list[Any]:
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The jaxprs among the parameters of an equation."""
     for value in params.values():
-        for one in _parts(value):
+        for one in _items(value):
             if isinstance(one, Jaxpr):
                 yield one
             elif isinstance(one, ClosedJaxpr):
@@ -397,7 +397,7 @@ class _Printer:
         if isinstance(value, Jaxpr):
             first, *rest = self.jaxpr(value)
             return [f"{name}={first}", *rest]
-        parts = _parts(value)
+        parts = _items(value)
         if any(isinstance(x, (Jaxpr, ClosedJaxpr)) for x in parts):
             opened = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in parts]
             lines = [

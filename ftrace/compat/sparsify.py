@@ -132,7 +132,7 @@ def _operator(name: str, swapped: str = "") -> Rule:
 def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
     if isinstance(x, compressed.Format):
         data = eqn.primitive.bind(x.data, **eqn.params)
-        rest = [getattr(x, name) for name in x.parts[1:]]
+        rest = [getattr(x, name) for name in x.components[1:]]
         return type(x)((data, *rest), shape=x.shape, **x.known)
     if eqn.primitive.name in _OF_ZERO and not x.unique_indices:
         x = bcoo.bcoo_sum_duplicates(x, x.nse)

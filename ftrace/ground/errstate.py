@@ -53,7 +53,7 @@ def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 
 #: NumPy's context variable, and the value that silences it; None if that is not known.
 silence = _variable()
-_found = _quick()
+_state = _quick()
 #: Begins silence; what it returns ends it.
-ignore_errors: Callable[[], Any] = _found[0]
-restore_errors: Callable[[Any], Any] = _found[1]
+ignore_errors: Callable[[], Any] = _state[0]
+restore_errors: Callable[[Any], Any] = _state[1]

@@ -477,13 +477,13 @@ _TRACEBACKS = {
     ),
 }
 
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def _tell(name: str) -> None:
     """Says once that a setting of JAX decides nothing."""
-    if name not in _told:
-        _told.add(name)
+    if name not in _reported:
+        _reported.add(name)
         sys.stderr.write(
             f"ftrace: the setting jax_{name} is accepted, and decides nothing here\n"
         )

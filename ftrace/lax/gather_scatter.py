@@ -137,13 +137,13 @@ class Windows:
     squeezed: Axes
 
     @property
-    def kept(self) -> Axes:
+    def window_axes(self) -> Axes:
         """The axes of the array that a window has."""
         return tuple(a for a in range(len(self.shape)) if a not in self.squeezed)
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Positions:
     """Where the elements of windows stand.
 
     Attributes:
@@ -183,7 +183,7 @@ def _check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
     found = ax.check_shape(tuple(axes), f"lax.{name}: {what}")
     _require(
         name,
-        _are_places(found, ndim) and list(found) == sorted(found),
+        _are_axes(found, ndim) and list(found) == sorted(found),
         f"{what} must be different axes in order, from 0 to {ndim - 1}, got {found}",
     )
     return found
@@ -216,7 +216,7 @@ def check_windows(
     words = numbers._fields
     first = ax.check_shape(starting, f"lax.{name}")
     need(
-        _are_places(first, ndim) and len(first) == starts.shape[-1],
+        _are_axes(first, ndim) and len(first) == starts.shape[-1],
         f"the last axis of the indices, of shape {starts.shape}, must have one entry "
         f"for each axis that they start, different ones of an array of shape {shape}; "
         f"these are {first}",
@@ -253,7 +253,7 @@ def check_windows(
     )
     theirs = ax.check_shape(theirs, f"lax.{name}")
     need(
-        _are_places(theirs, depth)
+        _are_axes(theirs, depth)
         and [shape[a] for a in ours] == [starts.shape[a] for a in theirs]
         and len({*gone}) == len(gone)
         and not {*first} & {*ours},
@@ -269,13 +269,13 @@ def check_windows(
     return Windows(shape, sizes, first, pairs, gone), through
 
 
-def _are_places(axes: Sequence[int], ndim: int) -> bool:
+def _are_axes(axes: Sequence[int], ndim: int) -> bool:
     return len(set(axes)) == len(axes) and all(0 <= a < ndim for a in axes)
 
 
-def _places(
+def _find_positions(
     windows: Windows, starts: Any, mode: GatherScatterMode, writing: bool
-) -> Places:
+) -> Positions:
     """The index arrays of windows.
 
     With a mode that fills or drops, the windows that are not in bounds are told by
@@ -310,7 +310,7 @@ def _places(
         _window_index(ax.cast(at[a], common), shape, len(batch) + i)
         for i, a in enumerate(axes)
     ]
-    return Places(axes, tuple(indices), inside)
+    return Positions(axes, tuple(indices), inside)
 
 
 def _widest(found: Sequence[Any]) -> Any:
@@ -334,7 +334,7 @@ def _window_index(start: Any, shape: Shape, axis: int) -> Any:
     return lined + ax.iota(start.dtype, shape, axis)
 
 
-def _only_inside(found: Places) -> tuple[Any, ...]:
+def _only_inside(found: Positions) -> tuple[Any, ...]:
     """The indices, of which one is -1 throughout each window that is out of bounds."""
     if found.inside is None:
         return found.indices
@@ -404,8 +404,8 @@ def gather(
     result_shape = tuple(whole[place] for place in order)
     if 0 in result_shape:
         return ax.full(result_shape, 0, x.dtype, x.weak_type)
-    found = _places(windows, starts, how, writing=False)
-    parts = _parts(x, windows, found, batch)  # batch + the operand's axes
+    found = _find_positions(windows, starts, how, writing=False)
+    parts = _take_windows(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
         mask = _expand(found.inside, (*batch, *[1] * x.ndim))
@@ -416,14 +416,14 @@ def gather(
 
 def result_order(windows: Windows, offsets: Sequence[int], depth: int) -> list[int]:
     """For each axis of the result, where it stands in batch + the operand's axes."""
-    through = iter(windows.kept)
+    through = iter(windows.window_axes)
     around = iter(range(depth))
-    count = depth + len(windows.kept)
+    count = depth + len(windows.window_axes)
     return [depth + next(through) if i in offsets else next(around)
             for i in range(count)]  # fmt: skip
 
 
-def _parts(x: Any, windows: Windows, found: Places, batch: Shape) -> Any:
+def _take_windows(x: Any, windows: Windows, found: Positions, batch: Shape) -> Any:
     """The windows: the batch, and then the axes of the operand."""
     depth = len(batch)
     bounds = [
@@ -513,7 +513,7 @@ def _scatter(name: str, kind: str, negated: bool = False):
             name, x.shape, starts, numbers, None, new.shape
         )
         if new.size and x.size:
-            found = _places(windows, starts, mode_of(mode), writing=True)
+            found = _find_positions(windows, starts, mode_of(mode), writing=True)
             new = _order_updates(new, windows, found, through, starts.ndim - 1)
             inside = _only_inside(found)
             x = bind(scatter_p, x, new, *inside, arg=(found.axes, kind))
@@ -652,7 +652,7 @@ def scatter_apply(
     windows, _ = check_windows("scatter_apply", x.shape, starts, numbers, None, shape)
     if 0 in shape or x.size == 0:
         return ax.as_value(operand)
-    found = _places(windows, starts, mode_of(mode), writing=True)
+    found = _find_positions(windows, starts, mode_of(mode), writing=True)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
     inside = _only_inside(found)
     repeats: Any = np.ones(old.shape, np.int32)
@@ -678,11 +678,11 @@ def _with_an_axis(
 
 
 def _order_updates(
-    updates: Any, windows: Windows, found: Places, through: Sequence[int], depth: int
+    updates: Any, windows: Windows, found: Positions, through: Sequence[int], depth: int
 ) -> Any:
     """The updates as batch, windows of the indexed axes, other axes."""
     around = [a for a in range(updates.ndim) if a not in through]
-    source = dict(zip(windows.kept, through, strict=True))
+    source = dict(zip(windows.window_axes, through, strict=True))
     others = [a for a in range(len(windows.shape)) if a not in found.axes]
     behind = [*found.axes, *others]
     moved = ax.permute(updates, (*around, *[source[a] for a in behind if a in source]))

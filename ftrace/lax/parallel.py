@@ -180,7 +180,7 @@ def pargmin(x: Any, axis_name: Any) -> Any:
     Raises:
       AxisNameError: no axis has that name.
     """
-    return _place_of(x, pmin(x, axis_name), axis_name)
+    return _rank_of_best(x, pmin(x, axis_name), axis_name)
 
 
 def pargmax(x: Any, axis_name: Any) -> Any:
@@ -196,10 +196,10 @@ def pargmax(x: Any, axis_name: Any) -> Any:
     Raises:
       AxisNameError: no axis has that name.
     """
-    return _place_of(x, pmax(x, axis_name), axis_name)
+    return _rank_of_best(x, pmax(x, axis_name), axis_name)
 
 
-def _place_of(x: Any, best: Any, axis_name: Any) -> Any:
+def _rank_of_best(x: Any, best: Any, axis_name: Any) -> Any:
     (axis,) = _axes("pargmin, pargmax", axis_name)
     return pmin(where(x == best, axis.index, axis.size), axis_name)
 
@@ -307,7 +307,7 @@ def _group_members(
     return where(there, rows, cast(0, rows.dtype))
 
 
-def _place_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:
+def _rank_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:
     """At which place of its group this instance is."""
     table = _table(what, axes, groups)
     return _own(np.argsort(table.ravel()) % table.shape[1], axes)
@@ -428,7 +428,7 @@ def psum_scatter(
         rows = _group_members(what, axes, axis_index_groups, value)
         total = reductions.sum(rows, axis=0)
         rows = _split(what, total, scatter_dimension, rows.shape[0], tiled)
-        return rows[_place_in_group(what, axes, axis_index_groups)]
+        return rows[_rank_in_group(what, axes, axis_index_groups)]
 
     return _map(what, of_value, x)
 
@@ -470,7 +470,7 @@ def all_to_all(
         group = _table(what, axes, axis_index_groups).shape[1]
         rows = _split(what, as_value(value), split_axis, group, tiled)
         rows = _group_members(what, axes, axis_index_groups, rows)
-        mine = rows[:, _place_in_group(what, axes, axis_index_groups)]
+        mine = rows[:, _rank_in_group(what, axes, axis_index_groups)]
         return _join(mine, concat_axis, tiled)
 
     return _map(what, of_value, x)
@@ -519,9 +519,7 @@ def ragged_all_to_all(
     def of_all(value: Value) -> Any:
         return all_gather(value, axis_name, axis_index_groups=groups)
 
-    me = (
-        axis_index(axis_name) if groups is None else _place_in_group(what, axes, groups)
-    )
+    me = axis_index(axis_name) if groups is None else _rank_in_group(what, axes, groups)
     starts, sizes, places = (of_all(v)[:, me, None] for v in (starts, sizes, places))
     row = arange(x.shape[0], dtype=starts.dtype)
     sent = (row >= starts) & (row < starts + sizes)

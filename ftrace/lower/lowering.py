@@ -183,7 +183,7 @@ def _of_known_sizes(rule: Rule, *decisions: str) -> Rule:
 
 
 COMPOUNDS: dict[Any, Rule] = dict.fromkeys(
-    linalg_compositions.PARTS, _of_known_sizes(lapack_kernels.as_parts)
+    linalg_compositions.COMPOSITIONS, _of_known_sizes(lapack_kernels.expand_composition)
 )
 LOOPS: dict[Any, Rule] = {
     canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)
@@ -218,7 +218,7 @@ SIMPLIFYING: Final = (
     ),
     Stage("control", canonical_loop.LOOPS, about="loops of all kinds become one kind"),
     Stage(
-        "compounds", COMPOUNDS, lapack_kernels.PARTS_DECISIONS,
+        "compounds", COMPOUNDS, lapack_kernels.COMPOSITION_DECISIONS,
         about="operations of linear algebra become several smaller ones",
     ),
     Stage("simplify", SIMPLIFY, about="algebra, constants, sums over equal elements"),
@@ -544,7 +544,7 @@ def _build_branches(
     """With programs; a result loses the memory that one of them cannot put it in."""
     operands, results = step.reads[1:], step.writes
     places = {
-        i: k for i, k in step.places.items() if owner.get(results[k]) is operands[i]
+        i: k for i, k in step.aliases.items() if owner.get(results[k]) is operands[i]
     }
     bodies = bodies_of(step.node.arg)
     while True:

@@ -56,7 +56,7 @@ def _activation(function: Callable[..., Any], weak: bool = False) -> Callable[..
     return call
 
 
-_beside_floats = partial(_activation, weak=True)
+_with_floats = partial(_activation, weak=True)
 
 
 # Corners: max(x, 0) and its like.
@@ -84,7 +84,7 @@ def relu(x: Value) -> Any:
     return fnp.where(elementwise(p.le, x, zero), zero, x)
 
 
-@_beside_floats
+@_with_floats
 def relu6(x: Value) -> Any:
     """min(max(x, 0), 6), with a derivative of 0 at both ends.
 
@@ -136,7 +136,7 @@ def hard_tanh(x: Value) -> Any:
     return fnp.where(x > 1, 1, fnp.where(x < -1, -1, x))
 
 
-@_beside_floats
+@_with_floats
 def hard_sigmoid(x: Value) -> Any:
     """relu6(x + 3) / 6: a straight line from 0 at -3 to 1 at 3.
 
@@ -153,7 +153,7 @@ def hard_sigmoid(x: Value) -> Any:
     return relu6(x + 3) / 6
 
 
-@_beside_floats
+@_with_floats
 def hard_silu(x: Value) -> Any:
     """x·hard_sigmoid(x); another name is `hard_swish`.
 
@@ -173,7 +173,7 @@ def hard_silu(x: Value) -> Any:
 hard_swish = hard_silu
 
 
-@_beside_floats
+@_with_floats
 def sparse_plus(x: Value) -> Any:
     """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between.
 
@@ -191,7 +191,7 @@ def sparse_plus(x: Value) -> Any:
     return fnp.where(x <= -1, 0, fnp.where(x >= 1, x, middle))
 
 
-@_beside_floats
+@_with_floats
 def sparse_sigmoid(x: Value) -> Any:
     """(x + 1)/2, between 0 and 1.
 
@@ -211,7 +211,7 @@ def sparse_sigmoid(x: Value) -> Any:
 # Exponentials. An exponent that a branch does not use is made harmless first.
 
 
-@_beside_floats
+@_with_floats
 def elu(x: Value, alpha: Value = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x) - 1) elsewhere.
 
@@ -230,7 +230,7 @@ def elu(x: Value, alpha: Value = 1.0) -> Any:
     return fnp.where(x > 0, x, alpha * fnp.expm1(below))
 
 
-@_beside_floats
+@_with_floats
 def selu(x: Value) -> Any:
     """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
@@ -249,7 +249,7 @@ def selu(x: Value) -> Any:
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
-@_beside_floats
+@_with_floats
 def celu(x: Value, alpha: Value = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere.
 

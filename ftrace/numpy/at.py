@@ -26,7 +26,7 @@ from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.dispatch import call_placed, place_result
-from ftrace.trace.evaluate import require_room
+from ftrace.trace.evaluate import require_memory
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert, maximum, minimum
 from ftrace.trace.tracing import tracer
@@ -58,11 +58,11 @@ class At:
     def __repr__(self) -> str:
         return f"x.at of an array of shape {self.array.shape}; x.at[index] is a place"
 
-    def __getitem__(self, index: Any) -> Place:
-        return Place(self.array, index)
+    def __getitem__(self, index: Any) -> IndexedArray:
+        return IndexedArray(self.array, index)
 
 
-class Place:
+class IndexedArray:
     """A place in an array. Every method returns a changed copy of the array.
 
     All methods take `mode`, for indices out of bounds: "drop" (the default of updates),
@@ -166,7 +166,7 @@ class Place:
         """1 everywhere, times `values` at the place."""
         dtype, _ = ew.common_type(self.array, values)
         ones = ax.full(self.array.shape, 1, dtype)
-        return Place(ones, self.index)._update("mul", values, **options)
+        return IndexedArray(ones, self.index)._update("mul", values, **options)
 
     def min(self, values: tracer.Value, **options: Any) -> Array:
         """The lesser of what is there and `values`, at the place."""
@@ -187,7 +187,7 @@ class Place:
             new = ax.cast(func(self.array), self.array.dtype)
             return ax.choose(mask, new, self.array)
         wrap = options.get("wrap_negative_indices", True)
-        place = Place(self.array, self.index)
+        place = IndexedArray(self.array, self.index)
         old = place.get(mode=mode, wrap_negative_indices=wrap)
         repeats: Any = np.ones((), np.int32)
         if not options.get("unique_indices"):
@@ -291,7 +291,7 @@ def fit(values: Any, shape: tuple[int, ...], name: str) -> Any:
 
 def _traced_mask(x: Any, index: Any) -> Any:
     """A traced mask, if the index is one and fits, with axes to broadcast to x."""
-    parts = indexing.index_parts(index)
+    parts = indexing.index_entries(index)
     mask: Any = parts[0] if len(parts) == 1 else None
     if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_:
         return None
@@ -305,7 +305,7 @@ def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     here = _traced_mask(x, index)
     if here is None:
         return None
-    rest = x.shape[indexing.index_parts(index)[0].ndim :]
+    rest = x.shape[indexing.index_entries(index)[0].ndim :]
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
@@ -323,7 +323,7 @@ def _repeats(x: Any, index: Any, mode: str | None, wrap: bool) -> Any:
         return np.ones((), np.int32)
     counts = asarray(np.zeros(x.shape, np.int32))
     named = update(counts, index, asarray(np.int32(1)), "add", mode, wrap)
-    found = Place(named, index).get(mode=mode, wrap_negative_indices=wrap)
+    found = IndexedArray(named, index).get(mode=mode, wrap_negative_indices=wrap)
     return np.asarray(found) if is_array(found) else found
 
 
@@ -417,9 +417,9 @@ _UFUNCS: dict[str, Any] = {
 
 def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
-    require_room("at", tracer.aval_of(x))
+    require_memory("at", tracer.aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
-    result, parts = _host.array(x.numpy()), indexing.index_parts(index)
+    result, parts = _host.array(x.numpy()), indexing.index_entries(index)
     try:
         with np.errstate(all="ignore"):
             if kind == "set":

@@ -23,7 +23,7 @@ from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now
 from ftrace.trace.eager.composite import Number
-from ftrace.trace.evaluate import no_memory, require_room
+from ftrace.trace.evaluate import no_memory, require_memory
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.primitives import (
     broadcast as bc,
@@ -376,7 +376,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     if scope is not None:
         return scope.wrap(iota_node(dtype, shape, axis))
     aval = ShapedArray.of(shape, dtype)
-    require_room("iota", aval)
+    require_memory("iota", aval)
     try:
         return constant(Array.of(iota_p.numpy(aval, axis)))
     except MemoryError:
@@ -429,7 +429,7 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return tracer.Tracer(p.select(chosen, *nodes), scope)
     values = cast(mask, dtypes.bool_), cast(x, dtype, weak), cast(y, dtype, weak)
-    require_room("where", a.with_dtype(dtype, weak).with_shape(shape))
+    require_memory("where", a.with_dtype(dtype, weak).with_shape(shape))
     found = do_now(np.where, *values, dtype=dtype, weak=weak)
     if found is not None:
         return found

@@ -132,14 +132,14 @@ def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
 # Differences and sums of neighbours.
 
 
-def _part(x: Any, axis: int, start: int | None, stop: int | None = None) -> Any:
+def _slice(x: Any, axis: int, start: int | None, stop: int | None = None) -> Any:
     """`x[start:stop]` along an axis."""
     return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
 def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
     """All elements along an axis but the last, and those that stand behind them."""
-    return _part(x, axis, None, -1), _part(x, axis, 1)
+    return _slice(x, axis, None, -1), _slice(x, axis, 1)
 
 
 def diff(
@@ -269,9 +269,9 @@ def gradient(
 def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     size = x.shape[axis]
     if not ax.shape_of(spacing):
-        first = _part(x, axis, 1, 2) - _part(x, axis, 0, 1)
-        inner = (_part(x, axis, 2) - _part(x, axis, None, -2)) / 2
-        last = _part(x, axis, -1) - _part(x, axis, -2, -1)
+        first = _slice(x, axis, 1, 2) - _slice(x, axis, 0, 1)
+        inner = (_slice(x, axis, 2) - _slice(x, axis, None, -2)) / 2
+        last = _slice(x, axis, -1) - _slice(x, axis, -2, -1)
         return concatenate([part / spacing for part in (first, inner, last)], axis)
     ax.need_shape(spacing, f"gradient: the coordinates of axis {axis}", (size,))
     steps = diff(spacing)
@@ -279,7 +279,7 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     slopes = diff(x, axis=axis) / steps
     (left, right), (before, behind) = (_neighbours(v, axis) for v in (steps, slopes))
     inner = (before * right + behind * left) / (left + right)
-    ends = _part(slopes, axis, 0, 1), _part(slopes, axis, -1)
+    ends = _slice(slopes, axis, 0, 1), _slice(slopes, axis, -1)
     return concatenate([ends[0], inner, ends[1]], axis)
 
 
@@ -318,7 +318,7 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
 
 
 def _trapezoid(y: Any, dx: Any, axis: int) -> Any:
-    before, after = _part(y, axis, 0, -1), _part(y, axis, 1)
+    before, after = _slice(y, axis, 0, -1), _slice(y, axis, 1)
     return (dx * (after + before)).sum(axis) * 0.5
 
 
@@ -434,8 +434,8 @@ def unwrap(
     wrapped = ax.choose((wrapped == low) & (steps > 0), half, wrapped)
     limit = half if discont is None else discont
     correction = ax.choose(ew.less(abs(steps), limit), 0, wrapped - steps)
-    rest = _part(x, axis, 1) + cumsum(correction, axis)
-    return concatenate([_part(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)
+    rest = _slice(x, axis, 1) + cumsum(correction, axis)
+    return concatenate([_slice(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)
 
 
 def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:

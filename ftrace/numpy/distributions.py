@@ -280,7 +280,7 @@ def _within(place: Any, count: Any) -> Any:
     return elementwise(p.maximum, elementwise(p.minimum, place, count - 1), 0)
 
 
-def _place(method: str, q: Any, count: Any) -> Any:
+def _quantile_position(method: str, q: Any, count: Any) -> Any:
     """Between which elements fractions are."""
     if method in ("linear", *_STEPWISE):
         return q * (count - 1)
@@ -293,7 +293,7 @@ def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any
     """The value of a method; `read` gives the elements at places, which it clips."""
     if method in _OF_COUNTS:
         return _of_counts(method, q * count, read)
-    place = _place(method, q, count)
+    place = _quantile_position(method, q, count)
     floor = elementwise(p.floor, place)
     low, high = read(floor), read(elementwise(p.ceil, place))
     weight = place - floor

@@ -510,12 +510,12 @@ class ufunc:
     _func = property(lambda self: self._function)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ufunc) and self._parts() == other._parts()
+        return isinstance(other, ufunc) and self._state() == other._state()
 
     def __hash__(self) -> int:
-        return hash(self._parts())
+        return hash(self._state())
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _state(self) -> tuple[Any, ...]:
         return self._func, self.__name__, self.nin, self.nout, self.identity
 
     def __repr__(self) -> str:

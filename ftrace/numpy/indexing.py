@@ -22,7 +22,7 @@ from ftrace.trace import symbolic as sizing
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.evaluate import evaluate, require_room
+from ftrace.trace.evaluate import evaluate, require_memory
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
@@ -176,7 +176,7 @@ class Index:
       batch: the shape that the arrays have together; None without arrays.
       rest: the sizes of the axes that are not gathered; those of integers are 1.
       laid: the same without the integers' axes and with those that None adds.
-      place: where in `laid` the axes of the arrays stand.
+      slot: where in `laid` the axes of the arrays stand.
     """
 
     shape: Shape
@@ -187,11 +187,11 @@ class Index:
     batch: Shape | None
     rest: Shape
     laid: Shape
-    place: int
+    slot: int
 
     @property
     def result_shape(self) -> Shape:
-        return (*self.laid[: self.place], *(self.batch or ()), *self.laid[self.place :])
+        return (*self.laid[: self.slot], *(self.batch or ()), *self.laid[self.slot :])
 
 
 def parse_index(
@@ -223,7 +223,7 @@ def parse_index(
     batch_shapes: list[Shape] = []
     order: list[Any] = []  # what the parts give: an axis, None, Ellipsis, or a word
     axis = 0
-    parts = _without_ellipsis(shape, [_plain(p) for p in index_parts(index)])
+    parts = _without_ellipsis(shape, [_plain(p) for p in index_entries(index)])
     joined = together and any(isinstance(part, Tracer) for part in parts)
     for part in parts:
         if joined and type(part) is int and not sizing.is_dynamic(shape[axis]):
@@ -257,7 +257,7 @@ def parse_index(
             order.append("array")
             axis += len(found)
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
-    place = _array_place(order, bool(batch))
+    place = _array_position(order, bool(batch))
     sizes = [
         sizing.steps_between(lo, hi, abs(s))
         for (lo, hi), s in zip(bounds, steps, strict=True)
@@ -271,7 +271,7 @@ def parse_index(
     )  # fmt: skip
 
 
-def index_parts(index: Any) -> Any:
+def index_entries(index: Any) -> Any:
     """What stands between the commas.
 
     Raises:
@@ -386,7 +386,7 @@ def _by_axis(part: Any, axis: int, shape: Shape) -> list[Any]:
     return [p.astype(np.int32) for p in np.nonzero(part)] if part.ndim else []
 
 
-def _array_place(order: Sequence[Any], batched: bool) -> int:
+def _array_position(order: Sequence[Any], batched: bool) -> int:
     """NumPy's rule: where the arrays stand if they stand together, else in front."""
     found = [i for i, part in enumerate(order) if isinstance(part, str)]
     if not found or not batched:
@@ -429,7 +429,7 @@ def numpy_index(index: Any) -> Any:
         if index.dtype.kind == "b":
             index.note_read()  # the values decide the shape
         return (as_signed(index.numpy()),)
-    parts = [_plain(part) for part in index_parts(index)]
+    parts = [_plain(part) for part in index_entries(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
@@ -448,7 +448,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
                 most *= part.size
         if most >= ASKED and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape
-            require_room("indexing", aval_of(x).with_shape(shape))
+            require_memory("indexing", aval_of(x).with_shape(shape))
     try:
         result = x.numpy()[found]
     except (IndexError, OverflowError, TypeError, ValueError):
@@ -521,8 +521,8 @@ def placement(index: Index) -> tuple[int, ...]:
     """The permutation that takes the leading axes of the arrays to their place."""
     assert index.batch is not None
     front = len(index.batch)
-    before = range(front, front + index.place)
-    after = range(front + index.place, front + len(index.laid))
+    before = range(front, front + index.slot)
+    after = range(front + index.slot, front + len(index.laid))
     return (*before, *range(front), *after)
 
 

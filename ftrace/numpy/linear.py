@@ -127,7 +127,7 @@ def _multiply_sum(
     is_bool = x.dtype == dtypes.bool_
     if is_bool and kept < len(shape):
         x, y = ax.cast(x, dtypes.int32), ax.cast(y, dtypes.int32)
-    product = bind(p.mul, _place(x, x_axes, shape), _place(y, y_axes, shape))
+    product = bind(p.mul, _align_axes(x, x_axes, shape), _align_axes(y, y_axes, shape))
     axes = tuple(range(kept, len(shape)))
     if not axes:
         return product
@@ -135,7 +135,7 @@ def _multiply_sum(
     return ax.cast(result, dtypes.bool_) if is_bool else result
 
 
-def _place(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _align_axes(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its axes at the positions `axes` of `shape`; it repeats elsewhere."""
     x = ax.permute(x, ax.inverse(axes))
     missing = [a for a in range(len(shape)) if a not in axes]

@@ -24,7 +24,7 @@ from ftrace.numpy.creation import (
     type_like,
 )
 from ftrace.numpy.floats import i0
-from ftrace.numpy.indexing import index_parts
+from ftrace.numpy.indexing import index_entries
 from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
@@ -671,7 +671,7 @@ class _Joined:
         return own(self._join(key), (key,), {})
 
     def _join(self, key: Any) -> Any:
-        parts, numbers = index_parts(key), self.numbers
+        parts, numbers = index_entries(key), self.numbers
         directive = parts[0] if parts and type(parts[0]) is str else ""
         if directive in ("r", "c"):
             found = self._join(tuple(parts[1:]))

@@ -129,10 +129,10 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
 
 def _pairs(what: str, value: Any, ndim: int) -> Pairs:
     """A number, a pair, or a pair per axis, as a pair per axis."""
-    if not _has_parts(value):
+    if not _has_items(value):
         return [(value, value)] * ndim
     parts = _as_list(value)
-    if not any(_has_parts(part) for part in parts) and len(parts) in (1, 2):
+    if not any(_has_items(part) for part in parts) and len(parts) in (1, 2):
         return [(parts[0], parts[-1])] * ndim
     rows = [_as_list(part) for part in parts]
     if any(len(row) not in (1, 2) for row in rows) or len(rows) not in (1, ndim):
@@ -145,10 +145,10 @@ def _pairs(what: str, value: Any, ndim: int) -> Pairs:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if _has_parts(value) else [value]
+    return list(value) if _has_items(value) else [value]
 
 
-def _has_parts(value: Any) -> bool:
+def _has_items(value: Any) -> bool:
     """Is it a sequence, or an array with axes?"""
     return ax.is_sequence(value) or (is_value(value) and bool(aval_of(value).shape))
 

@@ -42,12 +42,12 @@ class Groups(NamedTuple):
 
     Attributes:
       ordered: the elements.
-      places: where each of them was.
+      where: where each of them was.
       begins: whether it is the first of its group.
     """
 
     ordered: Any
-    places: Any
+    where: Any
     begins: Any
 
 
@@ -205,7 +205,7 @@ def _unique(
     values = choose("unique", groups.ordered, groups.begins, size, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = choose("unique", groups.places, groups.begins, size, None)
+        index = choose("unique", groups.where, groups.begins, size, None)
         index = ax.cast(index, integer)
     if return_counts or return_inverse:
         number = cumsum(groups.begins, dtype=dtypes.int32) - 1
@@ -215,7 +215,7 @@ def _unique(
             counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
         if return_inverse:
             number = ax.cast(number, integer)
-            inverse = bind(scatter_p, nothing, number, groups.places, arg=((0,), "set"))
+            inverse = bind(scatter_p, nothing, number, groups.where, arg=((0,), "set"))
     return UniqueAll(values, index, inverse, counts)
 
 
@@ -253,7 +253,7 @@ def unique_values(
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
+def _find_unique(name: str, made: Callable[..., T], **asked: bool):
     def parts(
         x: Value, /, *, size: int | None = None, fill_value: Value | None = None
     ) -> T:
@@ -274,7 +274,7 @@ def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
     return parts
 
 
-@member(_unique_parts, UniqueCounts, return_counts=True)
+@member(_find_unique, UniqueCounts, return_counts=True)
 def unique_counts():
     """The different elements, and how often each of them is there.
 
@@ -284,7 +284,7 @@ def unique_counts():
     """
 
 
-@member(_unique_parts, UniqueInverse, return_inverse=True)
+@member(_find_unique, UniqueInverse, return_inverse=True)
 def unique_inverse():
     """The different elements, and for each element which of them it is.
 
@@ -295,7 +295,7 @@ def unique_inverse():
 
 
 @member(
-    _unique_parts, UniqueAll, return_index=True, return_inverse=True, return_counts=True
+    _find_unique, UniqueAll, return_index=True, return_inverse=True, return_counts=True
 )
 def unique_all():
     """All that `unique` can return: values, indices, inverse_indices, counts.
@@ -331,7 +331,7 @@ def _sides(x: Any, y: Any) -> _Sides:
     groups = groups_of(concatenate([ravel(x), ravel(y)]))
     last = ax.full((1,), True, dtypes.bool_)
     ends = concatenate([groups.begins[1:], last])
-    return _Sides(groups, x.size, groups.places < x.size, ends)
+    return _Sides(groups, x.size, groups.where < x.size, ends)
 
 
 def _nothing(x: Any, size: Any, fill_value: Any) -> Any:

@@ -20,7 +20,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
-from ftrace.trace.evaluate import no_memory, require_room
+from ftrace.trace.evaluate import no_memory, require_memory
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import is_dynamic, symbols_of
@@ -785,7 +785,7 @@ def _join(parts: list[Any], axis: int) -> Any:
     if all(is_array(x) and x.memory.host for x in parts):
         size = sum(x.shape[axis] for x in parts)
         aval = aval_of(parts[0]).with_shape(ax.with_size(parts[0].shape, axis, size))
-        require_room("concatenate", aval)
+        require_memory("concatenate", aval)
         try:
             joined = np.concatenate([x.numpy() for x in parts], axis)
         except MemoryError:

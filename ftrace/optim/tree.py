@@ -365,7 +365,7 @@ def map_params(
     return map(apply, marked, state, is_leaf=lambda x: isinstance(x, _Placeholder))
 
 
-def _parts(node: Any) -> tuple[Any, Any, Callable[[list[Any]], Any]]:
+def _items(node: Any) -> tuple[Any, Any, Callable[[list[Any]], Any]]:
     """The names of what is in a container, that, and what makes it anew."""
     names = getattr(node, "_fields", None)
     if isinstance(node, dict):
@@ -383,7 +383,7 @@ def get_all_with_path(tree: Tree, key: str, filtering: Any = None) -> list[Any]:
     found: list[Any] = []
 
     def visit(node: Any, path: tuple[Any, ...]) -> None:
-        names, values, _ = _parts(node)
+        names, values, _ = _items(node)
         for name, value in zip(names, values, strict=True):
             here = (*path, name)
             if name == key and (filtering is None or filtering(here, value)):
@@ -426,7 +426,7 @@ def set(tree: Tree, filtering: Any = None, /, **kwargs: Any) -> Tree:
                 return kwargs[name]
             return visit(value, here)
 
-        names, values, build = _parts(node)
+        names, values, build = _items(node)
         return build([at(n, x) for n, x in zip(names, values, strict=True)])
 
     return visit(tree, ())

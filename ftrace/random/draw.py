@@ -32,7 +32,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_part
+from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_subgraph
 from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
@@ -52,7 +52,7 @@ class Sampler(Composite):
     """
 
     def __init__(self, graph: Graph) -> None:
-        ends, exact = exact_part(graph)
+        ends, exact = exact_subgraph(graph)
         size = max([n.size for n in (*ends, *graph.outputs)])
         # Compiled at the first call, or never: its last bits depend on it.
         loops = any(bodies_of(node.arg) for node in graph.nodes)

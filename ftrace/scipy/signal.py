@@ -356,7 +356,7 @@ class _Spectrum:
     def of_segments(self, x: Any) -> Any:
         """The transforms of (…, n): (…, frequencies, segments)."""
         count = (x.shape[-1] - self.size) // self.step + 1
-        segments = x[..., _places(count, self.step, self.size)]
+        segments = x[..., _positions(count, self.step, self.size)]
         if self.trend is not None:
             segments = self.trend(segments)
         segments = segments * self.window
@@ -445,7 +445,7 @@ def _extend(x: Any, boundary: str | None, count: int) -> Any:
     return fnp.pad(x, pads, _BOUNDARIES[boundary], **more)
 
 
-def _places(count: int, step: int, size: int) -> Any:
+def _positions(count: int, step: int, size: int) -> Any:
     """The positions of the elements of segments."""
     first, inner = (ax.iota(np.dtype(np.int32), (n,), 0) for n in (count, size))
     return step * first[:, None] + inner
@@ -455,7 +455,7 @@ def _overlap(parts: Any, step: int) -> Any:
     """The sum of segments (…, count, size), each so many elements further on."""
     count, size = parts.shape[-2:]
     whole = fnp.zeros((*parts.shape[:-2], step * (count - 1) + size), parts.dtype)
-    return whole.at[..., _places(count, step, size)].add(parts)
+    return whole.at[..., _positions(count, step, size)].add(parts)
 
 
 def _median(x: Any) -> Any:

@@ -56,7 +56,7 @@ def ulps_between(x: Any, y: Any) -> Numbers:
             "ulps_between needs arrays of one shape and one float or complex dtype, "
             f"got {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
         )
-    found, other = _in_order(_parts(a)), _in_order(_parts(b))
+    found, other = _in_order(_components(a)), _in_order(_components(b))
     # In 64 bits without signs a difference of any two is right.
     high, low = np.maximum(found, other), np.minimum(found, other)
     return np.max(high.astype(np.uint64) - low.astype(np.uint64), -1)
@@ -69,7 +69,7 @@ def _in_order(x: Numbers) -> Numbers:
     return np.where(x < 0, -bits, bits)
 
 
-def _parts(x: Numbers) -> Numbers:
+def _components(x: Numbers) -> Numbers:
     """Real numbers along a last axis: two of a complex one."""
     return np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x[..., None]
 
@@ -287,7 +287,7 @@ class _Comparison:
     def _same(self, a: Numbers, b: Numbers) -> Numbers:
         if not self.inexact:  # exact beyond the digits of float64 too
             return np.asarray(self.x == self.y)
-        p, q = _parts(a), _parts(b)
+        p, q = _components(a), _components(b)
         same = p == q
         if self.limits.signed_zeros:
             same &= np.signbit(p) == np.signbit(q)
@@ -324,13 +324,13 @@ class _Comparison:
         several = f"{int(self.bad.sum())} of {self.bad.size} elements differ, most at "
         where = f"{several}{[int(i) for i in place]}: " if self.bad.ndim else ""
         both = f"{a!s} (actual) is not {b!s} (desired)"
-        lines = [f"{where}{both}{self._apart(place)}", *self._counts()]
+        lines = [f"{where}{both}{self._distance(place)}", *self._counts()]
         if self.bad.ndim:
             lines += [f"{name}: {_short(z)}" for name, z in
                       (("actual", self.x), ("desired", self.y))]  # fmt: skip
         return "\n  ".join(lines)
 
-    def _apart(self, place: Any) -> str:
+    def _distance(self, place: Any) -> str:
         if not self.inexact:
             return f", {abs(int(self.x[place]) - int(self.y[place]))} apart"
         if not np.isfinite(self.error[place]):

@@ -23,7 +23,7 @@ Wrong = Callable[[Sequence[Values], Sequence[Values], Again], Any]
 _VISITS = 3
 
 
-class _Found(Exception):
+class _Differs(Exception):
     """A kernel that differs: nothing runs after it."""
 
 
@@ -49,7 +49,7 @@ def first_wrong_kernel(
     outputs = [np.zeros(program.slots[n].nbytes, np.uint8) for n in program.outputs]
     try:
         _Walk(program, device, wrong).run(program, inputs, outputs)
-    except _Found as found:
+    except _Differs as found:
         return str(found)
     return ""
 
@@ -93,7 +93,7 @@ class _Walk(InterpreterDriver):
             return written(given)
 
         if self.wrong(written(copies), written(memories), again):
-            raise _Found(step.info.name)
+            raise _Differs(step.info.name)
         return None
 
     def _on_device(self, step: RunKernel, memories: list[Any]) -> dict[int, Values]:

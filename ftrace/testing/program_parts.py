@@ -39,7 +39,7 @@ Again = Callable[[np.random.Generator], Sequence[Values]]
 #: How often that is done, and how many times as far apart results may be as these.
 _SAMPLES, _ROUNDING = 4, 8
 #: Bytes of all values of a program up to which they are kept, and not computed again.
-_KEPT = 1 << 28
+_CACHED = 1 << 28
 #: Where so much of the elements' number is so far apart, of the largest, all is.
 _LOST, _LOST_PART = 1 / 64, 1 / 4
 #: In how many parts a program is looked at that rounding takes far apart, these in
@@ -207,7 +207,7 @@ class Search:
         missing = [n for n in nodes if n not in self.known]
         if missing:
             plain = [n for n in self.order if self._is_value(n)]
-            few = sum(nbytes_of(n.aval) for n in plain) <= _KEPT
+            few = sum(nbytes_of(n.aval) for n in plain) <= _CACHED
             missing = plain if few else missing
             found = NumpyPlan(missing, self.graph.inputs)(self.arrays)
             self.known.update(zip(missing, found, strict=True))

@@ -50,7 +50,7 @@ FORM = 1
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _DICT: tuple[type[Any], ...] = (dict,)
 #: What a file says of a kernel, all of it text.
-_PARTS = ("name", "text", "identity", "code", "lines")
+_SECTIONS = ("name", "text", "identity", "code", "lines")
 #: Lines of a difference that are shown.
 _LINES = 12
 
@@ -120,7 +120,7 @@ def _run(
         text, lines = str(step.kernel), ", ".join(map(str, step.info.origins))
         identity = kernel_identity(step.kernel) or text
         parts = step.info.name, text, identity, code, lines
-        kernels.append(dict(zip(_PARTS, parts, strict=True)))
+        kernels.append(dict(zip(_SECTIONS, parts, strict=True)))
     return kernels, results
 
 
@@ -254,7 +254,7 @@ def _read(path: Path) -> tuple[Any, Any]:
                 "anew"
             )
         for kernel in note["kernels"]:
-            "".join([kernel[part] for part in _PARTS])
+            "".join([kernel[part] for part in _SECTIONS])
     return whole, note
 
 

@@ -103,7 +103,7 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
         return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
     if aval.size >= ASKED:
-        evaluate.require_room_for(op, aval, values)
+        evaluate.require_memory_for(op, aval, values)
     token = ignore_errors()
     try:
         result = op.numpy(aval, arg, *values)
@@ -171,7 +171,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         found = bind_compound(op, *map(_wide, arrays), arg=arg)
         return [_recast(x, a.dtype) for x, a in zip(found, avals, strict=True)]
     for aval in avals:
-        evaluate.require_room(op.name, aval)
+        evaluate.require_memory(op.name, aval)
     compiled = backend().run_operation(op, arg, arrays)
     if compiled is not None:
         return compiled
@@ -359,7 +359,7 @@ def _elementwise_now(
             for array in arrays:
                 most *= array.size
             if most >= ASKED:
-                _require_room_for_all(op, aval, arrays)
+                _require_memory_for_all(op, aval, arrays)
             result = op.numpy(aval, None, *arrays)
         except ValueError:
             broadcast_shapes(op.name, [array.shape for array in arrays])
@@ -378,9 +378,9 @@ def _elementwise_now(
     return made
 
 
-def _require_room_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
+def _require_memory_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
     shape = broadcast_shapes(op.name, [array.shape for array in arrays])
-    evaluate.require_room(op.name, aval.with_shape(shape))
+    evaluate.require_memory(op.name, aval.with_shape(shape))
 
 
 def check_decided(name: str, sizes: Collection[Any]) -> None:

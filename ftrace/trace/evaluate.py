@@ -42,19 +42,19 @@ def nbytes_of(aval: ShapedArray) -> int:
     return aval.size * aval.dtype.itemsize
 
 
-def require_room(name: str, aval: ShapedArray) -> None:
+def require_memory(name: str, aval: ShapedArray) -> None:
     """Raises OutOfMemoryError where there is no memory for a result."""
     if aval.size >= ASKED and not has_room(nbytes_of(aval)):
         raise no_memory(name, aval)
 
 
-def require_room_for(op: Op, aval: ShapedArray, operands: Sequence[Any]) -> None:
+def require_memory_for(op: Op, aval: ShapedArray, operands: Sequence[Any]) -> None:
     """The same for the result of a primitive, which may be a view of its operand."""
     if aval.size < ASKED:
         return
     moves = op.family == "movement" and op is not pad_p
     if not moves or (op is reshape_p and not _is_view(operands[0], aval.shape)):
-        require_room(op.name, aval)
+        require_memory(op.name, aval)
 
 
 def _is_view(x: Any, shape: tuple[int, ...]) -> bool:
@@ -166,7 +166,7 @@ class NumpyPlan:
         for node, contracts, sources, slot, finished in self._steps:
             operands = [slots[s] for s in sources]
             if slot in large:
-                _require_room(node, operands)
+                _require_memory(node, operands)
             if contracts is not None:
                 slots[slot] = contracts(*operands)
             else:
@@ -196,9 +196,9 @@ def _types(node: Node) -> Sequence[ShapedArray]:
     return [a for a in node.aval.items if not isinstance(a, Stack)]
 
 
-def _require_room(node: Node, operands: Sequence[Any]) -> None:
+def _require_memory(node: Node, operands: Sequence[Any]) -> None:
     for aval in _types(node):
-        require_room_for(node.op, aval, operands)
+        require_memory_for(node.op, aval, operands)
 
 
 def _sources(node: Node, known: set[Node], deferred: set[Node]) -> tuple[Node, ...]:

@@ -48,12 +48,12 @@ from ftrace.trace.primitives.sources import const_like, iota, variable, zeros_li
 from ftrace.trace.symbolic import same_size
 
 #: The parts of an operation in the place of its results.
-Parts = Callable[[Node], Sequence[Node]]
-PARTS: dict[Compound, Parts] = {}
+Composition = Callable[[Node], Sequence[Node]]
+COMPOSITIONS: dict[Compound, Composition] = {}
 
 
 def composition(
-    name: str, infer: Callable[..., Any], parts: Parts, **facts: Any
+    name: str, infer: Callable[..., Any], parts: Composition, **facts: Any
 ) -> Compound:
     """The record of an operation that is others, put together.
 
@@ -70,14 +70,14 @@ def composition(
         return _plan(op, arg, types).run_with_errstate(arrays)
 
     op = library_op.host(name, infer, compute, **facts)
-    PARTS[op] = parts
+    COMPOSITIONS[op] = parts
     return op
 
 
 @memo(256)
 def _plan(op: Compound, arg: Any, types: tuple[ShapedArray, ...]) -> NumpyPlan:
     names = [variable(aval, BODY_DEPTH, i) for i, aval in enumerate(types)]
-    return NumpyPlan(PARTS[op](op(*names, arg=arg)), names)
+    return NumpyPlan(COMPOSITIONS[op](op(*names, arg=arg)), names)
 
 
 # The pseudoinverse.
@@ -175,7 +175,7 @@ def _least_squares(whole: Node) -> Sequence[Node]:
         return _by_squares(a, b, rtol)
     if b.shape[-1] > n:
         return _by_vectors(a, b, rtol)
-    small = _triangle(mat.beside(a, b, -1))
+    small = _triangle(mat.concatenate(a, b, -1))
     rows, width = small.shape[-2:]
     right = mat.block(small, (0, rows), (n, width))
     return _by_vectors(mat.block(small, (0, rows), (0, n)), right, rtol)
@@ -218,7 +218,7 @@ def _triangle(x: Node) -> Node:
         whole = mat.block(x, (0, count * rows), (0, width))
         small = _factor(reshape(whole, (*lead, count, rows, width)))
         small = reshape(small, (*lead, count * width, width))
-        x = mat.beside(small, mat.block(x, (count * rows, m), (0, width)), -2)
+        x = mat.concatenate(small, mat.block(x, (count * rows, m), (0, width)), -2)
     return _factor(x)
 
 

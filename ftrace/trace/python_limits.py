@@ -47,7 +47,7 @@ class _Limit:
 _state = _Limit()
 
 
-def make_room(depth: int, bodies: int) -> None:
+def allow_depth(depth: int, bodies: int) -> None:
     """Lets functions be nested deeper than `depth`; called for multiples of `STEP`.
 
     Args:
@@ -79,7 +79,7 @@ def make_room(depth: int, bodies: int) -> None:
         _state.raised = needed
 
 
-def give_room_back() -> None:
+def reset_depth() -> None:
     """What was nested in this thread has ended."""
     _state.threads.discard(get_ident())
     if not _state.threads and sys.getrecursionlimit() == _state.raised:

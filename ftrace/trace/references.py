@@ -78,7 +78,7 @@ class AbstractRef:
         return f"Ref{{{self.inner_aval!r}}}"
 
 
-class Place(ABC):
+class RefBase(ABC):
     """What is read and written in place: a reference, or a part of one."""
 
     __slots__ = ()
@@ -92,9 +92,9 @@ class Place(ABC):
         """Gives it another array of its shape and dtype."""
 
     @property
-    def at(self) -> Parts:
+    def at(self) -> RefIndexer:
         """`ref.at[i]` is that part of it, to be read and written."""
-        return Parts(self)
+        return RefIndexer(self)
 
     @property
     def shape(self) -> Any:
@@ -133,20 +133,20 @@ class Place(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class RefIndexer:
     """The parts of a place, by their index."""
 
-    whole: Place
+    whole: RefBase
 
-    def __getitem__(self, index: Any) -> Part:
-        return Part(self.whole, index)
+    def __getitem__(self, index: Any) -> RefView:
+        return RefView(self.whole, index)
 
 
 @dataclass(frozen=True, eq=False)
-class Part(Place):
+class RefView(RefBase):
     """A part of a place."""
 
-    whole: Place
+    whole: RefBase
     index: Any
 
     def read(self) -> Value:
@@ -156,7 +156,7 @@ class Part(Place):
         self.whole[self.index] = value
 
 
-class Ref(Place):
+class Ref(RefBase):
     """An array that is read and written in place: `ref[i]`, `ref[i] = x`.
 
     Its shape and dtype stay. Functions get it as an argument or from around them.

@@ -66,7 +66,7 @@ RECORDS = 32
 #: Leaves of a call that is recorded, and of its result, at the most.
 LEAVES, RESULTS = 24, 512
 #: Bytes of an array that a record keeps to copy it, at the most.
-BYTES_KEPT = 1 << 16
+BYTES_RETAINED = 1 << 16
 #: Elements, of any dtype, from which on it is asked whether there is memory for a
 #: result: that is asked at each call, and so there is no record of it.
 ASKED = LARGE_MEMORY // 16

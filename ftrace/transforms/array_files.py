@@ -293,7 +293,7 @@ _TAGS: dict[str, Dtype] = {
 }  # fmt: skip
 _TAG_OF = {dtype: tag for tag, dtype in _TAGS.items()}
 _HEADER_LIMIT = 100_000_000
-Place = tuple[int, Dtype, tuple[int, ...]]
+Extent = tuple[int, Dtype, tuple[int, ...]]
 
 
 def write_safetensors(file: IO[bytes], arrays: Arrays, note: Any) -> None:
@@ -320,7 +320,7 @@ def write_safetensors(file: IO[bytes], arrays: Arrays, note: Any) -> None:
 
 
 def _read_safetensors(mapped: Array, path: Path) -> tuple[Arrays, Any]:
-    places, note = safetensors_places(lambda a, b: mapped[a:b].tobytes())
+    places, note = read_safetensors_header(lambda a, b: mapped[a:b].tobytes())
     arrays = {name: _view(mapped, *place) for name, place in places.items()}
     for name, word in _carried_leaves(note):
         arrays[name] = uncarry(arrays[name], find_dtype(word))
@@ -335,9 +335,9 @@ def _carried_leaves(note: Any) -> list[tuple[str, str]]:
     return [*pairs, *note.get("dtypes", {}).items()]
 
 
-def safetensors_places(
+def read_safetensors_header(
     read: Callable[[int, int], bytes],
-) -> tuple[dict[str, Place], Any]:
+) -> tuple[dict[str, Extent], Any]:
     """Where the arrays are in a file of which `read` gives bytes; and our note."""
     start = read(0, 8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
@@ -350,7 +350,7 @@ def safetensors_places(
     return {k: _place(8 + length, entry) for k, entry in header.items()}, note
 
 
-def _place(data: int, entry: Any) -> Place:
+def _place(data: int, entry: Any) -> Extent:
     """The first byte of an array, its dtype and its shape."""
     if entry["dtype"] not in _TAGS:
         raise ValueError(f"the dtype {entry['dtype']!r} is unknown")

@@ -117,7 +117,7 @@ def _value_and_grad(
         try:
             graph = trace("grad", output, avals, values)
         except references.Written as written:
-            found = _vjp_beside(written, name, call, values, has_aux)
+            found = _vjp_with_refs(written, name, call, values, has_aux)
             value, pull, *aux = found
             aval = _check_scalar(name, value, called, holomorphic)
             answer = tree.unflatten(treedef, pull(np.ones((), aval.dtype)))
@@ -469,7 +469,7 @@ def _takes_references(transform: Any) -> Any:
     return call
 
 
-def _vjp_beside(
+def _vjp_with_refs(
     written: references.Written,
     name: str,
     fun: Function,
@@ -520,7 +520,7 @@ def vjp_for(
     try:
         traced = _trace_primals("vjp", fun, primals, has_aux, name)
     except references.Written as written:
-        return _vjp_beside(written, name, fun, primals, has_aux)
+        return _vjp_with_refs(written, name, fun, primals, has_aux)
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]

@@ -211,13 +211,13 @@ def _array(source: Any, name: str, place: Any, wanted: Any) -> Any:
     if isinstance(place, (Sharding, PartitionSpec)):
         place = as_sharding(place, "load")
         if not place.is_fully_addressable:
-            return of_indices(place, shape, dtype, partial(_part, source, name))
+            return of_indices(place, shape, dtype, partial(_read_box, source, name))
     value = source.read(name)
     array = Array.of(value, True) if row.get("weak") else asarray(value)
     return array if place is None else put_by(array, place, "load")
 
 
-def _part(source: Any, name: str, index: Any) -> Any:
+def _read_box(source: Any, name: str, index: Any) -> Any:
     return source.read(name, box_of(index, source.type_of(name)[1]))
 
 

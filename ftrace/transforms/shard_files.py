@@ -390,7 +390,7 @@ class Folder:
         dtype, shape = self.type_of(name)
         box = _whole(shape) if box is None else box
         with array_files.reading(self._path):
-            pieces: list[tuple[Box, Box, int, array_files.Place]] = []
+            pieces: list[tuple[Box, Box, int, array_files.Extent]] = []
             for number, rows in self.arrays[name]["parts"]:
                 part: Box = tuple([(first, last) for first, last in rows])
                 common = _common(part, box)
@@ -423,12 +423,12 @@ class Folder:
                 self._path, f"it was cut off: {path.name} has {found} bytes of {size}"
             )
 
-    def _place(self, number: int, key: str, part: Box) -> array_files.Place:
+    def _place(self, number: int, key: str, part: Box) -> array_files.Extent:
         """Where in a file a part is."""
         if number not in self._places:
             self._check_file(number)
             with open(self._file(number), "rb", buffering=0) as file:
-                self._places[number] = array_files.safetensors_places(
+                self._places[number] = array_files.read_safetensors_header(
                     lambda first, last: _read(file, first, last)
                 )[0]
         start, dtype, shape = self._places[number][key]
@@ -454,7 +454,7 @@ def _slices(box: Box) -> tuple[slice, ...]:
     return tuple([slice(first, last) for first, last in box])
 
 
-def _read_box(file: Any, place: array_files.Place, box: Box, into: Array) -> None:
+def _read_box(file: Any, place: array_files.Extent, box: Box, into: Array) -> None:
     """Reads a box of an array that lies row by row: of the bytes those of the box."""
     start, dtype, shape = place
     sizes = _shape(box)

@@ -201,7 +201,7 @@ class NamedSharding(Sharding):
                         f"are of type Explicit, got {self.spec} and {self.mesh}"
                     )
 
-    def _parts(self, entry: Any) -> int:
+    def _count_shards(self, entry: Any) -> int:
         return math.prod(self.mesh.shape[name] for name in meshes.names_in(entry))
 
     @property
@@ -224,7 +224,7 @@ class NamedSharding(Sharding):
         entries = [*self.spec, *[None] * (len(global_shape) - len(self.spec))]
         found: list[int] = []
         for axis, (n, entry) in enumerate(zip(global_shape, entries, strict=True)):
-            parts = self._parts(entry)
+            parts = self._count_shards(entry)
             if n % parts:
                 raise ShapeError(
                     f"One of the axes cannot be divided: axis {axis} of size {n} of an "
@@ -266,7 +266,7 @@ class NamedSharding(Sharding):
 
     @property
     def is_fully_replicated(self) -> bool:
-        whole = all(self._parts(entry) == 1 for entry in self.spec)
+        whole = all(self._count_shards(entry) == 1 for entry in self.spec)
         return whole and not self.spec.unreduced
 
     def of_type(self, ndim: int) -> NamedSharding:

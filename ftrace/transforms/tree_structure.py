@@ -56,7 +56,7 @@ def _describe(tree: Any, path: tuple[str, ...], leaves: Leaves) -> Any:
         for key, _ in items:
             if not isinstance(key, str):
                 raise TreeError(
-                    f"save: keys of dicts must be text, got {key!r} {place_of(path)}"
+                    f"save: keys of dicts must be text, got {key!r} {at_path(path)}"
                 )
         return {"dict": [[k, _describe(v, (*path, k), leaves)] for k, v in items]}
     pairs, data = trees.flatten_one_level_with_keys(tree)
@@ -142,5 +142,5 @@ def name_of(path: tuple[str, ...]) -> str:
     return "/".join(parts) if path else "array"
 
 
-def place_of(path: tuple[str, ...]) -> str:
+def at_path(path: tuple[str, ...]) -> str:
     return f"at {'/'.join(path)!r}" if path else "at the top"

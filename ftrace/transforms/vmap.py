@@ -261,7 +261,7 @@ def lane_numbers(lanes: int) -> Node:
     numbers, ranks = iota(INDEX.dtype, (lanes,), 0), current_lanes.ranks
     if ranks is None:
         return numbers
-    first = p.mul(exchange.process_place(ranks), const(lanes, INDEX.dtype))
+    first = p.mul(exchange.process_rank(ranks), const(lanes, INDEX.dtype))
     return p.add(bc.broadcast_leading(first, (lanes,)), numbers)
 
 

@@ -34,7 +34,7 @@ from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.stages import known_inputs
 
 #: Ends of ways that are told of one argument.
-_TOLD = 3
+_REPORTED = 3
 _PRODUCTS = (mul, mul_zero)
 
 
@@ -61,7 +61,7 @@ def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
     tree.check_callable(fun, "zero_gradients")
 
     @wraps(fun)
-    def told(*args: Any, **kwargs: Any) -> str:
+    def report(*args: Any, **kwargs: Any) -> str:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         graph = jitted.trace(*args, **kwargs).graph
         leaves = jitted.leaves(args, kwargs)
@@ -75,7 +75,7 @@ def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
         )
         return "\n".join([head, *[f"{name}: {why}" for name, why in found.items()]])
 
-    return told
+    return report
 
 
 def _reasons(
@@ -131,9 +131,9 @@ def _describe_ends(ends: Sequence[Node]) -> str:
     if not ends:
         return "the results do not depend on it"
     texts = list(dict.fromkeys([_at(node, "has none") for node in ends]))
-    more = len(texts) - _TOLD
+    more = len(texts) - _REPORTED
     rest = [f"  and {more} more"] if more > 0 else []
-    return "\n".join(["no way to the results has a slope:", *texts[:_TOLD], *rest])
+    return "\n".join(["no way to the results has a slope:", *texts[:_REPORTED], *rest])
 
 
 def _at(node: Node, what: str) -> str:

@@ -314,7 +314,7 @@ def test_memory_is_counted_kept_and_reused(opencl: Any) -> None:
     assert allocator.in_use == used
     assert opencl.allocate(12345).memory is memory
     allocator.trim()
-    assert allocator.kept == 0
+    assert allocator.cached == 0
 
 
 def test_allocation_that_is_too_large_says_so(opencl: Any) -> None:

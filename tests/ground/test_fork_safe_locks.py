@@ -25,7 +25,7 @@ import pytest
 import ftrace as ft
 from ftrace.backends import base
 from ftrace.backends.base import Device, get_device
-from ftrace.backends.llvm.compile_threads import apart
+from ftrace.backends.llvm.compile_threads import shield
 from ftrace.ground.fork_safe import (
     Once,
     cached_property,
@@ -369,7 +369,7 @@ def test_a_fork_waits_for_what_threads_of_users_compile() -> None:
         time.sleep(0.3)
         seen.append(1)
 
-    thread = threading.Thread(target=apart, args=(compile_something,))
+    thread = threading.Thread(target=shield, args=(compile_something,))
     thread.start()
     begun.wait()
     child = os.fork()

@@ -182,13 +182,13 @@ def test_what_is_kept_is_given_up_before_a_call_is_refused(
     asked: list[int] = []
 
     def free() -> int:
-        asked.append(device.allocator.kept)
-        return wanted * 4 if device.allocator.kept == 0 else 0
+        asked.append(device.allocator.cached)
+        return wanted * 4 if device.allocator.cached == 0 else 0
 
     f = ft.jit(lambda x: fnp.broadcast_to(x, (wanted // 4 + 1,)) + 1.0)
     del_me = ft.jit(lambda x: fnp.sin(x))(fnp.ones(1 << 20))
     del del_me
-    assert device.allocator.kept > 0
+    assert device.allocator.cached > 0
     monkeypatch.setattr(out_of_memory, "free_memory", free)
     monkeypatch.setattr(buffers, "free_memory", free)
     assert float(f(np.float32(1))[-1]) == 2.0

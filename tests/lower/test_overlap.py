@@ -18,7 +18,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.exchange import Ranks, communicate, process_place
+from ftrace.trace.primitives.exchange import Ranks, communicate, process_rank
 from ftrace.trace.primitives.sources import variable
 
 RANKS = Ranks("data", ((0, 1, 2, 3),))
@@ -179,7 +179,7 @@ def test_it_can_be_switched_off() -> None:
 
 def test_what_a_process_knows_is_not_sent() -> None:
     (x,) = given = inputs((8,))
-    found = program(given, [communicate(x, "own", RANKS), process_place(RANKS)])
+    found = program(given, [communicate(x, "own", RANKS), process_rank(RANKS)])
     assert not exchanges(found)
 
 

@@ -77,10 +77,10 @@ def test_the_memory_of_a_buffer_that_is_gone_is_used_again() -> None:
     buffer = allocator.allocate(1000)
     place = buffer.memory.ctypes.data
     buffer = None
-    assert (allocator.in_use, allocator.kept) == (0, allocator.size_class(1000))
+    assert (allocator.in_use, allocator.cached) == (0, allocator.size_class(1000))
     again = allocator.allocate(1000)
     assert again.memory.ctypes.data == place
-    assert allocator.kept == 0
+    assert allocator.cached == 0
 
 
 def test_memory_that_is_too_large_to_be_kept_goes_at_once() -> None:
@@ -90,4 +90,4 @@ def test_memory_that_is_too_large_to_be_kept_goes_at_once() -> None:
     held = sys.getrefcount(owner)
     del buffer
     assert sys.getrefcount(owner) == held - 1
-    assert (allocator.in_use, allocator.kept) == (0, 0)
+    assert (allocator.in_use, allocator.cached) == (0, 0)

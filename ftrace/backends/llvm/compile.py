@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ftrace.backends.llvm.compile_threads import apart
+from ftrace.backends.llvm.compile_threads import shield
 from ftrace.backends.llvm.elf_loader import load
 from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.target import Target, host_target
@@ -180,7 +180,7 @@ def generate(text: str, target: Target | None = None) -> bytes:
     Raises:
       DeviceError: LLVM does not take the text: a fault of a renderer.
     """
-    return apart(_generate, text, target)
+    return shield(_generate, text, target)
 
 
 def _generate(text: str, target: Target | None) -> bytes:
@@ -243,7 +243,7 @@ def link(
     if loaded is not None:
         made = Code(loaded, loaded.nbytes)
     else:
-        made = Code(apart(_load_by_llvm, code, names, imports), len(code))
+        made = Code(shield(_load_by_llvm, code, names, imports), len(code))
     made.keep(imports)
     return made
 

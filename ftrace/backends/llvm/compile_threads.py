@@ -51,7 +51,7 @@ def is_main() -> bool:
     return _thread.get_ident() == main_thread().ident
 
 
-def apart(function: Callable[..., T], *args: Any) -> T:
+def shield(function: Callable[..., T], *args: Any) -> T:
     """`function(*args)`, where no signal arrives."""
     if not is_main():
         return _under_way_until_end(function, *args)

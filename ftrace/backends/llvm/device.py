@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ftrace.backends.llvm.emit.module import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
-KERNELS_KEPT = 64
+KERNELS_CACHED = 64
 #: Bytes of a kernel besides its machine code, and of each of its nodes, roughly.
 KERNEL_BYTES, NODE_BYTES = 2000, 300
 
@@ -112,7 +112,7 @@ class CPU(base.Device):
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, without its numbers where it loads them, and how it is scheduled.
         self._kernels: Shared[tuple[Kernel, Way], cached_kernel.CompiledKernel]
-        self._kernels = Shared(KERNELS_KEPT)
+        self._kernels = Shared(KERNELS_CACHED)
         # One that forks takes them in the order in which calls do: the last one first.
         free_after_fork(self.memory.lock)
         self._lock = free_after_fork(threading.RLock())

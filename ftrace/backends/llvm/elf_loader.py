@@ -117,7 +117,7 @@ def load(
     if layout is None:
         return None
     found = _addresses_elsewhere(layout, imports)
-    return None if found is None else _place(layout, names, found)
+    return None if found is None else _map_code(layout, names, found)
 
 
 @cache
@@ -130,8 +130,8 @@ class _Layout(NamedTuple):
 
     Attributes:
       code: all of it.
-      places: of each section, where it begins in the mapping; -1 if it is left out.
-      parts: of those that have bytes: where they are, how many, and where they go.
+      addresses: of each section, where it begins in the mapping; -1 if it is left out.
+      copies: of those that have bytes: where they are, how many, and where they go.
       fixed: bytes of the mapping that nobody writes: whole pages.
       size: bytes of the mapping.
       symbols: all of them.
@@ -140,8 +140,8 @@ class _Layout(NamedTuple):
     """
 
     code: bytes
-    places: list[int]
-    parts: list[tuple[int, int, int]]
+    addresses: list[int]
+    copies: list[tuple[int, int, int]]
     fixed: int
     size: int
     symbols: Any
@@ -215,7 +215,7 @@ def _address_in_process(name: str) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def _place(
+def _map_code(
     layout: _Layout, names: Sequence[str], elsewhere: dict[int, int]
 ) -> Loaded | None:
     """The code in a mapping of its own; None where the system refuses that."""
@@ -228,7 +228,7 @@ def _place(
         return None
     image = np.zeros(layout.size, np.uint8)
     whole = np.frombuffer(layout.code, np.uint8)
-    for offset, size, place in layout.parts:
+    for offset, size, place in layout.copies:
         image[place : place + size] = whole[offset : offset + size]
     for place, found in layout.relocations:
         written = values[found["symbol"]] + found["addend"]
@@ -249,9 +249,9 @@ def _values(layout: _Layout, start: int, elsewhere: dict[int, int]) -> Any:
     """The address of each symbol; None if one is of a kind that is not known here."""
     inside = layout.symbols["section"].astype(np.int64)
     inside[inside == _ABSOLUTE] = _UNDEFINED
-    if (inside >= len(layout.places)).any():
+    if (inside >= len(layout.addresses)).any():
         return None
-    bases = np.array([start + max(p, 0) for p in layout.places], np.uint64)
+    bases = np.array([start + max(p, 0) for p in layout.addresses], np.uint64)
     bases[_UNDEFINED] = 0
     values = bases[inside] + layout.symbols["value"]
     for number, address in elsewhere.items():

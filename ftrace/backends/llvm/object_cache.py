@@ -40,7 +40,7 @@ from importlib.util import find_spec
 from io import FileIO
 from typing import Any
 
-from ftrace.backends.llvm.compile_threads import apart, is_main
+from ftrace.backends.llvm.compile_threads import is_main, shield
 from ftrace.errors import CacheWarning, user_origin, warn_user
 from ftrace.ground import VERSION, settings
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -138,7 +138,7 @@ class ObjectCache:
             make_folder(folder)
             check_folder(folder)
             name = _digest(key)
-            apart(self._write, folder, name, code)  # whole or not at all
+            shield(self._write, folder, name, code)  # whole or not at all
         except UntrustedError as error:
             self._tell(_of_others(error))
             return
@@ -406,7 +406,7 @@ def _remember(name: str, stamp: str | None, ask: Callable[[], str]) -> str:
 
 def _machine() -> Machine:
     name = " ".join(("machine", *Machine._fields))
-    text = _remember(name, _stamp_of_machine(), lambda: json.dumps(apart(_ask_llvm)))
+    text = _remember(name, _stamp_of_machine(), lambda: json.dumps(shield(_ask_llvm)))
     return Machine(*json.loads(text))
 
 

@@ -122,7 +122,7 @@ class Target:
     without: tuple[str, ...] = ()
 
     @property
-    def most_apart(self) -> int:
+    def most_strided(self) -> int:
         """Elements of vectors side by side are picked where they are so far apart.
 
         As many vectors are put together from each other: more where each of them holds

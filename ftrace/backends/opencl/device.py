@@ -44,7 +44,7 @@ from ftrace.trace.symbolic import Sizes, evaluate_shape
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Built kernels that are kept for the next program that has them.
-KERNELS_KEPT = 4096
+KERNELS_CACHED = 4096
 #: What a built kernel weighs in the driver, roughly, beside its source.
 KERNEL_BYTES = 16 << 10
 
@@ -98,7 +98,7 @@ class Memory:
         self.whole = whole
         self.parts: dict[tuple[int, int], Any] = {}
 
-    def part(self, first: int, nbytes: int) -> Any:
+    def sub_buffer(self, first: int, nbytes: int) -> Any:
         """A buffer of OpenCL over `nbytes` bytes from byte `first` on."""
         found = self.parts.get((first, nbytes))
         if found is None:
@@ -177,7 +177,7 @@ class OpenCL(Device):
         self.limits = Limits(max_buffers=buffers)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
         self.lock = fresh_after_fork(threading.RLock())
-        self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_KEPT)
+        self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_CACHED)
         self._uploads: deque[Any] = deque()
 
     @contextmanager
@@ -354,15 +354,15 @@ class EnqueuedProgram(DrivenProgram):
         self.most_memory = device.most_memory
         self._lock = device.lock
 
-    def memory_of(self, buffer: Buffer, nbytes: int) -> Part:
-        return Part(buffer.memory.whole, buffer)
+    def memory_of(self, buffer: Buffer, nbytes: int) -> SubBuffer:
+        return SubBuffer(buffer.memory.whole, buffer)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         with self._lock:
             return super().__call__(inputs)
 
 
-class Part(NamedTuple):
+class SubBuffer(NamedTuple):
     """A buffer of OpenCL, and the buffer of ours that keeps its memory.
 
     What was enqueued runs before anything that gets the memory next.
@@ -373,7 +373,7 @@ class Part(NamedTuple):
 
 
 class _Enqueuer(Driver):
-    """Memories are `Part`s; the first run of a kernel of `unfinished` is waited for."""
+    """Memories are `SubBuffer`s; first runs of kernels in `unfinished` are awaited."""
 
     name = "opencl"
 
@@ -389,7 +389,7 @@ class _Enqueuer(Driver):
         self.kernels = kernels
         self.unfinished = unfinished
 
-    def run_kernel(self, step: RunKernel, memories: list[Part]) -> None:
+    def run_kernel(self, step: RunKernel, memories: list[SubBuffer]) -> None:
         kernel, device = self.kernels[step], self.device
         if 0 not in kernel.global_size:
             handles = [memories[slot].handle for slot in step.slots]
@@ -404,7 +404,7 @@ class _Enqueuer(Driver):
                 self.unfinished.discard(step)
 
     def copy(
-        self, source: Part, first: int, target: Part, to: int, nbytes: int
+        self, source: SubBuffer, first: int, target: SubBuffer, to: int, nbytes: int
     ) -> None:
         if nbytes:
             self.device.enqueue(
@@ -412,21 +412,21 @@ class _Enqueuer(Driver):
                 source.handle, src_offset=first, dst_offset=to, byte_count=nbytes,
             )  # fmt: skip
 
-    def read(self, memory: Part, dtype: np.dtype[Any], size: int) -> Array:
+    def read(self, memory: SubBuffer, dtype: np.dtype[Any], size: int) -> Array:
         return self.device.download(memory.handle, dtype, size)
 
-    def write(self, memory: Part, array: Array) -> None:
+    def write(self, memory: SubBuffer, array: Array) -> None:
         if array.nbytes:
             self.device.enqueue(
                 self.device.cl.enqueue_copy, self.device.queue, memory.handle,
                 _raw(array), is_blocking=True,
             )  # fmt: skip
 
-    def allocate(self, nbytes: int) -> Part:
+    def allocate(self, nbytes: int) -> SubBuffer:
         buffer = self.device.allocate(nbytes)
-        return Part(buffer.memory.whole, buffer)
+        return SubBuffer(buffer.memory.whole, buffer)
 
-    def place_arena(self, program: Program) -> tuple[dict[int, Part], Any]:
+    def place_arena(self, program: Program) -> tuple[dict[int, SubBuffer], Any]:
         """Parts of one buffer; a buffer each where the device cannot divide it so."""
         numbers = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
         if not numbers:
@@ -434,11 +434,11 @@ class _Enqueuer(Driver):
         if not self.device.divides_memory:
             return {n: self.allocate(program.slots[n].nbytes) for n in numbers}, None
         arena = self.device.allocate(program.arena)
-        found: dict[int, Part] = {}
+        found: dict[int, SubBuffer] = {}
         for number in numbers:
             slot = program.slots[number]
-            handle = arena.memory.part(slot.position, max(slot.nbytes, 1))
-            found[number] = Part(handle, arena)
+            handle = arena.memory.sub_buffer(slot.position, max(slot.nbytes, 1))
+            found[number] = SubBuffer(handle, arena)
         return found, arena
 
     def synchronize(self) -> None:

@@ -26,7 +26,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, MissingRuleError
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import beside
+from ftrace.trace.tracing.scopes import hide_scopes
 from ftrace.trace.tracing.tracer import Tracer, stack
 
 Box = Tracer
@@ -249,11 +249,11 @@ class _Call:
 
     def _with(self, values: Sequence[Any]) -> list[Any]:
         args = list(self.args)
-        for argnum, part in zip(self.argnums, self._parts(values), strict=True):
+        for argnum, part in zip(self.argnums, self._split(values), strict=True):
             args[argnum] = part
         return args
 
-    def _parts(self, values: Sequence[Any]) -> Iterator[Any]:
+    def _split(self, values: Sequence[Any]) -> Iterator[Any]:
         """The values, or tangents, of each argument, in its containers."""
         rest = iter(values)
         for part in self.leaves:
@@ -261,7 +261,7 @@ class _Call:
 
     def value(self, *values: Any) -> tuple[Any, ...]:
         """The results, by the function itself where nothing is traced any more."""
-        with beside(self.top, self.floor):
+        with hide_scopes(self.top, self.floor):
             self.out = Leaves(self.primitive(*self._with(values), **self.kwargs))
         return tuple(self.out.values)
 
@@ -285,9 +285,9 @@ class _Call:
         found = self.value(*primals)
         ans = self.out.rebuild(found)
         assert self.primitive.jvp is not None
-        args, parts = tuple(self._with(primals)), list(self._parts(tangents))
+        args, parts = tuple(self._with(primals)), list(self._split(tangents))
         argnums = tuple(self.argnums)
-        with beside(self.top, self.floor):
+        with hide_scopes(self.top, self.floor):
             slope = self.primitive.jvp(argnums, parts, ans, args, self.kwargs)
         return found, tuple(self.out.take(slope))
 

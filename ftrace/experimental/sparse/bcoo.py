@@ -84,7 +84,7 @@ class JAXSparse(ABC):
     Attributes:
       data: what is stored.
       shape: of the array.
-      parts: the names of the arrays that it is made of, data first.
+      components: the names of the arrays that it is made of, data first.
       index_axes: of the second of them, beside those of the batch.
       known: what is known of the indices.
     """
@@ -94,7 +94,7 @@ class JAXSparse(ABC):
     n_batch: Any = 0
     n_sparse: Any = 2
     n_dense: Any = 0
-    parts: tuple[str, ...] = ("data", "indices")
+    components: tuple[str, ...] = ("data", "indices")
     index_axes = 1
     known: dict[str, bool]
     indices_sorted, unique_indices = _given("indices_sorted"), _given("unique_indices")
@@ -184,12 +184,12 @@ class JAXSparse(ABC):
 
     def tree_flatten(self) -> tuple[Any, Any]:
         known = (self.shape, self.n_batch, tuple(self.known.items()))
-        return tuple([getattr(self, name) for name in self.parts]), known
+        return tuple([getattr(self, name) for name in self.components]), known
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Any) -> Self:
         made = object.__new__(cls)
-        for name, part in zip(cls.parts, children, strict=True):
+        for name, part in zip(cls.components, children, strict=True):
             setattr(made, name, part)
         made.shape, n_batch, known = aux
         made.known = dict(known)

@@ -61,23 +61,23 @@ def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
 class Format(JAXSparse):
     """The base of the formats."""
 
-    parts = ("data", "indices", "indptr")
+    components = ("data", "indices", "indptr")
 
     def __init__(
         self, args: tuple[Value, Value, Value], *, shape: Sequence[int], **known: bool
     ) -> None:
-        for name, part in zip(self.parts, args, strict=True):
+        for name, part in zip(self.components, args, strict=True):
             setattr(self, name, fnp.asarray(part))
         self.shape = tuple([operator.index(n) for n in shape])
         self.known = known
-        kinds = [getattr(self, name).dtype for name in self.parts[1:]]
+        kinds = [getattr(self, name).dtype for name in self.components[1:]]
         if not all(map(dtypes.is_integer, kinds)):
             raise DtypeError(
                 f"{type(self).__name__}: indices must be integers, got "
                 f"{' and '.join(map(str, kinds))}"
             )
         if not self._fits():
-            shapes = {name: getattr(self, name).shape for name in self.parts}
+            shapes = {name: getattr(self, name).shape for name in self.components}
             raise ShapeError(
                 f"{type(self).__name__}: parts of the shapes {shapes} do not fit an "
                 f"array of shape {self.shape}; see the module "
@@ -118,7 +118,7 @@ class Format(JAXSparse):
 
     @property
     def nse(self) -> int:
-        return getattr(self, self.parts[1]).shape[-1]
+        return getattr(self, self.components[1]).shape[-1]
 
     def todense(self) -> Any:
         """The dense array."""
@@ -129,7 +129,7 @@ class Format(JAXSparse):
 class COO(Format):
     """A sparse matrix of (data, row, col): see the module."""
 
-    parts = ("data", "row", "col")
+    components = ("data", "row", "col")
     row: Any
     col: Any
 

@@ -389,9 +389,9 @@ def bcoo_gather(
     data, indices = (
         x.reshape(*lead, *x.shape[1:]) for x in vmap(window, axis_size=count)(*flat)
     )
-    shape = (*lead, *[sizes[a] for a in windows.kept])
+    shape = (*lead, *[sizes[a] for a in windows.window_axes])
     found = BCOO((data, indices), shape=shape)
-    axes = [*range(len(lead)), *[len(lead) + a for a in windows.kept]]
+    axes = [*range(len(lead)), *[len(lead) + a for a in windows.window_axes]]
     order = [
         axes.index(a) for a in gather_scatter.result_order(windows, offsets, len(lead))
     ]

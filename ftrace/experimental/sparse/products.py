@@ -271,10 +271,10 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     Raises:
       ShapeError: the product has another shape.
     """
-    return _beside_dense(operator.mul, sp_mat, v)
+    return _with_dense(operator.mul, sp_mat, v)
 
 
-def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> Any:
+def _with_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> Any:
     if not np.ndim(v):
         return function(sp_mat.data, v)
     x = fnp.asarray(v)
@@ -327,7 +327,7 @@ def _multiply(x: BCOO, y: Any) -> Any:
 def _divide(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO) or not is_value(y):
         return NotImplemented
-    return bcoo.replace(x, _beside_dense(operator.truediv, x, y))
+    return bcoo.replace(x, _with_dense(operator.truediv, x, y))
 
 
 def _add(x: BCOO, y: Any) -> Any:

@@ -305,15 +305,15 @@ def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
     if not same_size(node.src[2].size, 1) or axes != tuple(range(len(axes))):
         return False
     row = prod(node.shape[len(axes) :])
-    inside, _ = _part(store.index)
+    inside, _ = _split_terms(store.index)
     for load in loads:
-        same, outside = _part(load.src[1])
+        same, outside = _split_terms(load.src[1])
         if same != inside or not all(_divisible(term, row) for term in outside):
             return False
     return True
 
 
-def _part(index: Node) -> tuple[set[Node], set[Node]]:
+def _split_terms(index: Node) -> tuple[set[Node], set[Node]]:
     """The terms of an index that change with a range, and those that do not."""
     moving: set[Node] = set()
     fixed: set[Node] = set()

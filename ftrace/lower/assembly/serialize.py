@@ -85,7 +85,7 @@ class _NoTextError(Exception):
 _OTHER_FORM = (ValueError, TypeError, KeyError, IndexError, AttributeError)
 
 
-class _KeptKernel:
+class _StoredKernel:
     """A kernel as text."""
 
     def __init__(
@@ -112,7 +112,7 @@ class RunStored(RunKernel):
     """Run a kernel whose code is there; what it computes is read when asked for."""
 
     def __init__(
-        self, kept: _KeptKernel, slots: tuple[int, ...], info: ir.KernelInfo
+        self, kept: _StoredKernel, slots: tuple[int, ...], info: ir.KernelInfo
     ) -> None:
         vars(self).update(kept=kept, slots=slots, info=info)
 
@@ -363,7 +363,7 @@ class _Reader:
         for row in nodes:
             self._nodes.append(self._node(*row))
         self._kernels = [
-            _KeptKernel(text, self.part(specs), bounded)
+            _StoredKernel(text, self.part(specs), bounded)
             for text, specs, bounded in kernels
         ]
         self._infos: list[ir.KernelInfo] = [self.part(info) for info in infos]

@@ -46,7 +46,7 @@ class Split(NamedTuple):
     Attributes:
       name: by which `config.disabled_rules` switches it off.
       asks: is a reduction of that kind?
-      parts: into how many the first of the axes that it reduces is cut, by its size.
+      count_blocks: into how many the first axis that it reduces is cut, by its size.
       of: the operations that are cut.
       does: what it does, for a decision of a stage that suits a device.
       lines: how many rows of the axis stay side by side, for a third step.
@@ -57,7 +57,7 @@ class Split(NamedTuple):
 
     name: str
     asks: Callable[[Node], bool]
-    parts: Callable[[Node, int], int | None]
+    count_blocks: Callable[[Node, int], int | None]
     of: Collection[Op] = tuple(red.REDUCTIONS)
     does: str = ""
     lines: Callable[[Node, int], int] = lambda x, size: 1
@@ -75,7 +75,7 @@ class Split(NamedTuple):
             shape, axes = (prod(shape[a] for a in axes), x.size), [0]
         axis, *others = axes
         size, lines = shape[axis], self.lines(x, shape[axis])
-        parts = lines and self.parts(x, size // lines)
+        parts = lines and self.count_blocks(x, size // lines)
         if not parts:
             return None
         whole = size // lines // parts * parts * lines if self.rest else size
@@ -198,7 +198,7 @@ MANY = 1 << 21  # products that are worth a second step
 PLENTY = 1 << 14  # so many results are work enough for all threads
 LENGTH = 1024  # terms of a part: about as many as a core keeps in its cache
 LEAST_LENGTH = 256  # fewer would cost as much to add up as to multiply
-LEAST_PARTS = 8
+LEAST_BLOCKS = 8
 
 
 def _is_long_contraction(x: Node) -> bool:
@@ -206,13 +206,13 @@ def _is_long_contraction(x: Node) -> bool:
     if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
         return False
     length = terms // results
-    long = length >= max(LEAST_PARTS * LEAST_LENGTH, results // 4)
+    long = length >= max(LEAST_BLOCKS * LEAST_LENGTH, results // 4)
     return long and len(cost.reduced_axes(x)) == 1
 
 
-def _parts_in_cache(x: Node, size: int) -> int:
-    about = min(max(size // LENGTH, LEAST_PARTS), BLOCKS[1])
-    least = max(about * 2 // 3, LEAST_PARTS)
+def _blocks_in_cache(x: Node, size: int) -> int:
+    about = min(max(size // LENGTH, LEAST_BLOCKS), BLOCKS[1])
+    least = max(about * 2 // 3, LEAST_BLOCKS)
     return divisor_near(about, least, about * 4 // 3, size) or about
 
 
@@ -301,7 +301,7 @@ def _row_blocks(x: Node, rows: int) -> int | None:
     about = min(max(rows // _ROWS, low), high)
     return divisor_near(
         about, max(low, about // 4), min(high, rows // 2, about * 4), rows,
-        lambda n: _are_parts((rows // n, 1), loops),
+        lambda n: _are_inner_loops((rows // n, 1), loops),
     )  # fmt: skip
 
 
@@ -388,7 +388,7 @@ SPLITS: tuple[Split, ...] = (
     # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
-        "split_contraction", _is_long_contraction, _parts_in_cache, (bc.reduce_sum_p,),
+        "split_contraction", _is_long_contraction, _blocks_in_cache, (bc.reduce_sum_p,),
         ahead=True, rest=True,
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
@@ -457,10 +457,10 @@ def _adds_up(limits: Limits, x: Node, loops: Shape) -> bool:
         return False
     columns = prod(shape[axes[0] + 1 :])
     of_rows = _adds_rows(x, columns) and _is_beyond_cache(x, limits)
-    return of_rows and _are_parts((shape[axes[0]], columns), loops)
+    return of_rows and _are_inner_loops((shape[axes[0]], columns), loops)
 
 
-def _are_parts(sizes: Shape, loops: Shape) -> bool:
+def _are_inner_loops(sizes: Shape, loops: Shape) -> bool:
     """Are the innermost of some loops of these sizes, if loops may be cut?"""
     left = list(loops)
     for place, size in enumerate(reversed(sizes)):

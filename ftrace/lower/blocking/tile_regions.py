@@ -45,7 +45,7 @@ _FEW_ROWS = 64
 FEW_ITERATIONS = 8
 #: Into how many parts blocks are split that add to a result, for so many threads. The
 #: gradients of a gaussian kernel 2048² store 16 MB; as one part, of one thread, 2.
-_PARTS = 8
+_MOST_PARTIALS = 8
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class RegionCuts:
       outer: whose slices have size 1, outermost first.
       number: of the class that is cut into blocks; of the last of them all.
       size: of its axes.
-      parts: into how many parts they are cut first, of which each adds up results of
+      partials: into how many parts they are cut first, of which each adds up results of
         its own; 1 where nothing is added up, or there are slices enough.
       blocks: how many blocks a part has.
     """
@@ -77,7 +77,7 @@ class RegionCuts:
     outer: tuple[Cut, ...]
     number: int
     size: int
-    parts: int
+    partials: int
     blocks: int
 
 
@@ -150,7 +150,7 @@ def _in_blocks(
         return None
     parts = 1
     if summed and iterations < FEW_ITERATIONS:
-        parts = min(_PARTS, -(-size // rows), size * inside // (2 * summed))
+        parts = min(_MOST_PARTIALS, -(-size // rows), size * inside // (2 * summed))
         parts = parts if parts > iterations else 1
     return RegionCuts(outer, number, size, parts, _blocks(size, rows * parts))
 
@@ -284,7 +284,7 @@ class _Loops:
         for taken, value in zip(self.inputs, values, strict=True):
             given[taken] = _positions(value) if value.op is iota_p else value
         plan = self.plan
-        blocks = plan.parts * plan.blocks
+        blocks = plan.partials * plan.blocks
         border = plan.size // blocks * blocks
         main = self._run(self._cut(given, 0, border), border)
         if border < plan.size:
@@ -320,9 +320,9 @@ class _Loops:
         plan = self.plan
         levels = self._outer_levels(given)
         if not whole:
-            part = rows // plan.parts
+            part = rows // plan.partials
             summed = bool(self.summed[plan.number])
-            levels.append(_Level((Cut(plan.number, rows, plan.parts),)))
+            levels.append(_Level((Cut(plan.number, rows, plan.partials),)))
             levels.append(_Level((Cut(plan.number, part, plan.blocks),), summed))
         levels = [level for level in levels if level.length > 1]
         return self._level(levels, 0, dict(given), _parallel(levels))

@@ -54,13 +54,13 @@ class BuiltStep:
     Attributes:
       node: the operation.
       bodies: those that it runs.
-      places: of branches, the numbers of operands, each with that of the result that
+      aliases: of branches, the numbers of operands, each with that of the result that
         may have its memory.
     """
 
     node: Node
     bodies: tuple[BuiltProgram, ...]
-    places: Mapping[int, int] = field(default_factory=dict[int, int])
+    aliases: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -98,7 +98,7 @@ class BuiltStep:
         arg = self.node.arg
         if not isinstance(arg, Loop):
             operands = self.reads[1:]
-            return [(operands[i], self.writes[k]) for i, k in self.places.items()]
+            return [(operands[i], self.writes[k]) for i, k in self.aliases.items()]
         initial = self.reads[arg.predicate + arg.consts :]
         return [
             (initial[k], self.writes[k])

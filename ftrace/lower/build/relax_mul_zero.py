@@ -100,7 +100,7 @@ def _rebuilt(node: Node, src: tuple[Node, ...], take: Callable[[Node], None]) ->
 def _product(node: Node, a: Range, b: Range) -> tuple[Node, Range]:
     """A product with the questions that are left, and what is known of it."""
     x, y = node.src
-    ask_x, ask_y = not _finite_beside(y, b, a), not _finite_beside(x, a, b)
+    ask_x, ask_y = not _finite_factor_of(y, b, a), not _finite_factor_of(x, a, b)
     low, high = _multiply(a, b, x is y)
     nan, carried = _either(a.nan, b.nan), _few(a.carried | b.carried)
     if ask_x and ask_y:
@@ -114,7 +114,7 @@ def _product(node: Node, a: Range, b: Range) -> tuple[Node, Range]:
     return chosen, _limit(node, low, high, nan, facts.carried)
 
 
-def _finite_beside(node: Node, own: Range, zero: Range) -> bool:
+def _finite_factor_of(node: Node, own: Range, zero: Range) -> bool:
     """Is `node` finite wherever the other factor is zero?"""
     if node in zero.zeros:
         return True

@@ -70,10 +70,10 @@ def split_scan(node: Node, read: Collection[int]) -> Node | Sequence[Node] | Non
     return _after(node, sums) if sums else node if early else None
 
 
-Parts = tuple[Sequence[Node], Sequence[Node], Sequence[Node]]
+Operands = tuple[Sequence[Node], Sequence[Node], Sequence[Node]]
 
 
-def _parts(arg: Scan | While, values: Sequence[Node]) -> Parts:
+def _split(arg: Scan | While, values: Sequence[Node]) -> Operands:
     """Constants, carry and elements, of the operands of a loop or of its body."""
     first, border = arg.consts, arg.consts + arg.carry
     return values[:first], values[first:border], values[border:]
@@ -103,7 +103,7 @@ def _remake(
 def _early(arg: Scan) -> list[Node]:
     """Values of elements and constants that a product leads to, as far as possible."""
     body = arg.body
-    _, carry, elements = _parts(arg, body.inputs)
+    _, carry, elements = _split(arg, body.inputs)
     late = depends_on(body.outputs, carry)
     of_elements = depends_on(body.outputs, elements)
     ordered = toposort(body.outputs)
@@ -130,8 +130,8 @@ def _early(arg: Scan) -> list[Node]:
 def _before(node: Node, early: Sequence[Node]) -> Node:
     arg: Scan = node.arg
     assert arg.length is not None
-    names_of_consts, _, names_of_xs = _parts(arg, arg.body.inputs)
-    consts, _, xs = _parts(arg, node.src)
+    names_of_consts, _, names_of_xs = _split(arg, arg.body.inputs)
+    consts, _, xs = _split(arg, node.src)
     whole = [variable(x.aval, _NEW_DEPTH, i) for i, x in enumerate(xs)]
     wide = dict(zip(names_of_xs, whole, strict=True))
     batched = batch_nodes(early, wide, arg.length)
@@ -181,7 +181,7 @@ def _sums(arg: Scan, src: Sequence[Node]) -> list[_Sum]:
     assert arg.length is not None
     stored = {f for s in found for f in s.factors if not is_variable(f)}
     size = sum(f.size for f in stored) * arg.length
-    limit = _MOST_STORED * sum(s.size for s in _parts(arg, src)[2]) + _ALLOWANCE
+    limit = _MOST_STORED * sum(s.size for s in _split(arg, src)[2]) + _ALLOWANCE
     return found if size <= limit else []
 
 
@@ -211,15 +211,15 @@ def _after(node: Node, sums: Sequence[_Sum]) -> list[Node]:
     assert arg.length is not None
     gone = {s.carry for s in sums}
     kept = [k for k in range(arg.carry) if k not in gone]
-    names_of_consts, _, names_of_xs = _parts(arg, body.inputs)
-    consts, carry, xs = _parts(arg, node.src)
+    names_of_consts, _, names_of_xs = _split(arg, body.inputs)
+    consts, carry, xs = _split(arg, node.src)
     given = dict(zip(names_of_xs, xs, strict=True))
     known = dict(zip(names_of_consts, consts, strict=True))
     factors = dict.fromkeys(f for s in sums for f in s.factors)
     extra = [f for f in factors if f not in given and f not in known]
 
     def smaller(values: Sequence[Node]) -> list[Node]:
-        consts, carry, xs = _parts(arg, values)
+        consts, carry, xs = _split(arg, values)
         return [*consts, *(carry[k] for k in kept), *xs]
 
     outputs = [*(body.outputs[k] for k in kept), *body.outputs[arg.carry :], *extra]
@@ -308,7 +308,7 @@ def _fusible(outputs: Sequence[Node]) -> tuple[Node, Node] | None:
         if second.op is not scan_p:
             continue
         arg: Scan = second.arg
-        _, _, elements = _parts(arg, second.src)
+        _, _, elements = _split(arg, second.src)
         makers = dict.fromkeys(x.src[0] for x in elements if x.op is item_p)
         for first in makers:
             if not _in_step(first, arg):
@@ -360,8 +360,8 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
     found = apply_body(b.body, given)
 
     def join(mine: Sequence[Node], others: Sequence[Node]) -> list[Node]:
-        consts, carry, xs = _parts(a, mine)
-        more_consts, more_carry, _ = _parts(b, others)
+        consts, carry, xs = _split(a, mine)
+        more_consts, more_carry, _ = _split(b, others)
         more_xs = [others[i] for i in extra]
         return [*consts, *more_consts, *carry, *more_carry, *xs, *more_xs]
 
@@ -402,7 +402,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
         if not kept[node]:  # nobody looks at them
             return _fillers(node)
         if isinstance(node.arg, Scan) and same_size(node.arg.length, 0):
-            _, carry, _ = _parts(node.arg, src)
+            _, carry, _ = _split(node.arg, src)
             empty = node.aval.items[len(carry) :]
             return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]
         if node.op is cond_p:

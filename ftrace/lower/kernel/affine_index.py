@@ -363,7 +363,7 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
     return 1, index, ZERO
 
 
-def tells_apart(steps: Iterable[tuple[int, int]]) -> bool:
+def is_injective(steps: Iterable[tuple[int, int]]) -> bool:
     """Is the sum of step · x, over x < size for each (step, size), never the same?
 
     It is not if each step is larger than all that the smaller ones can add up to.

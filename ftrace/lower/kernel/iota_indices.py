@@ -160,4 +160,4 @@ def _is_injective(index: ix.Index, fixed: set[Node]) -> bool:
     rest = index.only(lambda a: a not in moving)
     if not moving or ix.ranges_of(rest) & moving:
         return False
-    return ix.tells_apart((c, ix.size_of(a)) for a, c in direct)
+    return ix.is_injective((c, ix.size_of(a)) for a, c in direct)

@@ -59,9 +59,9 @@ DECISIONS = {
 #: Rows and columns at the most of what loops of a kernel do.
 SMALL = 16
 #: What a part of a right side has at least: BLAS prepares the matrix for each of them.
-_PART_COLUMNS = 64
-_PART_WORK = 1 << 21
-_MOST_PARTS = 16
+_BLOCK_COLUMNS = 64
+_BLOCK_WORK = 1 << 21
+_MOST_BLOCKS = 16
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Factor(GraphKernel):
         return self.batch * self.work
 
     @property
-    def parts(self) -> int:
+    def blocks(self) -> int:
         """Into how many each matrix is cut, for several threads."""
         return self.sizes[2] if self.routine in ("triangular", "solve") else 1
 
@@ -164,7 +164,7 @@ def _triangular(node: Node) -> Sequence[Node] | None:
     # BLAS sees the transposes: it can conjugate them only if it transposes them back.
     if (conjugate and not arg.transpose_a) or not _has_lapack():
         return None
-    sizes = [n, k, _parts(k, work)]
+    sizes = [n, k, _count_blocks(k, work)]
     return _factor(node, "triangular", [a, b], types, sizes, flags, work)
 
 
@@ -185,9 +185,9 @@ def _lu(node: Node) -> Sequence[Node] | None:
     return mat.transpose(factors), pivots, order
 
 
-def _parts(columns: int, work: int) -> int:
+def _count_blocks(columns: int, work: int) -> int:
     """Into how many equal parts the columns of a right side are cut."""
-    most = min(columns // _PART_COLUMNS, work // _PART_WORK, _MOST_PARTS)
+    most = min(columns // _BLOCK_COLUMNS, work // _BLOCK_WORK, _MOST_BLOCKS)
     return max((n for n in range(1, most + 1) if columns % n == 0), default=1)
 
 
@@ -208,7 +208,7 @@ def _solve(node: Node) -> Sequence[Node] | None:
         return None
     operands = [transpose(factors), order, b]
     # The second result is memory for the rows in their other order.
-    sizes = [n, k, _parts(k, work)]
+    sizes = [n, k, _count_blocks(k, work)]
     found = _factor(node, "solve", operands, [aval, aval], sizes, [arg.transpose], work)
     return found[:1]
 
@@ -455,12 +455,12 @@ FACTORS = (*_RULES, *_BY_LAPACK)
 # Compositions: their derivatives are known here, and the parts are kernels where the
 # wholes would be calls of the host.
 
-PARTS_DECISIONS = {
+COMPOSITION_DECISIONS = {
     "expand_compounds": "an operation of linear algebra is others, put together"
 }
 
 
-def as_parts(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
+def expand_composition(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The parts of an operation in the place of its results."""
     op: Any = whole.op
-    return compositions.PARTS[op](whole)
+    return compositions.COMPOSITIONS[op](whole)

@@ -101,7 +101,7 @@ class Scalarizer(scalar.Elements):
     def _last_stores(self, results: Sequence[scalar.Registers | None]) -> list[Store]:
         """What the carry is in the end."""
         return [
-            Store(k, self.render(position), registers.places[position])
+            Store(k, self.render(position), registers.by_index[position])
             for k, registers in enumerate(results)
             if registers is not None
             for _, position in self.positions(registers.shape)
@@ -247,7 +247,7 @@ class Scalarizer(scalar.Elements):
             assert isinstance(registers, scalar.Registers)
             for at, position in self.positions(registers.shape):
                 value = yield inner.number, output, at, ix.ALWAYS
-                stores.append(_set(registers.places[position], value))
+                stores.append(_set(registers.by_index[position], value))
         if predicate is not None:
             value = yield inner.number, outputs[-1], (), ix.ALWAYS
             stores.append(_set(predicate, value))
@@ -320,7 +320,7 @@ class Scalarizer(scalar.Elements):
         lanes = self.lanes
         axis = None if lanes is None else lanes.of(shape)
         sizes = [1 if a == axis else n for a, n in enumerate(shape)]
-        for position in scalar.places(sizes):
+        for position in scalar.positions_of(sizes):
             at = [ix.constant_index(p) for p in position]
             if axis is not None and lanes is not None:
                 at[axis] = lanes.index

@@ -99,7 +99,7 @@ class Registers:
     """A value whose elements are registers: by their row-major position."""
 
     shape: Shape
-    places: Mapping[ix.Index, Node]
+    by_index: Mapping[ix.Index, Node]
 
 
 @dataclass(frozen=True)
@@ -228,15 +228,15 @@ class Elements(ElementBuilder[Key]):
         return self.values[atom.arg.number]
 
     def in_register(self, bound: Registers, position: ix.Index) -> Node:
-        found = bound.places.get(position)
+        found = bound.by_index.get(position)
         if found is not None:
             return found
         # Positions differ in what an index array holds, but not in the lane.
         lanes = position.only(lambda atom: atom.op is ir.range_p).pairs
-        if any(other.pairs != lanes for other in bound.places):
+        if any(other.pairs != lanes for other in bound.by_index):
             raise Unsuited("an element of another lane")
         moving = position.only(lambda atom: atom.op is not ir.range_p)
-        constants = [other.constant for other in bound.places]
+        constants = [other.constant for other in bound.by_index]
         least, most = ix.bounds(moving)
         # Where the last axis is over the lanes the registers have places between them:
         # those of other lanes.
@@ -252,7 +252,7 @@ class Elements(ElementBuilder[Key]):
         ):
             raise Unsuited("an element of another lane")
         place = self.render(moving)
-        rest = [(at.constant, register) for at, register in bound.places.items()]
+        rest = [(at.constant, register) for at, register in bound.by_index.items()]
         total = rest[-1][1]
         for constant, value in reversed(rest[:-1]):
             same = fold(p.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
@@ -298,7 +298,7 @@ class Elements(ElementBuilder[Key]):
         (source,) = node.src
         combine = red.COMBINES[node.op]
         total: Node | None = None
-        for position in places([source.shape[a] for a in axes]):
+        for position in positions_of([source.shape[a] for a in axes]):
             at = list(indices)
             for axis, place in zip(axes, position, strict=True):
                 at[axis] = ix.constant_index(place)
@@ -352,7 +352,7 @@ class Elements(ElementBuilder[Key]):
         rest = [i for a, i in enumerate(indices) if a not in axes]
         found = yield from self._own_updates(scope, node, indices)
         sizes = [1 if b in found else n for b, n in enumerate(arrays[0].shape)]
-        for position in places(sizes):
+        for position in positions_of(sizes):
             at = tuple(
                 found.get(b, ix.constant_index(x)) for b, x in enumerate(position)
             )
@@ -393,7 +393,7 @@ class Elements(ElementBuilder[Key]):
         return found
 
 
-def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def positions_of(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """All positions in an array, row-major."""
     return itertools.product(*map(range, sizes))
 

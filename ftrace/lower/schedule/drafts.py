@@ -61,11 +61,11 @@ class Context:
         self.indices = indices
         self.valid = valid
         self.ranges = ix.ranges_of_all(indices)
-        self.places = _places(indices)
+        self.places = _count_positions(indices)
 
 
 @memo(ix.RECENT)
-def _places(indices: tuple[ix.Index, ...]) -> int:
+def _count_positions(indices: tuple[ix.Index, ...]) -> int:
     # A sum of one atom, if that is no quotient, has one range; of none, none.
     sums = [i for i in indices if len(i.pairs) > 1 or not ix.is_affine(i)]
     if not sums or all(len(ix.ranges_of(index)) < 2 for index in sums):

@@ -430,7 +430,7 @@ SCATTERS: Final = (
 MANY = 1 << 15
 MOST_COPIES, FEWEST_COPIES = 64, 8
 #: Updates for each place of all copies: these are filled, and read once more.
-_PER_PLACE = 4
+_PER_POSITION = 4
 #: Elements of an update; those of wider ones are shared by threads as they are.
 _NARROW = 16
 #: Bytes: copies of several threads share no line, nor two that are fetched together.
@@ -459,7 +459,7 @@ def copy_count(x: Node) -> int:
     updates = x.src[2].size
     places = x.size // x.shape[axes[0]] * _size_of_copy(x)
     count = MOST_COPIES
-    while count * places * _PER_PLACE > updates:
+    while count * places * _PER_POSITION > updates:
         count //= 2
     return count if count >= FEWEST_COPIES else 0
 

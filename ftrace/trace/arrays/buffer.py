@@ -242,7 +242,7 @@ class Allocator(ABC):
         return self._in_use
 
     @property
-    def kept(self) -> int:
+    def cached(self) -> int:
         """Bytes that are free and kept for reuse."""
         self._take_back()
         return self._kept

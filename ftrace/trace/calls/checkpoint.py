@@ -44,7 +44,7 @@ from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.trace.tracing.weak_constants import COUNTING
 
-_KEPT_DEPTH = -10
+_SAVED_DEPTH = -10
 
 
 # Names.
@@ -233,7 +233,7 @@ def _contraction(node: Node) -> Contraction | None:
     return None if product is None else contraction_of(product, node.arg)
 
 
-def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
+def saved_nodes(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
     """What is kept, so that the residuals can be computed from it and the inputs."""
     kept: dict[Node, None] = {}
     seen = set(inputs)
@@ -293,8 +293,8 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     names, outputs = found.names, found.moved
     if not outputs:
         return [None] * len(found.outputs)
-    kept = kept_values(autodiff.split_known(outputs, names), set(inputs), arg.policy)
-    mapping = {n: variable(n.aval, _KEPT_DEPTH, i) for i, n in enumerate(kept)}
+    kept = saved_nodes(autodiff.split_known(outputs, names), set(inputs), arg.policy)
+    mapping = {n: variable(n.aval, _SAVED_DEPTH, i) for i, n in enumerate(kept)}
     outputs = substitute(outputs, mapping)
     used = nodes_of(outputs)
     needed = [i for i, name in enumerate(inputs) if name in used]
@@ -338,14 +338,14 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
     apart = arg.again and bool(constant)
     where = None if arg.barrier else prim.IN_LOOPS
     if apart:
-        operands = _apart(operands, where)
+        operands = _behind_barrier(operands, where)
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
     if apart:  # what was computed again is done with before others begin
         results = prim.barrier(results, where)
     return bodies.place_results(len(node.src), parts, results)
 
 
-def _apart(operands: list[Node], where: prim.Where) -> list[Node]:
+def _behind_barrier(operands: list[Node], where: prim.Where) -> list[Node]:
     """The operands behind a barrier; constants take no memory and stay."""
     behind = iter(prim.barrier([n for n in operands if n.op is not const_p], where))
     return [n if n.op is const_p else next(behind) for n in operands]

@@ -287,7 +287,7 @@ def zeros_of(aval: ShapedArray) -> Value:
     return scope.wrap(const(0, aval.dtype, aval.shape))
 
 
-def place_of(function: Any) -> errors.Origin | None:
+def origin_of(function: Any) -> errors.Origin | None:
     """Where a function was defined."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
@@ -312,7 +312,7 @@ class Promise:
     ) -> None:  # fmt: skip
         self.what = what
         self.like = like
-        self.origin = place_of(rule)
+        self.origin = origin_of(rule)
         self.treedef = treedef
         self.avals = avals
 
@@ -388,7 +388,7 @@ def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]
     listed = as_tuple(result)
     if not isinstance(result, tree.SEQUENCES) or len(listed) != 2:
         raise errors.ArgumentError(
-            f"{what}, got {type(result).__name__}: {result!r:.80}", place_of(rule)
+            f"{what}, got {type(result).__name__}: {result!r:.80}", origin_of(rule)
         )
     first, second = listed
     return first, second

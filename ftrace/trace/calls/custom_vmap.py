@@ -17,7 +17,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call, rule_graphs
-from ftrace.trace.calls.custom_call import Invocation, Promise, pair_of, place_of
+from ftrace.trace.calls.custom_call import Invocation, Promise, origin_of, pair_of
 from ftrace.trace.calls.rule_graphs import Call, Rule
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.flatten_arguments import P, R
@@ -354,6 +354,6 @@ class _VmapRule:
                 raise ArgumentError(
                     f"the vmap rule of {name}: out_batched must hold bools, got "
                     f"{leaf!r:.60}",
-                    place_of(self.rule),
+                    origin_of(self.rule),
                 )
         return leaves

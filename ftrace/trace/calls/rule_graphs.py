@@ -67,7 +67,7 @@ def captured_arrays(values: Iterable[Any]) -> list[ArrayLike]:
             ):  # else it is an error to use it, not to have it
                 found[id(value)] = value
         elif not isinstance(value, (str, bytes, int, float, type)):
-            pending.extend(_parts(value))
+            pending.extend(_referents(value))
     return list(found.values())
 
 
@@ -76,7 +76,7 @@ def captured_by_rules(values: Iterable[Any]) -> list[ArrayLike]:
     return [*captured_arrays(values), *[axis.index for axis in tracer.stack.axes]]
 
 
-def _parts(value: Any) -> list[Any]:
+def _referents(value: Any) -> list[Any]:
     """What a function, an object or a container refers to."""
     if isinstance(value, FunctionType):
         cells = [_content(cell) for cell in value.__closure__ or ()]

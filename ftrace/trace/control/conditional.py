@@ -385,7 +385,7 @@ class _Merged:
     """What becomes of a node: its argument, and where each of its results is now."""
 
     arg: Any
-    places: list[int]
+    origins: list[int]
 
 
 def closed_graph(graph: Graph) -> Graph:
@@ -413,7 +413,7 @@ def merge_control(outputs: Sequence[Node]) -> list[Node]:
         if node not in merged:
             return None
         results = prim.items(node.op(*src, arg=merged[node].arg))
-        return [results[place] for place in merged[node].places]
+        return [results[place] for place in merged[node].origins]
 
     return exchange(outputs, change)
 

@@ -351,7 +351,7 @@ def _is_whole(dtype: np.dtype[Any]) -> bool:
     return dtypes.kind(dtype) in "biuk"
 
 
-def exact_part(graph: Graph) -> tuple[tuple[Node, ...], bool]:
+def exact_subgraph(graph: Graph) -> tuple[tuple[Node, ...], bool]:
     """The last nodes of the part of a graph that is exact, and whether it is all of it.
 
     What they repeat, move or do not take from the inputs is left to what follows.

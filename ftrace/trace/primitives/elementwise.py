@@ -33,7 +33,7 @@ Ufunc = Callable[..., Any]
 Result = Callable[[ShapedArray], np.dtype[Any]]
 
 #: Types of results that each primitive remembers by those of its operands.
-_TYPES_KEPT = 256
+_TYPES_CACHED = 256
 
 
 def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
@@ -84,7 +84,7 @@ def _elementwise(
     """
     arity = {"unary": 1, "compare": 2, "binary": 2}[family]
 
-    @memo(_TYPES_KEPT)
+    @memo(_TYPES_CACHED)
     def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
         assert len(avals) == arity, (name, avals)
         _check(name, kinds, avals)
@@ -183,7 +183,7 @@ def scale(tangent: Node, factor: Node) -> Node:
     return mul_zero(tangent, factor)
 
 
-@memo(_TYPES_KEPT)
+@memo(_TYPES_CACHED)
 def _as_factor(dtype: np.dtype[Any], bits: bytes) -> int | None:
     """0, 1, or 2 for any other constant; None if it is not finite."""
     (value,) = np.frombuffer(bits, dtype)

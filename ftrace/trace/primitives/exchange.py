@@ -170,7 +170,7 @@ def vary(x: Node, ranks: Ranks) -> Node:
     return x if x.op.name in ("const", "iota") else communicate(x, "vary", ranks)
 
 
-def process_place(ranks: Ranks) -> Node:
+def process_rank(ranks: Ranks) -> Node:
     """The number of this process along an axis: an int32 scalar."""
     return exchange_p.results(arg=Exchange("index", ranks))[0]
 
@@ -404,7 +404,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     if kind == "scatter":
         return [vary(communicate(ct, "gather", ranks, axis), ranks)]
     if kind == "first":
-        place, ct = process_place(ranks), vary(ct, ranks)
+        place, ct = process_rank(ranks), vary(ct, ranks)
         mine = p.eq(place, const_like(place, 0))
         return [p.select(trailing(mine, ct.shape), ct, zeros_like(ct))]
     # Who receives has been sent to: source and target change places.

@@ -37,7 +37,7 @@ _FEW, _FEW_OF_SMALL, _SMALL = 32, 128, 1 << 14
 #: From so many terms on a sum along neighbours is as good in NumPy.
 _PAIRS = 8
 #: Shapes and axes for which it is remembered how they are added up.
-_WAYS_KEPT = 1024
+_PLANS_CACHED = 1024
 
 
 def sum_along(x: Array, axes: Shape, dtype: np.dtype[Any]) -> Array:
@@ -46,7 +46,7 @@ def sum_along(x: Array, axes: Shape, dtype: np.dtype[Any]) -> Array:
     return function(x, *more)
 
 
-@memo(_WAYS_KEPT)
+@memo(_PLANS_CACHED)
 def sum_of(
     shape: Shape, axes: Shape, dtype: np.dtype[Any]
 ) -> tuple[Callable[..., Array], tuple[Any, ...]]:
@@ -70,7 +70,7 @@ def _sum(axes: Shape, dtype: np.dtype[Any], x: Array) -> Array:
         if prod([x.shape[a] for a in taken]) < _PAIRS:
             taken = (max(left, key=x.shape.__getitem__),)
             while x.shape[taken[0]] > _FEW:
-                x = _add_parts(x, taken[0])
+                x = _add_chunks(x, taken[0])
         x = _reduce(x, taken, None, None, True, 0)
         left.difference_update(taken)
     return x
@@ -90,7 +90,7 @@ def _neighbours(x: Array, axes: set[int]) -> Shape:
     return tuple(found)
 
 
-def _add_parts(x: Array, axis: int) -> Array:
+def _add_chunks(x: Array, axis: int) -> Array:
     """The sums of terms that are far apart, of which there are `_FEW` or less."""
     shape, size = x.shape, x.shape[axis]
     terms = min(_FEW, math.isqrt(size))
@@ -110,7 +110,7 @@ def _add_parts(x: Array, axis: int) -> Array:
 #: Terms for each place from which on they do not meet the total one by one.
 _CROWD = 4
 #: So many terms of float64 make a part.
-_PART = 1 << 14
+_CHUNK = 1 << 14
 
 
 def add_at(x: Array, index: Any, values: Array) -> None:
@@ -134,7 +134,7 @@ def add_at(x: Array, index: Any, values: Array) -> None:
         with np.errstate(over="ignore"):
             x[...] = total
     elif _is_by_rows(x, arrays, values):
-        each = max(_PART, _CROWD * x.size)
+        each = max(_CHUNK, _CROWD * x.size)
         for i in range(0, len(values), each):
             part = x if i == 0 else -np.zeros_like(x)  # -0.0 changes nothing
             rows = slice(i, i + each)
@@ -173,7 +173,7 @@ _FEW_PRODUCTS = 1 << 12
 #: of so many terms are added up each by itself.
 _LONG, _FEW_SUMS, _TERMS_OF_PART = 1 << 12, 1 << 8, 1 << 10
 #: Strides of operands for which one product is prepared.
-_STRIDES_KEPT = 16
+_STRIDES_CACHED = 16
 
 
 class _Layout(NamedTuple):
@@ -189,7 +189,7 @@ class _Recipe(NamedTuple):
     right: _Layout
     permuted: tuple[int, ...]  # the shape of the product, an axis per kept axis
     order: tuple[int, ...]  # of the kept axes
-    kept: tuple[int, ...]  # the shape of the result, with the axes that were summed
+    retained: tuple[int, ...]  # the shape of the result, with the axes that were summed
 
 
 _Way = Callable[[Array, Array], Array]
@@ -212,7 +212,7 @@ class PreparedProduct:
         key = x.shape, x.strides, y.shape, y.strides
         way = self._ways.get(key)
         if way is None:
-            if len(self._ways) >= _STRIDES_KEPT:
+            if len(self._ways) >= _STRIDES_CACHED:
                 self._ways.clear()
             way = self._ways[key] = self._way(x, y)
         return way(x, y)
@@ -237,9 +237,9 @@ class PreparedProduct:
         last: list[_View] = []
         if not in_order:
             last += [_reshaped(recipe.permuted), _permuted(recipe.order)]
-        if not in_order or made != recipe.kept:
-            last.append(_reshaped(recipe.kept))
-        if recipe.kept != out.shape:  # both operands repeat along an axis
+        if not in_order or made != recipe.retained:
+            last.append(_reshaped(recipe.retained))
+        if recipe.retained != out.shape:  # both operands repeat along an axis
             last.append(partial(np.broadcast_to, shape=out.shape))
         if wide is not None:
             last.append(methodcaller("astype", out.dtype))
@@ -360,10 +360,10 @@ def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
     along = left if columns == 1 else right.swapaxes(-1, -2) if rows == 1 else None
     if along is not None and along.strides[-1] == along.itemsize:
         return np.matmul
-    return product_of_parts(left.shape, right.shape, left.dtype)
+    return product_of_chunks(left.shape, right.shape, left.dtype)
 
 
-def product_of_parts(
+def product_of_chunks(
     left: tuple[int, ...], right: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Callable[[Array, Array], Array]:
     """The product for these shapes; parts divide all terms if they can."""

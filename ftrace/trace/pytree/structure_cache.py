@@ -51,13 +51,13 @@ class Container:
 
     kind: type[Any]
     keys: list[Any] | None
-    children: tuple[Part, ...]
+    children: tuple[LayoutNode, ...]
 
 
-Part: TypeAlias = Leaf | Nothing | Container
+LayoutNode: TypeAlias = Leaf | Nothing | Container
 
 
-def layout_of(treedef: TreeDef) -> Part | None:
+def layout_of(treedef: TreeDef) -> LayoutNode | None:
     """The layout of the trees of a structure; None if they have none."""
     pending = [treedef]
     while pending:  # first: what a user's container makes of numbers is anything
@@ -65,10 +65,10 @@ def layout_of(treedef: TreeDef) -> Part | None:
         if node.type not in _OTHERS and not _is_known(node.type):
             return None
         pending.extend(node.children())
-    return _part(tree.unflatten(treedef, range(treedef.num_leaves)), 0)
+    return _layout_node(tree.unflatten(treedef, range(treedef.num_leaves)), 0)
 
 
-def _part(value: Any, depth: int) -> Part | None:
+def _layout_node(value: Any, depth: int) -> LayoutNode | None:
     kind: type[Any] = value.__class__
     if kind is int:
         return Leaf(value)
@@ -79,9 +79,9 @@ def _part(value: Any, depth: int) -> Part | None:
     keys = list(value) if kind is dict else None
     if keys is not None and not all(type(key) in (str, int) for key in keys):
         return None
-    children: list[Part] = []
+    children: list[LayoutNode] = []
     for child in value if keys is None else value.values():
-        part = _part(child, depth + 1)
+        part = _layout_node(child, depth + 1)
         if part is None:
             return None
         children.append(part)

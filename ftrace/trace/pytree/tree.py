@@ -149,7 +149,7 @@ _checked: set[tuple[int, int]] = set()
 _CHECKED_LIMIT = 4096
 
 
-def _parts(treedef: TreeDef) -> Iterator[TreeDef]:
+def _children(treedef: TreeDef) -> Iterator[TreeDef]:
     pending = [treedef]
     while pending:
         yield (node := pending.pop())
@@ -158,7 +158,7 @@ def _parts(treedef: TreeDef) -> Iterator[TreeDef]:
 
 def classes_of(treedef: TreeDef) -> set[Any]:
     """The classes of containers that are kept alive by a structure."""
-    found: set[Any] = {node.type for node in _parts(treedef)}
+    found: set[Any] = {node.type for node in _children(treedef)}
     return found - {None, tuple, list, dict}
 
 
@@ -171,7 +171,7 @@ def _check_order(treedef: TreeDef) -> None:
             _checked.clear()
     except TypeError:  # static data of a user's container cannot be hashed
         number = None
-    for node in _parts(treedef):
+    for node in _children(treedef):
         if isinstance(node.type, type) and issubclass(node.type, dict):
             _check_sortable(node)
     if number is not None:

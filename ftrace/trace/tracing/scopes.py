@@ -133,7 +133,7 @@ class Scope:
         if not scopes and self.transform != "eager" and settings.current().no_tracing:
             raise TracingError(f"tracing for {self.transform}, and 'no_tracing' is set")
         if self.depth and self.depth % python_limits.STEP == 0:
-            python_limits.make_room(self.depth, sum([s.isolated for s in scopes]))
+            python_limits.allow_depth(self.depth, sum([s.isolated for s in scopes]))
         if not scopes:
             block_names.trace = next(_traces) if self.transform in _ONCE else 0
         self.origin = user_origin()
@@ -149,7 +149,7 @@ class Scope:
         self.values.clear()
         self.meant = ()
         if self.depth == python_limits.STEP:
-            python_limits.give_room_back()
+            python_limits.reset_depth()
         del stack.scopes[-1:], open_in_all_threads[-1:]
 
     @property
@@ -379,7 +379,7 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
 
 
 @contextmanager
-def beside(depth: int, floor: int) -> Generator[list[Scope]]:
+def hide_scopes(depth: int, floor: int) -> Generator[list[Scope]]:
     """A block in which no scope from a depth on is open; those it gets as a list.
 
     Args:

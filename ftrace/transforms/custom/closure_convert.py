@@ -160,7 +160,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
                 f"cotangent per argument, in the structure "
                 f"{tree.readable(structure)}, got {output.count} arrays",
-                custom_call.place_of(pullback),
+                custom_call.origin_of(pullback),
             )
         return value, (call, structure, values)
 

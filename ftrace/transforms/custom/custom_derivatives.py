@@ -303,7 +303,7 @@ class _VjpRules(_OnLeaves):
                 f"argument, in its structure, or None for zero: expected "
                 f"{tree.readable(tree.structure(example))}, got "
                 f"{tree.readable(tree.structure(got))}",
-                calls.place_of(self.rules[1]),
+                calls.origin_of(self.rules[1]),
             )
         promise = Promise(
             f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",

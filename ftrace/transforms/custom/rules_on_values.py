@@ -224,7 +224,7 @@ class Level:
         """
         is_open = not self.scope.closed
         depth = self.scope.depth if is_open else len(stack.scopes)
-        with scopes.beside(depth, min(stack.floor, depth)) as inner:
+        with scopes.hide_scopes(depth, min(stack.floor, depth)) as inner:
             for scope in inner:
                 scope.closed = True
             stack.running.append(self)

@@ -195,8 +195,8 @@ class CompiledGraph:
             results = self.executable(buffers)
         except OutOfMemoryError as error:
             # A program from disk does not know the lines that made its arrays.
-            if self._whole is None and error.told_for is not None:
-                raise error.told_for(self.program) from None
+            if self._whole is None and error.reported_for is not None:
+                raise error.reported_for(self.program) from None
             raise
         # A token after effects is no result: map leaves it out.
         made = list(map(Array.of_type, self.avals, results))

@@ -55,7 +55,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.backend import Program
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.eager.composite import exact_part
+from ftrace.trace.eager.composite import exact_subgraph
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
@@ -273,7 +273,7 @@ def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
     price = tiering.numpy_price(graph)
-    wait = tiering.wait_for_function(graph, price, exact_part(graph)[1])
+    wait = tiering.wait_for_function(graph, price, exact_subgraph(graph)[1])
     return _leave_to_numpy if wait < 0 else _compile_later(run, price, wait)
 
 

@@ -346,10 +346,10 @@ def test_freed_memory_is_used_again() -> None:
     assert allocator.in_use >= 1000
     del first
     assert allocator.in_use == 0
-    assert allocator.kept >= 1000
+    assert allocator.cached >= 1000
     again = allocator.allocate(1000)
     assert again.memory.ctypes.data == place
-    assert allocator.kept == 0
+    assert allocator.cached == 0
     other = allocator.allocate(1000)
     assert other.memory.ctypes.data != place
     assert allocator.peak >= 2000
@@ -363,7 +363,7 @@ def test_memory_that_somebody_sees_is_not_used_again() -> None:
     del buffer
     allocator.allocate(4096).memory[:] = 0
     assert (view == 7).all()
-    assert allocator.kept <= 4096
+    assert allocator.cached <= 4096
 
 
 def test_the_least_recently_freed_memory_goes_first() -> None:
@@ -372,15 +372,15 @@ def test_the_least_recently_freed_memory_goes_first() -> None:
     buffers = [allocator.allocate(n) for n in sizes]
     while buffers:
         buffers.pop(0)
-    assert allocator.kept == sum(sizes)
+    assert allocator.cached == sum(sizes)
     allocator.allocate(5120)  # 2048 is dropped, then 3072: only 10,000 bytes are kept
-    assert allocator.kept <= 10_000
-    kept = allocator.kept
+    assert allocator.cached <= 10_000
+    kept = allocator.cached
     hold = allocator.allocate(5120)
-    assert allocator.kept == kept - 5120
+    assert allocator.cached == kept - 5120
     del hold
     allocator.trim()
-    assert allocator.kept == 0
+    assert allocator.cached == 0
 
 
 def test_what_is_kept_is_given_up_when_memory_runs_out() -> None:
@@ -388,16 +388,16 @@ def test_what_is_kept_is_given_up_when_memory_runs_out() -> None:
         room = 10_000
 
         def _obtain(self, nbytes: int) -> Any:
-            if nbytes + self.kept + self.in_use > self.room:
+            if nbytes + self.cached + self.in_use > self.room:
                 raise MemoryError
             return super()._obtain(nbytes)
 
     allocator = Small(HOST)
     del [allocator.allocate(6000)][:]
     gc.collect()
-    assert allocator.kept >= 6000
+    assert allocator.cached >= 6000
     big = allocator.allocate(8000)
-    assert allocator.kept == 0
+    assert allocator.cached == 0
     used_up = r"no memory for .* bytes are in use"
     with pytest.raises(errors.OutOfMemoryError, match=used_up):
         allocator.allocate(8000)

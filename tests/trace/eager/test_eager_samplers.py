@@ -15,7 +15,7 @@ import ftrace as ft
 from ftrace import random
 from ftrace.trace import backend as backends, tiering
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.composite import exact_part, is_exact
+from ftrace.trace.eager.composite import exact_subgraph, is_exact
 from ftrace.trace.tracing.trace import trace
 from tests.support.key_numbers import numbers
 
@@ -201,14 +201,14 @@ ROUNDED: dict[str, Any] = {
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_graphs_are_exact_to_the_end(name: str) -> None:
     graph = graph_of(*EXACT[name])
-    assert exact_part(graph) == (graph.outputs, True)
+    assert exact_subgraph(graph) == (graph.outputs, True)
     assert is_exact(graph.outputs[0])
 
 
 @pytest.mark.parametrize("name", ROUNDED)
 def test_what_rounds_is_not_exact(name: str) -> None:
     graph = graph_of(*ROUNDED[name])
-    assert not exact_part(graph)[1]
+    assert not exact_subgraph(graph)[1]
 
 
 def test_an_exact_part_ends_before_what_rounds() -> None:
@@ -216,6 +216,6 @@ def test_an_exact_part_ends_before_what_rounds() -> None:
         return ft.numpy.log(x - 1) + x
 
     graph = graph_of(function, "float32")
-    ends, whole = exact_part(graph)
+    ends, whole = exact_subgraph(graph)
     assert not whole
     assert [node.op.name for node in ends] == ["sub"]

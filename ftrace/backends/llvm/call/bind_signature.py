@@ -17,7 +17,7 @@ from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import LargeInteger, ShapedArray
-from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
+from ftrace.trace.pytree.structure_cache import LayoutNode, Leaf, Nothing
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -168,7 +168,7 @@ class BoundCall:
             made += r.NewArray(self._refer(like.dtype), like.ndim, sizes)
         rows: list[Any] = []
         for function, data, count, length, operands in loops.loops:
-            places = [x for *place, _ in operands for x in r.OperandPlace(*place)]
+            places = [x for *place, _ in operands for x in r.OperandLocation(*place)]
             strides = self._list([x[-1] for x in operands])
             n = len(operands)
             rows += r.Loop(
@@ -246,7 +246,7 @@ class BoundCall:
 
     # Results.
 
-    def _result(self, part: Part) -> Place:
+    def _result(self, part: LayoutNode) -> Place:
         if isinstance(part, Nothing):
             return self._block.add(r.NONE)
         if isinstance(part, Leaf):

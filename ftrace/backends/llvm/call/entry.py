@@ -17,7 +17,7 @@ import time
 from ftrace.backends.llvm.call import object_layout as layout, records as r
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
-    Places,
+    Findings,
     all_differ,
     arguments,
     require,
@@ -135,7 +135,7 @@ def current(f: ObjectFunction) -> None:
     f.give(f.outside("ptr PyDict_GetItem", f"{pair}"))
 
 
-@entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places")
+@entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %findings")
 def match(f: ObjectFunction) -> None:
     """Are the arguments as a record expects? 1 or 0; fills the places."""
     record = f.view("%record", r.Call)
@@ -215,7 +215,7 @@ def _now(f: Function) -> str:
     number = getattr(time, "CLOCK_MONOTONIC", None)
     if number is None:
         return "0"
-    clock = f.place("i64", 2)
+    clock = f.allocate("i64", 2)
     f.outside("i32 clock_gettime", f"i32 {number}, ptr {clock}")
     whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
     return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
@@ -230,8 +230,8 @@ def attempt(f: ObjectFunction) -> None:
     objects, sizes = f.let(f"add i64 {inputs}, {makes}"), record.number("sizes")
     places = f.sum(f.sum(objects, sizes), 2)
     frame, held, cells = (f.pointers(places) for _ in "fhc")
-    found_at = f.new(Places)
-    for field, place in zip(Places.fields, (frame, held, cells), strict=True):
+    found_at = f.new(Findings)
+    for field, place in zip(Findings.fields, (frame, held, cells), strict=True):
         found_at.set(field, place, "ptr")
     found = match(f, "%record", "%args", "%given", "%names", found_at.address)
     f.give_if(f.equal("i32", found, 0), MISS)
@@ -356,10 +356,10 @@ _OPERANDS = 8
 @entries("void", "ptr %loop", "ptr %frame")
 def run_loop(f: ObjectFunction) -> None:
     """`function(operands, count, strides, data)` for each row."""
-    loop, given = f.view("%loop", r.Loop), f.place("ptr", _OPERANDS)
+    loop, given = f.view("%loop", r.Loop), f.allocate("ptr", _OPERANDS)
     with f.repeat(loop.number("rows")) as row:
         with f.repeat(loop.number("operands")) as i:
-            operand = f.view(loop.pointer("places"), r.OperandPlace, i)
+            operand = f.view(loop.pointer("places"), r.OperandLocation, i)
             behind = f.let(f"mul i64 {row}, {operand.number('step')}")
             first = f.beyond(f.slot("%frame", operand.number("slot")), behind)
             f.set_slot(given, i, f.beyond(first, operand.number("offset")))

@@ -315,7 +315,7 @@ class NativeAllocator(WarmAllocator):
         return self._in_use + int(self.native.words[_IN_USE])
 
     @property
-    def kept(self) -> int:
+    def cached(self) -> int:
         return int(self.native.words[_KEPT])
 
     @property

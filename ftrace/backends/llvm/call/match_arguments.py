@@ -13,10 +13,10 @@ from ftrace.backends.llvm.call.object_ir import ObjectFunction
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, View
 from ftrace.backends.llvm.runtime.records import Record
 
-_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
+_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %findings")
 
 
-class Places(Record):
+class Findings(Record):
     """Where findings go: arrays with one entry per input of the program.
 
     Attributes:
@@ -58,7 +58,7 @@ def find_same(f: ObjectFunction) -> None:
 
 def require(f: Function, part: str, thing: str) -> None:
     """Refuses where an object is not what a part expects."""
-    f.give_if(f.let(f"icmp eq i32 {find(f, part, thing, '%places')}, 0"), 0)
+    f.give_if(f.let(f"icmp eq i32 {find(f, part, thing, '%findings')}, 0"), 0)
 
 
 def _refuse_unless(f: Function, condition: str) -> None:
@@ -68,7 +68,7 @@ def _refuse_unless(f: Function, condition: str) -> None:
 def _note_leaf(f: Function, data: str, holder: str) -> None:
     """Notes where the leaf's memory is, and ends."""
     number = f.view("%part", r.LeafPart).number("number")
-    places = f.view("%places", Places)
+    places = f.view("%findings", Findings)
     f.set_slot(places.pointer("frame"), number, data)
     f.set_slot(places.pointer("held"), number, holder)
     f.give(1)
@@ -122,9 +122,9 @@ def _is_orderly(f: ObjectFunction, array: str) -> str:
 @arguments("i32", *_PARAMETERS)
 def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array that is given up; if it is written, nobody else sees its memory."""
-    found = find_array(f, "%part", "%thing", "%places")
+    found = find_array(f, "%part", "%thing", "%findings")
     _refuse_unless(f, f.differ("i32", found, 0))
-    part, places = f.view("%part", r.LeafPart), f.view("%places", Places)
+    part, places = f.view("%part", r.LeafPart), f.view("%findings", Findings)
     number = part.number("number")
     with f.when(f.equal("i64", part.number("kind"), r.OVERWRITTEN)):
         host = f.at("%thing", offsets.host)
@@ -193,7 +193,7 @@ def find_dict(f: ObjectFunction) -> None:
     _refuse_unless(f, f.equal("i64", size, count))
     keys, text = part.pointer("keys"), state.pointer("text")
     position = f.variable("i64", 0)
-    key, value = f.place("ptr"), f.place("ptr")
+    key, value = f.allocate("ptr"), f.allocate("ptr")
     with f.repeat(count) as i:
         places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
         more = f.outside("i32 PyDict_Next", f"{places}")
@@ -260,7 +260,7 @@ def find_number(f: ObjectFunction) -> None:
     """A number of Python's that fits the input's dtype."""
     part, state = f.view("%part", r.LeafPart), f.state()
     kind, given = part.number("kind"), f.type_of("%thing")
-    cells = f.view("%places", Places).pointer("cells")
+    cells = f.view("%findings", Findings).pointer("cells")
     cell = f.word(cells, part.number("number"))
     single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
     with f.when(f.let(f"or i1 {single}, {double}")):

@@ -26,7 +26,7 @@ from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops, loop_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.reference import Extremum
-from ftrace.trace.tiering import BYTES_KEPT
+from ftrace.trace.tiering import BYTES_RETAINED
 
 _NDARRAY: Any = np.ndarray
 _UFUNC: Any = np.ufunc
@@ -41,7 +41,7 @@ _NUMBERS = (np.float32, np.float64, np.int32)
 _FIRST, _ALIGNED = 64, 64
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a value is: in which object, how many bytes behind its beginning.
 
     Attributes:
@@ -101,7 +101,7 @@ class Loops:
         self.numbers: dict[int, np.dtype[Any]] = {}
         self._values: Mapping[str, Any] = values
         self._leaves, self._select = leaves, select
-        self._constants: list[Place] = []
+        self._constants: list[Location] = []
         self._slot, self._end = len(leaves) + len(returned), _FIRST
         self._same: dict[str, str] = {}
         work = [step for step in steps if not self._is_same(*step)]
@@ -110,9 +110,9 @@ class Loops:
             raise NotLoops
         self.made = [np.empty(values[x].shape, values[x].dtype) for x in returned]
         self._slots = {x: i for i, x in enumerate((*leaves, *roots))}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, Location] = {}
         for function, operands, name in work:
-            self._do(function, operands, self._place(name, makes=True))
+            self._do(function, operands, self._locate(name, makes=True))
         self.memory = np.zeros(self._end, np.uint8)
         for _, offset, value in self._constants:
             bits = np.frombuffer(value.tobytes(), np.uint8)
@@ -132,64 +132,64 @@ class Loops:
         self._same[name] = self._same.get(first, first)
         return True
 
-    def _do(self, function: Any, operands: Sequence[str], result: Place) -> None:
+    def _do(self, function: Any, operands: Sequence[str], result: Location) -> None:
         whole = getattr(function, "func", function)
         owner = getattr(whole, "__self__", None)
         reduces = getattr(whole, "__name__", "") == "reduce"
         if isinstance(function, _UFUNC):
-            self._loop(function, *map(self._place, operands), result)
+            self._loop(function, *map(self._locate, operands), result)
         elif function is np.where:
-            self._choose(*[self._place(x) for x in operands], result)
+            self._choose(*[self._locate(x) for x in operands], result)
         elif function in _COPIES:
-            self._copy(self._place(operands[0]), result)
+            self._copy(self._locate(operands[0]), result)
         elif reduces and isinstance(owner, _UFUNC):
             _, dtype, _, keeps, initial = [self._values[x] for x in operands[1:]]
             if not keeps or dtype not in (None, result.like.dtype):
                 raise NotLoops
-            self._reduce(owner, self._place(operands[0]), result, initial)
+            self._reduce(owner, self._locate(operands[0]), result, initial)
         elif reduces and isinstance(owner, Extremum):
             initial = function.keywords["initial"]
-            self._reduce(owner.ufunc, self._place(operands[0]), result, initial)
+            self._reduce(owner.ufunc, self._locate(operands[0]), result, initial)
             self._refuse_zeros(result)
         else:
             raise NotLoops
 
     # Where values are.
 
-    def _place(self, name: str, makes: bool = False) -> Place:
+    def _locate(self, name: str, makes: bool = False) -> Location:
         root, value = self._same.get(name, name), self._values[name]
-        if not hasattr(value, "dtype") or value.nbytes > BYTES_KEPT:
+        if not hasattr(value, "dtype") or value.nbytes > BYTES_RETAINED:
             raise NotLoops
         like = np.empty(value.shape, value.dtype)
         if root in self._slots:
-            return Place(self._slots[root], 0, like)
+            return Location(self._slots[root], 0, like)
         if root not in self._places:
-            self._places[root] = self._room(like) if makes else self._constant(value)
+            self._places[root] = self._new(like) if makes else self._constant(value)
         return self._places[root]._replace(like=like)
 
-    def _constant(self, value: Any) -> Place:
-        place = self._room(np.array(value, order="C"))
+    def _constant(self, value: Any) -> Location:
+        place = self._new(np.array(value, order="C"))
         self._constants.append(place)
         return place
 
-    def _room(self, like: Any) -> Place:
+    def _new(self, like: Any) -> Location:
         """Room in the memory."""
-        place = Place(self._slot, self._end, like)
+        place = Location(self._slot, self._end, like)
         self._end += -(-like.nbytes // _ALIGNED) * _ALIGNED
-        if self._end > BYTES_KEPT:
+        if self._end > BYTES_RETAINED:
             raise NotLoops
         return place
 
     # Loops.
 
-    def _loop(self, ufunc: Any, *places: Place) -> None:
+    def _loop(self, ufunc: Any, *places: Location) -> None:
         """The operands and the result, each again and again to the shape of all."""
         dtypes = [place.like.dtype for place in places]
         if not all(dtype.isnative for dtype in dtypes):
             raise NotLoops
         self._add(*loop_of(ufunc, "".join([dtype.char for dtype in dtypes])), *places)
 
-    def _add(self, address: int, data: int, *places: Place) -> None:
+    def _add(self, address: int, data: int, *places: Location) -> None:
         shape = np.broadcast_shapes(*[place.like.shape for place in places])
         strides = [np.broadcast_to(place.like, shape).strides for place in places]
         axes: list[tuple[int, ...]] = [(1, *[0] * len(places))]
@@ -209,7 +209,7 @@ class Loops:
         operands = [(*s, m, n) for s, m, n in zip(slots, outer, inner, strict=True)]
         self.loops.append(Loop(address, data, rows, length, operands))
 
-    def _choose(self, *places: Place) -> None:
+    def _choose(self, *places: Location) -> None:
         where, x, y, result = places
         size = result.like.itemsize
         alike = x.like.dtype == y.like.dtype == result.like.dtype
@@ -217,7 +217,7 @@ class Loops:
             raise NotLoops
         self._add(self._select[size], 0, *places)
 
-    def _copy(self, source: Place, target: Place) -> None:
+    def _copy(self, source: Location, target: Location) -> None:
         """The same bits."""
         kind = _BITS.get(source.like.itemsize)
         if kind is None or source.like.dtype != target.like.dtype:
@@ -225,17 +225,17 @@ class Loops:
         x, y = (p._replace(like=p.like.view(kind)) for p in (source, target))
         self._loop(np.bitwise_or, x, x, y)
 
-    def _reduce(self, ufunc: Any, x: Place, result: Place, initial: Any) -> None:
+    def _reduce(self, ufunc: Any, x: Location, result: Location, initial: Any) -> None:
         """NumPy goes over the elements as they lie in memory."""
         first = np.full((), initial, result.like.dtype)
         self._copy(self._constant(first), result)
         self._loop(ufunc, result, x, result)
 
-    def _refuse_zeros(self, x: Place) -> None:
+    def _refuse_zeros(self, x: Location) -> None:
         if x.like.dtype.kind != "f":
             return
         zero = self._constant(np.zeros((), x.like.dtype))
-        found = self._room(np.empty(x.like.shape, np.bool_))
-        refused = Place(self._slot, 0, np.empty((), np.bool_))
+        found = self._new(np.empty(x.like.shape, np.bool_))
+        refused = Location(self._slot, 0, np.empty((), np.bool_))
         self._loop(np.equal, x, zero, found)
         self._loop(np.logical_or, refused, found, refused)

@@ -32,12 +32,12 @@ from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
+    LayoutNode,
     Leaf,
     Nothing,
-    Part,
     layout_of,
 )
-from ftrace.trace.tiering import BYTES_KEPT, CALLS_BEFORE_RECORD, LEAVES, RESULTS
+from ftrace.trace.tiering import BYTES_RETAINED, CALLS_BEFORE_RECORD, LEAVES, RESULTS
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
@@ -51,7 +51,7 @@ def _another(x: Any) -> Any:
     return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
 
 
-def _expect(part: Part, leaves: Sequence[Expected]) -> Any:
+def _expect(part: LayoutNode, leaves: Sequence[Expected]) -> Any:
     """A layout with what is expected in the place of each leaf."""
     if isinstance(part, Leaf):
         return leaves[part.number]
@@ -166,7 +166,7 @@ class Steps:
         if name is not None:
             return name
         values = self._constants.get(id(result))
-        if values is None or values.nbytes > BYTES_KEPT:
+        if values is None or values.nbytes > BYTES_RETAINED:
             raise NotNative
         # Each call has elements of its own.
         return self._call(_copied, [self._constant(values)])

@@ -125,14 +125,14 @@ class Loop(Record):
     """So many rows of `count` elements, by a function of C's.
 
     Attributes:
-      operands, places, strides: how many, their `OperandPlace`s, and from element to
+      operands, places, strides: how many, their `OperandLocation`s, and from element to
         element.
     """
 
     fields = ("function", "data", "rows", "count", "operands", "places", "strides")
 
 
-class OperandPlace(Record):
+class OperandLocation(Record):
     """The number of an object, the bytes behind its beginning, and from row to row."""
 
     fields = ("slot", "offset", "step")

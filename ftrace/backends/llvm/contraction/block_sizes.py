@@ -50,8 +50,8 @@ class Load:
       right, left, sums: how many panels of each there are.
       heavy: the sums go through panels in any case.
       together: rows of a tile at most.
-      apart: right rows that do not push each other out of the first cache, if all
-        operands can be read where they stand; else 0.
+      conflict_free: right rows that do not push each other out of the first cache, if
+        all operands can be read where they stand; else 0.
     """
 
     rows: int
@@ -65,7 +65,7 @@ class Load:
     sums: int = 1
     heavy: bool = False
     together: int = tiling.MOST_ROWS
-    apart: int = 0
+    conflict_free: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Blocks:
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     deep = min(_deep_ways(target, load, _deep_tile(target, load)), key=_cycles_of)
-    few = min(_SHALLOW, load.apart)
+    few = min(_SHALLOW, load.conflict_free)
     may = 0 < few < load.depth and target.decides("few_rows")
     ways = _shallow_ways(target, load, few) if may else ()
     shallow = min(ways, key=_cycles_of, default=deep)
-    sure = _SURE if load.apart >= _SHALLOW else _SURE_CLOSE
+    sure = _SURE if load.conflict_free >= _SHALLOW else _SURE_CLOSE
     return deep if deep.cycles <= shallow.cycles * sure else shallow
 
 

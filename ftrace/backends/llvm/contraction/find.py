@@ -219,7 +219,7 @@ def in_memory_order(
     return sorted(ranges, key=lambda r: -steps[r])
 
 
-def rows_apart(plan: Contraction, facts: Facts, target: Target) -> int:
+def conflict_free_rows(plan: Contraction, facts: Facts, target: Target) -> int:
     """Right rows that do not push each other out of the first cache.
 
     Where some operand cannot be read where it stands there are none.
@@ -272,7 +272,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         pushed = pitch % 2048 == 0 and depth > 256
         return far or pushed
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
-        return bool(rows_apart(plan, facts, target))
+        return bool(conflict_free_rows(plan, facts, target))
     row = max(plan.rows, key=size_of)
     together = rows_together(plan.left, row, facts, target)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)

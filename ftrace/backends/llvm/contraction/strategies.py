@@ -30,7 +30,7 @@ from ftrace.backends.llvm.schedule import (
     tiling_ir as tiling,
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges, cut_tiles
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, cut_ranges, cut_tiles
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, Tiled
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -59,9 +59,9 @@ class _Tiles(NamedTuple):
     depth: Cut
     free: Mapping[Node, frozenset[Node]]
 
-    def part_of(self, node: Node, weight: int = 1) -> Part:
+    def term_of(self, node: Node, weight: int = 1) -> Term:
         """What is summed over that an operand has."""
-        return Part.of(self.depth, weight, self.free[node])
+        return Term.of(self.depth, weight, self.free[node])
 
     def terms(self, node: Node) -> int:
         """Terms of a sum in a block, as far as an operand has them."""
@@ -71,7 +71,7 @@ class _Tiles(NamedTuple):
         self, nodes: Sequence[Node], pitch: int, padded: bool
     ) -> tuple[Panel, ...]:
         """Panels for sums of rows and columns."""
-        parts = Part.of(self.rows.cut, pitch), Part.of(self.columns.cut, 1)
+        parts = Term.of(self.rows.cut, pitch), Term.of(self.columns.cut, 1)
         size = self.rows.length, pitch
         return tuple(Panel("sums", node, *size, parts, padded) for node in nodes)
 
@@ -87,10 +87,10 @@ def _left_panels(
     high = tiles.rows.length if flat else layout.whole_vectors(around, lanes)
     for node in plan.left:
         deep = -(-tiles.terms(node) // lanes) * lanes + (0 if flat else lanes)
-        size, parts = (high, deep), (Part.of(around, deep), tiles.part_of(node))
+        size, parts = (high, deep), (Term.of(around, deep), tiles.term_of(node))
         steps = contraction.step_sizes([node], rows.within, facts)
         if not flat and steps[rows.within[-1]] == 1:
-            size, parts = (deep, high), (tiles.part_of(node, high), Part.of(around, 1))
+            size, parts = (deep, high), (tiles.term_of(node, high), Term.of(around, 1))
         found.append(Panel("left", node, *size, parts, not flat))
     return found
 
@@ -115,7 +115,7 @@ def _unit(
       prefetch, along: see `Accumulate`.
     """
     rows, columns, depth, _ = tiles
-    part = Part.of(columns.cut, 1)
+    part = Term.of(columns.cut, 1)
     offsets = tuple(
         Panel("offsets", node, 1, columns.length, (part,), True)
         for node in plan.offsets
@@ -131,7 +131,7 @@ def _unit(
         *operands, rows, columns, depth, into, offsets, along, prefetch
     )
     own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
-    around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
+    around = [p.cut for panel in left for p in panel.terms if p.cut is not depth]
     if around and around[0] is not rows.cut:
         own = (tree.ForEach((around[0],), own),)
     blocks = tree.for_blocks(depth, *shared, *own)
@@ -159,7 +159,7 @@ def in_blocks(
     """
     row = max(plan.rows, key=tiling.size_of)
     others = [a for a in plan.rows if plan.loose and a is not row]
-    load = replace(_load(plan, row, others, True, facts, target), apart=0)
+    load = replace(_load(plan, row, others, True, facts, target), conflict_free=0)
     lanes = target.vector_bytes // load.item
     for blocks in ways_to_cut(target, load):
         tile, height = blocks.tile, blocks.tiles * blocks.tile.rows
@@ -181,7 +181,7 @@ def in_blocks(
         right = [
             Panel(
                 "right", node, tiles.terms(node), pitch,
-                (tiles.part_of(node, pitch), Part.of(columns, 1)), zeros=columns.length,
+                (tiles.term_of(node, pitch), Term.of(columns, 1)), zeros=columns.length,
             )
             for node in plan.right
         ]  # fmt: skip
@@ -276,7 +276,7 @@ def _load(
         sums=len(plan.reduces),
         heavy=heavy,
         together=tiling.rows_together(plan.left, moved, facts, target),
-        apart=contraction.rows_apart(plan, facts, target),
+        conflict_free=contraction.conflict_free_rows(plan, facts, target),
     )
 
 
@@ -288,8 +288,8 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
     apart.
     """
     width, deep = columns.strip, tiles.terms(node)
-    across = Part.of(columns, 1)._replace(strips=deep * width)
-    rows, parts = deep * (columns.size // width), (tiles.part_of(node, width), across)
+    across = Term.of(columns, 1)._replace(strips=deep * width)
+    rows, parts = deep * (columns.size // width), (tiles.term_of(node, width), across)
     return Panel("right", node, rows, width, parts, True)
 
 
@@ -336,9 +336,9 @@ def find_dots(
         Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges), facts.free,
     )  # fmt: skip
     pitch = (-(-deep // lanes) + 1) * lanes
-    across = Part.of(columns, pitch)
+    across = Term.of(columns, pitch)
     right = [
-        Panel("right", node, wide, pitch, (across, tiles.part_of(node)), True)
+        Panel("right", node, wide, pitch, (across, tiles.term_of(node)), True)
         for node in plan.right
     ]
     heavy = contraction.is_heavy(plan, kernel)

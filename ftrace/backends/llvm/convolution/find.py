@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction, plain_form, runs_along
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
@@ -209,8 +209,8 @@ def still_operand(
         rests = axis_of(axis).size % width, columns.length % width
         if near and same_size(rests, (0, 0)):
             return node
-    across = Part(columns, 1, columns.order or columns.within)
-    parts = Part.of(summed, width, free), across
+    across = Term(columns, 1, columns.order or columns.within)
+    parts = Term.of(summed, width, free), across
     high = summed.positions(free)
     return Panel("still", node, high, width, parts, zeros=columns.length)
 
@@ -232,13 +232,13 @@ def slide(
     """
     rows, columns, depth = cuts
     pitch, windows = layout.whole_vectors(columns, lanes), Cut.whole(taps)
-    stand = Part.of(rows, pitch * windows.length), Part.of(windows, pitch)
-    stand = (*stand[: 2 if taps else 1], Part.of(columns, 1))
+    stand = Term.of(rows, pitch * windows.length), Term.of(windows, pitch)
+    stand = (*stand[: 2 if taps else 1], Term.of(columns, 1))
     high = rows.length * windows.length
     sums = Panel("sums", plan.reduces[0], high, pitch, stand)
     inside = {*rows.within, *windows.within, *columns.within} - {place}
     axes = tuple(axis for axis in kernel.axes if axis in inside)
-    store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
+    store = tree.StoreResults((sums,), axes, (columns, rows), group=place)
     panels = (still,) if isinstance(still, Panel) else ()
     for high, wide in tiles:
         across, down = tree.Tiled(columns, RangeTiling(lanes, wide), True), None
@@ -247,7 +247,7 @@ def slide(
             down = tree.Tiled(rows, steps, len(rows.within) == 1)
         add = tree.Accumulate(
             (sums.node,), panels, down, across, depth, (sums,), images=images,
-            parts=parts,
+            taps=parts,
         )  # fmt: skip
         fills = map(tree.Fill, (*images, *panels))
         unit = (*tree.for_blocks(depth, *fills, add), store)

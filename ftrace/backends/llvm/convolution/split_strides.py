@@ -40,7 +40,7 @@ class _Condition(NamedTuple):
     step: int
 
 
-class _Place(NamedTuple):
+class _Residue(NamedTuple):
     """A range runs in steps from one of its first values on: step·q + first."""
 
     step: int
@@ -66,7 +66,7 @@ def phases(kernel: ir.Kernel, facts: Facts) -> list[ir.Kernel]:
         *(range(min(u, ir.axis_of(a).size)) for a, u in steps.items())
     ):
         pairs = zip(steps.items(), firsts, strict=True)
-        places = {axis: _Place(step, first) for (axis, step), first in pairs}
+        places = {axis: _Residue(step, first) for (axis, step), first in pairs}
         solved = _solve(kernel, conditions, places)
         if solved is None:
             return [kernel]
@@ -98,8 +98,8 @@ def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
 
 
 def _solve(
-    kernel: ir.Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Place]
-) -> tuple[dict[Node, _Place], dict[Node, bool]] | None:
+    kernel: ir.Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Residue]
+) -> tuple[dict[Node, _Residue], dict[Node, bool]] | None:
     """Where ranges run for some remainders of axes, and which conditions hold anywhere.
 
     None if the kernel has another form.
@@ -118,7 +118,7 @@ def _solve(
             return None
         if not _may_leave_out(kernel, r, node):
             return None
-        place = _Place(step, -constant * pow(by, -1, step) % step)
+        place = _Residue(step, -constant * pow(by, -1, step) % step)
         if places.setdefault(r, place) != place:
             return None
         truth[node] = place.first < ir.axis_of(r).size
@@ -131,7 +131,7 @@ def _may_leave_out(kernel: ir.Kernel, r: Node, condition: Node) -> bool:
     return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
 
 
-def _split(r: Node, place: _Place) -> Index:
+def _split(r: Node, place: _Residue) -> Index:
     """r -> step·q + first."""
     axis, step = ir.axis_of(r), place.step
     first = place.first if place.first < axis.size else 0
@@ -151,7 +151,7 @@ class _Phase:
         self,
         kernel: ir.Kernel,
         facts: Facts,
-        places: Mapping[Node, _Place],
+        places: Mapping[Node, _Residue],
         truth: Mapping[Node, bool],
     ) -> None:
         self.whole, self.facts, self.truth = kernel, facts, truth

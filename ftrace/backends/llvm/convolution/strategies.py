@@ -22,7 +22,7 @@ from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
 from ftrace.backends.llvm.convolution import find as convolution
 from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window, cut_ranges
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
@@ -42,7 +42,7 @@ _SHARE = 4
 _BLOCK = 2000.0
 #: Blocks of lines that are considered, and parts of the rows: a bound of compile time.
 _MOST_BLOCKS = 32
-_PARTS = (1, 2, 4, 8)
+_BLOCK_COUNTS = (1, 2, 4, 8)
 #: Vectors as long as a line come from the second cache in time; of shorter ones a tile
 #: takes several times as long, unless all that it reads stays in the first: two of them
 #: for each term are this part of it.
@@ -146,7 +146,7 @@ def _along_columns(
     depth = cut_ranges(s.others, max(min(s.deep, s.target.l2 // 2 // seen), 1))
     short = columns.split is not None and s.window.pixels % columns.size > 0
     images = layout.images_of(
-        right, (s.window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
+        right, (s.window,), columns, Term.of(depth, 1, facts.free[right]), lanes,
         apart=True, zeros=0 if short else None, behind=True,
     )  # fmt: skip
     still: Panel | Node = left
@@ -155,7 +155,7 @@ def _along_columns(
         free = facts.free[left]
         deep = summed.positions(free)
         deep = layout.not_aliased(deep, right.dtype.itemsize, lanes)
-        stand = Part.of(rows, deep), Part.of(summed, 1, free)
+        stand = Term.of(rows, deep), Term.of(summed, 1, free)
         still = Panel("still", left, rows.length, deep, stand, zeros=0)
     vectors = layout.whole_vectors(columns, lanes) // lanes
     yield from convolution.slide(
@@ -176,7 +176,7 @@ def _ways(s: _AlongColumns) -> dict[tuple[int, int], float]:
     places, cycles = dict[tuple[int, int], int](), dict[tuple[int, int], float]()
     for size in sizes:
         even = size == pixels or pixels % size == size % s.lanes == 0
-        for parts in _PARTS if even or len(s.columns) > 1 else ():
+        for parts in _BLOCK_COUNTS if even or len(s.columns) > 1 else ():
             rows, columns = s.rows // parts, size * s.width
             if parts > 1 and (s.rows % parts or rows < 8):
                 continue
@@ -264,7 +264,7 @@ def _along_rows(
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
     still = convolution.still_operand(right, columns, summed, lanes, facts)
     images = layout.images_of(
-        left, windows, rows, Part.of(depth, 1, facts.free[left]), lanes,
+        left, windows, rows, Term.of(depth, 1, facts.free[left]), lanes,
         channels_last=True, groups=columns if groups else None,
     )  # fmt: skip
     yield from convolution.slide(
@@ -385,7 +385,7 @@ def _windows(plan: Contraction, facts: Facts) -> tuple[list[Window], list[Node]]
         for w in convolution.find_windows(
             plan.left[0], plan.ranges, slid, facts, saving=False
         )
-        if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
+        if not w.reversed and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
     ]
     step = contraction.step_sizes(plan.left, slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
@@ -410,7 +410,7 @@ def _of_filters(
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
     depth = _cut_pixels(s, rows.length, pitch, tile[1] * lanes, room, target)
     images = layout.images_of(
-        left, s.windows, depth, Part.of(rows, 1, facts.free[left]), lanes,
+        left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes,
         channels_last=s.channels_last, groups=columns if more else None, zeros=0,
     )  # fmt: skip
     still = convolution.still_operand(right, columns, depth, lanes, facts)

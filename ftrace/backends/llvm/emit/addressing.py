@@ -157,7 +157,7 @@ class Access:
     ) -> str:
         """The elements at `index` (of type `kind`) from `p`; zero where masked."""
         m, lanes = memory_type(t), llvm.mask_type(t.lanes)
-        places = self._places(m, p, index, kind)
+        places = self._elements(m, p, index, kind)
         on = mask or lanes.constant(True)
         text = self.writer.call(
             m, f"@llvm.masked.gather.{m.suffix}.v{t.lanes}p0",
@@ -167,7 +167,7 @@ class Access:
         found = self.writer.here(text) if fixed else self.writer.pure(text, places, on)
         return self._from_memory(t, m, found)
 
-    def _places(self, m: llvm.Type, p: str, index: str, kind: llvm.Type) -> str:
+    def _elements(self, m: llvm.Type, p: str, index: str, kind: llvm.Type) -> str:
         return self.writer.pure(
             f"getelementptr {m.element}, ptr {p}, {kind} {index}", p, index
         )
@@ -258,7 +258,7 @@ class Access:
     ) -> None:
         m, value = self._to_memory(t, value)
         lanes = llvm.mask_type(t.lanes)
-        places = self._places(m, p, index, kind)
+        places = self._elements(m, p, index, kind)
         call = self.writer.call(
             "void", f"@llvm.masked.scatter.{m.suffix}.v{t.lanes}p0", (m, value),
             (f"<{t.lanes} x ptr>", places), ("i32", m.bits // 8),

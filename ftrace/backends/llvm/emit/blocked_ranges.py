@@ -17,7 +17,7 @@ from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
-from ftrace.backends.llvm.schedule.layout import Cut, Image, Part, VectorRows
+from ftrace.backends.llvm.schedule.layout import Cut, Image, Term, VectorRows
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
@@ -97,7 +97,7 @@ class Block:
         """Does every block begin at a multiple of `width`?"""
         return self.cut.size % width == 0
 
-    def terms(self, part: Part) -> list[Node]:
+    def terms(self, part: Term) -> list[Node]:
         """The position in the block, as the terms of a place in memory."""
         cut, found = self.cut, list[Node]()
         for r, step in cut.steps(part.weight, part.ranges).items():
@@ -166,7 +166,7 @@ class VectorBlock(Block):
 def fill_panel(
     memory: Scratch,
     node: Node,
-    parts: Sequence[Part],
+    parts: Sequence[Term],
     blocks: Sequence[Block],
     lanes: int,
 ) -> None:
@@ -246,7 +246,7 @@ def _vector_of(
 ) -> Node:
     """The range along which an expression is best evaluated."""
     loads = [n for n in toposort([node]) if n.op is load_p]
-    most = blocks[0].stage.target.most_apart
+    most = blocks[0].stage.target.most_strided
     best, least = minor, float("inf")
     for r in ranges:
         width, size = _lanes_of(node, r, blocks, lanes), size_of(r)
@@ -320,10 +320,10 @@ def fill_image(
     (value,) = substitute([image.node], lines.moved)
     if lines.within is not None:
         value = _load_within(value, lines.within)
-    terms = [*lines.terms, *beside.terms(image.beside)]
-    ranges, blocks = [*image.beside.ranges, *lines.ranges], [along, beside]
+    terms = [*lines.terms, *beside.terms(image.others)]
+    ranges, blocks = [*image.others.ranges, *lines.ranges], [along, beside]
     if image.channels_last:
-        ranges = [*lines.ranges, *image.beside.ranges]
+        ranges = [*lines.ranges, *image.others.ranges]
     if columns is not None and image.columns is not None:
         terms += columns.terms(image.columns)
         ranges += image.columns.ranges
@@ -346,10 +346,10 @@ def _lines_of(image: Image, along: Block) -> _Lines:
         start = along.start if axis is cut.split else None
         if axis not in windows:
             found.ranges.append(axis)
-            found.terms += along.terms(Part(cut, image.steps[axis], (axis,)))
+            found.terms += along.terms(Term(cut, image.steps[axis], (axis,)))
             continue
         window, group = windows[axis]
-        by = window.stride // group.apart
+        by = window.stride // group.stride
         line = stage.new_range(window.reach(sizes[axis], group))
         weight = image.steps[window.tap] // window.dilation
         found.terms.append(mul(line, const(weight, INDEX)))

@@ -116,7 +116,7 @@ class Values(Expressions):
             p = access.or_zeros(self.address(base, form, at, size), uniform)
             found = access.load(t, p, fixed, None if number in self.padded else mask)
             return self.ops.reverse(t, found) if stride < 0 else found
-        if stride is not None and 2 <= stride <= self.ops.target.most_apart:
+        if stride is not None and 2 <= stride <= self.ops.target.most_strided:
             found = self._window(node, t, stride, at, uniform, mask)
             if found is not None:
                 return found
@@ -270,7 +270,7 @@ class Values(Expressions):
         few = stride is not None and 2 <= stride <= _MASKED_WINDOW
         cheap = self.ops.target.masked and t.bits >= 32 and not store.combine
         if stride is not None and few and cheap:
-            self._store_apart(store, t, value, stride, at, uniform, mask)
+            self._store_interleaved(store, t, value, stride, at, uniform, mask)
             return
         mask = self._everywhere(uniform, mask)
         p, index, kind = self._address_lanes(store.index, base, size, store.buffer, at)
@@ -279,7 +279,7 @@ class Values(Expressions):
             value = self.ops.apply(store.combine, t, old, value)
         self.access.scatter(t, value, p, index, kind, mask)
 
-    def _store_apart(
+    def _store_interleaved(
         self,
         store: Store,
         t: Type,
@@ -314,7 +314,7 @@ class Values(Expressions):
         if b.constant != a.constant + len(group) or a.terms != b.terms:
             return False
         stride = self.stride(first.index)
-        if stride is None or not len(group) < stride <= self.ops.target.most_apart:
+        if stride is None or not len(group) < stride <= self.ops.target.most_strided:
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 

@@ -204,7 +204,7 @@ class Expressions(ABC):
                 counts[r.slot] = r.unroll
         return list(itertools.product(*map(range, counts)))
 
-    def beside(self, at: At) -> list[At]:
+    def other_copies(self, at: At) -> list[At]:
         """The other copies of the vector, where they are interleaved.
 
         What is rare is computed for one copy at a time.
@@ -349,7 +349,7 @@ class Expressions(ABC):
                     continue
                 found = self._emit(n, z, at)
                 self._keep(n, z, at, found)
-                for other in self.beside(at):  # has its sources, as this one has
+                for other in self.other_copies(at):  # has its sources, as this one has
                     if self._get(n, z, other) is None:
                         self._keep(n, z, other, self._emit(n, z, other))
             text = found
@@ -410,7 +410,7 @@ class Expressions(ABC):
     def _branch(self, node: Node, at: At) -> str:
         """Computes what is rare where a lane takes it."""
         writer, rare, lanes = self.writer, self._rare(node), self.lanes
-        copies = [at, *self.beside(at)]
+        copies = [at, *self.other_copies(at)]
         conditions = [self.wide(node.src[0], lanes, copy) for copy in copies]
         usual = [[self.wide(n.src[2], lanes, copy) for n in rare] for copy in copies]
         some = conditions[0]

@@ -441,10 +441,10 @@ class Nest:
             axis_of(last).size, tiling.RangeTiling(0, _ROWS, even=False)
         )
         group = block_size(_BLOCKS, blocks[0].count)
-        sums = [self._place(node, loop, span, "") for node in reduce.reduces]
+        sums = [self._sums(node, loop, span, "") for node in reduce.reduces]
         parts: list[SumRow] = []
         if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
-            parts = [self._place(node, loop, span, ".part") for node in reduce.reduces]
+            parts = [self._sums(node, loop, span, ".part") for node in reduce.reduces]
 
         def add_rows(
             tiles: tiling.Tiles, start: str, stop: str, into: list[SumRow]
@@ -498,7 +498,7 @@ class Nest:
 
     # Sums in memory.
 
-    def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> SumRow:
+    def _sums(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> SumRow:
         """Memory for the sums of a reduce, in the columns of a span."""
         steps = self.tiling.of(loop.axis)
         parts = tiling.cut(axis_of(loop.axis).size, steps)

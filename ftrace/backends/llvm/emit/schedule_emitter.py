@@ -58,7 +58,7 @@ class ScheduleEmitter:
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        with self.stage.units(self.schedule.places) as unit, ExitStack() as opened:
+        with self.stage.units(self.schedule.unit_axes) as unit, ExitStack() as opened:
             self.numbers = {s: self._number(s, unit.number) for s in self.made}
             for of, number in unit.blocks.items():
                 self._open(of, number, opened)
@@ -94,7 +94,7 @@ class ScheduleEmitter:
 
     def for_each(self, s: tree.ForEach) -> None:
         with ExitStack() as opened:
-            for place in s.places:
+            for place in s.blocks:
                 self._enter(place, opened)
             self.run(s.body)
 
@@ -138,7 +138,7 @@ class ScheduleEmitter:
 
     # Memory.
 
-    def place(self, parts: Sequence[layout.Part]) -> Node:
+    def index_of(self, parts: Sequence[layout.Term]) -> Node:
         """Where an element stands."""
         terms: list[Node] = []
         for part in parts:
@@ -151,7 +151,7 @@ class ScheduleEmitter:
 
     def loads(self, panels: Sequence[layout.Panel]) -> dict[Node, Node]:
         """What stands in panels, in place of what they are filled with."""
-        return {p.node: self.memory[p.key].load(self.place(p.parts)) for p in panels}
+        return {p.node: self.memory[p.key].load(self.index_of(p.terms)) for p in panels}
 
     def _clear_at_first(self, found: layout.Memory) -> None:
         memory, stage = self.memory[found.key], self.stage
@@ -171,14 +171,14 @@ class ScheduleEmitter:
     def fill(self, s: tree.Fill) -> None:
         panel, memory = s.panel, self.memory[s.panel.key]
         if isinstance(panel, layout.Image):
-            along, beside = self.block(panel.along), self.block(panel.beside.cut)
+            along, beside = self.block(panel.along), self.block(panel.others.cut)
             columns = panel.columns and self.block(panel.columns.cut)
             lanes = self.schedule.lanes
             blocked_ranges.fill_image(memory, panel, along, beside, columns, lanes)
             return
-        blocks = [self.block(part.cut) for part in panel.parts]
+        blocks = [self.block(part.cut) for part in panel.terms]
         blocked_ranges.fill_panel(
-            memory, panel.node, panel.parts, blocks, self.schedule.lanes
+            memory, panel.node, panel.terms, blocks, self.schedule.lanes
         )
 
     # Sums.
@@ -190,9 +190,9 @@ class ScheduleEmitter:
         for image in s.images:
             names = [window.tap for window, _ in image.windows]
             taps = [dict(zip(names, numbers, strict=True)) for numbers in image.taps]
-            for part in s.parts:
+            for part in s.taps:
                 self._add_up(s, image, [taps[k] for k in part])
-            if not s.parts:
+            if not s.taps:
                 self._add_up(s, image, [{}])
 
     def _add_up(
@@ -266,7 +266,7 @@ class ScheduleEmitter:
             found = sums | self.loads(s.finished)
             return index_facts.replace_in_stores(self.stage.kernel.stores, found)
         known = {tap: const(number, INDEX) for tap, number in at.items()}
-        places = substitute([self.place(panel.parts) for panel in s.into], known)
+        places = substitute([self.index_of(panel.terms) for panel in s.into], known)
         return [
             Store(
                 self.memory[panel.key].number, place, sums[panel.node], None,
@@ -296,7 +296,7 @@ class ScheduleEmitter:
                 continue
             number: Node = const(group.first, INDEX)
             kind = group.classes, image.kinds[window.column], 1
-            for count, by, apart in (kind, (group.steps, step, group.apart)):
+            for count, by, apart in (kind, (group.steps, step, group.stride)):
                 if count > 1:
                     ranges.append(r := self.stage.new_range(count, True))
                     terms.append(mul(r, const(by, INDEX)))
@@ -312,7 +312,7 @@ class ScheduleEmitter:
 
     def _pixel(self, image: layout.Image) -> list[Node]:
         """Where a pixel of the block stands in an image: the terms of its place."""
-        along, terms = self.block(image.along), [self.place((image.beside,))]
+        along, terms = self.block(image.along), [self.index_of((image.others,))]
         if image.columns is not None:  # lanes are groups
             groups = image.columns.cut
             assert isinstance(groups, layout.Cut)
@@ -333,8 +333,8 @@ class ScheduleEmitter:
         stage, found = self.stage, self.loads(s.panels)
         stores = index_facts.replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
-        if s.place is not None:
-            each = [{s.place: const(n, INDEX)} for n in range(size_of(s.place))]
+        if s.group is not None:
+            each = [{s.group: const(n, INDEX)} for n in range(size_of(s.group))]
             parts = [index_facts.replace_in_stores(stores, moved) for moved in each]
             stores = [store for part in parts for store in part]
         axes, last = s.axes, s.axes[-1]

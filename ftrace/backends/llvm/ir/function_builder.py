@@ -115,7 +115,7 @@ class Function:
 
     # Memory.
 
-    def place(self, kind: str, count: int = 1) -> str:
+    def allocate(self, kind: str, count: int = 1) -> str:
         """Memory of the function, 64-byte aligned."""
         name = self._name("%place")
         self._places.append(f"  {name} = alloca {kind}, i64 {count}, align 64")
@@ -123,7 +123,7 @@ class Function:
 
     def variable(self, kind: str, value: str | int) -> str:
         """Memory for a value that changes."""
-        place = self.place(kind)
+        place = self.allocate(kind)
         self.store(kind, value, place)
         return place
 
@@ -165,7 +165,7 @@ class Function:
 
     def new(self, kind: RecordType) -> View:
         """Memory for a record."""
-        return View(self, self.place("i64", len(kind.fields)), kind)
+        return View(self, self.allocate("i64", len(kind.fields)), kind)
 
     def copy(self, target: str, source: str, nbytes: str | int) -> None:
         self.do(

@@ -165,12 +165,12 @@ class Rows(Lines):
         carried = self._whole_vectors(row.index, before)
         whole, rest = divmod(self.length, self.width)
         if rest:
-            place = self._place(row.index, llvm.literal(self.length - rest), rest)
+            place = self._index_of(row.index, llvm.literal(self.length - rest), rest)
             self._vector(place, carried, whole, before, rest)
         writer.close_loop(row)
         return self.scan.outer
 
-    def _place(self, row: str, done: str, count: int) -> str:
+    def _index_of(self, row: str, done: str, count: int) -> str:
         """Where the next `count` elements of a row are, after those that are done."""
         size, sums = self.length, self.access
         if self.scan.reverse:
@@ -193,7 +193,7 @@ class Rows(Lines):
         count = self.length // lanes
         first = min(self.behind, count)
         for n in range(first):
-            place = self._place(row, llvm.literal(n * lanes), lanes)
+            place = self._index_of(row, llvm.literal(n * lanes), lanes)
             carried = self._vector(place, carried, n, before)
         together = _choose_unroll(self.kernel)
         groups = first + (count - first) // together * together
@@ -206,7 +206,7 @@ class Rows(Lines):
             carried = self._states([name for _, _, name in loop.carried])
             for n in range(each):
                 at = self.access.sum_terms([(1, loop.index)], n * lanes)
-                place = self._place(row, at, lanes)
+                place = self._index_of(row, at, lanes)
                 carried = self._vector(place, carried, self.behind)
             after = [s[r] for s in carried for r in self.state]
             carried = self._states(self.writer.close_loop(loop, after))

@@ -432,7 +432,7 @@ def _note_failure(f: Function, failed: str, found: str) -> None:
 def _combine(f: Function, step: View, combine: str, own: str, result: str) -> None:
     """`result = combine(result, own)`, or the other way round."""
     first = f.let(f"icmp ne i64 {step.number('own_first')}, 0")
-    rows, strides = f.place("ptr", 3), f.place("i64", 3)
+    rows, strides = f.allocate("ptr", 3), f.allocate("i64", 3)
     f.set_slot(rows, 0, f.let(f"select i1 {first}, ptr {own}, ptr {result}"))
     f.set_slot(rows, 1, f.let(f"select i1 {first}, ptr {result}, ptr {own}"))
     f.set_slot(rows, 2, result)
@@ -451,7 +451,7 @@ def read_clock(f: Function) -> None:
     if not target.has_threads():
         f.give(0)
         return
-    now = f.place("i64", 2)  # seconds, nanoseconds
+    now = f.allocate("i64", 2)  # seconds, nanoseconds
     f.outside("i32 clock_gettime", f"i32 {time.CLOCK_MONOTONIC}, ptr {now}")
     whole = f.let(f"mul i64 {f.load('i64', now)}, 1000000000")
     f.give(f.sum(whole, f.load("i64", f.word(now, 1))))
@@ -506,7 +506,7 @@ def run_loop(f: Function) -> None:
     lanes = step.number("lanes")
     with f.when(f.let(f"icmp ule i64 {lanes}, 1")):
         f.give(_call_iterate(f, step, "%context", "0", _length(f, step), "0"))
-    job = f.place("ptr", 4)
+    job = f.allocate("ptr", 4)
     f.set_slot(job, 0, "%record")
     f.set_slot(job, 1, "%frame")
     status = f.word(job, 2)

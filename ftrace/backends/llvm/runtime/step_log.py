@@ -27,7 +27,7 @@ from ftrace.lower.program import Program, lines_of, name_of, steps_of
 #: Rows of steps outside of loops, and of those within.
 ROWS = 1 << 16
 #: Pieces of a kernel that a thread did with less between them are one, in seconds.
-_BESIDE = 5e-6
+_GAP = 5e-6
 #: Words before the rows, and of a row.
 _HEAD, _WIDTH = 2, len(LogRow.fields)
 
@@ -109,7 +109,7 @@ def _join_pieces(rows: list[Any]) -> list[Any]:
     for row in rows:
         number, thread, start, end = row
         before = last.get(thread, row)
-        near = before is not row and start - before[3] < _BESIDE * 1e9
+        near = before is not row and start - before[3] < _GAP * 1e9
         if number < 0 and near and before[0] == number:
             before[3] = end
             continue

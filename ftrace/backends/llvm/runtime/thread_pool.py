@@ -268,7 +268,7 @@ def leave_callers_core(f: Function) -> None:
     listed = f.let(f"icmp ult i64 {mine}, 1024")
     mask = "i32 0, i64 128, ptr"
     with f.when(f.let(f"and i1 {same}, {listed}")):
-        all_, others = f.variable("i1024", 0), f.place("i1024")
+        all_, others = f.variable("i1024", 0), f.allocate("i1024")
         failed = f.outside("i32 sched_getaffinity", f"{mask} {all_}")
         bit = f.let(f"shl i1024 1, {f.let(f'zext i64 {mine} to i1024')}")
         keep = f.let(f"xor i1024 {bit}, -1")
@@ -287,8 +287,8 @@ def start_workers(f: Function) -> None:
     """Until there are `wanted`. Signals stay with the interpreter's threads."""
     linux = sys.platform.startswith("linux")
     block, set_mask = (0, 2) if linux else (1, 3)
-    thread = f.place("ptr")
-    attributes, all_, old = (f.place("i8", 256) for _ in range(3))
+    thread = f.allocate("ptr")
+    attributes, all_, old = (f.allocate("i8", 256) for _ in range(3))
     first = f.load("i64", "@workers")
     with f.when(f.let(f"icmp eq i64 {first}, 0")):
         f.outside("i32 pthread_mutex_init", "ptr @mutex, ptr null")

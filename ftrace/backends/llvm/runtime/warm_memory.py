@@ -44,11 +44,11 @@ FIRST_CHUNK = 4096
 _CHUNKS = STACK_HEADER // 8 - 1
 
 #: Smaller ones are kept warm by malloc itself.
-LEAST_KEPT = 1 << 16
+LEAST_CACHED = 1 << 16
 #: For chunks of so many bytes it is asked whether there is room.
 LEAST_ASKED = 1 << 24
 #: Chunks that are kept at the most: there may be one for each thread that runs kernels.
-PLACES = 64
+SLOTS = 64
 #: Advice to the system: huge pages.
 _HUGE = 14
 
@@ -56,7 +56,7 @@ VARIABLES = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.ctlz.i64(i64, i1)
 
-@kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
+@kept = internal global [{2 * SLOTS} x i64] zeroinitializer, align 128
 @kept_bytes = internal global i64 0, align 128
 @kept_lock = internal global i32 0, align 128
 
@@ -75,7 +75,7 @@ def first_log(size: int) -> int:
     return max(FIRST_CHUNK // size, 1).bit_length() - 1
 
 
-class Kept(Record):
+class CachedBlock(Record):
     """A place of the table; it is free where `size` is 0."""
 
     fields = ("size", "chunk")
@@ -159,9 +159,9 @@ def has_room(f: Function) -> None:
 @stacks("ptr", "i64 %size")
 def take_chunk(f: Function) -> None:
     found = f.variable("ptr", "null")
-    large = f.let(f"icmp uge i64 %size, {LEAST_KEPT}")
-    with f.when(large), f.hold_lock("@kept_lock"), f.repeat(PLACES) as i:
-        place = f.view("@kept", Kept, i)
+    large = f.let(f"icmp uge i64 %size, {LEAST_CACHED}")
+    with f.when(large), f.hold_lock("@kept_lock"), f.repeat(SLOTS) as i:
+        place = f.view("@kept", CachedBlock, i)
         fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
         with f.when(fits):
             f.store("ptr", place.pointer("chunk"), found)
@@ -187,7 +187,7 @@ def take_chunk(f: Function) -> None:
 
 @stacks("void", "ptr %chunk", "i64 %size")
 def give_chunk(f: Function, limit: int) -> None:
-    small = f.let(f"icmp ult i64 %size, {LEAST_KEPT}")
+    small = f.let(f"icmp ult i64 %size, {LEAST_CACHED}")
     large = f.let(f"icmp ugt i64 %size, {limit}")
     with f.when(f.let(f"or i1 {small}, {large}")):
         f.outside("void free", "ptr %chunk")
@@ -196,10 +196,10 @@ def give_chunk(f: Function, limit: int) -> None:
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
         with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
             release_kept(f)
-        used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
+        used = f.let(f"load i64, ptr {f.word('@kept', 2 * (SLOTS - 1))}")
         with f.when(f.let(f"icmp ne i64 {used}, 0")):
             release_kept(f)
-        with f.rows("@kept", Kept, PLACES) as place:
+        with f.rows("@kept", CachedBlock, SLOTS) as place:
             free = f.let(f"icmp eq i64 {place.number('size')}, 0")
             with f.when(free):
                 place.set("chunk", "%chunk", "ptr")
@@ -213,7 +213,7 @@ def give_chunk(f: Function, limit: int) -> None:
 @stacks("void")
 def release_kept(f: Function) -> None:
     """Frees all that is kept; the lock is held."""
-    with f.rows("@kept", Kept, PLACES) as place:
+    with f.rows("@kept", CachedBlock, SLOTS) as place:
         used = f.let(f"icmp ne i64 {place.number('size')}, 0")
         with f.when(used):
             f.outside("void free", f"ptr {place.pointer('chunk')}")
@@ -232,8 +232,8 @@ def forget_chunks(f: Function) -> None:
 @stacks("void", visible=True)
 def reset_chunks(f: Function) -> None:
     """After a fork: a thread that is no more may have held the lock."""
-    with f.repeat(PLACES) as i:
-        f.view("@kept", Kept, i).set("size", 0)
+    with f.repeat(SLOTS) as i:
+        f.view("@kept", CachedBlock, i).set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.do("store atomic i32 0, ptr @kept_lock release, align 4")
     f.give()

@@ -33,7 +33,7 @@ class Instructions:
         operands = [(t.text, a) for a in x] + ([("i1", extra)] if extra else [])
         return self.pure(self.writer.call(t, f"@llvm.{name}.{t.suffix}", *operands), *x)
 
-    def part(
+    def component(
         self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
     ) -> str:
         """Result `number` of a function of `kernels/function_library.py`."""
@@ -142,7 +142,7 @@ class Instructions:
         section = min(max(16 // t.bytes, 1), lanes)
         step = 1
         while step < lanes:
-            low = _interleave_places(lanes, step, section)
+            low = _interleave_lanes(lanes, step, section)
             # What `low` leaves is half a section further, or a section.
             apart = section // 2 if step < section else section
             high = [place + apart for place in low]
@@ -183,7 +183,7 @@ def _numbers(places: tuple[int, ...]) -> str:
     return ", ".join([f"i32 {place}" for place in places])
 
 
-def _interleave_places(lanes: int, step: int, section: int) -> list[int]:
+def _interleave_lanes(lanes: int, step: int, section: int) -> list[int]:
     """The places of two vectors that `transpose` takes together in a step."""
     if step < section:
         starts = [

@@ -82,7 +82,7 @@ class Operations(Instructions):
             a, b = x
             return self.pure(f"{word} {t} {a}, {b}", a, b)
         if name in CALLED:
-            return self.part(name, 0, t, (t,), *x)
+            return self.component(name, 0, t, (t,), *x)
         return _ROWS[name](self, t, *x)
 
     def _apply_wide(self, name: str, t: Type, *x: str) -> str:
@@ -270,11 +270,11 @@ def _float_remainder(o: Operations, t: Type, x: str, y: str) -> str:
     return found
 
 
-def _far_part(number: int) -> Row:
+def _half_of_mask(number: int) -> Row:
     """A part of the argument reduction of sin, cos and tan for large arguments."""
 
     def part(o: Operations, t: Type, a: str) -> str:
-        return o.part("far_angle", number, t, (t.integer(), t, t), a)
+        return o.component("far_angle", number, t, (t.integer(), t, t), a)
 
     return part
 
@@ -287,7 +287,7 @@ _WIDE: dict[str, Row] = {
 _ROWS.update(_WIDE)
 
 for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
-    _ROWS[_name] = _far_part(_number)
+    _ROWS[_name] = _half_of_mask(_number)
 
 
 @_define("mul_zero")

@@ -71,7 +71,7 @@ _FEW = 1 << 12
 _MOST_TAPS = 25
 _RESULTS_FOR_TAP = 1 << 10
 #: The same where vectors read all that one axis of the window skips, and no border.
-_MOST_BESIDE = 16
+_MOST_ADJACENT = 16
 #: Fewer elements are not worth more code.
 _LEAST_CUT = 1 << 13
 #: Pieces of one axis at most: a bound of code.
@@ -181,7 +181,7 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
         return kernel
     if any(store.combine or store.valid is not None for store in kernel.stores):
         return kernel
-    most = target.most_apart
+    most = target.most_strided
     for axis in reversed(kernel.axes):
         size = ix.size_of(axis)
         if not 2 <= size <= most:
@@ -239,7 +239,7 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
         total += prod(ix.size_of(r) for r in short) * len(inside)
         if any(n.op is ir.reduce_p for n in inside):
             return kernel
-        if not _is_beside(inside, short, kernel, facts, target):
+        if not _is_adjacent(inside, short, kernel, facts, target):
             return kernel
     if total > _most_expressions(kernel):
         return kernel
@@ -252,7 +252,7 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
     return replace(kernel, stores=replace_expressions(kernel, new))
 
 
-def _is_beside(
+def _is_adjacent(
     inside: list[Node],
     short: list[Node],
     kernel: ir.Kernel,
@@ -260,9 +260,9 @@ def _is_beside(
     target: Target,
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    taps, most = prod(ix.size_of(r) for r in short), target.most_apart
-    if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
-        _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
+    taps, most = prod(ix.size_of(r) for r in short), target.most_strided
+    if (len(short) == 1 or taps <= _MOST_ADJACENT) and any(
+        _runs_within(inside, a, r, facts, most) for a in kernel.axes for r in short
     ):
         return True
     if taps > _MOST_TAPS:
@@ -287,7 +287,7 @@ def _moves_in_windows(
     return False
 
 
-def _stands_beside(
+def _runs_within(
     inside: list[Node], long: Node, short: Node, facts: Facts, most: int
 ) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""

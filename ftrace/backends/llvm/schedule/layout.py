@@ -204,13 +204,13 @@ class Group(NamedTuple):
       first: the first class.
       classes: how many there are.
       steps: taps of each.
-      apart: from one tap of a class to the next.
+      stride: from one tap of a class to the next.
     """
 
     first: int
     classes: int
     steps: int
-    apart: int
+    stride: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,14 +221,14 @@ class Window:
       column: an axis of the kernel.
       tap: what is summed over.
       stride, dilation: the operand depends on stride·column + dilation·tap only.
-      turned: taps count from the last to the first; else `dilation` would be negative.
+      reversed: taps count from the last one; else `dilation` would be negative.
     """
 
     column: Node
     tap: Node
     stride: int
     dilation: int
-    turned: bool = False
+    reversed: bool = False
 
     @property
     def taps(self) -> int:
@@ -258,7 +258,7 @@ class Window:
 
     def reach(self, pixels: int, group: Group) -> int:
         """Lines of a class that so many pixels side by side see."""
-        step = self.stride // group.apart
+        step = self.stride // group.stride
         return step * (pixels - 1) + self.halo(group.steps) + 1
 
     def lines(self, pixels: int) -> int:
@@ -267,7 +267,7 @@ class Window:
 
     def tap_of(self, number: Node) -> Node:
         """The value of the range at a tap of that number."""
-        if not self.turned:
+        if not self.reversed:
             return number
         return sub(const(self.taps - 1, INDEX), number)
 
@@ -283,7 +283,7 @@ class Window:
 # What stands in memory.
 
 
-class Part(NamedTuple):
+class Term(NamedTuple):
     """A part of the place of an element: its position in a block, times a weight.
 
     Attributes:
@@ -297,10 +297,10 @@ class Part(NamedTuple):
     strips: int = 0
 
     @staticmethod
-    def of(cut: Blocked, weight: int, free: Collection[Node] | None = None) -> Part:
+    def of(cut: Blocked, weight: int, free: Collection[Node] | None = None) -> Term:
         """Where all ranges have places of their own, or those in `free`."""
         ranges = [r for r in cut.within if free is None or r in free]
-        return Part(cut, weight, tuple(ranges))
+        return Term(cut, weight, tuple(ranges))
 
     def __str__(self) -> str:
         return f"[{names_of(self.ranges)}]" if self.ranges else ""
@@ -312,7 +312,7 @@ class Panel:
 
     Attributes:
       name, node: what stands there; it is one memory wherever it is named.
-      parts: where its elements stand; along the last one they are side by side.
+      terms: where its elements stand; along the last one they are side by side.
       padded: rows are whole vectors long, whatever is in them.
       zeros: from this column on, rows are zero at first; None: they are not.
     """
@@ -321,7 +321,7 @@ class Panel:
     node: Node
     rows: int
     pitch: int
-    parts: tuple[Part, ...]
+    terms: tuple[Term, ...]
     padded: bool = False
     zeros: int | None = None
 
@@ -330,8 +330,8 @@ class Panel:
         return self.name, self.node
 
     def __str__(self) -> str:
-        strips = ["[strip]" for part in self.parts if part.strips]
-        return "".join([self.name, *strips, *map(str, self.parts)])
+        strips = ["[strip]" for part in self.terms if part.strips]
+        return "".join([self.name, *strips, *map(str, self.terms)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +341,7 @@ class Image:
     Attributes:
       windows: each with the classes of its taps that see this image.
       along: windows slide along its ranges.
-      beside: what the image has beside its lines; with channels last, inside them.
+      others: what the image has beside its lines; with channels last, inside them.
       columns: groups: the image has a vector of them where it would have a number.
       steps: elements from one value to the next of each axis, range and tap.
       kinds: the same of the classes of a window, by its pixel.
@@ -353,9 +353,9 @@ class Image:
     node: Node
     windows: tuple[tuple[Window, Group], ...]
     along: Cut
-    beside: Part
+    others: Term
     channels_last: bool
-    columns: Part | None
+    columns: Term | None
     zeros: int | None
     behind: bool
     rows: int
@@ -373,7 +373,7 @@ class Image:
         return list(product(*(range(window.taps) for window, _ in self.windows)))
 
     def __str__(self) -> str:
-        lines, beside = f"[line of {self.along}]", str(self.beside)
+        lines, beside = f"[line of {self.along}]", str(self.others)
         places = [lines, beside] if self.channels_last else [beside, lines]
         return f"{self.name}{''.join(places)}{self.columns or ''}"
 
@@ -390,7 +390,7 @@ def images_of(
     node: Node,
     windows: Sequence[Window],
     along: Cut,
-    beside: Part,
+    beside: Term,
     lanes: int,
     apart: bool = False,
     channels_last: bool = False,
@@ -408,7 +408,7 @@ def images_of(
     """
     found: list[Image] = []
     kinds_of = [w.groups if apart else [w.whole] for w in windows]
-    columns = None if groups is None else Part(groups, 1, groups.within[:1])
+    columns = None if groups is None else Term(groups, 1, groups.within[:1])
     each = 1 if groups is None else groups.size
     assert isinstance(beside.cut, Cut)
     count = beside.cut.positions(beside.ranges)
@@ -424,7 +424,7 @@ def images_of(
                 weight *= sizes[axis]
                 continue
             window, group = of_pixels[axis]
-            steps[axis] = weight * (window.stride // group.apart)
+            steps[axis] = weight * (window.stride // group.stride)
             steps[window.tap] = weight * window.dilation
             weight *= window.reach(sizes[axis], group)
             kinds[axis] = weight

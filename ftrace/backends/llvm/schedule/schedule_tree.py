@@ -48,11 +48,11 @@ def _sum_text(into: Sequence[Panel], adds: bool, value: str, tile: str) -> str:
 class ForEach:
     """For each block of cuts; the outermost comes first."""
 
-    places: tuple[layout.Blocked, ...]
+    blocks: tuple[layout.Blocked, ...]
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
-        return _with_body(f"for each {layout.names_of(self.places, ', ')}", self.body)
+        return _with_body(f"for each {layout.names_of(self.blocks, ', ')}", self.body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class Accumulate:
       finished: other sums that results need.
       along: how the last range that is summed over runs, if vectors run along it.
       prefetch: operands are asked for so many terms ahead.
-      parts: taps, by number, that a tile has for each of its rows, where taps are rows.
+      taps: taps, by number, that a tile has for each of its rows, where taps are rows.
     """
 
     totals: tuple[Node, ...]
@@ -137,14 +137,14 @@ class Accumulate:
     along: tiling.RangeTiling | None = None
     prefetch: int = 0
     images: tuple[Image, ...] = ()
-    parts: tuple[range, ...] = ()
+    taps: tuple[range, ...] = ()
 
     def __str__(self) -> str:
         tile = str(self.columns.steps)
         if self.along is not None:
             last = layout.name_of(self.depth.within[-1])
             tile += f" columns, {last} in vectors of {self.along.lanes}"
-        tile = f"{len(self.parts[0])} taps × {tile}" if self.parts else tile
+        tile = f"{len(self.taps[0])} taps × {tile}" if self.taps else tile
         tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.prefetch} terms ahead" if self.prefetch else ""
         names = [p.name for p in self.operands]
@@ -164,7 +164,7 @@ class StoreResults:
       cuts: of which there are.
       squares: values are computed along the first of two axes, and stored along the
         last one, out of squares of registers.
-      place: of groups, which are the last axis: all of its values lie side by side, and
+      group: of groups, which are the last axis: all of its values lie side by side, and
         vectors of them are written together.
     """
 
@@ -172,7 +172,7 @@ class StoreResults:
     axes: tuple[Node, ...]
     cuts: tuple[Cut, ...]
     squares: bool = False
-    place: Node | None = None
+    group: Node | None = None
 
     def __str__(self) -> str:
         turned = ", turned" if self.squares else ""
@@ -196,14 +196,14 @@ class Schedule:
     Attributes:
       kernel: it may be written anew for the schedule.
       lanes: of a vector.
-      places: what tells units apart.
+      unit_axes: what tells units apart.
       unit: what each of them does.
       views: buffers beside those of the kernel.
     """
 
     kernel: Kernel
     lanes: int
-    places: tuple[Node | Cut, ...]
+    unit_axes: tuple[Node | Cut, ...]
     unit: tuple[Statement, ...]
     views: tuple[View, ...] = ()
 
@@ -237,7 +237,7 @@ class Schedule:
         return list({m.key: m for m in (*fills, *sums)}.values())
 
     def __str__(self) -> str:
-        head = f"for units of {layout.names_of(self.places, ', ')}"
+        head = f"for units of {layout.names_of(self.unit_axes, ', ')}"
         return _with_body(head, self.unit)
 
 

@@ -26,7 +26,7 @@ from ftrace.backends.llvm.schedule.index_facts import (
     index_of,
     replace_in_stores,
 )
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, whole_vectors
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, whole_vectors
 from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, StoreResults
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
@@ -130,7 +130,7 @@ def _schedule(
         lanes = min(target.vector_bytes // max(items), target.registers)
     rows, columns = (Cut.of_first([a], SIDE * lanes) for a in (row, column))
     pitch = whole_vectors(columns, lanes)
-    parts = Part.of(rows, pitch), Part.of(columns, 1)
+    parts = Term.of(rows, pitch), Term.of(columns, 1)
     panels = tuple(
         Panel("turned", node, rows.length, pitch, parts)
         for node in (() if whole else turned)

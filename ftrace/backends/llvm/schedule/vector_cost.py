@@ -141,7 +141,7 @@ class VectorCosts:
         stride = self.facts.stride(index, *active)
         if stride in (0, 1):
             return 1.0
-        most = self.target.most_apart
+        most = self.target.most_strided
         if stride is not None and (stride == -1 or 2 <= stride <= most):
             return max(2.0, 1.5 * stride)
         return 2.0 + active[1]
@@ -161,7 +161,7 @@ class VectorCosts:
     def _in_turn(self, store: Store, stride: int) -> bool:
         """Are there so many stores that together fill what lies side by side?"""
         group = [s for s in self.kernel.stores if s.buffer == store.buffer]
-        return 2 <= stride <= self.target.most_apart and len(group) >= stride
+        return 2 <= stride <= self.target.most_strided and len(group) >= stride
 
     def operations(self, block: Sequence[Statement]) -> float:
         """How many, element by element, without vectors."""

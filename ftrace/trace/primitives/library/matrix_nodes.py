@@ -147,7 +147,7 @@ def block(x: Node, rows: tuple[int, int], columns: tuple[int, int]) -> Node:
     return shrink(x, (*leading, rows, columns))
 
 
-def beside(x: Node, y: Node, axis: int) -> Node:
+def concatenate(x: Node, y: Node, axis: int) -> Node:
     """Two matrices one after the other along an axis: -1 or -2."""
     place = axis % x.ndim
     before, after = ([(0, 0, 0)] * x.ndim for _ in range(2))

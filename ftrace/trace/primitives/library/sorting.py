@@ -85,7 +85,7 @@ def argsort(axis: int, *keys: Array) -> Array:
     Returns:
       int32, or int64 where the axis has more positions than int32 has numbers.
     """
-    parts = [part for key in keys for part in _parts(key)]
+    parts = [part for key in keys for part in _split_at_kth(key)]
     if len(parts) > 1:
         found = np.lexsort(parts[::-1], axis)
     else:
@@ -93,7 +93,7 @@ def argsort(axis: int, *keys: Array) -> Array:
     return found.astype(position_dtype(found.shape[axis]))
 
 
-def _parts(x: Array) -> list[Array]:
+def _split_at_kth(x: Array) -> list[Array]:
     """A key as such that NumPy can sort: a complex one as two."""
     if dtypes.is_complex(x.dtype):
         return [x.real, x.imag]
@@ -310,14 +310,14 @@ argpartition_p = along(
 # Places of what is true.
 
 
-def _infer_places(count: int, mask: ShapedArray) -> ShapedArray:
+def _infer_nonzero(count: int, mask: ShapedArray) -> ShapedArray:
     if mask.ndim < 1 or mask.dtype != dtypes.bool_ or count < 0:
         raise ShapeError(f"places: bool[…, n] and a count are required, got {mask!r}")
     shape = (*mask.shape[:-1], count)
     return ShapedArray.of(shape, position_dtype(mask.shape[-1]))
 
 
-def _places(count: int, mask: Array) -> Array:
+def _nonzero(count: int, mask: Array) -> Array:
     """The length of the axis, which is no position, stands for those there are not."""
     size = mask.shape[-1]
     result = np.full((*mask.shape[:-1], count), size, position_dtype(size))
@@ -328,14 +328,14 @@ def _places(count: int, mask: Array) -> Array:
     return result
 
 
-def _batch_places(
+def _batch_nonzero(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> tuple[list[Node], list[bool]]:
     return places_p.results(*src, arg=node.arg), [batched[0]]
 
 
 places_p = along(
-    "places", _infer_places, _places, batch=_batch_places, dtypes="b",
+    "places", _infer_nonzero, _nonzero, batch=_batch_nonzero, dtypes="b",
     doc="positions of what is true along the last axis, in order",
 )  # fmt: skip
 

@@ -146,9 +146,9 @@ def test_the_allocator_counts_native_buffers() -> None:
     assert allocator.peak >= allocator.in_use
     del kept
     assert allocator.in_use == used
-    assert allocator.kept >= 20 * size
+    assert allocator.cached >= 20 * size
     allocator.trim()
-    assert allocator.kept == 0
+    assert allocator.cached == 0
     assert step(x)[1].tolist() == [2] * 1000
 
 

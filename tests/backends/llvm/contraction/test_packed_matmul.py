@@ -151,16 +151,16 @@ def test_products_need_no_panels_of_operands(
 def test_few_rows_need_no_panels_of_operands() -> None:
     """Panels would cost more than they save; masked or turned operands need them."""
     target = replace(host_target(), l1=48 << 10, l2=1 << 20, cores=1)
-    load = Load(24, 4000 // target.vector_bytes, 2000, 4, apart=32)
+    load = Load(24, 4000 // target.vector_bytes, 2000, 4, conflict_free=32)
     assert choose_blocks(target, load).shallow
-    assert not choose_blocks(target, replace(load, apart=0)).shallow
+    assert not choose_blocks(target, replace(load, conflict_free=0)).shallow
     assert not choose_blocks(target, replace(load, rows=2000)).shallow
 
 
 def test_rows_that_push_each_other_out_stay_in_panels_unless_they_are_few() -> None:
     target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
     target = replace(target, l1=48 << 10, l2=1 << 20, l3=32 << 20)
-    load = Load(32, 64, 1024, 4, apart=8, together=6)
+    load = Load(32, 64, 1024, 4, conflict_free=8, together=6)
     assert choose_blocks(target, load).shallow
     assert not choose_blocks(target, replace(load, rows=128)).shallow
 
@@ -326,7 +326,7 @@ def test_a_left_operand_that_lies_across_needs_panels() -> None:
     target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
     target = replace(target, l1=48 << 10, l2=1 << 20, l3=32 << 20)
     for rows, vectors, depth, apart in ((784, 16, 4096, 32), (512, 32, 8192, 8)):
-        load = Load(rows, vectors, depth, 4, left=1, apart=apart)
+        load = Load(rows, vectors, depth, 4, left=1, conflict_free=apart)
         assert not choose_blocks(target, load).shallow
 
 

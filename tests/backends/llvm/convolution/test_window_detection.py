@@ -259,8 +259,8 @@ def test_the_gradient_by_the_image_is_one_convolution() -> None:
 
     kernel = kernel_of(gradient, x, w, y)
     rows, columns = windows_of(kernel)
-    assert rows.turned
-    assert columns.turned
+    assert rows.reversed
+    assert columns.reversed
     assert sliding_of(kernel) is not None
 
 

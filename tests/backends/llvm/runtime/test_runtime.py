@@ -587,9 +587,9 @@ def test_arena_and_outputs_are_reused(cpu: CPU) -> None:
     assert len(places) == 1
     assert cpu.allocator.in_use == 0
     assert cpu.allocator.peak == 3 * 8 * 4096
-    assert cpu.allocator.kept == 3 * 8 * 4096
+    assert cpu.allocator.cached == 3 * 8 * 4096
     cpu.allocator.trim()
-    assert cpu.allocator.kept == 0
+    assert cpu.allocator.cached == 0
 
 
 def test_memory_that_a_view_shows_is_not_reused(cpu: CPU) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ftrace.backends.llvm.ir.symbols import GIVE, TAKE
 from ftrace.backends.llvm.runtime.runtime import runtime
-from ftrace.backends.llvm.runtime.warm_memory import PAGE, PLACES
+from ftrace.backends.llvm.runtime.warm_memory import PAGE, SLOTS
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
@@ -39,7 +39,7 @@ def test_a_block_that_was_given_back_is_used_again() -> None:
 
 def test_blocks_that_are_out_are_never_the_same() -> None:
     take, give = functions()
-    blocks = [take(100) for _ in range(PLACES + 5)]  # more than are kept
+    blocks = [take(100) for _ in range(SLOTS + 5)]  # more than are kept
     assert len(set(blocks)) == len(blocks)
     for block in blocks:
         give(block)

@@ -50,7 +50,7 @@ def numbers(*shape: int, dtype: str = "float32") -> Any:
     return (found % 2 if dtype == "bool" else found).astype(dtype)
 
 
-LONGEST = host_target().most_apart
+LONGEST = host_target().most_strided
 CASES = [("float32", n, (1, 77)[n % 2]) for n in range(2, LONGEST + 2)]
 CASES += [(dtype, n, rows) for dtype in DTYPES for n in (3, 6) for rows in (9, 4099)]
 

@@ -133,7 +133,7 @@ class Waves(LibraryFunction):
 
     # Complex numbers side by side in memory.
 
-    def apart(self, both: str) -> Pair:
+    def split(self, both: str) -> Pair:
         """The real parts and the imaginary ones of numbers side by side."""
         n = self.lanes
         a, b = (
@@ -183,7 +183,7 @@ class Side:
         self._put(x, at, mask)
 
 
-class Place(Side):
+class Interleaved(Side):
     """Complex numbers in memory, side by side.
 
     Args:
@@ -213,7 +213,7 @@ class Place(Side):
 
     def take(self, at: str, mask: str = "") -> Pair:
         f, index = self._f, self._index(at)
-        return f.apart(f.take(self._base, index, 2 * f.lanes, self._double(mask)))
+        return f.split(f.take(self._base, index, 2 * f.lanes, self._double(mask)))
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
         f, index = self._f, self._index(at)
@@ -230,7 +230,7 @@ class Buffer(Side):
     """Numbers on the stack, the parts apart."""
 
     def __init__(self, f: Waves) -> None:
-        self._f, self._base = f, f.place(f.t.text, 2 * f.plane)
+        self._f, self._base = f, f.allocate(f.t.text, 2 * f.plane)
 
     def take(self, at: str, mask: str = "") -> Pair:
         assert not mask

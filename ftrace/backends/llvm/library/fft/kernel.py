@@ -266,7 +266,7 @@ def _rows(f: cv.Waves) -> int:
         row = f.let(f"urem i64 {unit}, {form.inner}")
         start = f.let(f"mul i64 {row}, {0 if form.padded else form.size}")
         numbers = cv.Numbers(f, lambda at: f.let(f"add i64 {at}, {start}"), alike=False)
-        source, target = _ends(f, cv.Place(f, of), cv.Place(f, to), numbers)
+        source, target = _ends(f, cv.Interleaved(f, of), cv.Interleaved(f, to), numbers)
         if form.twisted:
             sizes = form.inner, form.size
             target = cv.twist(
@@ -292,9 +292,9 @@ def _half_rows(f: cv.Waves) -> int:
     with f.repeat("%end", "%begin") as unit:
         to, of = _row_bases(f, unit)
         if f.form.kind == "half":
-            real_from(f, cv.Place(f, of), to, half)
+            real_from(f, cv.Interleaved(f, of), to, half)
         else:
-            pairs_from(f, of, cv.Place(f, to), half)
+            pairs_from(f, of, cv.Interleaved(f, to), half)
     return f.form.outer
 
 
@@ -331,7 +331,7 @@ def _columns(
 ) -> None:
     form = f.form
     starts = [f.at(base, f.let(f"shl i64 {strip.first}, 1")) for base in bases]
-    to, of = (cv.Place(f, start, form.inner) for start in starts)
+    to, of = (cv.Interleaved(f, start, form.inner) for start in starts)
 
     def row(at: str) -> str:
         return f.let(f"udiv i64 {at}, {f.lanes}")
@@ -361,7 +361,7 @@ def _abreast(
     cv.turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
     if form.kind == "transposed":
         start = f.at(to, f.let(f"shl i64 {strip.first}, 1"))
-        place = cv.Place(f, start, form.inner)
+        place = cv.Interleaved(f, start, form.inner)
         _through(f, *_ends(f, buffers[1], place, numbers), buffers, numbers)
         return
     steps = len(stages_of(form.size)) * (1 + form.convolved)
@@ -411,10 +411,10 @@ def _half_roots(f: cv.Waves, half: str, k: str) -> cv.Pair:
     return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
 
 
-def real_from(f: cv.Waves, side: cv.Place, target: str, half: str) -> None:
+def real_from(f: cv.Waves, side: cv.Interleaved, target: str, half: str) -> None:
     """The transform of a real row from that of its pairs."""
     n, lanes = f.form.size, f.lanes
-    place = cv.Place(f, target)
+    place = cv.Interleaved(f, target)
     with f.repeat(-(-(n - 1) // lanes)) as i:
         wanted = f.let(f"add i64 {f.let(f'mul i64 {i}, {lanes}')}, 1")
         k = f.least(wanted, n - lanes)
@@ -428,10 +428,10 @@ def real_from(f: cv.Waves, side: cv.Place, target: str, half: str) -> None:
         f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
 
 
-def pairs_from(f: cv.Waves, source: str, side: cv.Place, half: str) -> None:
+def pairs_from(f: cv.Waves, source: str, side: cv.Interleaved, half: str) -> None:
     """What the pairs of a real row are transformed to."""
     n, lanes = f.form.size, f.lanes
-    place = cv.Place(f, source)
+    place = cv.Interleaved(f, source)
     with f.repeat(-(-n // lanes)) as i:
         k = f.least(f.let(f"mul i64 {i}, {lanes}"), n - lanes)
         even, odd = _halves(f, place, k)

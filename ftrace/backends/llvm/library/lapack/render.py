@@ -327,4 +327,4 @@ def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
         routine(f, unit)
     if not small:
         f.alone(False)
-    return f.finish(kernel.batch * kernel.parts, kernel.work // kernel.parts)
+    return f.finish(kernel.batch * kernel.blocks, kernel.work // kernel.blocks)

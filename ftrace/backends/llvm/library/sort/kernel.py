@@ -76,9 +76,9 @@ class _Network:
         self.parts = -(-size // lanes)
         self.turns: dict[int, str] = {}  # by the bits of an element
 
-    def room(self, bits: int) -> str:
+    def allocate(self, bits: int) -> str:
         """Memory for vectors of all columns, whole squares of them."""
-        return self.f.place(self.v.type(bits).text, self.parts * self.lanes)
+        return self.f.allocate(self.v.type(bits).text, self.parts * self.lanes)
 
     def at(self, base: str, index: str | int, bits: int) -> str:
         """Where a vector lies."""
@@ -172,7 +172,7 @@ def sort_rows(keys: Keys, size: int, lanes: int) -> str:
     """
     n, bits = _Network(keys, size, lanes), keys.bits
     f, v = n.f, n.v
-    base = n.room(bits)
+    base = n.allocate(bits)
     n.load(base, bits)
     if not keys.is_float:
         n.sort(n.columns(base, bits), base, bits, keys.is_signed)
@@ -201,7 +201,7 @@ def sort_positions(keys: Keys, size: int, lanes: int) -> str:
     """`@network(to, of, rows)`: the positions of the elements in their order."""
     n, bits = _Network(keys, size, lanes), keys.bits
     f, v = n.f, n.v
-    values, packed, places = n.room(bits), n.room(64), n.room(32)
+    values, packed, places = n.allocate(bits), n.allocate(64), n.allocate(32)
     long, narrow = v.type(64), v.type(32)
     n.load(values, bits)
     with f.repeat(size) as i:
@@ -227,7 +227,7 @@ PIECE = 1 << 15
 #: Positions and keys of rows up to this length stand on the stack.
 ON_STACK = 1 << 13
 #: What `top` collects beyond three times the wanted elements before it drops some.
-_ROOM = 128
+_SCRATCH = 128
 
 
 class Sorting(LibraryFunction):
@@ -404,7 +404,7 @@ def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
 def _positions(f: Sorting) -> int:
     n = f.kernel.size
     f.use(keys.unpack(f.through))
-    packed = _room(f, 8 * n)
+    packed = _take_scratch(f, 8 * n)
     with f.repeat("%end", "%begin") as row:
         places = _pack(f, packed, row, "0", str(n))
         to = f.row(0, row)
@@ -414,10 +414,10 @@ def _positions(f: Sorting) -> int:
     return f.kernel.rows
 
 
-def _room(f: Sorting, nbytes: int) -> str:
+def _take_scratch(f: Sorting, nbytes: int) -> str:
     """Memory for a row of positions and keys; without it the call is stopped."""
     if nbytes <= 8 * ON_STACK:
-        return f.place("i64", nbytes // 8)
+        return f.allocate("i64", nbytes // 8)
     f.declare(f"declare ptr @{TAKE}(i64)", TAKE)
     f.declare(f"declare void @{GIVE}(ptr)", GIVE)
     f.declare(f"declare void @{STOP}(ptr)", STOP)
@@ -497,10 +497,10 @@ def _leaving(f: Sorting, positions: bool) -> Callable[[Vectors, str, str], None]
 
 def _top(f: Sorting) -> int:
     n, k = f.kernel.size, f.kernel.k
-    full = 3 * k + _ROOM
+    full = 3 * k + _SCRATCH
     f.use_sort(dtypes.int64)
     f.use(keys.top(f.keys) + keys.unpack(False))
-    buffer = f.place("i64", full + 2 * keys.LANES)
+    buffer = f.allocate("i64", full + 2 * keys.LANES)
     with f.repeat("%end", "%begin") as row:
         of, to = f.row(1, row), f.row(0, row, k)
         f.do(f"call void @top(ptr {of}, ptr {buffer}, i64 {k}, i64 {full}, i64 {n})")
@@ -584,7 +584,7 @@ def _counts(f: Sorting) -> int:
     return f.kernel.rows * f.kernel.runs
 
 
-def _places(f: Sorting) -> int:
+def _find_positions(f: Sorting) -> int:
     """The positions in a run, after those of the runs before; a part of the rest."""
     kernel, k = f.kernel, f.kernel.k
     f.use(_word() + _spread())
@@ -629,7 +629,7 @@ def _fill(f: Sorting, to: str, start: str, stop: str) -> None:
 
 _ROUTINES: dict[str, Callable[[Sorting], int]] = {
     "counts": _counts,
-    "places": _places,
+    "places": _find_positions,
     "sort": _sort,
     "short": _short,
     "short_positions": _short,
