@@ -34,7 +34,7 @@ def report_run(device: str, step: ir.Step, start: float, end: float) -> None:
       start, end: when, by `time.perf_counter`.
     """
     name, seconds = ir.name_of(step), end - start
-    note("run", name, start, end, ir.lines_of(step), {"device": device})
+    note("run", name, start, end, ir.lines_of(step), {"device": device}, step=step)
     if settings.current().debug < 2:
         return
     microseconds = f"{seconds * 1e6:.1f} us"

@@ -45,6 +45,7 @@ class Span(NamedTuple):
       lines: the user's lines for which it was done.
       more: what else is known.
       find_lines: finds the lines, where that takes time.
+      step: of a program, where it is the run of one.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Span(NamedTuple):
     lines: Lines
     more: dict[str, Any]
     find_lines: Callable[[], Lines] | None = None
+    step: Any = None
 
     def with_lines(self) -> Span:
         """The same, of which the lines are known."""
@@ -117,9 +119,9 @@ def end(recorder: Recorder) -> None:
 
 @contextmanager
 def steps_of_programs() -> Generator[list[Span]]:
-    """A block; the list has the steps of the programs that this thread ran in it.
+    """A block; the list has the steps of the programs that ran in it, when it ends.
 
-    Those within loops and branches are left out. It is filled when the block ends.
+    Those within loops and branches are among them, each time that they ran.
     """
     recorder, found = Recorder(), list[Span]()
     recorders.append(recorder)
@@ -128,22 +130,17 @@ def steps_of_programs() -> Generator[list[Span]]:
             yield found
     finally:
         recorders.remove(recorder)
-        mine = threading.get_ident()
-        runs = [s for s in recorder.finish() if s.kind == "run" and s.thread == mine]
-        runs.sort(key=lambda s: (s.start, -s.end))
-        for each in runs:
-            if not found or each.start >= found[-1].end:
-                found.append(each)
+        found += [each for each in recorder.finish() if each.step is not None]
 
 
 def note(
     kind: str, name: str, start: float, end: float, lines: Lines = (),
     more: Mapping[str, Any] = NOTHING, thread: int = 0,
-    find_lines: Callable[[], Lines] | None = None,
+    find_lines: Callable[[], Lines] | None = None, step: Any = None,
 ) -> None:  # fmt: skip
     """Tells those who record of a span; by default of this thread."""
     thread = thread or threading.get_ident()
-    made = Span(kind, name, start, end, thread, lines, {**more}, find_lines)
+    made = Span(kind, name, start, end, thread, lines, {**more}, find_lines, step)
     for recorder in list(recorders):
         recorder.add(made)
 

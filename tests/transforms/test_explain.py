@@ -233,6 +233,83 @@ def test_loops_do_what_their_iterations_do() -> None:
     assert "% of " in loop.limit(found.most)
 
 
+def chosen(x: Any) -> Any:
+    def body(c: Any) -> Any:
+        i, x = c
+        return i + 1, ft.lax.cond(i % 3 == 0, lambda: fnp.sort(x, 0) + x, lambda: x @ x)
+
+    return ft.lax.while_loop(lambda c: c[0] < 7, body, (0, x))
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_steps_of_loops_have_times(device: str) -> None:
+    """Of each time, and of all: a while loop is seen to go around, and branches."""
+    with ft.config(device=device):
+        found = ft.explain(chosen)(fnp.ones((32, 32)) / 32)
+    (loop,) = [part for part in found.kernels if part.name == "while loop"]
+    (branch,) = [part for part in loop.inner if part.inner]
+    assert branch.timing is not None
+    assert branch.timing.runs == 7
+    runs = [part.timing and part.timing.runs for part in branch.inner]
+    assert runs == [{0: 4, 1: 3}[part.body] for part in branch.inner]
+    for part in (loop, branch):
+        inner = [each.seconds or 0.0 for each in part.inner]
+        assert part.seconds is not None
+        assert 0 < sum(inner) <= part.seconds
+    for each in branch.inner:
+        assert each.timing is not None
+        assert each.seconds == pytest.approx(each.timing.runs * each.timing.each)
+    product = next(part for part in branch.inner if "reduce_sum_mul" in part.name)
+    assert found.most is not None
+    assert "% of " in product.limit(found.most)
+    row = re.search(
+        r"\n +\S*\.\d+ \S*reduce_sum_mul_32x32, 4 × \S+ .s +\S+ .s", str(found)
+    )
+    assert row, str(found)
+    assert found.seconds == sum(part.seconds or 0.0 for part in found.kernels)
+
+
+def test_a_branch_that_is_not_taken_has_no_time() -> None:
+    def either(x: Any) -> Any:
+        return ft.lax.cond(x.sum() > 0, lambda: x @ x, lambda: fnp.sort(x, 0))
+
+    (*_, branch) = ft.explain(either)(fnp.ones((32, 32))).kernels
+    taken, other = [[p for p in branch.inner if p.body == i] for i in (1, 0)]
+    assert all(part.seconds for part in taken)
+    assert all(part.seconds is None for part in other)
+    assert (
+        not ft.explain(either)(ft.ShapeDtypeStruct((32, 32), "f4")).kernels[-1].timing
+    )
+
+
+def test_of_long_loops_the_first_times_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others are as many as there are, and take as long."""
+    monkeypatch.setattr("ftrace.backends.llvm.runtime.step_log.ROWS", 64)
+    x = fnp.ones((48, 48)) / 48
+
+    def run(x: Any) -> Any:
+        return ft.lax.fori_loop(0, 500, lambda _, c: c @ x + fnp.sort(c, 0), x)
+
+    (*_, loop) = ft.explain(run)(x).kernels
+    assert len(loop.inner) > 1
+    runs = [part.timing.runs for part in loop.inner if part.timing is not None]
+    assert max(runs) == pytest.approx(500)
+
+
+def test_iterations_on_several_threads_take_their_part_of_the_time() -> None:
+    def one(row: Any) -> Any:
+        return fnp.linalg.svd(row)[1]
+
+    x = np.random.default_rng(0).normal(size=(16, 24, 24)).astype(np.float32)
+    (*_, loop) = ft.explain(lambda x: ft.lax.map(one, x))(x).kernels
+    inner = [part.seconds or 0.0 for part in loop.inner]
+    assert loop.seconds is not None
+    assert 0 < sum(inner) <= 1.1 * loop.seconds
+    assert all(part.timing and part.timing.runs == 16 for part in loop.inner)
+
+
 def test_what_is_in_the_caches_is_not_held_to_memory() -> None:
     (kernel,) = ft.explain(lambda x: x + 1)(X).kernels
     assert kernel.seconds is not None

@@ -19,10 +19,9 @@ each pass, `.outline` the graph as it was written, with a line for each `matmul`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from html import escape
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -38,7 +37,7 @@ from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.ground.spans import steps_of_programs
+from ftrace.ground.spans import Span, steps_of_programs
 from ftrace.ground.text_tables import Section, Tables, time_text
 from ftrace.lower import program as ir
 from ftrace.lower.build.build_kernel import (
@@ -154,22 +153,78 @@ def _measure(fun: Callable[..., Any], *args: Any) -> float:
     """Seconds of a run of one kernel, at the least."""
     graph = ready_graph(make_graph(fun)(*args))
     compiled, arrays = compile_graph(graph, get_device()), inputs_of(graph, args)
-    return min(sum(run) for run in _timed_runs(compiled, arrays, _WINDOW))
+    runs = _timed_runs(compiled, arrays, _WINDOW)
+    return min(sum(each.end - each.start for each in run) for run in runs)
 
 
 def _timed_runs(
     compiled: CompiledGraph, arrays: Sequence[Array], window: float = 0.0
-) -> list[list[float]]:
-    """Seconds of each step, in some runs, and in as many as the window takes."""
-    runs: list[list[float]] = []
+) -> list[list[Span]]:
+    """When steps ran, in some runs, and in as many as the window takes."""
+    runs: list[list[Span]] = []
     begin = perf_counter()
     while not runs or perf_counter() - begin < (
         _PATIENCE if len(runs) <= _RUNS else window
     ):
         with steps_of_programs() as steps:
             compiled(arrays)
-        runs.append([step.end - step.start for step in steps])
+        runs.append(steps)
     return runs[1:] or runs
+
+
+class Timing(NamedTuple):
+    """How long a step takes, as measured.
+
+    Attributes:
+      runs: how often it runs in one of the program: in a loop as often as that goes
+        around, of a branch as often as it is chosen.
+      each: seconds of one of these, on the average.
+      threads: on how many of them these are done, where that is at the same time.
+    """
+
+    runs: float
+    each: float
+    threads: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """Of a run of the program."""
+        return self.runs * self.each / self.threads
+
+
+def _timings(program: ir.Program, runs: Sequence[Sequence[Span]]) -> Iterator[Timing]:
+    """How long each of `steps_of(program)` takes, in the run that is the median."""
+    tables: list[dict[Any, list[Span]]] = []
+    for run in runs:
+        spans: dict[Any, list[Span]] = {}
+        for each in run:
+            spans.setdefault(each.step, []).append(each)
+        tables.append(spans)
+    for step in program.steps:
+        found = [[*_timings_of(step, spans)] for spans in tables]
+        found.sort(key=lambda row: row[0].seconds)
+        yield from found[len(found) // 2]
+
+
+def _timings_of(
+    step: ir.Step, spans: Mapping[Any, Sequence[Span]], scale: float = 1
+) -> Iterator[Timing]:
+    """The same of a step, and of those that it runs.
+
+    Args:
+      scale: how often something runs for each time that was noted: of long loops these
+        are the first ones.
+    """
+    own = spans.get(step, ())
+    runs, threads = scale * len(own), len({each.thread for each in own})
+    total = sum(each.end - each.start for each in own)
+    yield Timing(runs, total / max(len(own), 1), max(threads, 1))
+    inner = [each for program in ir.programs_of(step) for each in program.steps]
+    if isinstance(step, ir.RunLoop) and step.length is not None:
+        noted = max([len(spans.get(each, ())) for each in inner], default=0)
+        scale = runs * step.length / max(noted, 1)
+    for each in inner:
+        yield from _timings_of(each, spans, scale)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,7 +239,7 @@ class Part:
       operations, nbytes: what it does in one run: of a loop its iterations, or one
         where their number is not known, of branches the one that does most; 0 of work
         of the host.
-      seconds: of a run; None where none was timed.
+      timing: how often it runs, and how long that takes; None where none was timed.
       step: as the program has it.
       device: that runs it.
       source: the text of its code, if it is a kernel.
@@ -198,7 +253,7 @@ class Part:
     origins: tuple[Origin, ...]
     operations: int
     nbytes: int
-    seconds: float | None
+    timing: Timing | None
     step: ir.Step
     device: Device
     source: str = ""
@@ -206,6 +261,11 @@ class Part:
     nodes: Sequence[Node] = ()
     built: BuiltKernel | BuiltStep | None = None
     body: int = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all its runs in one of the program; None where it did not run."""
+        return (self.timing and self.timing.seconds) or None
 
     @property
     def kernel(self) -> Kernel | None:
@@ -270,10 +330,11 @@ class Part:
         """
         work = self.operations, self.nbytes
         known = work_of_step(self.step).bounded and not _has_branch(self.step)
-        if not (self.seconds and known and any(work)) or any_dynamic(work):
+        seconds, runs = self.seconds, self.timing and self.timing.runs
+        if not (seconds and runs and known and any(work)) or any_dynamic(work):
             return ""
-        memory = self.nbytes / most.bandwidth / self.seconds
-        arithmetic = self.operations / most.peak / self.seconds
+        memory = runs * self.nbytes / most.bandwidth / seconds
+        arithmetic = runs * self.operations / most.peak / seconds
         if arithmetic <= memory <= 1:
             return f"{memory:.0%} of memory"
         return f"{arithmetic:.0%} of arithmetic"
@@ -340,7 +401,7 @@ class Explanation(Tables):
     @property
     def seconds(self) -> float | None:
         """Of a run, its steps one after the other."""
-        timed = [part.seconds for part in self.kernels if part.seconds is not None]
+        timed = [part.seconds for part in self.kernels if part.seconds]
         return sum(timed) if timed else None
 
     @property
@@ -392,21 +453,26 @@ class Explanation(Tables):
         )
 
     def _steps(self) -> Section:
-        whole = self.seconds
-        rows: list[tuple[str, ...]] = []
-        for number, part in enumerate(self.kernels):
-            share = part.seconds / whole if part.seconds and whole else None
-            rows.append((
-                f"{number} {part.name}",
-                "" if part.seconds is None else time_text(part.seconds),
-                "" if share is None else f"{share:.0%}",
-                _amount(part.operations) if part.operations else "",
-                _bytes(part.nbytes) if part.nbytes else "",
-                "" if self.most is None else part.limit(self.most),
-                ", ".join(dict.fromkeys(map(str, part.origins))),
-            ))  # fmt: skip
+        rows = list(self._rows(self.kernels))
         heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
         return Section(self._head(), heads, rows, range(1, 5))
+
+    def _rows(self, parts: Sequence[Part], front: str = "") -> Iterator[Sequence[str]]:
+        """A row for each step, and behind it those of what it runs, set in."""
+        for number, part in enumerate(parts):
+            whole, seconds, timing = self.seconds, part.seconds, part.timing
+            runs = timing.runs if timing else 1
+            often = f", {runs:,.0f} × {time_text(timing.each)}" if timing else ""
+            yield (
+                f"{front}{number} {part.name}{often if front and runs else ''}",
+                "" if seconds is None else time_text(seconds),
+                f"{seconds / whole:.0%}" if seconds and whole else "",
+                _amount(runs * part.operations) if part.operations else "",
+                _bytes(runs * part.nbytes) if part.nbytes else "",
+                "" if self.most is None else part.limit(self.most),
+                ", ".join(dict.fromkeys(map(str, part.origins))),
+            )
+            yield from self._rows(part.inner, f"  {front}{number}.")
 
     def _collectives(self) -> Section:
         told = self.collectives
@@ -565,22 +631,21 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         device = jitted.target(arrays)
         compiled = compile_graph(program, device)
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
-        runs = list[list[float]]()
+        runs = list[list[Span]]()
         if concrete and pure and not compiled.program.is_dynamic:
             runs = _timed_runs(compiled, arrays)
-        steps = compiled.program.steps
-        told = bool(runs) and all(len(run) == len(steps) for run in runs)
-        seconds = [median(row) for row in zip(*runs, strict=True)] if told else None
+        known = compiled.executable.program
+        timings = _timings(known, runs) if runs else None
         sources = iter(compiled.executable.sources)
         built, threads = compiled.build_again(), _threads(device)
-        parts = _parts(built, sources, device, seconds)
+        parts = _parts(built, sources, device, timings)
         rates = [part.operations / part.seconds for part in parts if part.seconds]
+        done = max(rates, default=0.0)
         return Explanation(
             name_of(jitted), device, threads, graph,
             carry_keys(closed_graph(program)), names, built, parts,
             _nbytes(program.inputs), _nbytes(program.outputs),
-            roofline(device, threads, max(rates, default=0.0)) if told else None,
-            divided,
+            roofline(device, threads, done) if runs else None, divided,
         )  # fmt: skip
 
     return explained
@@ -623,15 +688,21 @@ def _parts(
     whole: BuiltProgram,
     sources: Iterator[str],
     device: Device,
-    seconds: Sequence[float] | None = None,
+    timings: Iterator[Timing] | None,
     body: int = 0,
 ) -> list[Part]:
-    """The steps of a program, of which `sources` are those of the kernels in order."""
+    """The steps of a program.
+
+    Args:
+      sources: of the kernels, in order.
+      timings: of the steps, each before those that it runs.
+    """
     found: list[Part] = []
     rows = zip(whole.program.steps, whole.members(), strict=True)
-    for number, (step, (nodes, built)) in enumerate(rows):
+    for step, (nodes, built) in rows:
         sent = isinstance(step, ir.RunExchange)  # which nobody else does here
-        took = None if seconds is None or sent else seconds[number]
+        took = None if timings is None else next(timings)
+        took = None if sent else took
         if isinstance(step, ir.RunKernel):
             info, source, inner = step.info, next(sources), list[Part]()
             known = info.name, info.origins, info.operations, info.bytes
@@ -642,7 +713,7 @@ def _parts(
                 [
                     part
                     for i, each in enumerate(bodies)
-                    for part in _parts(each, sources, device, body=i)
+                    for part in _parts(each, sources, device, timings, i)
                 ],
             )
             work = work_of_step(step)

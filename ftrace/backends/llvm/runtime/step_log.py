@@ -45,7 +45,8 @@ class StepLog:
         self, program: Program, device: str, lined: Callable[[], Program] | None
     ) -> None:
         self.next = partial(next, count())
-        self._names = [name_of(step) for step in steps_of(program)]
+        self._steps = steps_of(program)
+        self._names = [name_of(step) for step in self._steps]
         self._device = device
         self._lined = (lambda: program) if lined is None else lined
         # The system gives memory for rows that are written, not for all of them.
@@ -93,6 +94,7 @@ class StepLog:
             yield Span(
                 kind, self._names[step], (start + ahead) * 1e-9, (end + ahead) * 1e-9,
                 thread, (), {"device": self._device}, partial(self._lines_of, step),
+                None if number < 0 else self._steps[step],
             )  # fmt: skip
 
     def _lines_of(self, number: int) -> Lines:

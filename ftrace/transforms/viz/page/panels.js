@@ -176,7 +176,7 @@ function facts(rows) {
 // The kernels.
 
 function kernelsPanel(state) {
-  const all = kernels.reduce((sum, k) => sum + (k.seconds ?? 0), 0);
+  const all = kernels.reduce((sum, k) => sum + (k.depth ? 0 : k.seconds ?? 0), 0);
   const parts = [element("p", { className: "muted" },
     `${many(kernels.filter((k) => !k.depth).length, "step")}; ${bytes(data.arena)} between them.${data.limits ? ` This machine: ${data.limits}.` : ""}`)];
   if (data.mesh) parts.unshift(element("p", {}, `Of one device of ${data.mesh}.`));
