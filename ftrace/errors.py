@@ -355,7 +355,7 @@ class Origin:
       trace: the number of the trace in which it was met.
     """
 
-    __slots__ = ("called", "code", "name_stack", "offset", "trace")
+    __slots__ = ("_backward", "called", "code", "name_stack", "offset", "trace")
 
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
@@ -383,6 +383,21 @@ class Origin:
     @property
     def text(self) -> str:
         return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def backward(self) -> Origin:
+        """The same of what a derivative does backwards: one for a call, as this is."""
+        if not self.called:
+            return self
+        try:
+            return self._backward
+        except AttributeError:
+            made = _new_origin(Origin)
+            for name in ("code", "offset", "name_stack", "trace"):
+                setattr(made, name, getattr(self, name))
+            made.called = f"{self.called.strip('_')}_backward"
+            self._backward = made._backward = made
+            return made
 
     def __repr__(self) -> str:
         return f"<the line {self}>"

@@ -15,7 +15,14 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.ground.spans import in_span
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Flags, Node, dependents, inherited_origin, toposort
+from ftrace.trace.graph import (
+    Flags,
+    Node,
+    dependents,
+    inherited_origin,
+    take_backward,
+    toposort,
+)
 from ftrace.trace.primitives import elementwise as p, primitive as prim
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
@@ -104,14 +111,14 @@ def transpose_nodes(
     linear = dependents(outputs, leaves)
     varying = set(linear)
     wanted = set(leaves)
-    with inherited_origin() as take:
+    with inherited_origin():
         for node in reversed(linear):
             found = several.pop(node, None)
             if found is None:
                 if node in wanted or node not in total:
                     continue
                 found = [total.pop(node)]
-            take(node)
+            take_backward(node)
             if node.op is prim.item_p:
                 bundle = node.src[0]
                 empty: list[Node | None] = [None] * len(bundle.aval.items)

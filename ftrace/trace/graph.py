@@ -201,6 +201,11 @@ def _take_origin(node: Node) -> None:
     provenance.origin = node.origin
 
 
+def take_backward(node: Node) -> None:
+    """The same in such a block, of what is done backwards for a node."""
+    provenance.origin = node.origin and node.origin.backward
+
+
 # Walks.
 
 

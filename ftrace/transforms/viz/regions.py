@@ -5,21 +5,23 @@
         …                            unfolded: the operations that it is made of
 
 Nodes that one public function made have one object as their origin, which has its name.
-The operations of a derivative have those of the operations that they are derived from:
-they are regions of the same name.
+The operations of a derivative have those of the operations that they are derived from,
+and backwards their own: `softmax`, and `softmax_backward`.
 
 A region must be something that can be computed in one piece. So nodes are of one region
 if they were made by one call, and so many other calls stand before them:
 
     depth(node) = max over its sources s of depth(s), plus 1 where s is of another call
 
-Where all that use a node are in one later region of its call, it is there, too.
+Where all that use a node are in one later region of its call, it is there, too. A view,
+or a table of numbers, that two calls have made is one node: it is in the regions of
+both.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -72,24 +74,52 @@ def regions_of(graph: g.Graph) -> list[Region]:
     ends = (*graph.outputs, *graph.effects[1:])
     nodes = [n for n in g.toposort(ends) if names[n] and not is_variable(n)]
     home = _homes(nodes)
-    users: dict[g.Node, set[Any]] = {}
+    shared = _shared(nodes, home, {*ends})
+    users: dict[g.Node, set[Any]] = {node: {None} for node in ends}
     members: dict[Any, list[g.Node]] = {}
     for node in nodes:
-        members.setdefault(home[node], []).append(node)
-        for source in node.src:
-            users.setdefault(source, set()).add(home[node])
-    for node in ends:
-        users.setdefault(node, set()).add(None)
+        for key in shared.get(node, (home[node],)):
+            members.setdefault(key, []).append(node)
+            for source in node.src:
+                users.setdefault(source, set()).add(key)
     found: list[Region] = []
-    for key in _in_order(members, home):
+    for key in _in_order(members):
         inside = members[key]
-        used = [n for n in inside if users.get(n, set()) - {key}]
+        used = [n for n in inside if n not in shared and users.get(n, set()) - {key}]
         taken = [n for n in _operands(inside) if names[n]]
         last = inside[-1]
         called = last.origin.called if last.origin is not None else ""
         name = called.strip("_") or last.op.name
         parts = tuple(inside), tuple(taken), tuple(used)
         found.append(Region(name, *parts, last.origin, names))
+    return found
+
+
+def _shared(
+    nodes: Sequence[g.Node], home: Mapping[g.Node, Any], ends: Collection[g.Node]
+) -> dict[g.Node, set[Any]]:
+    """Nodes that two calls have made, and the regions that each of them is in.
+
+    These are views, and what is made of numbers alone: they were interned, and the call
+    that made them last may not even be near.
+    """
+    free, light = set[g.Node](), set[g.Node]()
+    for node in nodes:
+        if not any(is_variable(s) or (s in home and s not in free) for s in node.src):
+            free.add(node)
+        own = [s for s in node.src if home.get(s) == home[node]]
+        moves = node in free or node.op.family == "movement"
+        if moves and light.issuperset(own) and node not in ends:
+            light.add(node)
+    firm = {home[n][0] for n in nodes if n not in light}
+    used: dict[g.Node, set[Any]] = {}
+    found: dict[g.Node, set[Any]] = {}
+    for node in reversed(nodes):
+        around = used.get(node, set())
+        if node in light and home[node][0] in firm and around - {home[node]}:
+            found[node] = around
+        for source in node.src:
+            used.setdefault(source, set()).update(found.get(node, {home[node]}))
     return found
 
 
@@ -119,7 +149,8 @@ def _homes(nodes: Sequence[g.Node]) -> dict[g.Node, Any]:
     users: dict[g.Node, list[g.Node]] = {}
     for node in nodes:
         call = _call_of(node)
-        before = [(depth[s], home[s][0] != call) for s in node.src if s in depth]
+        inside = [s for s in node.src if s in depth and s.op is not const_p]
+        before = [(depth[s], home[s][0] != call) for s in inside]
         depth[node] = max([d + other for d, other in before], default=0)
         home[node] = call, depth[node]
         for source in node.src:
@@ -138,15 +169,15 @@ def _call_of(node: g.Node) -> int:
     return -node.serial - 1 if own else id(origin)
 
 
-def _in_order(
-    members: Mapping[Any, Sequence[g.Node]], home: Mapping[g.Node, Any]
-) -> list[Any]:
+def _in_order(members: Mapping[Any, Sequence[g.Node]]) -> list[Any]:
     """The regions, sources first, else as they stand in the graph."""
     place = {key: i for i, key in enumerate(members)}
+    makers = {node: key for key, nodes in members.items() for node in nodes}
     feeds: dict[Any, set[Any]] = {key: set() for key in members}
     waiting = dict.fromkeys(members, 0)
     for key, nodes in members.items():
-        before = {home[s] for n in nodes for s in n.src if s in home} - {key}
+        taken = {s for n in nodes for s in n.src} - {*nodes}
+        before = {makers[s] for s in taken if s in makers}
         waiting[key] = len(before)
         for other in before:
             feeds[other].add(key)
