@@ -182,6 +182,13 @@ class Config:
         Config.any_looks_at_calls |= looks
 
 
+def named_rules(rules: Any) -> dict[str, Any]:
+    """The settings that `Config.rules` tells, by name."""
+    x64, *unusual = rules if type(rules) is tuple else (rules,)
+    usual = {name: getattr(Config, name) for name in _OF_TRACES}
+    return {"enable_x64": x64, **usual, **dict(unusual)}
+
+
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
     kind = type(value).__name__
     return ArgumentError(f"{name} must be {wanted}, got {kind}: {value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -146,22 +147,126 @@ def test_many_differences_are_counted() -> None:
     assert f.misses[-1].why.endswith("d['k3'] is f32[3] and was f32[2], and 5 more")
 
 
-def test_what_was_forgotten_is_told() -> None:
+@pytest.mark.parametrize(
+    "clear", [lambda f: f.clear_cache(), lambda _: ft.clear_caches()]
+)
+def test_what_was_cleared_is_told(clear: Any) -> None:
     f = ft.jit(lambda x: x + 1)
-    f(W)
-    f.clear_cache()
-    f(W)
-    assert "forgotten" in f.misses[-1].why
-    assert f.cache_info()[:3] == (2, 1, 1)
-    assert f.cache_info().nbytes > 0
-
-
-def test_the_other_settings_are_told() -> None:
-    f = ft.jit(lambda x: x * 2.0)
     f(W)
     with ft.enable_x64(True):
         f(W)
-    assert "64 bits" in f.misses[-1].why
+    clear(f)
+    f(W)
+    assert f.misses[-1].why == "it was traced before, and the cache was cleared"
+    assert f.cache_info()[:3] == (3, 1, 1)
+    assert f.cache_info().nbytes > 0
+    f(W[:2])  # that was not
+    assert f.misses[-1].why == "x is f32[2,4] and was f32[3,4]"
+
+
+def test_what_was_forgotten_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftrace.transforms.jit.jit.SIGNATURES_KEPT", 1)
+    f = ft.jit(lambda x: x + 1)
+    f(1.0)
+    with ft.config(cache_memory=1):
+        f(W)
+    f(1.0)
+    assert f.misses[-1].why == "it was traced before, and forgotten: see cache_memory"
+
+
+def test_what_depends_on_traced_values_is_told() -> None:
+    told: list[str] = []
+
+    def outer(x: Any) -> Any:
+        inner = ft.jit(lambda y: x + y)
+        total = inner(1.0) + inner(1.0)
+        told.extend(miss.why for miss in inner.misses)
+        return total
+
+    assert ft.jit(outer)(1.0) == 4
+    _, again = told
+    assert again == "it was traced before, but with traced values that it captures"
+
+
+def test_all_misses_are_counted() -> None:
+    f = ft.jit(lambda x: x * 2)
+    f(W)
+    with ft.config(device="interpreter"):
+        f(W)
+    assert f.cache_info().misses == len(f.misses) == 2
+    assert f.trace_count == 1
+
+
+def test_the_call_that_differs_in_the_fewest_leaves_is_compared() -> None:
+    @ft.jit
+    def total(*args: Any, **kwargs: Any) -> Any:
+        return sum(args) + sum(kwargs.values())
+
+    total(1.0, 2.0, 3.0)
+    total(1.0, a=2.0)
+    total(1.0, a=2.0, b=3.0)
+    assert total.misses[-1].why == "b is new"
+    total(1.0, 2.0, W)
+    assert total.misses[-1].why == "args[2] is f32[3,4] and was f32~[]"
+
+
+SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"enable_x64": True}, "enable_x64 is True and was None"),
+    ({"numpy_rank_promotion": "raise"}, "numpy_rank_promotion is 'raise' and was 'all"),
+    ({"check_static_indices": False}, "check_static_indices is False and was T"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), SETTINGS)
+def test_a_setting_is_told_by_its_name(changes: dict[str, Any], why: str) -> None:
+    f = ft.jit(lambda x: x * 2.0)
+    f(W)
+    with ft.config(**changes):
+        f(W)
+    assert f.misses[-1].why.startswith(why)
+    f(W)
+    assert f.trace_count == 2
+
+
+@ft.tree_util.register_dataclass
+@dataclass
+class _Layer:
+    w: Any
+    size: int = field(metadata={"static": True}, default=1)
+
+
+@ft.tree_util.register_pytree_node_class
+class _Named:
+    def __init__(self, x: Any, name: str) -> None:
+        self.x, self.name = x, name
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), self.name
+
+    @classmethod
+    def tree_unflatten(cls, name: str, children: Any) -> Any:
+        return cls(*children, name)
+
+
+TREES: list[tuple[Any, Any, str]] = [
+    (_Layer(W, 1), _Layer(W, 2), "p.size is 2 and was 1"),
+    ([_Layer(W, 1)], [_Layer(W, 2)], "p[0].size is 2 and was 1"),
+    ((W, _Named(W, "a")), (W, _Named(W, "b")), "p[1]'s static data is 'b' and was 'a'"),
+    ({"a": W, "b": []}, {"a": W, "b": ()}, "the container p['b'] is tuple and was lis"),
+    ([W], [W, ()], "the container p[1] is new"),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "why"), TREES)
+def test_what_is_static_in_a_tree_is_told(before: Any, now: Any, why: str) -> None:
+    f = ft.jit(lambda k, p: ft.tree.leaves(p)[0] * k)
+    f(1.0, before)
+    f(1.0, now)
+    assert f.misses[-1].why.startswith(why)
+    fixed = ft.jit(lambda k, p: ft.tree.leaves(p)[0], static_argnums=0)
+    fixed(1, p=before)
+    fixed(1, p=now)
+    assert fixed.misses[-1].why.startswith(why)
 
 
 def test_stages_that_did_not_come_took_no_time() -> None:
@@ -222,7 +327,7 @@ def test_arguments_without_leaves_and_classes_without_text_are_told() -> None:
     of_any = ft.jit(lambda *args: args[3] + 1)
     of_any({}, {}, (), fnp.ones(2))
     of_any({}, {}, (), fnp.ones(3))
-    assert of_any.misses[-1].why == "argument 3 is f32[3] and was f32[2]"
+    assert of_any.misses[-1].why == "args[3] is f32[3] and was f32[2]"
 
     class Mute:
         def __repr__(self) -> str:

@@ -421,6 +421,23 @@ def paths(treedef: TreeDef) -> list[KeyPath]:
     return [*map(_path, treedef.accessors())]
 
 
+def static_fields(treedef: TreeDef) -> dict[str, Any]:
+    """What is static in the outermost container, by what is written behind its name.
+
+    Of a dataclass by field, of other classes of users all at once.
+    """
+    if treedef.kind != optree.PyTreeKind.CUSTOM:
+        return {}
+    level: Any = treedef.one_level()
+    if dataclasses.is_dataclass(treedef.type):
+        children = [path[0] for path in paths(level)]
+        made = unflatten(treedef, [None] * treedef.num_leaves)
+        keys = [GetAttrKey(field.name) for field in dataclasses.fields(made)]
+        return {str(k): getattr(made, k.name, None) for k in keys if k not in children}
+    data = level.walk([None] * level.num_leaves, lambda _, data, __: data, None)
+    return {"'s static data": data}
+
+
 def _next(verdicts: Iterator[bool], _: Any) -> bool:
     return next(verdicts)
 

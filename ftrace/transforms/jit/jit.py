@@ -27,7 +27,7 @@ from ftrace.errors import (
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.spans import recorders, span
-from ftrace.ground.tables import Table, on_limit
+from ftrace.ground.tables import LIGHT, Table, on_limit
 from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -71,7 +71,10 @@ from ftrace.transforms.jit.compiled_graph import (
     weight_of,
 )
 from ftrace.transforms.jit.misses import (
+    CLEARED,
+    FORGOTTEN,
     MISSES_KEPT,
+    OPEN,
     CacheInfo,
     Miss,
     check_allowed,
@@ -88,6 +91,8 @@ if TYPE_CHECKING:
 
 #: Signatures of a function that are kept whatever they weigh.
 SIGNATURES_KEPT = 64
+#: Signatures of a function of which it is known why they are kept no more.
+LOST_KEPT = 1024
 #: Bytes of what is kept for one, besides its graph and its program, and of a class of
 #: containers, which lives as long: measured with 6,000 of each, on Linux.
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
@@ -237,14 +242,39 @@ class Traces(Table[Any, OneTrace]):
 
     Attributes:
       count: how often it was traced.
-      misses: the calls that it was traced for, the latest ones.
+      misses: the calls that it was traced or compiled for, the latest ones.
+      missed: how many there were.
+      lost: why what was traced before is no more, by the hash of its signature.
     """
 
     def __init__(self) -> None:
         super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records)
-        self.count = 0
+        self.count = self.missed = 0
+        self.lost: dict[int, str] = {}
         self.misses: deque[Miss] = deque(maxlen=MISSES_KEPT)
         self.lock = fresh_after_fork(threading.RLock())
+
+
+    def put(self, key: Any, value: OneTrace, nbytes: int = LIGHT) -> OneTrace:
+        found = super().put(key, value, nbytes)
+        self.lost.pop(hash(key), None)
+        return found
+
+    def drop(self, key: Any) -> None:
+        super().drop(key)
+        self.lose(key, FORGOTTEN)
+
+    def clear(self) -> None:
+        keys = [key for key, _ in self.by_age()]
+        super().clear()
+        for key in keys:
+            self.lose(key, CLEARED)
+
+    def lose(self, key: Any, why: str) -> None:
+        """Notes why what was traced for a signature is not there."""
+        self.lost[hash(key)] = why
+        if len(self.lost) > LOST_KEPT:
+            self.lost.pop(next(iter(self.lost)))
 
 
 _traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
@@ -353,7 +383,7 @@ class Jitted(RecordedCallable, Travels):
             *[ready.compiled.nbytes for ready in programs],
         )
         return CacheInfo(
-            self.trace_count, len(traced), len(programs), native, sum(sizes)
+            self._traced.missed, len(traced), len(programs), native, sum(sizes)
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -558,8 +588,10 @@ class Jitted(RecordedCallable, Travels):
             nbytes = weight_of(graph) + own
             closed = not has_free_variables(graph)
             traced = OneTrace(graph, output, closed, nbytes, miss=miss)
-            if traced.closed:  # another is good for this call only
+            if traced.closed:
                 self._keep(signature, traced)
+            else:  # it is good for this call only
+                self._traced.lose(signature, OPEN)
             return traced
 
     def _miss_of(self, signature: Any) -> Miss:
@@ -571,7 +603,8 @@ class Jitted(RecordedCallable, Travels):
         config, name = settings.current(), name_of(self._fun)
         before = [key for key, _ in self._traced.by_age()]
         before += [self._latest] if self._latest is not None else []
-        why = why_missed(self._fun, signature, before)
+        why = self._traced.lost.get(hash(signature))
+        why = why or why_missed(self._fun, signature, before)
         check_allowed(lambda: f"{name} would be traced: {why}")
         if config.no_tracing:
             raise TracingError(
@@ -586,6 +619,7 @@ class Jitted(RecordedCallable, Travels):
         if settings.current().explain_misses:
             sys.stderr.write(f"ftrace: {miss.function} is {what}: {miss.why}\n")
         self._traced.misses.append(miss)
+        self._traced.missed += 1
         return miss
 
     def _keep(self, signature: Any, traced: OneTrace) -> None:

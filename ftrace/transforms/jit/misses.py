@@ -85,7 +85,7 @@ class CacheInfo(NamedTuple):
     """What is kept of a jitted function.
 
     Attributes:
-      misses: how often it was traced.
+      misses: how often it was traced, or compiled again for what was traced.
       signatures: kinds of calls whose graph is kept.
       programs: that are compiled for them.
       native: kinds of calls that are native.
@@ -98,6 +98,11 @@ class CacheInfo(NamedTuple):
     native: int
     nbytes: int
 
+
+#: Why what was traced before is so again.
+CLEARED = "it was traced before, and the cache was cleared"
+FORGOTTEN = "it was traced before, and forgotten: see cache_memory"
+OPEN = "it was traced before, but with traced values that it captures"
 
 #: How many functions of the same lines were traced, by these: a lambda in a loop is a
 #: new function each time.
@@ -138,25 +143,20 @@ def why_missed(
     """
     if not before:
         return _first_call(fun)
+    parameters = Parameters.of(fun)
     latest = [*before][: -_COMPARED - 1 : -1]
-    nearest = min(latest, key=lambda old: _far(signature, old))
-    return _difference(fun, signature, nearest)
+    parts = _parts(signature, parameters)
+    nearest = min(latest, key=lambda old: _far(parts, _parts(old, parameters)))
+    return _difference(parameters, signature, nearest)
 
 
-def _far(new: Sequence[Any], old: Sequence[Any]) -> tuple[int, int, int]:
-    """How far apart two signatures are: in how many parts, leaves, axes of these."""
-    fixed, others = _static_values(new), _static_values(old)
-    parts = sum(new[i] != old[i] for i in (0, 2, 3))
-    parts += sum(fixed.get(k) != others.get(k) for k in {**fixed, **others})
-    pairs = [(a, b) for a, b in zip(new[-1], old[-1], strict=False) if a != b]
-    leaves = len(pairs) + abs(len(new[-1]) - len(old[-1]))
-    return parts, leaves, sum(_axes_apart(a, b) for a, b in pairs)
-
-
-def _static_values(signature: Sequence[Any]) -> dict[int | str, Any]:
-    """Types and values of the static arguments, by position or name."""
-    fixed: Any = signature[1][1] if signature[1] else ()
-    return {place: (kind, value) for place, kind, value in fixed}
+def _far(new: dict[Any, Any], old: dict[Any, Any]) -> tuple[int, int, int]:
+    """How far apart two signatures are: in how many parts, other than leaves, axes."""
+    apart = [k for k in {**new, **old} if new.get(k, _NOTHING) != old.get(k, _NOTHING)]
+    leaves = [k for k in apart if k[0] == _LEAF]
+    pairs = [(new[k], old[k]) for k in leaves if k in new and k in old]
+    axes = sum(_axes_apart(a, b) for a, b in pairs)
+    return len(apart), len(apart) - len(leaves), axes
 
 
 def _axes_apart(a: ShapedArray, b: ShapedArray) -> int:
@@ -168,28 +168,60 @@ def _axes_apart(a: ShapedArray, b: ShapedArray) -> int:
     return len(a.shape) - same + (a.dtype != b.dtype)
 
 
-def _difference(fun: Any, new: Sequence[Any], old: Sequence[Any]) -> str:
-    rows, others = _rows(fun, new), _rows(fun, old)
-    told: list[str] = []
-    for name in {**rows, **others}:
-        if name not in others:
-            told.append(f"{name} is new")
-        elif name not in rows:
-            told.append(f"{name} is no more")
-        elif rows[name] != others[name]:
-            told.append(f"{name} is {_text(rows[name])} and was {_text(others[name])}")
-    ways, former = _ways(fun, new), _ways(fun, old)
+#: What a part of a signature is, and what stands where another one has none.
+_STATIC, _LEAF, _SETTING, _AROUND = "static", "leaf", "setting", "around"
+_NOTHING = object()
+
+
+def _parts(signature: Sequence[Any], parameters: Parameters) -> dict[Any, Any]:
+    """The parts of a signature, by what tells them apart, an argument by its name."""
+    treedef, static, (rules, open_sizes), axes, types = signature
+    found: dict[Any, Any] = {
+        (_STATIC, _argument(place, parameters)): value
+        for place, value in _static_values(signature).items()
+    }
+    places, paths = _leaf_places(treedef, static), treedef.paths()
+    found |= {
+        (_LEAF, _argument(place, parameters), path[2:]): kind
+        for place, path, kind in zip(places, paths, types, strict=True)
+    }
+    found |= {(_SETTING, n): x for n, x in settings.named_rules(rules).items()}
+    return found | {(_AROUND, "sizes"): open_sizes, (_AROUND, "axes"): axes}
+
+
+def _static_values(signature: Sequence[Any]) -> dict[int | str, Any]:
+    """Types and values of the static arguments, by position or name."""
+    fixed: Any = signature[1][1] if signature[1] else ()
+    return {place: (kind, value) for place, kind, value in fixed}
+
+
+def _difference(parameters: Parameters, new: Sequence[Any], old: Sequence[Any]) -> str:
+    told = _changes(_rows(parameters, new), _rows(parameters, old))
+    ways, former = _ways(parameters, new), _ways(parameters, old)
     told += [
         f"{name} is passed by {way} and was by {former[name]}"
         for name, way in ways.items()
         if former.get(name, way) != way
     ]
     if new[0] != old[0] and not told:
-        told.append(f"the tree of the arguments is {new[0]} and was {old[0]}")
+        told = _changes(_containers(parameters, new), _containers(parameters, old))
     if not told:
-        return "what was traced before depends on traced values, or has been forgotten"
+        return FORGOTTEN
     more = f", and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     return "; ".join(told[:_NAMED]) + more
+
+
+def _changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
+    """In words what some parts are and were, by their names."""
+    told: list[str] = []
+    for name in {**new, **old}:
+        if name not in old:
+            told.append(f"{name} is new")
+        elif name not in new:
+            told.append(f"{name} is no more")
+        elif new[name] != old[name]:
+            told.append(f"{name} is {_text(new[name])} and was {_text(old[name])}")
+    return told
 
 
 def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
@@ -216,6 +248,53 @@ def _ways(fun: Any, signature: Sequence[Any]) -> dict[str, str]:
     }
 
 
+def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
+    """The parts of a signature, under the names that the user has for them."""
+    treedef, static, (rules, open_sizes), axes, types = signature
+    found: dict[str, Any] = {
+        f"the static argument {_argument(place, parameters)}": value
+        for place, (_, value) in _static_values(signature).items()
+    }
+    found |= zip(_leaf_names(parameters, treedef, static), types, strict=True)
+    found |= settings.named_rules(rules)
+    found["whether it is called with traced values"] = open_sizes is not None
+    found["what is mapped around it"] = axes
+    return found
+
+
+def _ways(parameters: Parameters, signature: Sequence[Any]) -> dict[str, str]:
+    """How each argument that has a leaf, or is static, is passed."""
+    treedef, static, *_ = signature
+    places = _leaf_places(treedef, static)
+    return {
+        _argument(place, parameters): "keyword" if type(place) is str else "position"
+        for place in (*_static_values(signature), *places)
+    }
+
+
+def _containers(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
+    """The class of each container among the arguments, and what is static in it."""
+    treedef, static, *_ = signature
+    args, kwargs = treedef.children()
+    places = _positions(static, args.num_children)
+    pending: list[tuple[str, Any]] = [
+        *[
+            (_argument(p, parameters), x)
+            for p, x in zip(places, args.children(), strict=True)
+        ],
+        *zip(kwargs.entries(), kwargs.children(), strict=True),
+    ]
+    found: dict[str, Any] = {}
+    while pending:
+        name, node = pending.pop()
+        if node.type is not None:  # no leaf
+            found[f"the container {name}"] = node.type
+            found |= {name + key: x for key, x in tree.static_fields(node).items()}
+            keys = map(tree.keystr, tree.paths(node.one_level()))
+            pending += zip([name + key for key in keys], node.children(), strict=True)
+    return found
+
+
 def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
     """What the user calls each leaf of the arguments: x, batch['x'].
 
@@ -223,41 +302,49 @@ def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
       treedef: the structure of the arguments that are not static: (args, kwargs).
       static: as `argument_kinds.split` gives it.
     """
-    parameters = Parameters.of(fun).positional
+    return _leaf_names(Parameters.of(fun), treedef, static)
+
+
+def _leaf_names(parameters: Parameters, treedef: Any, static: Any) -> list[str]:
+    places = _leaf_places(treedef, static)
     return [
-        _argument(place, parameters) + tree.keystr(path)
-        for place, path in _leaf_places(treedef, static)
+        _argument(place, parameters) + tree.keystr(path[2:])
+        for place, path in zip(places, tree.paths(treedef), strict=True)
     ]
 
 
-def _leaf_places(treedef: Any, static: Any) -> list[tuple[int | str, Any]]:
-    """The argument of each leaf, by position or name, and the path within it."""
-    chosen: Any = static or (None, ())
-    count, fixed = chosen
-    taken = {place for place, _, _ in fixed}
-    places: list[Any] = [i for i in range(count or 0) if i not in taken]
-    found: list[tuple[int | str, Any]] = []
-    for path in tree.paths(treedef):
-        key: Any = path[1]
-        place: Any = getattr(key, "key", None)
-        if place is None:  # by position, of those that are not static
-            place = key.idx if count is None else places[key.idx]
-        found.append((place, path[2:]))
-    return found
+def _leaf_places(treedef: Any, static: Any) -> list[int | str]:
+    """The argument of each leaf, by position or name."""
+    places = _positions(static, treedef.child(0).num_children)
+    return [places[p[1]] if p[0] == 0 else p[1] for p in treedef.paths()]
+
+
+def _positions(static: Any, count: int) -> list[int]:
+    """The positions of the arguments that are traced and given by position."""
+    if not static:
+        return [*range(count)]
+    taken = {place for place, _, _ in static[1]}
+    return [i for i in range(static[0]) if i not in taken]
 
 
 def _text(value: Any) -> str:
     """A value in some words; of a class of the user's that has none its name."""
+    if isinstance(value, type):
+        return value.__name__
     try:
         return f"{value!r:.80}"
     except Exception:
         return f"<{type(value).__name__}>"
 
 
-def _argument(place: int | str, parameters: Sequence[str]) -> str:
+def _argument(place: int | str, parameters: Parameters) -> str:
     if isinstance(place, str):
         return place
-    return parameters[place] if place < len(parameters) else f"argument {place}"
+    names = parameters.positional
+    if place < len(names):
+        return names[place]
+    rest = parameters.nameless.difference(names)  # that of *args
+    return f"{min(rest)}[{place - len(names)}]" if rest else f"argument {place}"
 
 
 def check_allowed(what: Callable[[], str]) -> None:
