@@ -489,29 +489,41 @@ def user_origin(called: str = "", above: int = 1) -> Origin | None:
             origin.called = called
             return origin
         frame = frame.f_back
-    return _generated_origin()
+    frame = _generated_frame()
+    return None if frame is None else Origin(frame.f_code, frame.f_lasti)
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning about the user's own line.
+    """A warning about the user's own line, shown as often as Python is told to.
 
     Args:
       text: of the warning.
       category: its class.
     """
-    origin = user_origin()
-    place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
-    warnings.warn_explicit(text, category, *place)
-
-
-def _generated_origin() -> Origin | None:
-    """The innermost frame of generated code: `python -c` runs under this name too."""
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        if frame.f_code.co_filename == "<string>":
-            return Origin(frame.f_code, frame.f_lasti)
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and is_internal(frame.f_code):
         frame = frame.f_back
-    return None
+    frame = frame or _generated_frame()
+    if frame is None:  # `python -m ftrace`, a thread of ours
+        warnings.warn_explicit(text, category, "ftrace", 1)
+        return
+    space = frame.f_globals
+    warnings.warn_explicit(
+        text,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        space.get("__name__"),
+        space.setdefault("__warningregistry__", {}),
+    )
+
+
+def _generated_frame() -> FrameType | None:
+    """The innermost frame of generated code: `python -c` runs under this name too."""
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and frame.f_code.co_filename != "<string>":
+        frame = frame.f_back
+    return frame
 
 
 #: Where public functions stand behind others, which have them in a variable.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -25,7 +24,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from ftrace.compat import private
-from ftrace.errors import AliasError
+from ftrace.errors import AliasError, warn_user
 from ftrace.ground import settings
 from ftrace.ground.missing_names import tell_missing
 
@@ -164,10 +163,9 @@ def _note_version(library: str) -> None:
         return
     tried = TRIED[library]
     if found.split(".")[:2] != tried.split("."):
-        warnings.warn(
+        warn_user(
             f"{library} {found} has not been tried on ftrace in the place of jax, "
-            f"{tried} has: it may ask for names that are not there",
-            stacklevel=2,
+            f"{tried} has: it may ask for names that are not there"
         )
 
 

@@ -9,13 +9,12 @@ Where array and index are known NumPy does it, at once.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.errors import ShapeError
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
@@ -241,11 +240,10 @@ def update(
     if dtype != x.dtype:  # computed in the common dtype, as without an index
         cut = dtype.itemsize < 8 or dtypes.kind(dtype) != dtypes.kind(x.dtype)
         if cut or settings.current().enable_x64 is not None:
-            warnings.warn(
+            errors.warn_user(
                 "scatter inputs have incompatible types: what is put into an array of "
                 f"{x.dtype.name} is cut to it, got {values.dtype.name}; write .astype",
                 FutureWarning,
-                stacklevel=2,
             )
         wide = update(ax.cast(x, dtype), index, values, kind, mode, wrap)
         return ax.cast(wide, x.dtype, x.weak_type)

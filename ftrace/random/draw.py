@@ -14,7 +14,6 @@ each call, or compiled from the first one on, which the size alone decides.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import Parameter, signature
@@ -245,7 +244,7 @@ def check_key(name: str, key: Any) -> Any:
         )
         if policy == "error":
             raise errors.ValueRangeError(text)
-        warnings.warn(text, UserWarning, stacklevel=3)
+        errors.warn_user(text)
     return key
 
 

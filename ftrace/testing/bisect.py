@@ -42,7 +42,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.effects import rehearsal
 from ftrace.trace.evaluate import NumpyPlan
-from ftrace.trace.flatten_arguments import name_of
+from ftrace.trace.flatten_arguments import told_name
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.pytree import tree
@@ -218,7 +218,7 @@ def bisect(
     place = jitted.target(arrays) if device is None else get_device(device)
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)
-    name = name_of(jitted)
+    name = told_name(jitted)
     search = Search(_numbers_of(graph), list(map(_as_numbers, arrays)), place, limits)
     found = _compare(search, name)
     return found if path is None else _write(found, path or f"bisect_{_word(name)}.py")
@@ -253,6 +253,7 @@ def _as_numbers(array: Array) -> Values:
 
 
 def _word(name: str) -> str:
+    name = name.replace(" ", "_").replace(".", "_")
     return "".join([c for c in name if c.isalnum() or c == "_"]) or "function"
 
 

@@ -36,7 +36,7 @@ from ftrace.testing.close import Limits, compare
 from ftrace.testing.graph_text import NoTextError, graph_of, graph_rows
 from ftrace.testing.program_parts import results_of, ulps_of
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.flatten_arguments import name_of
+from ftrace.trace.flatten_arguments import told_name
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
@@ -99,7 +99,7 @@ def record(path: array_files.PathLike, f: Callable[..., Any], *args: Any) -> Non
     inputs = [x.numpy() for x in arrays]
     kernels, results = _run(Graph(graph.inputs, graph.outputs), inputs, device)
     note = {
-        "form": FORM, "version": VERSION, "name": name_of(jitted),
+        "form": FORM, "version": VERSION, "name": told_name(jitted),
         "device": device.name, "machine": _machine(device), "kernels": kernels,
         "disabled_rules": sorted(settings.current().disabled_rules), "graph": rows,
     }  # fmt: skip

@@ -49,14 +49,43 @@ def name_of(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-def wraps(function: Any) -> Callable[[Any], Any]:
-    """`functools.wraps`, of any callable: of its names and notes what can be set."""
+def told_name(function: Any) -> str:
+    """What people call a function: loss, Net.step, grad of loss.
+
+    Its `__name__` is that of the innermost one, as with JAX.
+    """
+    transforms: list[str] = []
+    while hasattr(function, "__wrapped__"):
+        name, code = getattr(function, "__dict__", {}).get(_TRANSFORM, ("", None))
+        if code is not None and code is getattr(function, "__code__", None):
+            transforms.append(name)
+        function = function.__wrapped__
+    name = name_of(function)
+    whole = f"{getattr(function, '__qualname__', '')}".rpartition("<locals>.")[2]
+    own = whole if whole.rpartition(".")[2] == name else name
+    return " of ".join([*transforms, own])
+
+
+#: The attribute that tells which transform a function is of. It has its code, too: what
+#: stands around it may have copied its attributes.
+_TRANSFORM = "_ftrace_transform"
+
+
+def wraps(function: Any, transform: str = "") -> Callable[[Any], Any]:
+    """`functools.wraps`, of any callable: of its names and notes what can be set.
+
+    Args:
+      transform: what the wrapper is of `function`, for `told_name`: "grad".
+    """
 
     def dress(wrapper: Any) -> Any:
         for name in WRAPPER_ASSIGNMENTS:
             with suppress(AttributeError, TypeError):
                 setattr(wrapper, name, getattr(function, name))
-        return update_wrapper(wrapper, function, ())
+        update_wrapper(wrapper, function, ())
+        if transform:
+            setattr(wrapper, _TRANSFORM, (transform, wrapper.__code__))
+        return wrapper
 
     return dress
 

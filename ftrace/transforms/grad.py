@@ -105,7 +105,7 @@ def _value_and_grad(
     tree.check_callable(fun, name)
     chosen = flatten_arguments.Argnums(name, argnums)
 
-    @wraps(fun)
+    @wraps(fun, name)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = flatten_arguments.of_arguments(
             fun, chosen, args, kwargs
@@ -193,7 +193,7 @@ def grad(
     _check_reduce_axes("grad", reduce_axes)
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
-    @wraps(fun)
+    @wraps(fun, "grad")
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient

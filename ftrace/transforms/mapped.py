@@ -151,7 +151,7 @@ def pmap(
         donate_argnums=read_argnums("pmap", "donate_argnums", donate_argnums),
     )  # fmt: skip
 
-    @wraps(fun)
+    @wraps(fun, "pmap")
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         size = _size(fun, args, kwargs, one.axes_of(args), axis_size)
         found = one.devices
@@ -461,7 +461,7 @@ def shard_map(
     together.__name__ = together.__qualname__ = name_of(f)
     in_processes = jit(together, static_argnums=0)
 
-    @wraps(f)
+    @wraps(f, "shard_map")
     def shard_map_f(*args: Any) -> Any:
         own: Any = get_mesh() if mesh is None else mesh
         if not own.axis_names:

@@ -114,7 +114,7 @@ def over_lanes(
     """
     processes = 1 if ranks is None else ranks.size
 
-    @wraps(fun)
+    @wraps(fun, "vmap")
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, _TUPLE) and len(in_axes) != len(args):
             raise errors.TreeError(

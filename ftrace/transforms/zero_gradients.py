@@ -23,7 +23,7 @@ from ftrace import dtypes
 from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.evaluate import NumpyPlan, observe
-from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.flatten_arguments import told_name, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import mul, mul_zero
@@ -70,8 +70,8 @@ def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
         own = dict(zip(names, graph.inputs, strict=False))
         found = _reasons(graph, own, [x.numpy() for x in arrays])
         head = (
-            f"the gradient of {name_of(jitted)} is zero for {len(found) or 'none'} of "
-            f"{len(names)} arguments"
+            f"the gradient of {told_name(jitted)} is zero for "
+            f"{len(found) or 'none'} of {len(names)} arguments"
         )
         return "\n".join([head, *[f"{name}: {why}" for name, why in found.items()]])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -153,6 +154,42 @@ def test_a_cache_that_cannot_be_written_is_told_at_the_line_of_the_user(
     done = _run(program, FTRACE_CACHE_DIR=str(file))
     assert done.stdout == "2.0\n"
     assert f"{program}:4: CacheWarning: compiled code cannot be kept" in done.stderr
+
+
+def _put(x: Any) -> Any:
+    return x.at[0].set(1.5)
+
+
+def _draw() -> Any:
+    with ft.legacy_prng_key("warn"):
+        return ft.random.uniform(ft.random.PRNGKey(0))
+
+
+WARNED: list[Callable[[], Any]] = [
+    lambda: _put(fnp.arange(3)),
+    lambda: ft.jit(_put)(fnp.arange(3)),
+    lambda: ft.vmap(_put)(fnp.ones((2, 3), int)),
+    _draw,
+]
+
+
+@pytest.mark.parametrize("wrong", WARNED)
+def test_a_warning_is_of_the_users_line_and_comes_once(wrong: Any) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        wrong()
+        wrong()
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_a_warning_of_nobodys_line_names_no_file() -> None:
+    code = "from ftrace.errors import warn_user as w; import threading as t"
+    code += "; x = t.Thread(target=w, args=('a',)); x.start(); x.join(); w('b')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[0] == "ftrace:1: UserWarning: a"
+    assert "<string>:1: UserWarning: b" in done.stderr
 
 
 def _layer(w: Any, x: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import TracingError
+from ftrace.trace.flatten_arguments import told_name
 
 W = fnp.ones((3, 4))
 
@@ -186,6 +188,58 @@ def test_what_depends_on_traced_values_is_told() -> None:
     assert ft.jit(outer)(1.0) == 4
     _, again = told
     assert again == "it was traced before, but with traced values that it captures"
+
+
+def _loss(w: Any) -> Any:
+    return fnp.sum(w**2)
+
+
+class _Net:
+    @partial(ft.jit, static_argnums=0)
+    def step(self, x: Any) -> Any:
+        return x * 2
+
+
+def _decorated(f: Any) -> Any:
+    @wraps(f)
+    def around(*args: Any) -> Any:
+        return f(*args)
+
+    return around
+
+
+TOLD: list[tuple[Any, str]] = [
+    (_loss, "_loss"),
+    (ft.jit(_loss), "_loss"),
+    (ft.jit(ft.grad(_loss)), "grad of _loss"),
+    (ft.grad(ft.grad(_loss)), "grad of grad of _loss"),
+    (ft.vmap(ft.value_and_grad(ft.jit(_loss))), "vmap of value_and_grad of _loss"),
+    (ft.hessian(_loss), "hessian of _loss"),
+    (ft.jacrev(ft.checkpoint(_loss)), "jacrev of checkpoint of _loss"),
+    (_decorated(ft.grad(_loss)), "grad of _loss"),
+    (_Net().step, "_Net.step"),
+    (ft.grad(lambda x: x), "grad of <lambda>"),
+    (ft.grad(partial(_loss)), "grad of partial"),
+]
+
+
+@pytest.mark.parametrize(("function", "name"), TOLD)
+def test_a_function_is_told_with_its_transforms(function: Any, name: str) -> None:
+    assert told_name(function) == name
+
+
+def test_a_gradient_is_told_apart_from_its_function(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    gradient = ft.jit(ft.grad(_loss))
+    with ft.config(explain_misses=True):
+        gradient(W)
+    assert "grad of _loss is traced" in capsys.readouterr().err
+    assert gradient.misses[0].function == "grad of _loss"
+    assert gradient.__name__ == "_loss"  # as with JAX
+    assert ft.explain(gradient)(W).name == "grad of _loss"
+    assert ft.bisect(gradient, W, path=None).name == "grad of _loss"
+    assert ft.viz(gradient, tmp_path, show=False)(W).path.name == "grad_of__loss.html"
 
 
 def test_all_misses_are_counted() -> None:

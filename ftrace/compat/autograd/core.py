@@ -14,7 +14,6 @@ values, whatever it does with them, and a rule makes the derivative of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
 from itertools import count, islice
@@ -24,7 +23,7 @@ import numpy as np
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import ArgumentError, MissingRuleError
+from ftrace.errors import ArgumentError, MissingRuleError, warn_user
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import hide_scopes
 from ftrace.trace.tracing.tracer import Tracer, stack
@@ -143,7 +142,7 @@ class _Traced:
             _forward.discard(id(scope))
         found = tree.leaves(result)
         if not any(isbox(x) and x.scope is scope for x in found):
-            warnings.warn("Output seems independent of input.", stacklevel=2)
+            warn_user("Output seems independent of input.")
         # Whole numbers have no derivative: their values are the result.
         counted = [isbox(x) and x.dtype.kind not in "fc" for x in found]
         if any(counted):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ import ftrace as ft
 from ftrace.compat.autograd import core, numpy as np
 from ftrace.compat.autograd.core import defvjp_argnum, primitive, vspace
 from ftrace.compat.autograd.wrap_util import unary_to_nary
-from ftrace.errors import ConcretizationTypeError
+from ftrace.errors import ConcretizationTypeError, warn_user
 
 __all__ = [
     "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named",
@@ -91,7 +90,7 @@ def jacobian(fun: Function, x: Any) -> Any:
 def holomorphic_grad(fun: Function, x: Any) -> Any:
     """The derivative of a holomorphic function of complex numbers."""
     if not vspace(x).iscomplex:
-        warnings.warn("Input to holomorphic_grad is not complex", stacklevel=2)
+        warn_user("Input to holomorphic_grad is not complex")
     return grad(lambda x: np.real(fun(x)))(x)
 
 

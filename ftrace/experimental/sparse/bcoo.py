@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -24,7 +23,14 @@ import numpy as np
 from typing_extensions import Self
 
 from ftrace import dtypes, numpy as fnp
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    ShapeError,
+    ValueRangeError,
+    one_of,
+    warn_user,
+)
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -508,7 +514,7 @@ def bcoo_update_layout(
         )
         if on_inefficient == "error":
             raise SparseEfficiencyError(f"bcoo_update_layout: {text}")
-        warnings.warn(text, SparseEfficiencyWarning, stacklevel=2)
+        warn_user(text, SparseEfficiencyWarning)
     if batch < mat.n_batch or dense < mat.n_dense:
         less = mat.n_batch - batch, mat.n_dense - dense
         mat = _to_sparse(mat, *[max(n, 0) for n in less])

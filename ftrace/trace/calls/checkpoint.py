@@ -437,7 +437,7 @@ def checkpoint(
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
     )
 
-    @flatten_arguments.wraps(fun)
+    @flatten_arguments.wraps(fun, "checkpoint")
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         fixed = _static_positions(numbers, args, flatten_arguments.name_of(fun))
         fixed = {*fixed, *[i for i, x in enumerate(args) if type(x) is Ref]}

@@ -42,6 +42,7 @@ from ftrace.trace.flatten_arguments import (
     check_arguments,
     name_of,
     read_argnums,
+    told_name,
     type_of,
     wraps,
 )
@@ -253,7 +254,6 @@ class Traces(Table[Any, OneTrace]):
         self.lost: dict[int, str] = {}
         self.misses: deque[Miss] = deque(maxlen=MISSES_KEPT)
         self.lock = fresh_after_fork(threading.RLock())
-
 
     def put(self, key: Any, value: OneTrace, nbytes: int = LIGHT) -> OneTrace:
         found = super().put(key, value, nbytes)
@@ -494,7 +494,8 @@ class Jitted(RecordedCallable, Travels):
         elif ready is None:
             name, miss = name_of(self._fun), traced.miss
             if miss is not None and traced.programs:
-                miss = self._note_miss(Miss(name, _why_compiled(key, traced.programs)))
+                why = _why_compiled(key, traced.programs)
+                miss = self._note_miss(Miss(told_name(self._fun), why))
             took = list[float]()
             with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
@@ -581,7 +582,8 @@ class Jitted(RecordedCallable, Travels):
             output.function.__name__ = name_of(self._fun)
             miss = self._miss_of(signature)
             took = partial(setattr, miss, "traced")
-            with monitoring.stage(monitoring.TRACED, "traced", miss.function, took):
+            name = output.function.__name__
+            with monitoring.stage(monitoring.TRACED, "traced", name, took):
                 graph = trace("jit", output, avals, exact=True, meant=values)
             output.forget()
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
@@ -600,7 +602,7 @@ class Jitted(RecordedCallable, Travels):
         Raises:
           TracingError: there must be none.
         """
-        config, name = settings.current(), name_of(self._fun)
+        config, name = settings.current(), told_name(self._fun)
         before = [key for key, _ in self._traced.by_age()]
         before += [self._latest] if self._latest is not None else []
         why = self._traced.lost.get(hash(signature))
@@ -608,7 +610,8 @@ class Jitted(RecordedCallable, Travels):
         check_allowed(lambda: f"{name} would be traced: {why}")
         if config.no_tracing:
             raise TracingError(
-                f"re-tracing function {name} for `jit`, but 'no_tracing' is set"
+                f"re-tracing function {name_of(self._fun)} for `jit`, but 'no_tracing' "
+                "is set"
             )
         self._latest = signature
         self._traced.count += 1

@@ -55,7 +55,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.flatten_arguments import told_name, wraps
 from ftrace.trace.graph import Graph, Node, has_any, with_line
 from ftrace.trace.primitives.exchange import exchange_p, part_p, whole_p
 from ftrace.trace.primitives.primitive import compound_of
@@ -642,7 +642,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         rates = [part.operations / part.seconds for part in parts if part.seconds]
         done = max(rates, default=0.0)
         return Explanation(
-            name_of(jitted), device, threads, graph,
+            told_name(jitted), device, threads, graph,
             carry_keys(closed_graph(program)), names, built, parts,
             _nbytes(program.inputs), _nbytes(program.outputs),
             roofline(device, threads, done) if runs else None, divided,

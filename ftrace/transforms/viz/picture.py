@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.flatten_arguments import name_of, wraps
+from ftrace.trace.flatten_arguments import told_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.jit.jit import Jitted
@@ -103,7 +103,7 @@ def viz(
     @wraps(fun)
     def pictured(*args: Any, **kwargs: Any) -> Picture:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
-        chosen = None if named is None else _chosen(named, name_of(jitted))
+        chosen = None if named is None else _chosen(named, told_name(jitted))
         explained = explain(jitted)(*args, **kwargs)
         page = _page(explained.name, _data(explained))
         picture = Picture(_written(page, explained.name, chosen), page, explained)
@@ -175,7 +175,9 @@ def _chosen(path: Path, name: str) -> Path:
 
 
 def _file_name(name: str) -> str:
-    letters = "".join(c if c.isalnum() or c in "-_" else "" for c in name)
+    letters = "".join(
+        c if c.isalnum() or c in "-_" else "" for c in name.replace(" ", "_")
+    )
     return f"{letters or 'function'}.html"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FunctionType
@@ -29,7 +28,7 @@ from ftrace.backends.llvm.call.records import CLASSES, SELECT, BufferObject, Sta
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime
 from ftrace.backends.out_of_memory import no_working_memory
-from ftrace.errors import DeviceError, NativeCallsWarning
+from ftrace.errors import DeviceError, NativeCallsWarning, warn_user
 from ftrace.ground import settings
 from ftrace.ground.errstate import silence
 from ftrace.ground.fork_safe import cached_property, free_after_fork
@@ -374,12 +373,11 @@ def _try_native(places: Offsets, device: Any) -> Native | None:
     except (LookupError, AttributeError, DeviceError, RuntimeError) as error:
         # It lacks a function, or has its objects elsewhere, and should not.
         with suppress(NativeCallsWarning):  # where warnings are errors
-            warnings.warn(
+            warn_user(
                 f"calls cannot be native ({type(error).__name__}: {error}) and stay in "
                 "Python, which is slower. This interpreter should have native calls: "
                 "please report it; FTRACE_NATIVE_CALLS=0 silences this",
                 NativeCallsWarning,
-                stacklevel=3,
             )
         return None
 
