@@ -37,7 +37,7 @@ def _text(lanes: int) -> str:
             f.let(f"call {vector} {name}({vector} {value}, {more})")
             for value in fold.values
         ]
-    place = f.place(vector)
+    place = f.allocate(vector)
     for value in fold.values:
         f.do(f"store volatile {vector} {value}, ptr {place}, align 64")
     f.give()
