@@ -7,22 +7,33 @@ from collections.abc import Mapping, Sequence
 from ftrace import dtypes
 from ftrace.ground.spans import in_span
 from ftrace.trace import graph as g
-from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.exchange import lanes, vary
-from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum
+from ftrace.trace.primitives.exchange import communicate, lanes, vary
+from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.primitives.primitive import compound_of, item_p, items, primitive_of
 from ftrace.trace.python_limits import without_collection
 
+#: Operations whose batch looks to it itself: in a body what lanes share meets what
+#: they have again, and would differ twice.
+_BY_BATCH = ("collective", "control", "call")
 
-def _of_each(node: g.Node, sources: g.Nodes, flags: g.Flags) -> g.Nodes:
-    """The sources of a node, some of which have lanes, and some all lanes share."""
+
+def of_each(sources: g.Nodes, flags: g.Flags) -> g.Nodes:
+    """The sources of an operation, where processes differ once some of them do."""
     ranks = lanes.ranks
-    if ranks is None or node.op.family == "collective":
+    if ranks is None or all(flags):
         return sources
     return tuple([
         s if has or not dtypes.is_inexact(s.dtype) else vary(s, ranks)
         for s, has in zip(sources, flags, strict=True)
     ])  # fmt: skip
+
+
+def sum_lanes(x: g.Node) -> g.Node:
+    """The sum over a leading axis of lanes, those of other processes among them."""
+    total = reshape(reduce_sum(x, (0,)), x.shape[1:])
+    ranks = lanes.ranks
+    return total if ranks is None else communicate(total, "sum", ranks)
 
 
 @in_span("transform", "vmap")
@@ -63,8 +74,8 @@ def batch_nodes(
                     results = items(again)
                     several[node] = results, [False] * len(results)
                 continue
-            if lanes.ranks is not None and not all(flags):
-                sources = _of_each(node, sources, flags)
+            if node.op.family not in _BY_BATCH:
+                sources = of_each(sources, flags)
             if compound is not None:
                 several[node] = compound.batch(node, sources, flags, size)
             else:

@@ -21,7 +21,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.autodiff import jvp_nodes, split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
-from ftrace.trace.batching import batch_nodes
+from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import (
@@ -32,7 +32,6 @@ from ftrace.trace.graph import (
     substitute,
     toposort,
 )
-from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.symbolic import same_size
@@ -330,9 +329,7 @@ def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) ->
 
 def with_lanes(node: Node, has: bool, wanted: bool, size: int) -> Node:
     """The node, repeated along a leading axis where it shall have one and has none."""
-    if wanted and not has:
-        return broadcast_leading(node, (size, *node.shape))
-    return node
+    return place_axis(node, has, 0, size) if wanted else node
 
 
 def with_axis(aval: ShapedArray, size: int) -> ShapedArray:

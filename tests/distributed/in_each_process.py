@@ -26,6 +26,7 @@ from ftrace import P, errors, lax
 from ftrace.backends.base import own_devices
 from ftrace.backends.llvm.call.object_layout import offsets
 from ftrace.backends.llvm.runtime import program_table
+from ftrace.custom_batching import custom_vmap
 from ftrace.experimental import multihost_utils as hosts
 from ftrace.ground import processes
 from ftrace.sharding import Mesh
@@ -339,6 +340,90 @@ def gradients_go_through_processes() -> None:
     same = [np.asarray(ft.jit(grad)(w, x)[0]).tobytes() for _ in range(3)]
     assert len({*same, *hosts.process_allgather(np.asarray(of_w)).reshape(COUNT, -1)
                 .view("V12").ravel().tolist()}) == 1  # fmt: skip
+
+
+def ruled(kind: Any, rule: Any) -> Any:
+    """The square with a rule: how a cotangent, or a tangent, goes on."""
+    f = kind(lambda x: x**2)
+    if kind is ft.custom_vjp:
+        f.defvjp(lambda x: (x**2, x), lambda x, ct: (2 * x * rule(ct),))
+    else:
+        f.defjvp(lambda x, t: (x[0] ** 2, 2 * x[0] * rule(t[0])))
+    return f
+
+
+def rolled(x: Any) -> Any:
+    return lax.ppermute(x, "x", [(i, (i + 1) % DEVICES) for i in range(DEVICES)])
+
+
+def solved(w: Any, v: Any) -> Any:
+    def solve(f: Any, x: Any) -> Any:
+        return lax.psum(v * w, "x")
+
+    return lax.custom_root(lambda y: y - lax.psum(v * w, "x"), v, solve, lambda g, y: y)
+
+
+def looped(w: Any, v: Any) -> Any:
+    def body(c: Any, row: Any) -> Any:
+        return lax.psum(c * v, "x") * 0.01, c * w + row
+
+    c, rows = lax.scan(body, v, fnp.stack([w, w * w]))
+    return c + rows.sum(0)
+
+
+@custom_vmap
+def scaled(w: Any, v: Any) -> Any:
+    return w * w * v
+
+
+@scaled.def_vmap
+def scaled_rows(size: int, has: Any, w: Any, v: Any) -> Any:
+    return scaled(w, v), True
+
+
+#: Of what all have alike, w, and parts, v: rules, whose collectives are done later than
+#: the function's, and bodies, in which w meets v.
+GRADIENTS: dict[str, Any] = {
+    "psum": lambda w, v: ruled(ft.custom_vjp, lambda ct: lax.psum(ct, "x"))(w * v),
+    "of w": lambda w, v: ruled(ft.custom_vjp, lambda ct: ct * 3)(w) * v,
+    "ppermute": lambda w, v: ruled(ft.custom_vjp, rolled)(w * v),
+    "pshuffle": lambda w, v: ruled(
+        ft.custom_vjp, lambda ct: lax.pshuffle(ct, "x", [*range(1, DEVICES), 0])
+    )(w * v),
+    "gathered": lambda w, v: ruled(
+        ft.custom_vjp, lambda ct: lax.all_gather(ct, "x").sum(0)
+    )(w * v),
+    "jvp": lambda w, v: ruled(ft.custom_jvp, lambda t: lax.psum(t, "x"))(w * v),
+    "jvp of w": lambda w, v: ruled(ft.custom_jvp, lambda t: t)(w) * v,
+    "jvp, moved": lambda w, v: ruled(ft.custom_jvp, rolled)(w * v),
+    "root": solved,
+    "scan": looped,
+    "while": lambda w, v: lax.fori_loop(0, 3, lambda i, c: c * w + v, v),
+    "cond": lambda w, v: lax.cond(v[0, 0] > 3, fnp.multiply, lambda w, v: w + v, w, v),
+    "cond of w": lambda w, v: v * lax.cond(v[0, 0] > 3, fnp.sin, fnp.cos, w),
+    "sort": lambda w, v: fnp.sort(w * 2) * v,
+    "remat": ft.checkpoint(lambda w, v: fnp.sin(w) * v * lax.psum(w, "x")),
+    "vmap": scaled,
+}
+
+
+@check
+def gradients_of_rules_and_bodies_are_those_of_one_process() -> None:
+    x, w = put(X), np.arange(1.0, 4, dtype=np.float32)
+    with ft.config(cpu_devices=DEVICES):
+        alone = Mesh(own_devices("cpu"), ("x",))
+
+    def loss(f: Any, mesh: Any, w: Any, v: Any) -> Any:
+        run = over(f, (P(), P("x")), P("x"), mesh, check_vma=False)
+        return (run(w, v) ** 2).sum()
+
+    for name, f in GRADIENTS.items():
+        wanted = ft.grad(partial(loss, f, alone), (0, 1))(w, X)
+        grad = ft.grad(partial(loss, f, LINE), (0, 1))
+        for run in (grad, ft.jit(grad)):
+            of_w, of_x = run(w, x)
+            for found, known in zip((of_w, all_of(of_x)), wanted, strict=True):
+                np.testing.assert_allclose(found, known, 1e-4, 1e-3, err_msg=name)
 
 
 @check

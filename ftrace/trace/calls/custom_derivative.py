@@ -21,21 +21,31 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, GraphError, Origin, UnexpectedTracerError
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import sum_lanes
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
 from ftrace.trace.graph import Body, Flags, Node, Nodes, constant_value, dependents
-from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add, cast
-from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.exchange import Ranks, lanes as current_lanes, of_ranks
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.symbolic import same_size
 
-#: For each vmap around a call, the innermost first: its size, and which operands have
-#: an axis of lanes.
-Lanes = tuple[tuple[int, tuple[bool, ...]], ...]
+
+class Lanes(NamedTuple):
+    """A vmap around a call.
+
+    Attributes:
+      size: of its axis here.
+      flags: which operands have it.
+      ranks: the processes along it, as of `of_ranks`.
+    """
+
+    size: int
+    flags: tuple[bool, ...]
+    ranks: Ranks | None
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Ruled(Call):
           tangents are a `vjp_tangent_p`, and its other rule is
           (residuals, cotangents) -> cotangents of the args;
         of a linear call: (residuals, cotangents) -> cotangents of the other operands.
-      lanes: the vmaps around it.
+      lanes: the vmaps around it, the innermost first.
       spared: in a checkpoint its value is the function's, not that of its rule.
     """
 
@@ -60,7 +70,7 @@ class Ruled(Call):
     avals: tuple[ShapedArray, ...]
     closed: int
     rules: tuple[Rule, ...]
-    lanes: Lanes = ()
+    lanes: tuple[Lanes, ...] = ()
     spared: bool = False
 
     def __str__(self) -> str:
@@ -84,6 +94,11 @@ class Ruled(Call):
         return tuple([a.with_shape(a.shape[lanes:]).strong() for a in self.results])
 
 
+def _in_lanes(arg: Any, size: int, batched: Flags) -> Any:
+    """The argument of the call within one vmap more: that which is batched now."""
+    return replace(arg, lanes=(*arg.lanes, Lanes(size, batched, current_lanes.ranks)))
+
+
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """The function and its rules, for all lanes together.
 
@@ -93,7 +108,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     always = node.op is linear_call_p
     wanted = [always or dtypes.is_inexact(a.dtype) for a in arg.results]
     body, has = bodies.batch_body(arg.body, batched, size, wanted)
-    wide = replace(arg, body=body, lanes=(*arg.lanes, (size, batched)))
+    wide = _in_lanes(replace(arg, body=body), size, batched)
     return items(node.op(*src, arg=wide)), has
 
 
@@ -135,12 +150,13 @@ def _transpose_by(
     constants = arg.constants
     count, types = len(constants), bodies.select(arg.tangents, mask)
     body = rule.trace(what, [*constants, *types], *details, mask)
-    for size, flags in arg.lanes:
-        wide = bodies.widen(body, (*flags[:count], *[True] * len(known)), size)
-        outputs = [
-            ct if has else reshape(reduce_sum(ct, (0,)), ct.shape[1:])
-            for ct, has in zip(wide.outputs, flags[count:], strict=True)
-        ]
+    for size, flags, ranks in arg.lanes:
+        with of_ranks(ranks):
+            wide = bodies.widen(body, (*flags[:count], *[True] * len(known)), size)
+            outputs = [
+                ct if has else sum_lanes(ct)
+                for ct, has in zip(wide.outputs, flags[count:], strict=True)
+            ]
         body = bodies.close(wide.inputs, outputs)
     found = bodies.apply_body(body, [*node.src[:count], *known])
     moved = zip(found, node.src[count:], strict=True)
@@ -227,10 +243,10 @@ def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     moving = [a.strong() for a in bodies.select(arg.avals[arg.closed :], mask)]
     what = "jvp" if len(arg.rules) == 1 else "fwd"
     body = arg.rules[0].trace(what, [*arg.avals, *moving], mask)
-    for size, flags in arg.lanes:
-        body = bodies.widen(
-            body, (*flags, *bodies.select(flags[arg.closed :], mask)), size
-        )
+    for size, flags, ranks in arg.lanes:
+        moving = bodies.select(flags[arg.closed :], mask)
+        with of_ranks(ranks):
+            body = bodies.widen(body, (*flags, *moving), size)
     return body
 
 
@@ -338,14 +354,14 @@ class VjpTangent:
     constants: tuple[ShapedArray, ...]
     mask: tuple[bool, ...]
     tangents: tuple[ShapedArray, ...]
-    lanes: Lanes
+    lanes: tuple[Lanes, ...]
 
     def __str__(self) -> str:
         return self.name
 
 
 def _infer_tangent(arg: VjpTangent, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    sizes = tuple(size for size, _ in reversed(arg.lanes))
+    sizes = tuple(lanes.size for lanes in reversed(arg.lanes))
     return tuple(a.with_shape((*sizes, *a.shape)) for a in arg.tangents)
 
 
@@ -375,8 +391,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
 
 def _batch_tangent(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: VjpTangent = node.arg
-    wide = replace(arg, lanes=(*arg.lanes, (size, batched)))
-    results = vjp_tangent_p.results(*src, arg=wide)
+    results = vjp_tangent_p.results(*src, arg=_in_lanes(arg, size, batched))
     return results, [True] * len(results)
 
 

@@ -16,14 +16,13 @@ from ftrace.errors import ArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import of_each, sum_lanes
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, origin_of, pair_of
 from ftrace.trace.calls.rule_graphs import Call, Rule
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.flatten_arguments import P, R
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
-from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Results
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.pytree import tree
@@ -75,6 +74,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     else:
         avals = [n.aval for n in arg.body.inputs]
         body, has = arg.rule.batch(avals, size, batched)
+        src = of_each(src, batched)
     return bodies.apply_body(body, src), has
 
 
@@ -194,7 +194,7 @@ class _TransposeBatcher(Batcher):
             inputs[i] = given = variable(aval, _OUTER_DEPTH, i)
             mapping[name] = bodies.with_lanes(given, mine, had, size)
             if not had:  # the sum of all lanes is meant
-                mapping[name] = reshape(reduce_sum(given, (0,)), name.shape)
+                mapping[name] = sum_lanes(given)
         outputs = substitute(plain.outputs, mapping)
         return bodies.close(inputs, outputs), [True] * len(outputs)
 

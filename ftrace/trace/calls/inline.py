@@ -144,7 +144,7 @@ def ready_graph(
     tokens = graph.effects[1:]
     before = (*graph.outputs, *tokens)
     outputs = inline_calls(before, keeps)
-    if tuple(outputs) == before:
+    if tuple(outputs) == before and not g.has_any(before, (held_p,)):
         return graph
     nodes = [n for n in g.toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
     names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(nodes)]

@@ -16,6 +16,7 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import of_each
 from ftrace.trace.body import apply_body, place_results, select
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
@@ -179,6 +180,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     if "batch" not in node.arg.record.rules:
         return map_lanes(node, src, batched, size)
     body, axes = node.arg.ask("batch", src, size, batched)
-    pairs = zip(apply_body(body, src), axes, strict=True)
+    found = apply_body(body, of_each(src, batched))
+    pairs = zip(found, axes, strict=True)
     found = [move_axis(n, axis, 0) if axis else n for n, axis in pairs]
     return found, [axis is not None for axis in axes]

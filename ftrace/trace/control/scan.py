@@ -21,6 +21,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.autodiff import sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.batching import of_each
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
@@ -419,7 +420,7 @@ def map_lanes(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     Returns:
       Its results, and whether each has lanes: all but tokens.
     """
-    op = node.op
+    op, src = node.op, of_each(src, batched)
     assert isinstance(op, Compound)
     names = [variable(s.aval, _LANE_DEPTH, i) for i, s in enumerate(node.src)]
     results = op.results(*names, arg=node.arg)
