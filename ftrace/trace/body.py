@@ -329,7 +329,7 @@ def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) ->
 
 def with_lanes(node: Node, has: bool, wanted: bool, size: int) -> Node:
     """The node, repeated along a leading axis where it shall have one and has none."""
-    return place_axis(node, has, 0, size) if wanted else node
+    return place_axis(node, False, 0, size) if wanted and not has else node
 
 
 def with_axis(aval: ShapedArray, size: int) -> ShapedArray:

@@ -636,3 +636,19 @@ def test_debug_nans_names_the_line_of_a_derivative(way: str) -> None:
             with pytest.raises(FloatingPointError, match="made nan") as caught:
                 call(x)
             assert "its derivative is 0/0 at 0" in str(caught.value)
+
+
+def test_a_rule_that_sends_cotangents_is_asked_from_outside() -> None:
+    both, ring = ("x", "y"), [(i, (i + 1) % 8) for i in range(8)]
+    sends = (
+        lambda ct: lax.ppermute(ct, both, ring),
+        lambda ct: lax.pshuffle(ct, both, [7, *range(7)]),
+    )
+    for send in sends:
+        f = ft.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, None), lambda _, ct, send=send: (send(ct),))
+        grad = ft.grad(
+            lambda x, g=f: over(lambda x: g(x) ** 2, P(both), P(both))(x).sum()
+        )
+        for run in (grad, ft.jit(grad)):
+            np.testing.assert_array_equal(run(X[0]), np.roll(2 * X[0], 1))
