@@ -216,7 +216,8 @@ def _put(value: Any, device: base.Device) -> Any:
     """The array on one device, where it may run or not."""
     if isinstance(value, Tracer):
         return value
-    array = asarray(value)
+    # Of a scalar of NumPy's an array of one element, as `fnp.asarray` makes it.
+    array = asarray(np.asarray(value) if isinstance(value, np.generic) else value)
     if array.memory is device and type(array) is Array:
         return array
     buffer = array.buffer if array.memory.host and device.host else None

@@ -403,8 +403,8 @@ def shard_map(
       out_specs, in_specs: a `PartitionSpec` for each result and argument, or prefixes
         of their pytrees.
       mesh: by default that of `set_mesh`.
-      axis_names: the axes of the mesh that collectives in `f` may use; all by default.
-        Along the others `f` sees whole arrays.
+      axis_names: a set of the axes of the mesh that specs may name, and collectives in
+        `f` use; all by default. Along the others `f` sees whole arrays.
       check_vma, check_rep: False takes a result that `out_specs` says is the same along
         an axis from the first device, without a proof that it is.
       auto: the axes that are not in `axis_names`.
@@ -413,8 +413,10 @@ def shard_map(
       A function of whole arrays, to whole arrays.
 
     Raises:
-      ValueRangeError: the mesh has no axes, or not one that a spec names; a result
-        differs along an axis that its spec does not name.
+      ArgumentError: `axis_names` is no set.
+      ValueRangeError: the mesh has no axes, or not one that a spec or `axis_names`
+        names, or `axis_names` lacks it; a result differs along an axis that its spec
+        does not name.
       ShapeError: a spec is longer than an array has axes, or does not divide one.
 
     Example:
@@ -432,6 +434,7 @@ def shard_map(
         }  # fmt: skip
         return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
+    _check_sets(axis_names=axis_names, auto=auto)
 
     def give(own: Any, across: bool, x: Any, spec: PartitionSpec) -> Any:
         if across:
@@ -445,8 +448,8 @@ def shard_map(
         known: _Axes = split(own) if across else alone
         axes = {name: known[name] for name in own.axis_names if name in manual}
         specs = _specs_of(f, own, "in_specs", in_specs, args)
-        for spec in tree.leaves(out_specs):
-            _check_names(own, "out_specs", spec)
+        _check_manual(manual, own, "in_specs", specs)
+        _check_manual(manual, own, "out_specs", tree.leaves(out_specs))
         leaves, treedef = tree.flatten(args)
         rows = zip(leaves, specs, strict=True)
         parts = [give(own, across, x, spec) if spec else x for x, spec in rows]
@@ -620,6 +623,35 @@ def _check_names(mesh: Any, what: str, spec: Any) -> None:
             )
     if spec:
         NamedSharding(mesh, spec)  # raises where it names an axis twice
+
+
+def _check_manual(
+    manual: Collection[Any], mesh: Any, what: str, specs: Iterable[Any]
+) -> None:
+    """Raises where the mesh has not these axes, or a spec names another one."""
+    if unknown := [name for name in manual if name not in mesh.axis_names]:
+        raise ValueRangeError(
+            f"shard_map requires axis_names={_list(manual)} to be a subset of those of "
+            f"the mesh, {mesh.axis_names}, which has no {_list(unknown)}"
+        )
+    for spec in specs:
+        _check_names(mesh, what, spec)
+        if more := [name for name in _names_of(spec) if name not in manual]:
+            raise ValueRangeError(
+                f"shard_map {what} argument must refer to an axis marked as manual "
+                f"({_list(manual)}), but {spec} refers to {_list(more)}: add it to "
+                "axis_names, or leave it out of the spec; along it the function sees "
+                "whole arrays"
+            )
+
+
+def _check_sets(**given: Any) -> None:
+    for what, names in given.items():
+        if not isinstance(names, (set, frozenset)):
+            raise ArgumentError(
+                f"shard_map: {what} must be a set of names of axes of the mesh, got "
+                f'{names!r}: write {what}={{"x"}}'
+            )
 
 
 def _check_spec(f: Any, mesh: Any, what: str, spec: Any, shape: Sequence[int]) -> None:

@@ -652,3 +652,36 @@ def test_a_rule_that_sends_cotangents_is_asked_from_outside() -> None:
         )
         for run in (grad, ft.jit(grad)):
             np.testing.assert_array_equal(run(X[0]), np.roll(2 * X[0], 1))
+
+
+@pytest.mark.parametrize(
+    ("names", "into", "out", "kind", "match"),
+    [
+        ({"x"}, P("y"), P(), ValueError, "in_specs .* manual .{x}.*refers to {y}"),
+        ({"x"}, P(), P(None, "y"), ValueError, "out_specs .*manual .*refers to {y}"),
+        ({"q", "x"}, P("x"), P("x"), ValueError, "axis_names={q,x} .*has no {q}"),
+        ("x", P("x"), P("x"), TypeError, r"a set of names.*got 'x': .*={\"x\"}"),
+        (("x",), P("x"), P("x"), TypeError, "axis_names must be a set"),
+        (None, P("x"), P("x"), TypeError, "axis_names must be a set"),
+    ],
+)
+def test_axes_that_are_not_manual_are_in_no_spec(
+    names: Any, into: Any, out: Any, kind: Any, match: str
+) -> None:
+    for wrap in (lambda f: f, ft.jit):
+        with pytest.raises(kind, match=match):
+            wrap(lambda x: over(lambda x: x, into, out, axis_names=names)(x))(X)
+    some = over(lambda x: lax.psum(x, "x"), P("x"), P(), axis_names={"x"})
+    np.testing.assert_array_equal(some(X), X[:4] + X[4:])
+
+
+@pytest.mark.parametrize("scalar", [np.int64(3), np.float64(2), np.complex128(1j)])
+def test_a_scalar_that_is_put_is_an_array_of_its_dtype(scalar: Any) -> None:
+    places = (None, "cpu:1", ft.devices()[0], ft.NamedSharding(mesh(), P()))
+    for place in places:
+        (found,) = ft.device_put([scalar], place)
+        assert (found.weak_type, found.dtype) == (False, scalar.dtype)
+    with ft.config(jax_enable_x64=True):
+        for made in (ft.device_put(scalar), ft.jit(lambda x: x)(scalar)):
+            assert (made.weak_type, made.dtype) == (False, scalar.dtype)
+    assert ft.device_put(3).weak_type
