@@ -53,6 +53,7 @@ from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, na
 from ftrace.transforms.partition.specs import merged_by, names_by_axis, split_by
 from ftrace.transforms.placed.spanning import (
     Spanning,
+    lift,
     of_process,
     own_part,
     part,
@@ -471,8 +472,10 @@ def shard_map(
             raise ValueRangeError(f"shard_map needs a mesh with axes, got {own!r}")
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
-        if not across or Tracer in map(type, leaves):
-            return over(own, across, args)
+        if not across:
+            return over(own, False, args)
+        if stack.scopes:
+            return over(own, True, tree.unflatten(treedef, list(map(lift, leaves))))
         # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         rows = zip(leaves, specs, strict=True)
@@ -584,7 +587,7 @@ def _whole(
         spec = spec or PartitionSpec()
         x = _join(x, spec, sizes)
         if across:
-            found.append(whole(x, NamedSharding(mesh, spec)) if named else x)
+            found.append(whole(lift(x), NamedSharding(mesh, spec)) if named else x)
         else:
             found.append(_place(x, mesh, spec))
     return tree.unflatten(treedef, found)

@@ -513,6 +513,84 @@ def programs_of_whole_arrays_are_divided_by_rules() -> None:
         equal(all_of(fnp.sort(x, 0)), np.sort(X, 0))
 
 
+def lies(found: Any, wanted: Any, spec: Any, mesh: Any = LINE) -> None:
+    """Each device has its part of an array, and no more."""
+    sharding = ft.NamedSharding(mesh, spec)
+    assert found.sharding.is_equivalent_to(sharding, found.ndim), found.sharding
+    for shard in found.addressable_shards:
+        assert shard.data.shape == sharding.shard_shape(found.shape)
+        close(shard.data, np.asarray(wanted)[shard.index])
+
+
+@check
+def programs_are_over_the_mesh_that_they_name() -> None:
+    along, everywhere = ft.NamedSharding(LINE, ALONG), ft.NamedSharding(LINE, P())
+    zero, key = X[:1] * 0, ft.random.key(0)
+    drawn = ft.random.normal(key, X.shape)
+
+    def held(x: Any) -> Any:
+        return lax.with_sharding_constraint(x * 2, along)
+
+    def in_loop(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, x: held(x), x)
+
+    for value in (X, fnp.array(X), X.astype("float16")):
+        for f in (ft.jit(held), ft.jit(lambda x: x * 2, in_shardings=along)):
+            lies(f(value), np.asarray(value) * 2, ALONG)
+        lies(ft.jit(lambda x: x, out_shardings=along)(value), value, ALONG)
+        equal(all_of(ft.jit(in_loop)(value)), np.asarray(value) * 8)
+        lies(
+            ft.grad(lambda x: held(x).sum().astype("float32"))(value), X * 0 + 2, ALONG
+        )
+    made = ft.jit(partial(ft.random.normal, shape=X.shape), out_shardings=along)(key)
+    lies(made, drawn, ALONG)
+    lies(made + put(X), drawn + X, ALONG)
+    close(ft.jit(fnp.sum)(made), drawn.sum(), rtol=1e-4)
+    lies(over(lambda v: v + lax.psum(v[:1] * 0, "x"))(made), drawn, ALONG)
+    places = {"w": along, "b": everywhere}
+    tree = ft.jit(
+        lambda: {"w": fnp.ones(8 * DEVICES), "b": 3.0}, out_shardings=places
+    )()
+    lies(tree["w"], np.ones(8 * DEVICES), ALONG)
+    assert tree["b"].sharding == everywhere
+    lies(ft.jit(lambda: over(lambda v: v * 2)(X))(), X * 2, ALONG)  # a constant
+    lies(
+        ft.jit(lambda: over(lambda: X[:8], (), ALONG)())(),
+        np.tile(X[:8], (DEVICES, 1)),
+        ALONG,
+    )
+    local = ft.NamedSharding(LINE.local_mesh, P())
+    elsewhere = ft.device_put(zero, local)
+    raises(errors.ShardingError, "incompatible", lambda: ft.jit(held)(elsewhere))
+    raises(
+        errors.ShapeError,
+        "divided",
+        lambda: ft.jit(lambda: fnp.ones(DEVICES + 1), out_shardings=along)(),
+    )
+
+
+@check
+def shard_map_takes_arrays_that_are_not_over_its_mesh() -> None:
+    x = fnp.array(X)
+    double = over(lambda v: v * 2)
+    transforms: list[Any] = [
+        (double, X * 2), (ft.jit(double), X * 2),
+        (ft.grad(lambda x: double(x).sum()), X * 0 + 2),
+        (ft.jit(ft.grad(lambda x: double(x).sum())), X * 0 + 2),
+        (lambda x: ft.jvp(double, (x,), (x,))[1], X * 2),
+        (lambda x: ft.vjp(double, x)[1](x)[0], X * 2),
+        (lambda x: ft.linearize(double, x)[1](x), X * 2),
+        (lambda x: lax.scan(lambda c, _: (double(c), 0), x, length=2)[0], X * 4),
+    ]  # fmt: skip
+    for f, wanted in transforms:
+        for value in (x, X, put(X)):
+            lies(f(value), wanted, ALONG)
+    lies(ft.vmap(double)(fnp.stack([x, x])), np.stack([X, X]) * 2, P(None, "x"))
+    total = ft.jit(over(lambda v: lax.psum(v, "x"), out=P()))(x)
+    assert total.sharding == ft.NamedSharding(LINE, P())
+    assert "over Mesh('x'" in ft.explain_sharding(double)(x)
+
+
 @check
 def arrays_are_made_of_what_each_process_has() -> None:
     along, own = ft.NamedSharding(LINE, ALONG), slice(RANK * 8 * LOCAL, None)

@@ -11,7 +11,7 @@ keyed by identity.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -45,8 +45,8 @@ from ftrace.trace.eager.dispatch import calls, own_array, recorded_callables, si
 from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
-from ftrace.trace.primitives.elementwise import constraint_p
-from ftrace.trace.primitives.exchange import Between
+from ftrace.trace.primitives.elementwise import Constraint, constraint_p
+from ftrace.trace.primitives.exchange import Between, Spread
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -244,16 +244,30 @@ class CompiledGraph:
         return self.device.copy_in(array.numpy())
 
 
-def _processes_of(graph: g.Graph) -> set[int]:
-    """The processes that do something together in a graph, or in bodies within it."""
-    found = set[int]()
+def _arguments_in(graph: g.Graph) -> Iterator[Any]:
+    """What the operations of a graph, and of bodies within it, have as arguments."""
     pending: list[Sequence[g.Node]] = [(*graph.outputs, *graph.effects)]
     while pending:
         for node in g.nodes_of(pending.pop()):
             pending += [body.outputs for body in g.bodies_of(node.arg)]
-            if isinstance(node.arg, Between):
-                found |= node.arg.processes
-    return found
+            yield node.arg
+
+
+def _processes_of(graph: g.Graph) -> set[int]:
+    """The processes that do something together in a graph."""
+    args = _arguments_in(graph)
+    return {i for arg in args if isinstance(arg, Between) for i in arg.processes}
+
+
+def meshes_in(graph: g.Graph) -> Sequence[Any]:
+    """The meshes that constraints and `shard_map`s of a graph name, each once."""
+    key = signature("meshes", graph.inputs, graph.outputs, graph.effects)
+    known = calls.get(key)
+    if known is None:
+        args = _arguments_in(graph)
+        found = {a.mesh: None for a in args if isinstance(a, (Constraint, Spread))}
+        known = calls.put(key, tuple(found))
+    return known
 
 
 class _Agreed(Executable):
@@ -355,15 +369,22 @@ def weight_of(graph: g.Graph) -> int:
     return GRAPH_BYTES * sum(g.operations_of(graph.outputs).values())
 
 
-def device_for(arrays: Sequence[Array]) -> Device:
+def device_for(arrays: Sequence[Array], graph: g.Graph | None = None) -> Device:
     """Where a program on these arrays runs.
 
-    That is the device of those that were put on one, or else the default.
+    That is the device of those that were put on one, or else the default. Over several
+    processes it runs where an array is, or a sharding that the program itself names.
 
     Raises:
-      DeviceError: they are on several devices, or over others.
+      ShardingError: they are on several devices, or over others.
     """
     found = put_somewhere(arrays)
+    named = meshes_in(graph) if graph is not None and processes.count() > 1 else ()
+    for mesh in named:
+        if not getattr(mesh, "is_multi_process", False):
+            continue
+        spanning = import_module("ftrace.transforms.placed.spanning")
+        return spanning.device_over(mesh, found)
     return get_device() if found is None else backend().device_of(found)
 
 
@@ -383,7 +404,7 @@ def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
             Array.of(np.asarray(v), n.aval.weak_type)
             for v, n in zip(values, graph.outputs)  # noqa: B905
         ]
-    device: Any = device_for(arrays)
+    device: Any = device_for(arrays, whole)
     if not isinstance(device, Device):  # arrays over several processes
         return device.run(whole, given)
     return compile_graph(graph, device)(arrays)

@@ -459,7 +459,8 @@ class Jitted(RecordedCallable, Travels):
         fixed = traced.whole is None  # sizes that are open are not divided
         if Array.any_placed and fixed and is_divided(traced.graph, values):
             place = partial(place_results, traced.graph, values)
-        device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
+        arrays = [asarray(x) for x in values if type(x) not in _PLAIN]
+        device = self.target(arrays, traced.graph)
         key = device.name, config.compilation
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
@@ -517,11 +518,15 @@ class Jitted(RecordedCallable, Travels):
                 ready.unbound = Tally()
             self.add_record(made)
 
-    def target(self, arrays: Sequence[Array]) -> Device:
-        """The device that the function was given, else that of its arguments."""
+    def target(self, arrays: Sequence[Array], graph: Graph | None = None) -> Device:
+        """The device that the function was given, else that of its arguments.
+
+        Args:
+          graph: what it was traced to, which may name devices of several processes.
+        """
         if self._device is not None:
             return get_device(self._device)
-        return device_for(arrays)
+        return device_for(arrays, graph)
 
     def _signature_of(
         self, args: Any, kwargs: Any, kind: Callable[[Any], ShapedArray]

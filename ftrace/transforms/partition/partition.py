@@ -15,6 +15,7 @@ from ftrace.trace.control.conditional import merge_control
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
+from ftrace.transforms.jit.compiled_graph import meshes_in
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.propagate import Propagation, Specs
 from ftrace.transforms.partition.specs import divides, spec_of
@@ -69,7 +70,7 @@ def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
       ShardingError: there are two, of different devices.
     """
     meshes = [sharding.mesh for sharding in shardings if sharding is not None]
-    meshes = [*[node.arg.mesh for node in constraints_in(graph)], *meshes]
+    meshes = [*meshes_in(graph), *meshes]
     for mesh in meshes[1:]:
         if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
             raise ShardingError(

@@ -37,7 +37,7 @@ from ftrace.transforms.partition.partition import (
     mesh_of,
 )
 from ftrace.transforms.partition.specs import Spec, partition_spec
-from ftrace.transforms.placed.spanning import Spanning
+from ftrace.transforms.placed.spanning import Spanning, lift
 from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
 
 
@@ -174,10 +174,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if any(type(x) is Spanning for x in leaves):
         if not stack.scopes:
             return _call_across(function, args, kwargs)
-        scope = stack.scopes[-1]
-        known = [
-            scope.wrap(scope.lift(x)) if type(x) is Spanning else x for x in leaves
-        ]
+        known = [lift(x) if type(x) is Spanning else x for x in leaves]
         args, kwargs = tree.unflatten(treedef, known)
         return function(*args, **kwargs)
     if stack.scopes:
@@ -251,8 +248,7 @@ def _call_whole(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _lie_like(rows: Sequence[tuple[Any, Any]], result: Any) -> Any:
     """Likewise of a call that is traced: each process makes its parts."""
-    scope = stack.scopes[-1]
-    made = scope.wrap(scope.lift(result))
+    made = lift(result)
     if any(is_variable(node) for node in nodes_of([made.node])):
         return result
     sharding = _first_of_shape(rows, made.shape)

@@ -40,10 +40,11 @@ from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import scope_and_position, variable
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.transforms.jit.compiled_graph import run_graph
+from ftrace.trace.tracing.tracer import Tracer, stack
+from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.localize import Partitioned
-from ftrace.transforms.partition.partition import partition
+from ftrace.transforms.partition.partition import mesh_of, partition
 from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
 from ftrace.transforms.shardings import (
@@ -104,6 +105,12 @@ def _sharding(spread: Spread) -> NamedSharding:
     while entries and entries[-1] is None:
         entries.pop()
     return NamedSharding(spread.mesh, PartitionSpec(*entries))
+
+
+def lift(value: Any) -> Tracer:
+    """A value in the trace that is made, of which it is a constant if it is known."""
+    scope = stack.scopes[-1]
+    return scope.wrap(scope.lift(value))
 
 
 def part(x: Any, sharding: NamedSharding) -> Any:
@@ -278,9 +285,11 @@ class _Processes:
         key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
         known = calls.get(key)
         if known is None:
-            known = calls.put(key, localize_graph(graph, given))
+            local, spreads = localize_graph(graph, given)
+            known = calls.put(key, (ready_graph(local), spreads))
         local, spreads = known
-        results = run_graph(local, list(map(_own, arrays)))
+        own = [*map(_own, arrays), *local.captured]
+        results = compile_graph(local, device_for(own))(own)
         rows = zip(results, spreads, strict=True)
         return [
             spanning(x, _sharding(spread), spread.of_all(x.shape)) for x, spread in rows
@@ -302,12 +311,33 @@ def _own(x: Any) -> Array:
 
 
 PROCESSES = _Processes()
+
+
+def device_over(mesh: Mesh, placed: Array | None) -> Any:
+    """What runs a program that names a mesh over processes.
+
+    Args:
+      placed: an argument that was put somewhere.
+
+    Raises:
+      ShardingError: that is elsewhere.
+    """
+    if placed is not None and placed.devices() != {*mesh.devices.flat}:
+        names = ", ".join(sorted(device.name for device in placed.devices()))
+        raise ShardingError(
+            "Received incompatible devices for jitted computation: an argument of "
+            f"shape {placed.shape} is on {names}, and the program is over {mesh}; move "
+            "it with ftrace.device_put"
+        )
+    return PROCESSES
+
+
 _LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 
 
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
-    mesh = next(s.mesh for s in given if s is not None)
+    mesh: Any = mesh_of(graph, given)
     found = carry_parts((*graph.outputs, *graph.effects[1:]))
     ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
     graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
