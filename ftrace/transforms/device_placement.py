@@ -186,7 +186,8 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         array = _put(value, device)
         # On others arrays are because somebody has put them there.
         told = not device.host or isinstance(array, Tracer)
-        if told or len(base.own_devices(device.platform)) == 1:
+        alone = len(base.own_devices(device.platform)) * processes.count() == 1
+        if told or alone:
             return array
         return _shardings().with_device(array, device)
     if isinstance(place, Enum):  # a kind of memory: there is one

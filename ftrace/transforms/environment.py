@@ -390,6 +390,7 @@ def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
     spanning = _spanning()
     ones = spanning.shape_of_all(sharding, got)
     whole = [n if m is None else m for n, m in zip(ones, wanted, strict=True)]
+    sharding.shard_shape(whole)
     return (
         None
         if tuple(got) == tuple(whole)

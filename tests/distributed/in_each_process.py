@@ -592,6 +592,67 @@ def shard_map_takes_arrays_that_are_not_over_its_mesh() -> None:
 
 
 @check
+def stages_are_of_the_program_of_all_processes() -> None:
+    x, along = put(X), ft.NamedSharding(LINE, ALONG)
+    struct = ft.ShapeDtypeStruct(X.shape, X.dtype, sharding=along)
+    double, total = ft.jit(lambda x: x * 2), ft.jit(lambda x: x.sum())
+    wrong = put(X, P(None, None))
+    for lowered in (double.lower(x), double.lower(struct)):
+        compiled = lowered.compile()
+        assert compiled.input_shardings == ((along,), {})
+        assert compiled.output_shardings == along
+        for value in (x, X, fnp.array(X)):
+            lies(compiled(value), X * 2, ALONG)
+        raises(errors.ShardingError, "compiled for", lambda c=compiled: c(wrong))
+    close(total.lower(struct).compile()(x), X.sum(), rtol=1e-4)
+    assert ("sum along x" in total.lower(x).as_text()) == (COUNT > 1)
+    for f in (lambda: fnp.array(X) * 2, lambda: x * 2, lambda: fnp.ones(8 * DEVICES)):
+        made = ft.jit(f, out_shardings=along)
+        lies(made(), np.asarray(all_of(f())), ALONG)
+        lies(made.lower().compile()(), np.asarray(all_of(f())), ALONG)
+    held_from_outside = ft.jit(lambda y: y + x)
+    lies(held_from_outside(X), X * 2, ALONG)
+    held = ft.jit(lambda x: x * 2, in_shardings=along).lower(
+        struct.update(sharding=None)
+    )
+    for value in (x, X):
+        lies(held.compile()(value), X * 2, ALONG)
+    part = ft.jit(over(lambda v: v * 2)).lower(X).compile()
+    lies(part(X), X * 2, ALONG)
+
+
+@check
+def meshes_of_the_same_devices_meet() -> None:
+    flat = ft.make_mesh((DEVICES, 1), ("a", "b"))
+    x = put(X)
+    along, everywhere = P("a"), P(None, None)
+    for spec, mesh in (
+        (along, flat),
+        (everywhere, flat),
+        (P(("x", "y")), GRID),
+        (P("y"), GRID),
+    ):
+        other = put(X, spec, mesh)
+        for f in (fnp.add, ft.jit(fnp.add)):
+            lies(f(x, other), X * 2, ALONG)
+            equal(all_of(f(other, x)), X * 2)
+            assert f(other, x).sharding.mesh == mesh
+        assert "return c" in ft.explain_sharding(fnp.add)(x, other)
+    turned = put(X, ALONG, Mesh(np.array(ft.devices()[::-1]), ("x",)))
+    raises(errors.ShardingError, "incompatible devices", lambda: x + turned)
+
+
+@check
+def what_one_process_was_given_meets_no_other() -> None:
+    x, own = put(X), ft.device_put(X + RANK, ft.local_devices()[0])
+    assert own.committed
+    for f in (fnp.add, ft.jit(fnp.add)):
+        raises(errors.ShardingError, "incompatible devices", lambda f=f: f(x, own))
+        equal(f(own, own), 2 * (X + RANK))
+        lies(f(x, fnp.array(X)), X * 2, ALONG)
+
+
+@check
 def arrays_are_made_of_what_each_process_has() -> None:
     along, own = ft.NamedSharding(LINE, ALONG), slice(RANK * 8 * LOCAL, None)
     mine = X[own][: 8 * LOCAL]
@@ -613,6 +674,9 @@ def arrays_are_made_of_what_each_process_has() -> None:
     parts = errors.ShapeError
     raises(parts, "a part", lambda: ft.make_array_from_process_local_data(
         along, mine[1:], X.shape))  # fmt: skip
+    odd = X.shape[0] + 1, 3
+    raises(parts, "cannot be divided", lambda: ft.make_array_from_process_local_data(
+        along, mine, odd))  # fmt: skip
     few = errors.ValueRangeError
     raises(few, f"{LOCAL} devices", lambda: ft.make_array_from_single_device_arrays(
         X.shape, along, []))  # fmt: skip

@@ -369,7 +369,9 @@ def weight_of(graph: g.Graph) -> int:
     return GRAPH_BYTES * sum(g.operations_of(graph.outputs).values())
 
 
-def device_for(arrays: Sequence[Array], graph: g.Graph | None = None) -> Device:
+def device_for(
+    arrays: Sequence[Array], graph: g.Graph | None = None, places: Sequence[Any] = ()
+) -> Any:
     """Where a program on these arrays runs.
 
     That is the device of those that were put on one, or else the default. Over several
@@ -378,8 +380,10 @@ def device_for(arrays: Sequence[Array], graph: g.Graph | None = None) -> Device:
     Raises:
       ShardingError: they are on several devices, or over others.
     """
+    named = [s.mesh for s in places if s is not None]
+    if graph is not None and processes.count() > 1:
+        named, arrays = [*named, *meshes_in(graph)], [*arrays, *graph.captured]
     found = put_somewhere(arrays)
-    named = meshes_in(graph) if graph is not None and processes.count() > 1 else ()
     for mesh in named:
         if not getattr(mesh, "is_multi_process", False):
             continue

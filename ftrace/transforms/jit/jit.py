@@ -518,15 +518,19 @@ class Jitted(RecordedCallable, Travels):
                 ready.unbound = Tally()
             self.add_record(made)
 
-    def target(self, arrays: Sequence[Array], graph: Graph | None = None) -> Device:
+    def target(
+        self, arrays: Sequence[Array], graph: Graph | None = None,
+        places: Sequence[Any] = (),
+    ) -> Any:  # fmt: skip
         """The device that the function was given, else that of its arguments.
 
         Args:
-          graph: what it was traced to, which may name devices of several processes.
+          graph, places: what it was traced to, and shardings of arguments, which may
+            name devices of several processes.
         """
         if self._device is not None:
             return get_device(self._device)
-        return device_for(arrays, graph)
+        return device_for(arrays, graph, places)
 
     def _signature_of(
         self, args: Any, kwargs: Any, kind: Callable[[Any], ShapedArray]
@@ -641,12 +645,13 @@ class Jitted(RecordedCallable, Travels):
             return found.run.trace(*found.arguments).called_by(self)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
+        places = tuple(map(mesh_sharding, leaves))
         call = stages.Call(
             name_of(self._fun), found.whole or found, in_tree,
             tuple([type_of(x) for x in leaves]),
-            arguments.leaves_of(self._donated, given, static), self.target(()),
-            self if self._dynamic or found.output.reads else None,
-            tuple(map(mesh_sharding, leaves)),
+            arguments.leaves_of(self._donated, given, static),
+            self.target((), found.graph, places),
+            self if self._dynamic or found.output.reads else None, places,
         )  # fmt: skip
         return stages.Traced(call)
 

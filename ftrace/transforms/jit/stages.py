@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.backends.base import Device, Expected, Fixed, Signature
+from ftrace.backends.base import Device, Expected, Fixed, Signature, get_device
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
@@ -277,7 +277,7 @@ class Call(OfProcess):
       in_tree: the structure of the arguments that are arrays: (args, kwargs).
       types: of their leaves.
       donated: the numbers of those that the caller gives up.
-      device: where it runs.
+      device: where it runs, of one process or of several together.
       dynamic: what calls it, where sizes are known at calls only.
       places: of the leaves those that are divided over a mesh: its shardings, or None.
     """
@@ -287,9 +287,14 @@ class Call(OfProcess):
     in_tree: tree.TreeDef
     types: Sequence[ShapedArray]
     donated: tuple[int, ...]
-    device: Device
+    device: Any
     dynamic: Callable[..., Any] | None = None
     places: tuple[Any, ...] = ()
+
+    @property
+    def is_across(self) -> bool:
+        """Do several processes run it together?"""
+        return not isinstance(self.device, Device)
 
 
 class _Stage(OfProcess):
@@ -379,7 +384,11 @@ class _HasProgram(_Stage):
     def _program_of_graph(self) -> compiled_graph.CompiledGraph:
         call = self._call
         check_closed(f"the program of {call.name}", call.traced.graph)
-        graph = ready_graph(call.traced.graph)
+        graph = call.traced.graph
+        if call.is_across:
+            graph, _ = call.device.program(graph, call.places)
+            return compiled_graph.compile_graph(graph, get_device())
+        graph = ready_graph(graph)
         return compiled_graph.compile_graph(graph, call.device, call.donated)
 
     @property
@@ -479,6 +488,10 @@ class Compiled(_HasProgram):
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
+        self._ready: Ready | None = None
+        if call.is_across:
+            assert self.program  # ahead of calls, which find it
+            return
         graph = ready_graph(call.traced.graph)
         output = call.traced.output
         self._ready = Ready.of(graph, call.device, call.donated, output)
@@ -514,6 +527,11 @@ class Compiled(_HasProgram):
         place = None
         if Array.any_placed:
             self._check_places(values)
+        if self._ready is None:
+            rows = zip(values, self._shardings[0], strict=True)
+            values = [self._call.device.cut(x, wanted) for x, wanted in rows]
+            results = compiled_graph.apply_graph(traced.graph, values, closed=True)
+            return traced.output.build(results)
         if Array.any_placed and compiled_graph.is_divided(traced.graph, values):
             place = partial(compiled_graph.place_results, traced.graph, values)
         return self._ready.run(values, place)
@@ -542,7 +560,7 @@ class Compiled(_HasProgram):
         def total(avals: Sequence[ShapedArray]) -> int:
             return sum(a.size * a.dtype.itemsize for a in avals)
 
-        compiled, types = self._ready.compiled, self._call.types
+        compiled, types = self._program_of_graph, self._call.types
         given = [types[i] for i in compiled.overwritten]
         return MemoryStats(
             total(types), total(self.out_avals), total(given),
@@ -565,9 +583,10 @@ class Compiled(_HasProgram):
         """Those of the leaves of the arguments, and of the results."""
         call = self._call
         graph, places = call.traced.graph, call.places
-        if any(places) or compiled_graph.is_divided(graph, ()):
+        across = call.device.program(graph, places)[1] if call.is_across else None
+        if across or any(places) or compiled_graph.is_divided(graph, ()):
             results = import_module("ftrace.transforms.placed.results")
-            found = results.shardings_of(graph, places)
+            found = results.shardings_of(graph, places, across)
             if found is not None:
                 return found
         shardings = import_module("ftrace.transforms.shardings")
@@ -594,4 +613,4 @@ class Compiled(_HasProgram):
 
     def runtime_executable(self) -> Any:
         """What the device runs."""
-        return self._ready.compiled.executable
+        return self._program_of_graph.executable

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from ftrace.errors import ShardingError
+from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
@@ -18,7 +20,7 @@ from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import meshes_in
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.propagate import Propagation, Specs
-from ftrace.transforms.partition.specs import divides, spec_of
+from ftrace.transforms.partition.specs import divides, partition_spec, spec_of
 from ftrace.transforms.shardings import NamedSharding
 
 
@@ -72,13 +74,32 @@ def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
     meshes = [sharding.mesh for sharding in shardings if sharding is not None]
     meshes = [*meshes_in(graph), *meshes]
     for mesh in meshes[1:]:
-        if {*mesh.devices.flat} != {*meshes[0].devices.flat}:
+        if [*mesh.devices.flat] != [*meshes[0].devices.flat]:
             raise ShardingError(
                 "Received incompatible devices for jitted computation: the arrays and "
-                f"constraints of a program are over the same devices, got {meshes[0]} "
-                f"and {mesh}; move them to one mesh with device_put"
+                "constraints of a program are over the same devices in the same order, "
+                f"got {meshes[0]} of {[*meshes[0].devices.flat]} and {mesh} of "
+                f"{[*mesh.devices.flat]}; move them to one mesh with device_put"
             )
     return meshes[0] if meshes else None
+
+
+@memo(64)
+def over_mesh(sharding: Any, mesh: Any, ndim: int) -> NamedSharding | None:
+    """A sharding in terms of another mesh of its devices; None where there is none.
+
+    P("a") over a: 4, b: 1, of devices 0 1 2 3  ->  P(("x", "y")) over x: 2, y: 2
+    """
+    if sharding is None or sharding.mesh == mesh:
+        return sharding
+    names = mesh.axis_names
+    for axes in product(range(-1, ndim), repeat=len(names)):  # what each name divides
+        pairs = [*zip(names, axes, strict=True)]
+        spec = tuple([tuple([n for n, k in pairs if k == i]) for i in range(ndim)])
+        found = NamedSharding(mesh, partition_spec(spec))
+        if found.is_equivalent_to(sharding, ndim):
+            return found
+    return None
 
 
 def find_specs(
@@ -89,19 +110,20 @@ def find_specs(
     Args:
       graph: any; its captured arrays are inputs like others.
       in_shardings: of each input a `NamedSharding`; of one of which nothing is said,
-        None, each device has the whole. They may be fewer than the inputs.
+        None, or in terms of another mesh alone, each device has the whole. They may be
+        fewer than the inputs.
       out_shardings: of each output a `NamedSharding`, or None: as it is found.
 
     Raises:
       ShapeError: a value cannot be divided so.
     """
 
-    def over_mesh(other: Any) -> bool:
+    def is_over(other: Any) -> bool:
         # Another mesh of these devices: nothing is said of how it divides.
         return other.mesh.shape_tuple == mesh.shape_tuple
 
-    ready = ready_graph(graph, over_mesh)
-    wanted = [s if s is not None and over_mesh(s) else None for s in out_shardings]
+    ready = ready_graph(graph, is_over)
+    wanted = [s if s is not None and is_over(s) else None for s in out_shardings]
     outputs = list(map(_constrained, ready.outputs, wanted))
     # A derivative makes a second loop beside the first: it is divided as one.
     merged = merge_control([*outputs, *ready.effects])
@@ -109,7 +131,9 @@ def find_specs(
     ready = Graph(
         ready.inputs, tuple(merged[:count]), ready.captured, tuple(merged[count:])
     )
-    given = [*in_shardings, *[None] * (len(ready.inputs) - len(in_shardings))]
+    rows = zip(in_shardings, ready.inputs, strict=False)
+    given = [over_mesh(s, mesh, node.ndim) for s, node in rows]
+    given += [None] * (len(ready.inputs) - len(given))
     for sharding, node in zip(given, ready.inputs, strict=True):
         if sharding is not None:
             sharding.shard_shape(node.shape)

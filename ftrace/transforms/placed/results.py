@@ -82,9 +82,7 @@ def _shardings(
     mesh = mesh_of(graph, [*[s for node, s in rows if node in used], *outs])
     if mesh is None:
         return ()
-    # Another mesh of these devices: nothing is said of how it divides.
-    over = [s if s is not None and s.mesh == mesh else None for s in given]
-    ready, _, _, specs = find_specs(graph, mesh, over, outs)
+    ready, _, _, specs = find_specs(graph, mesh, given, outs)
     made = [
         sharding_over(mesh, spec, node)
         for spec, node in zip(specs, ready.outputs, strict=True)
@@ -140,11 +138,15 @@ def _stay(first: Array | None, results: Any) -> Any:
 
 
 def shardings_of(
-    graph: Graph, given: Sequence[Any]
+    graph: Graph, given: Sequence[Any], outs: Sequence[Any] | None = None
 ) -> tuple[list[Any], list[Any]] | None:
-    """Those of the inputs that are not captured, and of the outputs."""
+    """Those of the inputs that are not captured, and of the outputs.
+
+    Args:
+      outs: the latter, where they are known.
+    """
     captured = [mesh_sharding(x) for x in graph.captured]
-    outs = shardings_of_results(graph, [*given, *captured], None)
+    outs = outs or shardings_of_results(graph, [*given, *captured], None)
     if outs is None:
         return None
     told = {node.src[0]: node for node in constraints_in(graph)}

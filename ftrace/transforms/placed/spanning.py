@@ -42,9 +42,10 @@ from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, stack
 from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
+from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.localize import Partitioned
-from ftrace.transforms.partition.partition import mesh_of, partition
+from ftrace.transforms.partition.partition import mesh_of, over_mesh, partition
 from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
 from ftrace.transforms.shardings import (
@@ -235,6 +236,11 @@ def put(value: Any, sharding: NamedSharding) -> Array:
             return f"{known.dtype}{list(known.shape)}\nelements {total.hexdigest()}"
 
         processes.group(members).agree("device_put of an array", text)
+    return cut(known, sharding)
+
+
+def cut(known: Any, sharding: NamedSharding) -> Array:
+    """Of an array in NumPy's memory, which all processes have alike, their parts."""
     own = np.array(spread_of(sharding, known.ndim).part(known), order="C")
     return spanning(Array.of(own), sharding, known.shape)
 
@@ -280,25 +286,55 @@ class _Processes:
     def run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         """The outputs of a graph for concrete arguments: captured ones are added."""
         graph = ready_graph(graph, lambda constraint: True)
-        arrays = [*arrays, *graph.captured]
-        given = tuple([_spanning_sharding(x) for x in arrays])
-        key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
-        known = calls.get(key)
-        if known is None:
-            local, spreads = localize_graph(graph, given)
-            known = calls.put(key, (ready_graph(local), spreads))
-        local, spreads = known
-        own = [*map(_own, arrays), *local.captured]
+        own: list[Any] = [*arrays, *graph.captured]
+        local, shardings, gathered = _program(graph, tuple(map(_over_several, own)))
+        for i in gathered:
+            own[i] = Array.of(own[i].whole())
+        own = [*map(_own, own), *local.captured]
         results = compile_graph(local, device_for(own))(own)
-        rows = zip(results, spreads, strict=True)
-        return [
-            spanning(x, _sharding(spread), spread.of_all(x.shape)) for x, spread in rows
-        ]
+        rows = zip(results, shardings, strict=True)
+        return [spanning(x, s, shape_of_all(s, x.shape)) for x, s in rows]
+
+    def program(
+        self, graph: Graph, given: Sequence[Any]
+    ) -> tuple[Graph, list[NamedSharding]]:
+        """What this process runs, and how the results lie.
+
+        Args:
+          given: of the inputs that are not captured the shardings, or None.
+        """
+        graph = ready_graph(graph, lambda constraint: True)
+        given = *given, *map(_over_several, graph.captured)
+        local, shardings, _ = _program(graph, given)
+        return local, shardings
+
+    def cut(self, value: Any, sharding: NamedSharding) -> Any:
+        """An argument over the mesh; one that was put nowhere is alike everywhere."""
+        known = type(value) is Spanning or type(value) is Placed
+        return value if known else cut(asarray(value).numpy(), sharding)
 
 
-def _spanning_sharding(x: Array) -> Any:
+def _program(
+    graph: Graph, given: tuple[Any, ...]
+) -> tuple[Graph, list[NamedSharding], list[int]]:
+    """Likewise, and which inputs are gathered: the mesh does not divide them so."""
+    key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
+    known = calls.get(key)
+    if known is None:
+        mesh = mesh_of(graph, given)
+        rows = zip(given, graph.inputs, strict=True)
+        over = [over_mesh(s, mesh, node.ndim) for s, node in rows]
+        rows = enumerate(zip(given, over, strict=True))
+        gathered = [i for i, (one, other) in rows if one is not None and other is None]
+        local, spreads = localize_graph(graph, over)
+        shardings = list(map(_sharding, spreads))
+        known = calls.put(key, (ready_graph(local), shardings, gathered))
+    return known
+
+
+def _over_several(x: Any) -> Any:
     """How an array is divided between processes; None of one of this process."""
-    sharding = getattr(x, "given_sharding", None)
+    sharding = mesh_sharding(x)
     here = sharding is None or sharding.is_fully_addressable
     return None if here else sharding
 
