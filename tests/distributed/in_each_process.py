@@ -586,6 +586,11 @@ def shard_map_takes_arrays_that_are_not_over_its_mesh() -> None:
         for value in (x, X, put(X)):
             lies(f(value), wanted, ALONG)
     lies(ft.vmap(double)(fnp.stack([x, x])), np.stack([X, X]) * 2, P(None, "x"))
+    for number in (3.0, True, np.float32(3), np.int64(3), fnp.array(3.0)):
+        for f in (over(lambda v: v * 2, P(), P()), over(lambda v: v[None] * 2, P())):
+            for run in (f, ft.jit(f), lambda x, f=f: ft.jit(lambda: f(x))()):
+                found = np.asarray(all_of(run(number)))
+                equal(found, np.full(found.shape, 2 * np.asarray(number)))
     total = ft.jit(over(lambda v: lax.psum(v, "x"), out=P()))(x)
     assert total.sharding == ft.NamedSharding(LINE, P())
     assert "over Mesh('x'" in ft.explain_sharding(double)(x)
@@ -610,6 +615,9 @@ def stages_are_of_the_program_of_all_processes() -> None:
         made = ft.jit(f, out_shardings=along)
         lies(made(), np.asarray(all_of(f())), ALONG)
         lies(made.lower().compile()(), np.asarray(all_of(f())), ALONG)
+    init = ft.jit(partial(ft.random.normal, shape=X.shape), out_shardings=along)
+    drawn = init.lower(ft.random.key(0)).compile()(ft.random.key(0))
+    lies(drawn, ft.random.normal(ft.random.key(0), X.shape), ALONG)
     held_from_outside = ft.jit(lambda y: y + x)
     lies(held_from_outside(X), X * 2, ALONG)
     held = ft.jit(lambda x: x * 2, in_shardings=along).lower(

@@ -46,7 +46,7 @@ from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
-from ftrace.trace.primitives.exchange import Between, Spread
+from ftrace.trace.primitives.exchange import Between, Spread, part_p, whole_p
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -453,7 +453,7 @@ def apply_graph(
 
 def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
     """Is an operand or a value of the graph divided over devices?"""
-    if g.has_any(graph.outputs, (constraint_p,)):
+    if g.has_any(graph.outputs, (constraint_p, part_p, whole_p)):
         return True
     return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
 

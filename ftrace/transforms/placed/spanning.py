@@ -311,7 +311,9 @@ class _Processes:
     def cut(self, value: Any, sharding: NamedSharding) -> Any:
         """An argument over the mesh; one that was put nowhere is alike everywhere."""
         known = type(value) is Spanning or type(value) is Placed
-        return value if known else cut(asarray(value).numpy(), sharding)
+        if known or sharding.is_fully_replicated:
+            return value
+        return cut(asarray(value).numpy(), sharding)
 
 
 def _program(
