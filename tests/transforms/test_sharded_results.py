@@ -413,6 +413,12 @@ def test_all_that_devices_tell_each_other_can_be_explained() -> None:
     assert told.kernels[-1].name == "while loop"
 
 
+def test_explain_tells_what_a_device_makes_of_no_argument() -> None:
+    f = ft.jit(lambda: fnp.arange(64.0) * 2, out_shardings=over("x"))
+    told = ft.explain(f)()
+    assert told.results * f().sharding.mesh.shape["x"] == f().nbytes
+
+
 def test_over_one_device_nothing_is_divided() -> None:
     place = NamedSharding(ft.make_mesh((1,), ("z",)), P("z"))
     told = ft.explain(fnp.sin)(ft.device_put(A, place))

@@ -623,7 +623,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
         if len(graph.inputs) - len(graph.captured) != len(names):
             concrete, names = False, [f"input {i}" for i in range(len(graph.inputs))]
         arrays, divided = inputs_of(graph, leaves) if concrete else [], None
-        if any(lowered.places) or is_divided(graph, ()):
+        if any(lowered.places) or is_divided(lowered.graph, ()):
             graph, program, divided = _divided(lowered)
             if divided is None and has_any(program.outputs, (exchange_p,)):
                 concrete = False  # the others would have to run it as well
