@@ -244,8 +244,8 @@ class UnaddressableError(FtraceError, JaxRuntimeError):
     """The whole of an array is asked for of which other processes have parts."""
 
 
-class MissingExtraError(FtraceError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+class MissingExtraError(DeviceError, ImportError):
+    """A driver or a dependency is missing; the message names what to install."""
 
 
 class MissingNameError(FtraceError, ImportError):

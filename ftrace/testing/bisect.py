@@ -32,6 +32,7 @@ from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ArgumentError, FileFormatError, FtraceError, Origin
 from ftrace.ground import VERSION, settings
+from ftrace.ground.text_tables import Shown
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.lowering import passes_of, rule_names
 from ftrace.testing.close import Limits, Tolerance, check_tolerances
@@ -57,8 +58,8 @@ Values = Any  # an array of NumPy's, whose stubs leave too much unknown
 _WRITTEN = 1 << 25
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(Shown):
     """What an operation computes on a device, beside what NumPy does.
 
     Attributes:
@@ -96,7 +97,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bisection:
+class Bisection(Shown):
     """What `bisect` has found; print it.
 
     Attributes:
@@ -168,8 +169,6 @@ class Bisection:
         if self.path is not None:
             lines.append(f"program: {self.path}")
         return "\n".join([*lines, *self.notes])
-
-    __repr__ = __str__
 
 
 def bisect(

@@ -54,7 +54,7 @@ def missing_reason(device: str) -> str | None:
     )
     try:
         get_device(device)
-    except (errors.DeviceError, errors.MissingExtraError) as error:
+    except errors.DeviceError as error:
         return error.message
     return None
 

@@ -30,6 +30,7 @@ from ftrace.backends.base import Device, get_device
 from ftrace.backends.llvm.target import host_target
 from ftrace.errors import ArgumentError, FileFormatError, FtraceError
 from ftrace.ground import VERSION, settings
+from ftrace.ground.text_tables import Shown
 from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.lowering import rule_names
 from ftrace.testing.close import Limits, compare
@@ -129,8 +130,8 @@ def _machine(device: Device) -> str:
     return repr(host_target()) if device.platform == "cpu" else platform.platform()
 
 
-@dataclass(frozen=True)
-class KernelChange:
+@dataclass(frozen=True, repr=False)
+class KernelChange(Shown):
     """A kernel that is another one than when it was recorded.
 
     Attributes:
@@ -154,7 +155,7 @@ class KernelChange:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Replay:
+class Replay(Shown):
     """What became of a recorded program; print it.
 
     Attributes:
@@ -197,8 +198,6 @@ class Replay:
         if self.other_machine:
             lines.append("recorded for another processor: code is not compared")
         return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 def replay(

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.ground.text_tables import Text
 from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.evaluate import NumpyPlan, observe
@@ -73,7 +74,8 @@ def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
             f"the gradient of {told_name(jitted)} is zero for "
             f"{len(found) or 'none'} of {len(names)} arguments"
         )
-        return "\n".join([head, *[f"{name}: {why}" for name, why in found.items()]])
+        lines = [head, *[f"{name}: {why}" for name, why in found.items()]]
+        return Text("\n".join(lines))
 
     return report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -43,6 +44,13 @@ def test_a_check_says_what_is_wrong(
     code, text = said(capsys, "check", "nosuch")
     assert code == 1
     assert "nosuch: WRONG: Unknown backend" in text
+
+    no_driver = {"OCL_ICD_VENDORS": "/nonexistent", "OCL_ICD_FILENAMES": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "ftrace", "check", "opencl"],
+        env={**os.environ, **no_driver}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "opencl: not there: " in done.stdout
 
     def fails(x: Any) -> Any:
         raise ValueError("no such kernel\nand more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import sys
@@ -390,7 +391,17 @@ def test_a_shell_shows_what_is_printed() -> None:
     assert repr([kernel]) == f"[<step {kernel.name}>]"
     origin = ft.nan_origin(fnp.log)(-1.0)
     assert origin is not None
-    assert repr(origin) == f"<NonFinite: {origin.summary}>"
+    jitted = ft.jit(layer)
+    jitted(W, X)
+    told = ft.zero_gradients(fnp.round)(1.0)
+    shown = [origin, found.peak, found.regions[0], told, jitted.misses]
+    shown += [jitted.misses[0], ft.bisect(layer, W, X, path=None)]
+    for answer in shown:
+        assert repr(answer) == str(answer)
+        page = answer._repr_html_()
+        assert html.unescape(page).removeprefix("<pre>") == f"{answer}</pre>"
+    assert "<" not in repr(jitted.misses[0])
+    assert repr(told).startswith("the gradient of")
 
 
 # The graph as it was written.

@@ -72,7 +72,9 @@ def _drivers_devices(cl: Any) -> list[Any]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise DeviceError(f"there is no OpenCL driver ({error}): {_INSTALL}") from error
+        raise MissingExtraError(
+            f"there is no OpenCL driver ({error}): {_INSTALL}"
+        ) from error
     devices: list[Any] = []
     for driver in platforms:
         try:
@@ -81,7 +83,7 @@ def _drivers_devices(cl: Any) -> list[Any]:
             continue  # a driver without a device
     devices = [d for d in devices if d.available and d.compiler_available]
     if not devices:
-        raise DeviceError(f"no OpenCL driver has a device: {_INSTALL}")
+        raise MissingExtraError(f"no OpenCL driver has a device: {_INSTALL}")
     kinds = (cl.device_type.GPU, cl.device_type.ACCELERATOR)
     return sorted(devices, key=lambda d: [not d.type & kind for kind in kinds])
 
@@ -142,8 +144,8 @@ class OpenCL(Device):
     """One OpenCL device: a context, and a queue that runs commands in order.
 
     Raises:
-      MissingExtraError: pyopencl is not installed.
-      DeviceError: there is no driver, or it has no device.
+      MissingExtraError: pyopencl is not installed, or there is no driver, or none has a
+        device.
     """
 
     name = "opencl"

@@ -21,6 +21,7 @@ from ftrace import dtypes
 from ftrace.errors import NonFiniteError, Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.text_tables import Shown
 from ftrace.trace.evaluate import NumpyPlan, observe
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.primitive import compound_of, item_p
@@ -31,7 +32,7 @@ _NDARRAY: type[Any] = np.ndarray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NonFinite:
+class NonFinite(Shown):
     """An operation that made a NaN or an infinity.
 
     Attributes:
@@ -56,9 +57,6 @@ class NonFinite:
     sources: tuple[Origin, ...] = ()
     before: NonFinite | None = None
     holder: str = ""
-
-    def __repr__(self) -> str:
-        return f"<NonFinite: {self.summary}>"
 
     @property
     def summary(self) -> str:

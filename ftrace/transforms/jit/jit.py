@@ -78,6 +78,7 @@ from ftrace.transforms.jit.misses import (
     OPEN,
     CacheInfo,
     Miss,
+    Misses,
     check_allowed,
     leaf_names,
     why_missed,
@@ -369,9 +370,9 @@ class Jitted(RecordedCallable, Travels):
         return self._traced.count
 
     @property
-    def misses(self) -> list[Miss]:
+    def misses(self) -> Misses:
         """The calls for which the function was traced, why, and what that took."""
-        return list(self._traced.misses)
+        return Misses(self._traced.misses)
 
     def cache_info(self) -> CacheInfo:
         """What is kept of the function."""

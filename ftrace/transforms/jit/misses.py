@@ -1,6 +1,6 @@
 """Why a jitted function was traced or compiled: what differed, how long that took.
 
-    print(*step.misses, sep=chr(10))
+    print(step.misses)
 
     train.py:41 (main): step was traced in 2.1 ms, lowered in 9.0 ms, compiled in
         26.4 ms: it is called for the first time
@@ -24,6 +24,7 @@ from ftrace.errors import Origin, TracingError, is_internal, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import Table
+from ftrace.ground.text_tables import Shown
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters
 from ftrace.trace.pytree import tree
@@ -42,8 +43,8 @@ _NAMED = 4
 _LINES_KEPT = 256
 
 
-@dataclass(eq=False)
-class Miss:
+@dataclass(eq=False, repr=False)
+class Miss(Shown):
     """A call for which a jitted function was traced, or compiled for another device.
 
     Attributes:
@@ -79,6 +80,13 @@ class Miss:
         ]
         did = ", ".join(stages) or "traced"
         return f"{self.origin or 'somewhere'}: {self.function} was {did}: {self.why}"
+
+
+class Misses(Shown, list[Miss]):
+    """Those of a function, the latest ones, each in a line."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
 
 
 class CacheInfo(NamedTuple):

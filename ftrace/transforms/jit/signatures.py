@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
-from ftrace.transforms.jit.misses import CacheInfo, Miss
+from ftrace.transforms.jit.misses import CacheInfo, Misses
 from ftrace.transforms.jit.stages import Lowered, Traced
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class Wrapped(Protocol[P, R]):
     @property
     def trace_count(self) -> int: ...
     @property
-    def misses(self) -> list[Miss]: ...
+    def misses(self) -> Misses: ...
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Wrapped[P, R]: ...

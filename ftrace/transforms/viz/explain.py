@@ -38,7 +38,7 @@ from ftrace.errors import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.spans import Span, steps_of_programs
-from ftrace.ground.text_tables import Section, Tables, time_text
+from ftrace.ground.text_tables import Section, Shown, Tables, time_text
 from ftrace.lower import program as ir
 from ftrace.lower.build.build_kernel import (
     BuiltKernel,
@@ -228,7 +228,7 @@ def _timings_of(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Part:
+class Part(Shown):
     """A step of a program: a kernel, a loop, a branch, or work of the host.
 
     Its texts are empty where there is nothing to tell.
@@ -513,7 +513,8 @@ class Held(NamedTuple):
     origin: Origin | None
 
 
-class Peak(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Peak(Shown):
     """Where most memory is taken between steps.
 
     Attributes:

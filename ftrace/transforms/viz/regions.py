@@ -27,12 +27,13 @@ from typing import Any
 
 from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.text_tables import Shown
 from ftrace.trace import graph as g
 from ftrace.trace.primitives.sources import const_p, is_variable
 
 
-@dataclass(frozen=True, eq=False)
-class Region:
+@dataclass(frozen=True, eq=False, repr=False)
+class Region(Shown):
     """The nodes of a graph that one call of a function made.
 
     Attributes:
