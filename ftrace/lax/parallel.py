@@ -18,7 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
-from ftrace.numpy.new_arrays import arange
+from ftrace.numpy.new_arrays import arange, zeros_like
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
@@ -621,8 +621,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     def of_value(value: Value) -> Any:
         if len(axes) == 1:
             return _along(op, axes[0], value, source, target)
-        rows = _gather(axes, value)
-        return where(source >= 0, rows[source], cast(0, rows.dtype))
+        found = _gather(axes, value)[source]
+        return where(source >= 0, found, zeros_like(found))
 
     return _map(what, of_value, x)
 

@@ -296,6 +296,20 @@ def collectives_are_those_of_one_process() -> None:
 
 
 @check
+def keys_are_sent_as_their_numbers_are() -> None:
+    keys, n = ft.random.split(ft.random.key(3), DEVICES * DEVICES), DEVICES
+    data = np.asarray(ft.random.key_data(keys)).reshape(n, n, 2)
+    cases: list[tuple[Any, Any]] = [
+        (rolled, np.roll(data, 1, 0)),
+        (lambda v: lax.all_gather(v, "x")[:, 0], np.tile(data[:, 0], (n, 1))),
+        (lambda v: lax.all_to_all(v, "x", 0, 0, tiled=True), data.swapaxes(0, 1)),
+    ]
+    for f, wanted in cases:
+        found = over(lambda v, f=f: ft.random.key_data(f(v)))(put(keys))
+        equal(all_of(found), wanted.reshape(-1, 2))
+
+
+@check
 def axes_of_a_grid_are_summed_one_by_one() -> None:
     rows = X.reshape(DEVICES // 2, 8, 2, 3)
     x = put(rows.reshape(rows.shape[0] * 8, -1), P("x", "y"), GRID)

@@ -685,3 +685,21 @@ def test_a_scalar_that_is_put_is_an_array_of_its_dtype(scalar: Any) -> None:
         for made in (ft.device_put(scalar), ft.jit(lambda x: x)(scalar)):
             assert (made.weak_type, made.dtype) == (False, scalar.dtype)
     assert ft.device_put(3).weak_type
+
+
+def test_keys_are_sent_as_their_numbers_are() -> None:
+    keys = ft.random.split(ft.random.key(3), 64)
+    both, ring = ("x", "y"), [(i, (i + 1) % 8) for i in range(7)]
+    for send in (
+        lambda v: lax.ppermute(v, both, ring),
+        lambda v: lax.pshuffle(v, both, [*range(1, 8), 0]),
+        lambda v: lax.all_gather(v, both).reshape(-1, *v.shape[1:])[8:16],
+        lambda v: lax.all_gather(v, both, tiled=True)[8:16],
+        lambda v: lax.all_to_all(v, both, 0, 0, tiled=True),
+    ):
+        run = over(send, P(both), P(both))
+        wanted = run(ft.random.key_data(keys))
+        for way in (run, ft.jit(run)):
+            found = way(keys)
+            assert found.dtype == keys.dtype
+            np.testing.assert_array_equal(ft.random.key_data(found), wanted)

@@ -338,14 +338,14 @@ pmin_p = _collective(
 all_gather_p = _collective(
     "all_gather", lambda arg, x, batched, _: (_rows(arg, x, batched), False),
     "the values of all instances, along a new axis", gives=True,
-    transpose=_by(lambda _: psum_scatter_p), across=_across_gather,
+    transpose=_by(lambda _: psum_scatter_p), kinds="biufck", across=_across_gather,
 )  # fmt: skip
 all_gather_invariant_p = _collective(
     "all_gather_invariant",
     lambda arg, x, batched, _: (_rows(arg, x, batched), False),
     "all_gather, as one value that all instances share", gives=True,
     transpose=lambda arg, ct, rest: gather(ct, [clamp(rest[0], arg.size)], (0,)),
-    across=_across_gather,
+    kinds="biufck", across=_across_gather,
 )  # fmt: skip
 psum_scatter_p = _collective(
     "psum_scatter", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), True),
@@ -356,11 +356,11 @@ all_to_all_p = _collective(
     "all_to_all",
     lambda arg, x, batched, _: (move_axis(_rows(arg, x, batched), 1, 0), True),
     "a row from each instance", transpose=_by(lambda _: all_to_all_p), takes=True,
-    gives=True, across=_across_all_to_all,
+    gives=True, kinds="biufck", across=_across_all_to_all,
 )  # fmt: skip
 ppermute_p = _collective(
     "ppermute", _lower_ppermute, "the value of the instance that sends to this one",
-    transpose=_by(lambda _: ppermute_p),
+    transpose=_by(lambda _: ppermute_p), kinds="biufck",
     across=lambda ranks, x, more: communicate(x, "permute", ranks, 0, *more),
 )  # fmt: skip
 pvary_p = _collective(
