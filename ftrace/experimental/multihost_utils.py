@@ -74,13 +74,13 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     everyone.agree("process_allgather", lambda: _text(in_tree))
 
     def gather(x: Any) -> Any:
-        if type(x) is Spanning:
+        if not getattr(x, "is_fully_addressable", True):
             if not tiled:
                 raise ValueRangeError(
                     "Gathering global non-fully-addressable arrays only supports "
                     f"tiled=True, got one of shape {x.shape}"
                 )
-            return x.whole()
+            return x.whole() if type(x) is Spanning else np.asarray(x)
         rows = everyone.gather(np.asarray(x))
         if tiled and len(rows) == 1:
             return rows[0]

@@ -48,7 +48,7 @@ from zlib import crc32
 import numpy
 
 from ftrace.errors import DeviceError, MissingExtraError, ProcessError
-from ftrace.ground import settings
+from ftrace.ground import settings, tracebacks
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 
@@ -67,10 +67,22 @@ _TRIES = 200
 #: Seconds for which one that has ended waits for the others to hear of it, and in which
 #: what it had sent before must have come.
 _GRACE = 3.0
+#: Seconds after which those who are waited for are told, as they may be elsewhere.
+_PATIENCE = 3.0
 #: Seconds after which the thread looks again at what was started: a message in more
 #: than one piece waits as long for its next one. A look takes 20 to 30 µs with what
 #: wakes the thread: 4 % of a core, and 8 % at 1e-4 (Zen 4, busy otherwise).
 _PAUSE = 5e-4
+
+
+class _Asking(NamedTuple):
+    """What a process has told that waits for others to begin something with it."""
+
+    text: str
+    heard: float
+
+    def of(self, asks: str) -> bool:
+        return bool(asks) and self.text.startswith(f"{asks}\n")
 
 
 class _World:
@@ -83,6 +95,7 @@ class _World:
       notes: the communicator on which processes tell that they end.
       doors: the one on which those meet who become a group.
       ended: what those that have ended told, and when it was heard.
+      asking: what those told that wait for others to begin something with them.
       joined: has `join` been called?
       helper: the thread that looks at what was started, once there is one.
       left: was anything left of a program whose memory is not kept yet?
@@ -101,6 +114,7 @@ class _World:
         self.notes: Any = None
         self.doors: Any = None
         self.ended: dict[int, tuple[str, float]] = {}
+        self.asking: dict[int, _Asking] = {}
         self.groups: dict[tuple[int, ...], Group] = {}
         self.joined = False
         self.hook: Any = None
@@ -251,7 +265,8 @@ def leave() -> None:
 def _end(kind: Any, error: Any, traceback: Any) -> None:
     """Instead of `sys.excepthook`: the others are told of an exception, too."""
     format_exception = import_module("traceback").format_exception
-    text = "".join(format_exception(kind, error, traceback))
+    with tracebacks.fold_frames(None if tracebacks.shows_all() else error):
+        text = "".join(format_exception(kind, error, error.__traceback__))
     sys.stderr.write(f"process {_world.index} of {_world.count} ends:\n{text}")
     reason = str(error).split("\n  at ", 1)[0]
     _tell(f"ended by {kind.__name__}: {reason}")
@@ -268,22 +283,31 @@ def _end(kind: Any, error: Any, traceback: Any) -> None:
     _world.mpi.COMM_WORLD.Abort(1)
 
 
-def _tell(text: str) -> None:
-    """Tells all others that this process ends."""
+def _tell(text: str, others: Sequence[int] | None = None) -> None:
+    """Tells others, or all, that this process ends, or for what it waits."""
     note = np.frombuffer(text.encode()[:2000], np.uint8)
-    for other in range(_world.count):
+    for other in range(_world.count) if others is None else others:
         if other != _world.index:
             _world.kept.append((_world.notes.Isend(note, other), note))
+
+
+#: How a note begins by which a process asks others to come, and one that they came.
+_ASKS, _CAME = "asks: ", "came"
 
 
 def _listen() -> None:
     """Reads what others have told."""
     status = _world.mpi.Status()
     while _world.notes.Iprobe(status=status):
-        note = np.empty(status.Get_count(), np.uint8)
-        _world.notes.Recv(note, status.Get_source())
+        note, source = np.empty(status.Get_count(), np.uint8), status.Get_source()
+        _world.notes.Recv(note, source)
         text = note.tobytes().decode(errors="replace")
-        _world.ended[status.Get_source()] = text, time.monotonic()
+        if text == _CAME:
+            _world.asking.pop(source, None)
+        elif text.startswith(_ASKS):
+            _world.asking[source] = _Asking(text.removeprefix(_ASKS), time.monotonic())
+        else:
+            _world.ended[source] = text, time.monotonic()
 
 
 def check(what: str = "for the others", members: Sequence[int] | None = None) -> None:
@@ -439,17 +463,22 @@ class Pending:
       what: for what a process waits that waits for it, for people.
       requests: what it has asked MPI for, which must be done before it goes on.
       meanwhile: is anything else done before it is waited for?
+      asks: what the others are told if they are late: where something new begins, what
+        that is, in words and as lines; nothing where it goes on.
+      told: have the others been told of it?
       began, ended: when, by `time.perf_counter`.
       result: what it gives, when it is done.
     """
 
     __slots__ = (
-        "began", "done", "ended", "error", "meanwhile", "requests", "result", "what",
-        "work",
+        "asks", "began", "done", "ended", "error", "meanwhile", "requests", "result",
+        "told", "what", "work",
     )  # fmt: skip
 
     def __init__(self, what: str, work: Work, meanwhile: bool) -> None:
         self.what, self.work, self.meanwhile = what, work, meanwhile
+        self.asks: tuple[str, Callable[[], str]] | None = None
+        self.told = False
         self.requests: list[Any] = []
         self.result: Any = None
         self.error: BaseException | None = None
@@ -491,7 +520,7 @@ class Group:
         if len({*members}) > 1:
             self._test = _world.mpi.Request.Testall
             self._found: list[Any] = []  # what MPI tells of each request
-            self.run("for all processes of a mesh", self._meeting())
+            self._begin_together("all processes of a mesh", self._meeting())
             whole: Any = _world.mpi.COMM_WORLD
             own = whole.Get_group().Incl(members)
             self._messages: Any = whole.Create_group(own)
@@ -701,6 +730,18 @@ class Group:
         """The result of a work: `finish` of `start`."""
         return self.finish(self.start(what, work))
 
+    def _begin_together(
+        self, what: str, work: Work, lines: Callable[[], str] = str
+    ) -> Array:
+        """The result of a work by which all begin something; who is late is told."""
+        pending = self.start(f"for {what}", work)
+        pending.asks = f"{what} {self.members}", lines
+        try:
+            return self.finish(pending)
+        finally:
+            if pending.told:
+                _tell(_CAME, self.members)
+
     def start(self, what: str, work: Work, meanwhile: bool = False) -> Pending:
         """Begins a work.
 
@@ -754,7 +795,7 @@ class Group:
         Raises:
           ProcessError: one of the others has ended, or the time is over.
         """
-        deadline, tries = None, 0
+        begun, tries = None, 0
         watched = _world.busy.is_set()
         if watched:
             _world.busy.clear()
@@ -764,11 +805,11 @@ class Group:
                 tries += 1
                 if tries < _TRIES:
                     continue
-                if deadline is None:
-                    deadline = time.monotonic() + _timeout()
+                if begun is None:
+                    begun = time.monotonic()
                 os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
                 if tries % _TRIES == 0:
-                    self._check(pending, deadline)
+                    self._check(pending, begun)
         except BaseException as error:
             self._leave(pending, error)
             raise
@@ -815,15 +856,28 @@ class Group:
         found.__cause__ = error
         return found
 
-    def _check(self, pending: Pending, deadline: float) -> None:
+    def _check(self, pending: Pending, begun: float) -> None:
         check(pending.what, self.members)
-        if time.monotonic() > deadline:
-            raise ProcessError(
-                f"process {_world.index} of {_world.count} has waited {_timeout()} "
-                f"seconds {pending.what}, in vain: not all of {_listed(self.members)} "
-                "came there. Do all of them run the same program? "
-                "FTRACE_DISTRIBUTED_TIMEOUT sets the time"
-            )
+        now, known = time.monotonic(), _world.asking
+        others = [i for i in self.members if i != _world.index]
+        asks, lines = pending.asks or ("", str)
+        idle = sum(len(each._queue) for each in _world.groups.values()) < 2
+        if asks and idle and not pending.told and now - begun > _PATIENCE:
+            pending.told = True  # what was begun before it is done
+            _tell(f"{_ASKS}{asks}\n{lines()}", others)
+        elsewhere = [i for i in others if i in known and not known[i].of(asks)]
+        lost = all(i in elsewhere and now - known[i].heard > _GRACE for i in others)
+        if not lost and now - begun <= _timeout():
+            return
+        waits = "" if lost else f" {_timeout()} seconds"
+        rows = [f"process {i} waits for {known[i].text}" for i in elsewhere]
+        rest = "".join([f"\n  {line}" for row in rows for line in row.splitlines()])
+        raise ProcessError(
+            f"process {_world.index} of {_world.count} has waited{waits} "
+            f"{pending.what}, in vain: not all of {_listed(self.members)} came there. "
+            "Do all of them run the same programs, on arrays of the same shapes? "
+            f"FTRACE_DISTRIBUTED_TIMEOUT sets the time{rest}"
+        )
 
     def agree(self, what: str, text: Callable[[], str], digest: bytes = b"") -> None:
         """Returns if all have the same text; its digest is compared.
@@ -835,11 +889,11 @@ class Group:
             return
         sha256 = import_module("hashlib").sha256  # with OpenSSL: not for one process
         own = digest or sha256(text().encode()).digest()
-        waiting = f"for the others to run {what}"
         rows = np.frombuffer(own, np.uint8)
 
         def gathered(x: Array) -> Array:
-            return self.run(waiting, self._gather(self._digests, x))
+            work = self._gather(self._digests, x)
+            return self._begin_together(f"the others to run {what}", work, text)
 
         if (gathered(rows) == rows).all():
             return

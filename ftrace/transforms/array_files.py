@@ -90,8 +90,9 @@ def reading(path: Path) -> Generator[None]:
         yield
     except (errors.FtraceError, MemoryError):
         raise
-    except FileNotFoundError:
-        raise bad(path, "there is no such file") from None
+    except FileNotFoundError as error:
+        what = Path(error.filename or path).name if path.is_dir() else "such file"
+        raise bad(path, f"there is no {what}") from None
     except OSError as error:
         raise bad(path, f"it cannot be read: {error.strerror or error}") from error
     except Exception as error:  # whatever the parsers make of damaged bytes

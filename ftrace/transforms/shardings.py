@@ -17,6 +17,7 @@ from ftrace.backends.base import Device
 from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
@@ -368,7 +369,8 @@ class Shard:
             return whole.part_on(self.device)
         if self.sharding.num_devices == 1:
             return self.whole
-        return backend().device_put(self.whole[self.index], self.device)
+        bare = getattr(self.whole, "bare", self.whole)
+        return backend().device_put(bare[self.index], self.device)
 
     def __repr__(self) -> str:
         return (
@@ -389,12 +391,19 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
 
 def shards_of(array: Array) -> list[Shard]:
     """The parts of an array, one for each device."""
-    sharding = sharding_of(array)
+    sharding, shape = sharding_of(array), array.shape
+    rows = _numbered(sharding, shape)
+    return [Shard(device, sharding, shape, *row, array) for device, *row in rows]
+
+
+@memo(1 << 8)
+def _numbered(sharding: Sharding, shape: Shape) -> list[tuple[Device, Index, int]]:
+    """The devices, where their parts are, and their numbers among equal ones."""
     equal = Counter[str]()
-    found: list[Shard] = []
-    for device, index in sharding.devices_indices_map(array.shape).items():
-        number, key = equal[repr(index)], repr(index)
-        found.append(Shard(device, sharding, array.shape, index, number, array))
+    found: list[tuple[Device, Index, int]] = []
+    for device, index in sharding.devices_indices_map(shape).items():
+        key = repr(index)
+        found.append((device, index, equal[key]))
         equal[key] += 1
     return found
 

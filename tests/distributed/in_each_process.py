@@ -90,6 +90,10 @@ def values_of_all_processes_come_together() -> None:
     equal(hosts.process_allgather({"a": x})["a"], rows)
     equal(hosts.process_allgather(x, tiled=True), rows.ravel())
     equal(hosts.process_allgather(np.float64(RANK)), range(COUNT))
+    alike = put(X, P())
+    equal(hosts.process_allgather(alike, tiled=True), X)
+    refused = errors.ValueRangeError, "only supports tiled=True"
+    raises(*refused, lambda: hosts.process_allgather(alike))
     equal(hosts.broadcast_one_to_all(x), rows[0])
     equal(hosts.broadcast_one_to_all(x, RANK == COUNT - 1), rows[-1])
     hosts.sync_global_devices("here")
@@ -835,6 +839,8 @@ def programs_must_be_the_same_everywhere() -> None:
     x = put(X)
     wrong = over(lambda v: lax.psum(v[: 1 + RANK], "x"), out=P())
     raises(errors.ProcessError, "disagree in a program", lambda: wrong(x))
+    factors = ft.jit(lambda x: x.sum() * (2.0 + RANK))
+    raises(errors.ProcessError, "-  i:f32[] = mul h", lambda: factors(x))
 
 
 def layers(count: int, size: int) -> tuple[Any, Any]:
@@ -1074,6 +1080,15 @@ def goes_wrong(way: str) -> None:
                 function()
             sys.stdout.write(f"{caught.value}\n")
         sys.exit()
+    if way == "unequal":  # the last batch of one process is smaller
+        sharding = ft.NamedSharding(ft.make_mesh((2,), ("x",)), P("x"))
+        own = [np.ones(4, "float32")] * 9 + [np.ones(4 - RANK, "float32")]
+        centred = ft.jit(lambda x: x * 2 - x.mean())
+        for rows in own:
+            centred(ft.make_array_from_process_local_data(sharding, rows))
+    if way == "reversed":
+        devices = np.array(ft.devices()[:: 1 - 2 * RANK])
+        ft.device_put(np.ones(4), ft.NamedSharding(Mesh(devices, "x"), P("x")))
     if way == "fails":
         if RANK == 1:
             raise ValueError("not in the program")

@@ -104,6 +104,13 @@ WAYS: dict[tuple[str, str], list[str]] = {
         "ended by ValueError: not in the program; process 0 was waiting for the others "
         "in sum along x: 2 processes"
     ],
+    ("unequal", "60"): [
+        "has waited for the others in sum along x: 2 processes, axis 0, in vain",
+        "process 1 waits for the others to run a program (0, 1)\n  graph (a:f32[3]):",
+    ],
+    ("reversed", "60"): [
+        "process 1 waits for all processes of a mesh (1, 0)",
+    ],
     ("interrupted", "60"): ["ended soon", "KeyboardInterrupt"],
     ("sleeps", "60"): [
         "has waited 1 seconds for all processes of a mesh",

@@ -288,5 +288,5 @@ def test_what_was_cut_off_or_changed_says_so(tmp_path: Path) -> None:
             ft.load(path)
     os.unlink(shard)
     (path / INDEX).write_text(json.dumps(index))
-    with pytest.raises(errors.FileFormatError, match="no such file"):
+    with pytest.raises(errors.FileFormatError, match=f"x: there is no {shard.name}"):
         ft.load(path)

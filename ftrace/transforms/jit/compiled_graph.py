@@ -125,7 +125,8 @@ class CompiledGraph:
         self.executable: Executable = found
         program = found.program
         if processes.count() > 1 and (members := _processes_of(closed)):
-            self.executable = _Agreed(found, members)
+            text = partial(g.render_graph, closed, source_lines=False)
+            self.executable = _Agreed(found, members, text)
         places = [program.slots[i].place for i in program.outputs]
         kernels = len(program.kernels)
         self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
@@ -271,18 +272,24 @@ def meshes_in(graph: g.Graph) -> Sequence[Any]:
 
 
 class _Agreed(Executable):
-    """A program of several processes, which have made sure that it is one."""
+    """A program of several processes, which have made sure that it is one.
 
-    def __init__(self, inner: Executable, members: set[int]) -> None:
+    They compare its graph, with its constants; not what was captured, which are inputs.
+    """
+
+    def __init__(
+        self, inner: Executable, members: set[int], text: Callable[[], str]
+    ) -> None:
         self.inner, self.program, self.texts = inner, inner.program, inner.texts
         self.code_bytes = inner.code_bytes
-        self._members: set[int] | None = members
+        self._unknown: tuple[list[int], Callable[[], str]] | None
+        self._unknown = sorted(members), text
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        if self._members is not None:
-            everyone = processes.group(sorted(self._members))
-            everyone.agree("a program", lambda: str(self.program))
-            self._members = None
+        if self._unknown is not None:
+            members, text = self._unknown
+            processes.group(members).agree("a program", text)
+            self._unknown = None
         try:
             return self.inner(inputs)
         except BaseException as error:
