@@ -109,7 +109,8 @@ WAYS: dict[tuple[str, str], list[str]] = {
         "process 1 waits for the others to run a program (0, 1)\n  graph (a:f32[3]):",
     ],
     ("reversed", "60"): [
-        "process 1 waits for all processes of a mesh (1, 0)",
+        "in vain: not all of process 0, 1 came there",
+        " waits for ",
     ],
     ("interrupted", "60"): ["ended soon", "KeyboardInterrupt"],
     ("sleeps", "60"): [
