@@ -602,17 +602,18 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
     if specs is None:
         return [PartitionSpec()] * len(tree.leaves(values))
     found = tree.broadcast_prefix(specs, values, f"shard_map {what}")
-    for spec, value in zip(found, tree.leaves(values), strict=True):
-        shape = aval_of(value).shape
-        _check_spec(f, mesh, what, spec, shape)
+    rows = tree.leaves_with_path(values)
+    for spec, (path, value) in zip(found, rows, strict=True):
+        shape, name = aval_of(value).shape, f"args{tree.keystr(path)}"
+        _check_spec(f, mesh, what, spec, shape, f": {name}")
         for axis, (n, entry) in enumerate(zip(shape, spec or (), strict=False)):
             parts = math.prod(mesh.shape[name] for name in names_in(entry))
             if n % parts:
                 raise ShapeError(
                     f"shard_map applied to the function {name_of(f)!r} was given "
                     f"argument arrays with axis sizes that are not evenly divisible by "
-                    f"the corresponding mesh axis sizes: axis {axis} of size {n} of an "
-                    f"array of shape {tuple(shape)} along {entry!r} of size {parts}"
+                    f"the corresponding mesh axis sizes: axis {axis} of size {n} of "
+                    f"{name}, of shape {tuple(shape)}, along {entry!r} of size {parts}"
                 )
     return found
 
@@ -657,14 +658,17 @@ def _check_sets(**given: Any) -> None:
             )
 
 
-def _check_spec(f: Any, mesh: Any, what: str, spec: Any, shape: Sequence[int]) -> None:
+def _check_spec(
+    f: Any, mesh: Any, what: str, spec: Any, shape: Sequence[int], name: str = ""
+) -> None:
     """Raises where a spec does not fit the mesh, or an array of this shape."""
     _check_names(mesh, what, spec)
     if len(spec or ()) > len(shape):
         raise ShapeError(
             f"shard_map applied to the function {name_of(f)!r} was given an {what} "
             f"entry which is too long to be compatible with the corresponding "
-            f"value: {spec} has length {len(spec)}, the value shape {tuple(shape)}"
+            f"value{name}: {spec} has length {len(spec)}, the value shape "
+            f"{tuple(shape)}"
         )
 
 

@@ -362,12 +362,29 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     """
     try:
         pairs = prefix_pairs(prefix, tree)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError):
+        treedef = structure(tree)
         raise TreeError(
             f"{what}: {prefix!r} is not a prefix of the structure "
-            f"{readable(structure(tree))}; {error}"
+            f"{readable(treedef)}{_mismatch(prefix, treedef)}"
         ) from None
     return [leaf for leaf, part in pairs for _ in leaves(part)]
+
+
+class _Leaf:
+    """In the place of a leaf whose value does not matter."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def _mismatch(prefix: Any, treedef: TreeDef) -> str:
+    """What optree says of a prefix that is none, without the values of leaves."""
+    try:
+        prefix_pairs(prefix, _unflatten(treedef, [_Leaf()] * treedef.num_leaves))
+    except Exception as error:  # also one of a class that wants other values
+        return f"; {error}"
+    return ""
 
 
 def prefix_pairs(prefix: Any, tree: Any) -> list[tuple[Any, Any]]:
