@@ -263,6 +263,44 @@ def test_all_can_be_done_with_keys(page: Page) -> None:
     assert page.texts("#tabs [aria-selected=true]") == ["Pass"]
 
 
+@pytest.mark.parametrize("word", ["softmax", "div", "relu"])
+def test_what_is_searched_for_in_a_folded_region_is_chosen(
+    word: str, driver: Any, tmp_path: Path
+) -> None:
+    def attend(x: Any, w: Any) -> Any:
+        return ft.nn.softmax(ft.nn.relu(x @ w) @ w)
+
+    args = fnp.ones((8, 8)), fnp.ones((8, 8))
+    page = Page(driver, ft.viz(attend, tmp_path, show=False)(*args))
+    page.log("browser")
+    for step in ("HOME", "END"):
+        page.press(step, "/", *word, "ENTER", "ENTER")
+        node = (
+            "return state.chosen.items.some(item => item.node === state.found.at(-1))"
+        )
+        assert page.run(node)
+        page.run("paint()")
+        assert page.texts(".box.chosen")  # in sight
+        page.press("ESCAPE")
+        page.run("document.activeElement.blur()")
+    page.run("document.querySelector('#search').value = ''")
+    page.press("HOME", "/", *word)
+    page.run("goTo(steps.length - 1)")
+    page.press("ENTER")  # what is found in the step that is shown now
+    shown = "return state.found.every(n => view.items.some(item => item.node === n))"
+    assert page.run(shown)
+    assert not page.log("browser")
+
+
+def test_the_text_of_a_line_is_searched_where_nothing_else_has_it(page: Page) -> None:
+    found = "search(arguments[0]); return state.found.map(n => describe(n))"
+    assert page.run(found, "tanh") == page.run(found, "tanh(")
+    assert len(page.run(found, "fnp.tanh")) > 2  # of the line
+    node = page.run("return view.items.at(-1).node")
+    page.run("search(arguments[0])", f"%{node}")
+    assert page.run("return state.found[0]") == node
+
+
 def test_bodies_of_loops_are_entered_and_left(driver: Any, tmp_path: Path) -> None:
     def scanned(x: Any) -> Any:
         return lax.scan(lambda c, row: (fnp.sin(c) * row, c), x[0], x)

@@ -228,7 +228,7 @@ function chooseNode(node) {
     closed.forEach(toggle);
     showGraph(true);
   }
-  const box = drawn.boxes.find((each) => each.items.includes(item));
+  const box = boxWith(item);  // items are made anew when the graph is
   chooseBox(box);
   reveal(box);
 }
@@ -298,17 +298,34 @@ function chooseFiring(i) {
   if (!drawn.boxes.some((box) => box.lit)) tell(`${texts[rule]}: a later rule has taken away what it made`);
 }
 
+/** The nodes of the graph that is shown in which a text stands: what does what is wanted
+ * before what has it as an operand or in its type; of lines only where nothing else has it.
+ */
+function nodesWith(wanted) {
+  const ranks = new Map();
+  for (const item of view.items) {
+    const { node } = item;
+    const parts = [`%${node} ${opOf(node)} ${argOf(node)}`, ownerOf(item), describe(node), typeOf(node), lineText[nodes.line[node]] ?? ""];
+    const rank = parts.findIndex((part) => part.toLowerCase().includes(wanted));
+    if (rank >= 0) ranks.set(node, Math.min(rank, ranks.get(node) ?? rank));
+  }
+  const found = [...ranks.keys()].sort((a, b) => ranks.get(a) - ranks.get(b));
+  return found.filter((node) => ranks.get(node) < LINE_RANK || ranks.get(found[0]) === LINE_RANK);
+}
+/** Of a text of the line, in the order of `nodesWith`. */
+const LINE_RANK = 4;
+
+/** What an item is of: the kernel, or the call. */
+function ownerOf({ node, kernel }) {
+  if (kernel >= 0) return kernels[kernel].name;
+  return nodes.call[node] < 0 ? "" : texts[calls[nodes.call[node]]];
+}
+
 function search(text) {
   const wanted = text.trim().toLowerCase();
   state.found = [];
   if (!wanted) return pin(null);
-  const ranks = new Map();
-  for (const { node } of view.items) {
-    const parts = [describe(node), typeOf(node), lineText[nodes.line[node]] ?? ""];
-    const rank = parts.findIndex((part) => part.toLowerCase().includes(wanted));
-    if (rank >= 0) ranks.set(node, rank);
-  }
-  state.found = [...ranks.keys()].sort((a, b) => ranks.get(a) - ranks.get(b));
+  state.found = nodesWith(wanted);
   tell(`${many(state.found.length, "node")} found`);
   if (state.found.length) pin(ofNodes(state.found));
 }
@@ -417,6 +434,8 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || $("#keys").open) return;
   if (target.id === "search") {
     if (key === "Escape") target.blur(), clear();
+    const shown = new Set(view.items.map((item) => item.node));
+    if (key === "Enter" && !state.found.every((node) => shown.has(node))) search(target.value);  // it was another graph
     if (key === "Enter" && state.found.length) {
       chooseNode(state.found[0]);
       state.found.push(state.found.shift());

@@ -144,7 +144,7 @@ function boxElement(box) {
     svgElement("rect", { class: "stripe", x: left + 5, y: top + 9, width: 3, height: box.height - 18, rx: 1.5 }),
     svgElement("text", { class: "title", x: left + 14, y: -3 }, cut(box.title, most)),
     svgElement("text", { class: "type", x: left + 14, y: 13 }, cut(box.type, Math.floor(most / 0.92))),
-    svgElement("title", {}, box.region ? `${box.title}\n${box.type}\nEnter or a double click unfolds it` : `${describe(box.items[0].node)}\n${box.type}`));
+    svgElement("title", {}, box.region ? `${box.title}\n${box.type}\nEnter or a double click unfolds it` : `%${box.items[0].node} = ${describe(box.items[0].node)}\n${box.type}`));
   if (box.changes) {
     const text = box.region ? `${box.sign}${box.changes}` : box.sign;
     group.append(svgElement("text", { class: box.sign === "+" ? "mark" : "mark went", x: -left - 8, y: top + 14 }, text));
