@@ -359,7 +359,8 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
     if not sizes or None in sizes:
         raise ValueRangeError(
             f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
-            "mapped axis, and none without axes that is mapped"
+            "mapped axis, and a scalar has none: none without axes may be mapped; "
+            "in_axes=None leaves one as it is"
         )
     return max(sizes)  # `vmap` says where they differ
 

@@ -169,7 +169,8 @@ class NamedSharding(Sharding):
     def __post_init__(self) -> None:
         if not isinstance(self.spec, meshes.PartitionSpec):
             raise ArgumentError(
-                f"NamedSharding takes a mesh and a PartitionSpec, got {self.spec!r}"
+                "NamedSharding takes a mesh and a PartitionSpec, in this order, got "
+                f"{self.mesh!r} and {self.spec!r}"
             )
         if self.memory_kind is None and isinstance(self.mesh, meshes.Mesh):
             object.__setattr__(self, "memory_kind", "device")

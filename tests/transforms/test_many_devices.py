@@ -348,6 +348,7 @@ def test_wrong_meshes_raise_when_they_are_made() -> None:
         (lambda: ft.make_mesh((2, 0), ("x", "y")), "whole numbers from 1 on"),
         (lambda: ft.make_mesh((2, 1.5), ("x", "y")), "whole numbers from 1 on"),
         (lambda: NamedSharding(mesh(), ("x",)), "takes a mesh and a PartitionSpec"),
+        (lambda: NamedSharding(P("x"), mesh()), r"this order, got P\('x',\) and Mesh"),
         (lambda: NamedSharding(mesh(), P(unreduced={"z"})), "not found in mesh"),
         (
             lambda: NamedSharding(Mesh(places, ("x", "y")), P(unreduced={"x"})),
@@ -673,6 +674,8 @@ def test_axes_that_are_not_manual_are_in_no_spec(
             wrap(lambda x: over(lambda x: x, into, out, axis_names=names)(x))(X)
     some = over(lambda x: lax.psum(x, "x"), P("x"), P(), axis_names={"x"})
     np.testing.assert_array_equal(some(X), X[:4] + X[4:])
+    with pytest.raises(errors.AxisNameError, match="axes of its mesh, in axis_names"):
+        over(lambda x: lax.psum(x, "y"), P("x"), P(), axis_names={"x"})(X)
 
 
 @pytest.mark.parametrize("scalar", [np.int64(3), np.float64(2), np.complex128(1j)])

@@ -607,8 +607,14 @@ def axis_of(name: Any, what: str) -> Axis:
         if axis.name == name:
             return axis
     names = ", ".join(sorted({repr(axis.name) for axis in stack.axes}))
+    over = any(axis.devices for axis in stack.axes)
+    advice = (
+        "those of shard_map are axes of its mesh, in axis_names where that is given"
+        if over
+        else f"name one with vmap(…, axis_name={name!r})"
+    )
     raise AxisNameError(
         f"{what}: unbound axis name: {name}. "
         + (f"The axes here are {names}" if names else "No axis has a name here")
-        + f"; name one with vmap(…, axis_name={name!r})"
+        + f"; {advice}"
     )
