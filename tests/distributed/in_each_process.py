@@ -664,6 +664,14 @@ def meshes_of_the_same_devices_meet() -> None:
             equal(all_of(f(other, x)), X * 2)
             assert f(other, x).sharding.mesh == mesh
         assert "return c" in ft.explain_sharding(fnp.add)(x, other)
+    wishes = ft.NamedSharding(LINE, ALONG), ft.NamedSharding(GRID, P("y"))
+    for places in (wishes, wishes[::-1]):  # of which processes choose the same one
+        made = ft.jit(lambda: (fnp.array(X), fnp.array(X) + 1), out_shardings=places)()
+        equal(all_of(made[0]), X)
+        equal(all_of(made[1]), X + 1)
+        held = ft.jit(lambda x: (x, x + 1), out_shardings=places)(X)
+        equal(all_of(held[0]), X)
+        equal(all_of(held[1]), X + 1)
     turned = put(X, ALONG, Mesh(np.array(ft.devices()[::-1]), ("x",)))
     raises(errors.ShardingError, "incompatible devices", lambda: x + turned)
 

@@ -246,10 +246,13 @@ class CompiledGraph:
 
 
 def _arguments_in(graph: g.Graph) -> Iterator[Any]:
-    """What the operations of a graph, and of bodies within it, have as arguments."""
+    """What the operations of a graph, and of bodies within it, have as arguments.
+
+    In all processes they come in the same order.
+    """
     pending: list[Sequence[g.Node]] = [(*graph.outputs, *graph.effects)]
     while pending:
-        for node in g.nodes_of(pending.pop()):
+        for node in g.toposort(pending.pop()):
             pending += [body.outputs for body in g.bodies_of(node.arg)]
             yield node.arg
 
