@@ -456,6 +456,42 @@ def test_a_wide_graph_is_shown_in_a_size_that_can_be_read(
         assert right > 0.65
 
 
+@pytest.mark.parametrize("size", [(1400, 900), (800, 600), (420, 800)])
+def test_nothing_lies_over_another_thing_in_any_window(
+    size: tuple[int, int], driver: Any, picture: Any
+) -> None:
+    """The code has room, counts are beside it, the title is over no box."""
+    shape = {
+        "width": size[0],
+        "height": size[1],
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+    try:
+        page = Page(driver, picture)
+        sides = """
+            const found = [...document.querySelectorAll(arguments[0])];
+            return found.map(e => { const r = e.getBoundingClientRect();
+                                    return [r.left, r.top, r.right, r.bottom]; });
+        """
+        counts = page.run(sides, ".row.known .count")
+        codes = page.run(sides, ".row.known code")
+        assert len(counts) == len(codes) == len(LINES)
+        for count, code in zip(counts, codes, strict=True):
+            assert count[2] <= code[0]
+        assert page.run("return document.documentElement.scrollWidth") <= size[0]
+        for left, top, right, bottom in page.run(sides, "main > section"):
+            assert right - left >= 300
+            assert bottom - top >= 150
+            assert right <= size[0]
+            assert bottom <= size[1]
+        (about,) = page.run(sides, "#about")
+        assert about[3] <= min(top for _, top, _, _ in page.run(sides, ".box"))
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_the_map_moves_the_window(driver: Any, tmp_path: Path) -> None:
     def long(x: Any) -> Any:
         for i in range(60):

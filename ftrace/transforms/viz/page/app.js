@@ -30,7 +30,8 @@ function showGraph(keep = false) {
   light(state.pinned);
   const folded = boxes.filter((box) => box.region).length;
   const way = [step.name, ...state.bodies.map((body) => body.name)].join(" › ");
-  $("#about").replaceChildren(element("b", {}, way), ` ${state.bodies.length ? "" : step.about}`,
+  const about = state.bodies.length ? "" : step.about;
+  $("#about").replaceChildren(element("span", { title: about }, element("b", {}, way), ` ${about}`),
     state.bodies.length ? element("button", { data: { leave: "" } }, " back (Esc)") : "");
   $("#compare").hidden = step.before < 0 || step.name === "kernels" || state.bodies.length > 0;
   for (const button of document.querySelectorAll("#compare button")) {

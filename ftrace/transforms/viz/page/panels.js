@@ -57,11 +57,10 @@ function showSource() {
       rows.forEach((text, i) => {
         const known = numbers.get(`${f}:${first + i}`);
         const row = element("div", { className: "row" }, element("span", { className: "number" }, `${first + i}`),
-          element("code", { innerHTML: highlight(text, "python") }));
+          element("span", { className: "count" }), element("code", { innerHTML: highlight(text, "python") }));
         if (known !== undefined) {
           row.classList.add("known");
           row.dataset.line = known;
-          row.append(element("span", { className: "count" }));
           rowOf[known] = row;
         }
         block.append(row);
