@@ -45,9 +45,9 @@ MODULES = (
 TREES = (
     "lax.linalg.svd", "lax.stop_gradient", "nn.logsumexp", "numpy.atleast_1d",
     "numpy.atleast_2d", "numpy.atleast_3d", "numpy.dtype", "numpy.einsum_path",
-    "numpy.finfo", "numpy.gradient", "numpy.iinfo", "numpy.linalg.eigh",
-    "numpy.linalg.qr", "numpy.linalg.svd", "numpy.load", "numpy.promote_types",
-    "numpy.result_type", "numpy.unique", "scipy.linalg.eigh",
+    "numpy.finfo", "numpy.gradient", "numpy.iinfo", "numpy.linalg.qr",
+    "numpy.linalg.svd", "numpy.load", "numpy.promote_types", "numpy.result_type",
+    "numpy.unique", "scipy.linalg.eigh",
     "scipy.linalg.expm_frechet", "scipy.linalg.svd", "scipy.special.logsumexp",
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite
 from ftrace.trace.effects import call_back
+from ftrace.trace.flatten_arguments import P
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.jit.jit import operations_at
@@ -192,7 +193,7 @@ def breakpoint(
     call_back("debug.breakpoint", stop, None, (names,), {}, static_numbers=True)
 
 
-def nan_origin(fun: Callable[..., Any]) -> Callable[..., NonFinite | None]:
+def nan_origin(fun: Callable[P, Any]) -> Callable[P, NonFinite | None]:
     """A function that says where the NaNs or infinities in results of `fun` come from.
 
         print(ft.nan_origin(ft.grad(loss))(params, batch))

@@ -184,9 +184,9 @@ class Config:
 
 def named_rules(rules: Any) -> dict[str, Any]:
     """The settings that `Config.rules` tells, by name."""
-    x64, *unusual = rules if type(rules) is tuple else (rules,)
+    unusual: Any = rules[1:] if type(rules) is tuple else ()
     usual = {name: getattr(Config, name) for name in _OF_TRACES}
-    return {"enable_x64": x64, **usual, **dict(unusual)}
+    return {"enable_x64": rules[0] if unusual else rules, **usual, **dict(unusual)}
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:

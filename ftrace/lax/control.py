@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from ftrace.typing import ArrayLike
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
 Function = Callable[..., Any]
+#: The carry of a loop, and what an iteration returns beside it.
+C = TypeVar("C")
+Y = TypeVar("Y")
 
 
 # Branches.
@@ -253,7 +256,9 @@ _UNUSED = -8
 # Loops.
 
 
-def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_val: C
+) -> C:
     """`body_fun` again and again, as long as `cond_fun` of its result holds.
 
     Unlike in JAX it has a gradient: what reverse mode needs of each iteration is kept
@@ -532,14 +537,14 @@ def _int(value: Any) -> Any:
 
 
 def scan(
-    f: Function,
-    init: Any,
+    f: Callable[[C, Any], tuple[C, Y]],
+    init: C,
     xs: Any = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
     _split_transpose: bool = False,
-) -> Any:
+) -> tuple[C, Y]:
     """`f` for each element along the leading axis of `xs`, with a carry.
 
     Args:

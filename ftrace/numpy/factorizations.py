@@ -256,7 +256,9 @@ def hermitian(name: str, a: Value, triangle: str | None, symmetrize: bool) -> li
     return bind_compound(factors.eigh_p, x, arg=triangle != "U")
 
 
-def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(
+    a: Value, UPLO: str | None = None, symmetrize_input: bool = True
+) -> EighResult:
     """Eigenvalues and eigenvectors of hermitian matrices.
 
     Where two eigenvalues are equal, the derivative of the vectors is NaN.

@@ -24,7 +24,7 @@ from ftrace.ground.text_tables import Text
 from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.evaluate import NumpyPlan, observe
-from ftrace.trace.flatten_arguments import told_name, wraps
+from ftrace.trace.flatten_arguments import P, told_name, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import mul, mul_zero
@@ -39,7 +39,7 @@ _REPORTED = 3
 _PRODUCTS = (mul, mul_zero)
 
 
-def zero_gradients(fun: Callable[..., Any]) -> Callable[..., str]:
+def zero_gradients(fun: Callable[P, Any]) -> Callable[P, str]:
     """A function that says of which arguments the gradient of `fun` is zero, and why.
 
     Args:

@@ -91,6 +91,18 @@ assert_type(value, Array)
 assert_type(pull(1.0), tuple[Any, ...])
 gradient: Callable[[Weights, ArrayLike, float], Any] = ft.grad(loss)
 assert_type(jitted.trace_count, int)
+assert_type(ft.explain(loss)(weights, ones, scale=2.0).name, str)
+assert_type(ft.nan_origin(jitted)(weights, ones), ft.debug.NonFinite | None)
+assert_type(ft.zero_gradients(loss)(weights, ones), str)
+shown: Callable[[Weights, ArrayLike, float], Any] = ft.viz(loss)
+
+# What is carried keeps its type.
+
+assert_type(fnp.linalg.eigh(ones).eigenvalues, Array)
+carried, each = lax.scan(lambda c, x: (c + x, c * x), ones[0], ones)
+assert_type(carried, Array)
+assert_type(each, Array)
+assert_type(lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, ones), Array)
 assert_type(jitted.lower(weights, ones).as_text(), str)
 
 

@@ -313,7 +313,8 @@ def run_at(
 def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
     """Where what is given to a call in a trace comes from, with the lines."""
     leaves: list[Any] = tree.leaves((args, kwargs))
-    arrays = [x for x in leaves if is_array(x) or isinstance(x, (Tracer, np.ndarray))]
+    kinds: tuple[type[Any], ...] = (Tracer, np.ndarray)
+    arrays = [x for x in leaves if isinstance(x, kinds) or is_array(x)]
     for x in {id(x): x for x in arrays}.values():
         value: Any = x
         while type(value) is Tracer and is_variable(value.node):

@@ -451,8 +451,12 @@ def static_fields(treedef: TreeDef) -> dict[str, Any]:
         made = unflatten(treedef, [None] * treedef.num_leaves)
         keys = [GetAttrKey(field.name) for field in dataclasses.fields(made)]
         return {str(k): getattr(made, k.name, None) for k in keys if k not in children}
-    data = level.walk([None] * level.num_leaves, lambda _, data, __: data, None)
-    return {"'s static data": data}
+    return {"'s static data": level.walk([None] * level.num_leaves, _data_of, None)}
+
+
+def _data_of(_: Any, data: Any, __: Any) -> Any:
+    """Of a container: what `walk` gives of it beside its class and children."""
+    return data
 
 
 def _next(verdicts: Iterator[bool], _: Any) -> bool:

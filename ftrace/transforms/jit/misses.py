@@ -232,30 +232,6 @@ def _changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     return told
 
 
-def _rows(fun: Any, signature: Sequence[Any]) -> dict[str, Any]:
-    """The parts of a signature, under the names that the user has for them."""
-    treedef, static, rules, axes, types = signature
-    parameters = Parameters.of(fun).positional
-    found: dict[str, Any] = {
-        f"the static argument {_argument(place, parameters)}": value
-        for place, (_, value) in _static_values(signature).items()
-    }
-    found |= zip(leaf_names(fun, treedef, static), types, strict=True)
-    found["the setting of 64 bits, of random numbers or of promotion"] = rules
-    found["what is mapped around it"] = axes
-    return found
-
-
-def _ways(fun: Any, signature: Sequence[Any]) -> dict[str, str]:
-    """How each argument that has a leaf, or is static, is passed."""
-    parameters = Parameters.of(fun).positional
-    places = [place for place, _ in _leaf_places(*signature[:2])]
-    return {
-        _argument(place, parameters): "keyword" if type(place) is str else "position"
-        for place in (*_static_values(signature), *places)
-    }
-
-
 def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
     """The parts of a signature, under the names that the user has for them."""
     treedef, static, (rules, open_sizes), axes, types = signature

@@ -55,7 +55,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.flatten_arguments import told_name, wraps
+from ftrace.trace.flatten_arguments import P, told_name, wraps
 from ftrace.trace.graph import Graph, Node, has_any, with_line
 from ftrace.trace.primitives.exchange import exchange_p, part_p, whole_p
 from ftrace.trace.primitives.primitive import compound_of
@@ -590,7 +590,7 @@ def _bytes(count: float) -> str:
     return f"{_amount(count)}{' ' if near else ''}B"
 
 
-def explain(fun: Callable[..., Any]) -> Callable[..., Explanation]:
+def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
     """A function that says what runs when `fun` is called: print what it returns.
 
     Args:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.flatten_arguments import told_name, wraps
+from ftrace.trace.flatten_arguments import P, told_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.jit.jit import Jitted
@@ -68,11 +68,11 @@ class Picture:
 
 
 def viz(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     path: str | os.PathLike[str] | None = None,
     *,
     show: bool = True,
-) -> Callable[..., Picture]:
+) -> Callable[P, Picture]:
     """A function that makes a page of what `fun` becomes: graph, passes, kernels.
 
     Args:
