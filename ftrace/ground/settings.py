@@ -182,9 +182,12 @@ class Config:
         Config.any_looks_at_calls |= looks
 
 
+_TUPLE: type[Any] = tuple
+
+
 def named_rules(rules: Any) -> dict[str, Any]:
     """The settings that `Config.rules` tells, by name."""
-    unusual: Any = rules[1:] if type(rules) is tuple else ()
+    unusual: Any = rules[1:] if isinstance(rules, _TUPLE) else ()
     usual = {name: getattr(Config, name) for name in _OF_TRACES}
     return {"enable_x64": rules[0] if unusual else rules, **usual, **dict(unusual)}
 

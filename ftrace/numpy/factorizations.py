@@ -17,6 +17,7 @@ from ftrace.numpy.editing import take_along_axis
 from ftrace.numpy.linear import matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
@@ -34,30 +35,30 @@ __all__ = [
 class EigResult(NamedTuple):
     """Eigenvalues (…, n), and eigenvectors (…, n, n) as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class EighResult(NamedTuple):
     """Ascending real eigenvalues (…, n), and eigenvectors (…, n, n) as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class QRResult(NamedTuple):
     """Orthonormal columns (…, m, k), and an upper triangle (…, k, n)."""
 
-    Q: Any
-    R: Any
+    Q: Array
+    R: Array
 
 
 class SVDResult(NamedTuple):
     """a = U·diag(S)·Vh, with descending S (…, min(m, n))."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Array
+    S: Array
+    Vh: Array
 
 
 # Arguments.

@@ -99,7 +99,13 @@ shown: Callable[[Weights, ArrayLike, float], Any] = ft.viz(loss)
 # What is carried keeps its type.
 
 assert_type(fnp.linalg.eigh(ones).eigenvalues, Array)
-carried, each = lax.scan(lambda c, x: (c + x, c * x), ones[0], ones)
+
+
+def running(carry: Array, x: Array) -> tuple[Array, Array]:
+    return carry + x, carry * x
+
+
+carried, each = lax.scan(running, ones[0], ones)
 assert_type(carried, Array)
 assert_type(each, Array)
 assert_type(lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, ones), Array)

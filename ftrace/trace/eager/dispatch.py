@@ -313,9 +313,7 @@ def run_at(
 def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
     """Where what is given to a call in a trace comes from, with the lines."""
     leaves: list[Any] = tree.leaves((args, kwargs))
-    kinds: tuple[type[Any], ...] = (Tracer, np.ndarray)
-    arrays = [x for x in leaves if isinstance(x, kinds) or is_array(x)]
-    for x in {id(x): x for x in arrays}.values():
+    for x in {id(x): x for x in filter(_is_told, leaves)}.values():
         value: Any = x
         while type(value) is Tracer and is_variable(value.node):
             held = value.scope.captured_for(value.node)
@@ -331,6 +329,10 @@ def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
             made = "is captured, or made of constants: no argument of the call at"
         if call is not None:
             yield f"its operand {aval_of(x)!r} {made} {call.describe()}"
+
+
+def _is_told(x: Any) -> bool:
+    return is_array(x) or isinstance(x, (Tracer, np.ndarray))
 
 
 def _record(
