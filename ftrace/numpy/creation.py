@@ -16,6 +16,7 @@ from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, shape, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array
+from ftrace.trace.arrays.buffer import copy_aligned
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import Eager, place_result
@@ -240,13 +241,14 @@ def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array
             f"array: a NumPy array of dtype {values.dtype} holds no numbers; convert "
             "it with .astype, or make its parts one shape"
         )
-    native: np.dtype[Any] = values.dtype.newbyteorder("=")
+    given: Any = values.dtype
+    native: np.dtype[Any] = given if given.isnative else given.newbyteorder("=")
     target = dtype_or(dtype, dtypes.canonicalize(native))
     dtypes.kind(target)
     if native != target:
         return Array.of(convert(values.astype(native, copy=False), target))
-    if copy or not values.dtype.isnative:
-        return Array.of(np.array(values, native, order="C"))
+    if copy or native is not given:
+        return Array.of(copy_aligned(values, native))
     return shared(values)  # a copy in what outlives its trace
 
 

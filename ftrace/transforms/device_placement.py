@@ -113,13 +113,17 @@ def device_put(
         raise ArgumentError("device_put: what is donated cannot be shared (may_alias)")
     if False in shared:
         flags = iter(tree.broadcast_prefix(may_alias, x, "device_put: may_alias"))
-        x = tree.map(lambda leaf: deepcopy(leaf) if next(flags) is False else leaf, x)
+        x = tree.map(lambda leaf: _copy(leaf) if next(flags) is False else leaf, x)
     if device is None or isinstance(device, (str, base.Device)):
         return tree.map(lambda leaf: put_by(leaf, device), x)
     leaves, treedef = tree.flatten(x)
     places = tree.broadcast_prefix(device, x, "device_put: device")
     rows = zip(leaves, places, strict=True)
     return tree.unflatten(treedef, [put_by(leaf, place) for leaf, place in rows])
+
+
+def _copy(leaf: Any) -> Any:
+    return deepcopy(asarray(leaf) if isinstance(leaf, np.ndarray) else leaf)
 
 
 def place_tree(x: Any, places: Any, what: str) -> Any:

@@ -16,7 +16,13 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.spans import in_span
-from ftrace.trace.arrays.buffer import Buffer, Memory, has_room, is_exclusive
+from ftrace.trace.arrays.buffer import (
+    Buffer,
+    Memory,
+    copy_aligned,
+    has_room,
+    is_exclusive,
+)
 from ftrace.trace.backend import backend
 
 #: So many parts are made at once where an array is iterated.
@@ -426,7 +432,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
             if not values.flags.c_contiguous:  # maybe one element, shown at every place
                 self._require_room()
             try:
-                flat: Any = np.ravel(np.ascontiguousarray(values))
+                rows = values.flags.c_contiguous
+                flat: Any = np.ravel(values if rows else copy_aligned(values))
             except MemoryError:
                 raise self._no_memory() from None
             memory = flat.view(dtypes.carrier(self._dtype))
@@ -749,7 +756,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __deepcopy__(self, memo: Any) -> Array:
         self._require_room()
         try:
-            made = Array.of(np.array(self.numpy()), self.weak_type)
+            made = Array.of(copy_aligned(self.numpy()), self.weak_type)
             memory = self.memory
             return made if memory.host else backend().device_put(made, memory)
         except MemoryError:

@@ -26,7 +26,7 @@ from ftrace.errors import ShardingError, UnaddressableError
 from ftrace.ground import processes
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.arrays.buffer import Buffer, allocate_aligned, copy_aligned
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.body import depends_on
@@ -241,7 +241,7 @@ def put(value: Any, sharding: NamedSharding) -> Array:
 
 def cut(known: Any, sharding: NamedSharding) -> Array:
     """Of an array in NumPy's memory, which all processes have alike, their parts."""
-    own = np.array(spread_of(sharding, known.ndim).part(known), order="C")
+    own = copy_aligned(spread_of(sharding, known.ndim).part(known))
     return spanning(Array.of(own), sharding, known.shape)
 
 
@@ -258,7 +258,9 @@ def of_indices(
     sharding: NamedSharding, shape: Sequence[int], dtype: Any, part: Callable[..., Any]
 ) -> Array:
     """The array of which `part(index)` is what a device of this process has."""
-    own = np.empty(shape_of_process(sharding, shape), dtype)
+    size = shape_of_process(sharding, shape)
+    memory = allocate_aligned(prod(size) * np.dtype(dtype).itemsize)
+    own = memory.view(dtype).reshape(size)
     for index, within in places(sharding, shape):
         own[within] = part(index)
     return spanning(Array.of(own), sharding, shape)

@@ -19,7 +19,12 @@ import ftrace.numpy as fnp
 from ftrace import errors
 from ftrace.backends.base import get_device
 from ftrace.trace.arrays.array import HOST
-from ftrace.trace.arrays.buffer import ALIGNMENT, HostAllocator
+from ftrace.trace.arrays.buffer import (
+    ALIGNMENT,
+    FENCED,
+    LONG,
+    HostAllocator,
+)
 
 VALUES = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
 INTS = np.arange(1, 7, dtype=np.int32).reshape(2, 3)
@@ -336,6 +341,31 @@ def test_counters_count() -> None:
 
 
 # The allocator.
+
+
+@pytest.mark.skipif(FENCED, reason="memory ends at a fence")
+@pytest.mark.parametrize("nbytes", [LONG, LONG + 24])
+@pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
+def test_long_copies_start_at_a_cache_line(nbytes: int, dtype: str) -> None:
+    room = np.arange(nbytes // 8 + 8).astype(dtype)
+    whole = room[1 : 1 + nbytes // 8]  # one element behind the memory of another
+    for x in (whole, whole[::-1]):
+        makes: list[Any] = [
+            lambda v: fnp.array(v),
+            lambda v: fnp.asarray(v, copy=True),
+            lambda v: fnp.copy(fnp.asarray(v)),
+            lambda v: ft.device_put(v, may_alias=False),
+            lambda v: copy.deepcopy(fnp.asarray(v)),
+        ]
+        for make in makes:
+            found = make(x)
+            np.testing.assert_array_equal(found, x)
+            values = found.numpy()
+            assert values.ctypes.data % ALIGNMENT == 0
+            assert not np.shares_memory(values, x)
+    found = fnp.array(whole.astype(whole.dtype.newbyteorder()))
+    np.testing.assert_array_equal(found, whole)
+    assert found.numpy().ctypes.data % ALIGNMENT == 0
 
 
 def test_freed_memory_is_used_again() -> None:

@@ -29,7 +29,6 @@ from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer, HostAllocator, Mem
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
 KEPT_SHARE = 8
-HUGE_PAGE = 2 << 20
 
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_exchange", "run_branch", "run_loop",
@@ -116,7 +115,6 @@ def prepare_runtime() -> None:
 class WarmAllocator(HostAllocator):
     """Host memory that is kept: up to a quarter of what the machine has.
 
-    Large buffers start at a huge page (for those NumPy asks the system by itself).
     Several buffers are had at once, which is what one call of a program needs.
 
     Args:
@@ -152,8 +150,4 @@ class WarmAllocator(HostAllocator):
     def _obtain(self, nbytes: int) -> Any:
         if nbytes >= LARGE and nbytes > buffers.free_memory():
             raise MemoryError
-        if nbytes < 2 * HUGE_PAGE or FENCED:
-            return super()._obtain(nbytes)
-        raw = np.empty(nbytes + HUGE_PAGE, np.uint8)
-        start = -raw.ctypes.data % HUGE_PAGE
-        return raw[start : start + nbytes]
+        return super()._obtain(nbytes)

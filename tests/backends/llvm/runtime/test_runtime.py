@@ -27,7 +27,7 @@ from ftrace.backends.llvm.emit.module import NAME, Module, Rendered
 from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.runtime import thread_pool
-from ftrace.backends.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
+from ftrace.backends.llvm.runtime.runtime import Runtime, runtime
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.errors import CacheWarning, DeviceError
 from ftrace.ground import settings
@@ -43,6 +43,7 @@ from ftrace.lower.kernel.ir import (
     reduce,
 )
 from ftrace.lower.program import Program, RunKernel, Slot
+from ftrace.trace.arrays.buffer import HUGE_PAGE
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives import elementwise
