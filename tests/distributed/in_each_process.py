@@ -843,6 +843,53 @@ def loops_around_shard_map_carry_parts() -> None:
 
 
 @check
+def branches_around_shard_map_take_parts() -> None:
+    ring = [(i, (i + 1) % DEVICES) for i in range(DEVICES)]
+
+    def turn(v: Any) -> Any:
+        return lax.ppermute(v, "x", ring) + v
+
+    def either(step: Any, n: Any, x: Any, y: Any) -> Any:
+        return lax.cond(n > 1, lambda x, y: step(x) * 2, lambda x, y: y - x, x, y)
+
+    def one_of(step: Any, n: Any, x: Any, y: Any) -> Any:
+        def twice(x: Any) -> Any:
+            return step(step(x)), fnp.float32(2)
+
+        ways = [lambda x: (x, n * 1.0), twice, lambda x: (0 * x, fnp.float32(1))]
+        return lax.switch(n, ways, x + y)
+
+    def nested(step: Any, n: Any, x: Any, y: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, c: either(step, n * i, c, y), x)
+
+    def read(step: Any, n: Any, x: Any, y: Any) -> Any:  # one branch needs all of it
+        return lax.cond(n > 1, step, lambda x: x - x.mean(), x)
+
+    with ft.config(cpu_devices=DEVICES):
+        alone = Mesh(own_devices("cpu"), ("x",))
+    x, y = put(X), put(X[::-1].copy())
+    for f in (either, one_of, nested, read):
+        jitted = ft.jit(partial(f, over(turn)))
+        for n in range(3):
+            found = ft.tree.leaves(jitted(n, x, y))
+            wanted = ft.tree.leaves(f(over(turn, mesh=alone), n, X, X[::-1]))
+            for one, other in zip(found, wanted, strict=True):
+                close(all_of(one), other, rtol=1e-4)
+            if f is not read:
+                with patch.object(
+                    processes.Group, "gather", side_effect=AssertionError
+                ):
+                    jitted(n, x, y)
+
+        def loss(step: Any, x: Any, y: Any, f: Any = f) -> Any:
+            return (ft.tree.leaves(f(step, 2, x, y))[0] ** 2).sum()
+
+        found = ft.jit(ft.grad(partial(loss, over(turn))))(x, y)
+        wanted = ft.grad(partial(loss, over(turn, mesh=alone)))(X, X[::-1])
+        close(all_of(found), wanted, rtol=1e-3)
+
+
+@check
 def programs_must_be_the_same_everywhere() -> None:
     x = put(X)
     wrong = over(lambda v: lax.psum(v[: 1 + RANK], "x"), out=P())

@@ -1,9 +1,11 @@
-"""Loops around `shard_map` over several processes: what they carry stays in parts.
+"""Loops and branches around `shard_map` over several processes: all stays in parts.
 
     loop(x), c -> 0.5 * whole(f(part(c)))    ->    whole(loop(part(x))), c -> 0.5 * f(c)
+    cond(i, x), c -> whole(f(part(c))) or c  ->    whole(cond(i, part(x))), f(c) or c
 
 The part of elementwise work is that work on parts, and `part(whole(x))` is x. What the
-body or a test reads whole is gathered there in each turn, as it was before.
+body or a test reads whole is gathered there in each turn, as it was before; what a
+branch reads so, where that is chosen.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ftrace.trace import graph as g
-from ftrace.trace.control.conditional import While, while_p
+from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -23,8 +25,8 @@ from ftrace.trace.symbolic import same_size
 
 
 def carry_parts(outputs: Sequence[g.Node]) -> list[g.Node]:
-    """Nodes, of which the loops carry parts where their bodies make wholes of parts."""
-    return convert(outputs, {scan_p: _loop, while_p: _loop})
+    """Nodes, of which loops and branches take parts where their bodies make these."""
+    return convert(outputs, {scan_p: _loop, while_p: _loop, cond_p: _choice})
 
 
 def whole_of(node: g.Node) -> g.Node | None:
@@ -59,6 +61,40 @@ def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
     ends[arg.carry :] = [way and _of_rows(way) for way in ends[arg.carry :]]
     rows = zip(results, ends, strict=True)
     return [x if way is None else _whole(x, way) for x, way in rows]
+
+
+def _choice(node: g.Node, read: Collection[int]) -> list[g.Node]:
+    arg: Branches = node.arg
+    bodies = [g.Body(b.inputs, tuple(carry_parts(b.outputs))) for b in arg.bodies]
+    ends = _firsts([list(map(_spread_of, body.outputs)) for body in bodies])
+    ways = _firsts([_ways_of(body, ends) for body in bodies])
+    index, *operands = node.src
+    rows = zip(operands, ways, strict=True)
+    src = [x if way is None else _part(x, way) for x, way in rows]
+    made = tuple([_over_parts(body, ways, ends) for body in bodies])
+    rows = zip(items(cond_p(index, *src, arg=Branches(made))), ends, strict=True)
+    return [x if way is None else _whole(x, way) for x, way in rows]
+
+
+def _firsts(rows: Sequence[Sequence[Spread | None]]) -> list[Spread | None]:
+    """Of each column the first one that there is."""
+    columns = zip(*rows, strict=True)
+    return [next((way for way in column if way), None) for column in columns]
+
+
+def _ways_of(body: g.Body, ends: Sequence[Spread | None]) -> list[Spread | None]:
+    """How the inputs are divided that are read in parts, or become parts of outputs."""
+    known = {n.src[0]: n.arg for n in g.toposort(body.outputs) if n.op is part_p}
+    pending = [row for row in zip(body.outputs, ends, strict=True) if row[1]]
+    seen: set[g.Node] = set()
+    while pending:
+        node, way = pending.pop()
+        known.setdefault(node, way)
+        alike = [s for s in node.src if same_size(s.shape, node.shape)]
+        more = {*alike} - seen if _is_elementwise(node) else set[g.Node]()
+        pending += [(s, way) for s in more]
+        seen |= more
+    return [known.get(name) for name in body.inputs]
 
 
 def _spread_of(out: g.Node) -> Spread | None:
