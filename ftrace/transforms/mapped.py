@@ -30,7 +30,13 @@ from functools import partial
 from typing import Any
 
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    ShapeError,
+    ShardingError,
+    UnsupportedError,
+    ValueRangeError,
+)
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.calls.varying import varying_here
@@ -626,6 +632,20 @@ def _check_names(mesh: Any, what: str, spec: Any) -> None:
                 f"shard_map {what} argument must refer to an axis of the mesh, "
                 f"which has {mesh.axis_names}, but it refers to {name!r}"
             )
+    for word in ("unreduced", "reduced"):
+        sums = getattr(spec, word, ())
+        if sums and not {*mesh.axis_names} <= {*mesh.explicit_axes}:
+            raise ValueRangeError(
+                f"{word} in {what} {spec} can only be used when the mesh passed to "
+                "shard_map contains axis names all of type `Explicit`, and it is "
+                f"{mesh}; leave it out: lax.psum takes sums along {_listed(sums)}"
+            )
+    if spec is not None and spec.unreduced:
+        raise UnsupportedError(
+            f"shard_map: {what} {spec} is of values of which a sum along "
+            f"{_listed(spec.unreduced)} is still to be taken; here a function takes "
+            "and gives sums that were taken: write lax.psum within it"
+        )
     if spec:
         NamedSharding(mesh, spec)  # raises where it names an axis twice
 

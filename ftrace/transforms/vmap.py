@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,9 @@ def vmap(
         for all examples.
       axis_name: what collectives in `fun` call the axis: `lax.psum(x, axis_name)`.
       axis_size: the size of the axis, where no argument is mapped.
-      spmd_axis_name: accepted and ignored.
+      spmd_axis_name: an axis of a mesh, or a tuple of them, along which the new axis
+        is divided where `fun` says how values are divided: by `shard_map` or
+        `with_sharding_constraint`.
 
     Returns:
       A function of arguments that have the axis. Its results have it too.
@@ -73,7 +76,9 @@ def vmap(
       BatchSizeError: the mapped axes differ in size, or there is none.
       TreeError: in_axes or out_axes do not fit the arguments or results.
       AxisError: an argument or a result has no such axis.
-      ValueRangeError: out_axes is None for a result that differs between examples.
+      ValueRangeError: out_axes is None for a result that differs between examples;
+        spmd_axis_name is no axis of the mesh, or divides the values already.
+      ShapeError: spmd_axis_name does not divide the size of the axis.
 
     Example:
       >>> ft.vmap(fnp.dot)(fnp.eye(2), fnp.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -95,7 +100,10 @@ def vmap(
         )
     _check_axes("in_axes", in_axes)
     _check_axes("out_axes", out_axes)
-    return over_lanes(fun, in_axes, out_axes, axis_name, axis_size)
+    several = isinstance(spmd_axis_name, (tuple, list))
+    names = spmd_axis_name if several else (spmd_axis_name,)
+    names = tuple([name for name in names if name is not None])
+    return over_lanes(fun, in_axes, out_axes, axis_name, axis_size, None, names)
 
 
 _TUPLE: type[Any] = tuple
@@ -104,6 +112,7 @@ _TUPLE: type[Any] = tuple
 def over_lanes(
     fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_name: Any,
     axis_size: int | None, ranks: exchange.Ranks | None = None,
+    spmd_names: tuple[Any, ...] = (),
 ) -> Callable[..., Any]:  # fmt: skip
     """`vmap`, of an axis along which several processes have lanes.
 
@@ -111,6 +120,7 @@ def over_lanes(
       fun, in_axes, axis_name, axis_size: as those of `vmap`.
       out_axes: likewise, or `SHARED`.
       ranks: the processes; None is one.
+      spmd_names: the axes of `spmd_axis_name`.
     """
     processes = 1 if ranks is None else ranks.size
 
@@ -163,10 +173,10 @@ def over_lanes(
             places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
         def batch() -> Graph:
-            with exchange.of_ranks(ranks):
+            with exchange.of_ranks(ranks), _divided_along(spmd_names):
                 return _batch(graph, avals, axes, size, places, fun)
 
-        kind = ("vmap", size, tuple(axes), tuple(places), ranks)
+        kind = ("vmap", size, tuple(axes), tuple(places), ranks, spmd_names)
         if all(place in (None, SHARED) or type(place) is int for place in places):
             results = apply_derived(kind, graph, batch, values)
         else:
@@ -175,6 +185,16 @@ def over_lanes(
         return output.build(with_float0(results, count, types))
 
     return vmap_f
+
+
+@contextmanager
+def _divided_along(names: tuple[Any, ...]) -> Generator[None]:
+    """A block in which lanes are divided along axes of a mesh."""
+    before, p.division.names = p.division.names, names
+    try:
+        yield
+    finally:
+        p.division.names = before
 
 
 def _is_choice(leaf: Any) -> bool:

@@ -706,3 +706,62 @@ def test_keys_are_sent_as_their_numbers_are() -> None:
             found = way(keys)
             assert found.dtype == keys.dtype
             np.testing.assert_array_equal(ft.random.key_data(found), wanted)
+
+
+def test_spmd_axis_name_divides_the_axis_of_vmap() -> None:
+    x = fnp.arange(32.0).reshape(4, 8)
+    plain = over(lambda v: v * lax.psum(v.sum(), "x"), P("x"), P("x"))
+    wanted = ft.vmap(plain)(x)
+
+    def constrained(v: Any) -> Any:
+        return lax.with_sharding_constraint(v * 2, ft.NamedSharding(mesh(), P("x")))
+
+    def loop(v: Any) -> Any:
+        return lax.scan(lambda c, _: (constrained(c), None), v, length=2)[0]
+
+    for run in (plain, ft.grad(lambda v: plain(v).sum())):
+        for around in (lambda f: f, ft.jit):
+            found = around(ft.vmap(run, spmd_axis_name="y"))(x)
+            np.testing.assert_array_equal(found, ft.vmap(run)(x))
+            assert found.sharding.spec[0] == "y"
+            assert ft.vmap(run)(x).sharding.spec[0] is None  # not that of the other
+    np.testing.assert_array_equal(ft.vmap(plain, spmd_axis_name="y")(x), wanted)
+    for run, times in ((constrained, 2), (loop, 4)):
+        found = ft.jit(ft.vmap(run, spmd_axis_name=("y",)))(x)
+        np.testing.assert_array_equal(found, times * x)
+        if run is constrained:  # what a loop gives lies as it is read
+            assert found.sharding.spec == P("y", "x")
+    pair = over(lambda v: v + 1, P(), P())
+    found = ft.vmap(pair, spmd_axis_name=("x", "y"))(fnp.arange(16.0).reshape(8, 2))
+    assert found.sharding.spec == P(("x", "y"))
+    assert ft.vmap(fnp.sin, spmd_axis_name="q")(x).shape == x.shape  # as in JAX
+
+
+def test_spmd_axis_name_that_cannot_divide_is_refused() -> None:
+    plain = over(lambda v: v * 2, P("x"), P("x"))
+    for name, size, kind, match in (
+        ("x", 4, errors.ValueRangeError, "cannot appear in shard_map in_specs"),
+        (("y", "x"), 8, errors.ValueRangeError, "cannot appear in shard_map in_specs"),
+        ("z", 4, errors.ValueRangeError, "must be axes of the mesh"),
+        (3, 4, errors.ValueRangeError, "must be axes of the mesh"),
+        ("y", 3, errors.ShapeError, "3 lanes cannot be divided"),
+    ):
+        with pytest.raises(kind, match=match):
+            ft.vmap(plain, spmd_axis_name=name)(fnp.ones((size, 4)))
+
+
+def test_shard_map_takes_no_sums_that_are_still_to_be_taken() -> None:
+    kinds = (ft.sharding.AxisType.Auto, ft.sharding.AxisType.Explicit)
+    auto, explicit = [ft.make_mesh((2, 4), ("x", "y"), (k, k)) for k in kinds]
+    for word in ("unreduced", "reduced"):
+        spec = P(**{word: {"x"}})
+        for into, out, what in ((spec, P(), "in_specs"), (P(), spec, "out_specs")):
+            run = ft.shard_map(lambda v: v, mesh=auto, in_specs=into, out_specs=out)
+            with pytest.raises(ValueError, match=f"{word} in {what}.*type `Explicit`"):
+                run(fnp.ones(4))
+            run = ft.shard_map(lambda v: v, mesh=explicit, in_specs=into, out_specs=out)
+            if word == "reduced":  # it differs in derivatives alone, which are the same
+                np.testing.assert_array_equal(run(fnp.ones(4)), np.ones(4))
+                continue
+            with pytest.raises(NotImplementedError, match=r"write lax\.psum within"):
+                run(fnp.ones(4))

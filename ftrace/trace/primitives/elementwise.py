@@ -8,6 +8,7 @@ over infinity and NaN, so that a branch not taken adds nothing to a gradient.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -17,7 +18,12 @@ import numpy as np
 from typing_extensions import Unpack
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, UnsupportedDtypeError
+from ftrace.errors import (
+    DtypeError,
+    ShapeError,
+    UnsupportedDtypeError,
+    ValueRangeError,
+)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
@@ -728,9 +734,40 @@ class Constraint:
         )
 
 
+class _Division(threading.local):
+    """Along which axes of a mesh lanes are divided, where a walk gives them."""
+
+    names: tuple[Any, ...] = ()
+
+
+division = _Division()
+
+
 def _batch_constraint(node: Node, src: Nodes, batched: Flags) -> Node:
     arg: Constraint = node.arg
-    return constraint_p(src[0], arg=replace(arg, spec=(None, *arg.spec)))
+    names = division.names
+    if names:
+        _check_division(arg, names, src[0].shape[0])
+    return constraint_p(src[0], arg=replace(arg, spec=(names or None, *arg.spec)))
+
+
+def _check_division(arg: Constraint, names: tuple[Any, ...], size: Any) -> None:
+    axes, taken = arg.mesh.axis_names, {n for part in arg.spec for n in part or ()}
+    if not {*names} <= {*axes}:
+        raise ValueRangeError(
+            f"vmap: spmd_axis_name {names} must be axes of the mesh, which has {axes}"
+        )
+    if {*names} & taken:
+        raise ValueRangeError(
+            f"vmap spmd_axis_name cannot appear in shard_map in_specs, out_specs or in "
+            f"constraints: {names} are to divide the lanes, and {arg} divides values"
+        )
+    parts = math.prod([arg.mesh.shape[name] for name in names])
+    if size % parts:
+        raise ShapeError(
+            f"vmap: {size} lanes cannot be divided along spmd_axis_name {names}, into "
+            f"{parts} parts"
+        )
 
 
 def _transpose_constraint(node: Node, ct: Node, i: int) -> Node:
