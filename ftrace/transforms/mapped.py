@@ -638,12 +638,12 @@ def _check_names(mesh: Any, what: str, spec: Any) -> None:
             raise ValueRangeError(
                 f"{word} in {what} {spec} can only be used when the mesh passed to "
                 "shard_map contains axis names all of type `Explicit`, and it is "
-                f"{mesh}; leave it out: lax.psum takes sums along {_listed(sums)}"
+                f"{mesh}; leave it out: lax.psum takes sums along {_list(sums)}"
             )
     if spec is not None and spec.unreduced:
         raise UnsupportedError(
             f"shard_map: {what} {spec} is of values of which a sum along "
-            f"{_listed(spec.unreduced)} is still to be taken; here a function takes "
+            f"{_list(spec.unreduced)} is still to be taken; here a function takes "
             "and gives sums that were taken: write lax.psum within it"
         )
     if spec:
