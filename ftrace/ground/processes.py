@@ -398,7 +398,7 @@ def kind_of(dtype: Any) -> tuple[int, int]:
 
 
 class Pairwise(NamedTuple):
-    """What one of two does in a collective, in elements from the beginning of memory.
+    """What one does with another in a collective, in elements from where memory begins.
 
     Attributes:
       sent, length: where in the operand that begins which is sent, and how many it is.
@@ -414,16 +414,32 @@ class Pairwise(NamedTuple):
     kept: int
 
 
-def pairwise(kind: str, place: int, size: int) -> Pairwise:
-    """What the first or the second does with an operand of so many elements."""
-    other, half = 1 - place, size // 2
-    if kind == "gather":
-        return Pairwise(0, size, other * size, 0, place * size)
-    if kind == "all_to_all":
-        return Pairwise(other * half, half, other * half, place * half, place * half)
-    if kind == "scatter":
-        return Pairwise(other * half, half, 0, place * half, -1)
-    return Pairwise(0, size, 0, 0, -1)
+def pairwise(
+    kind: str, place: int, count: int, size: int, nbytes: int
+) -> dict[int, Pairwise]:
+    """What one of so many does with each other one, the next one first.
+
+    Empty where they do not send to each other, but in rounds, or as MPI does.
+
+    Args:
+      size, nbytes: of its operand.
+    """
+    few = count == 2 or (kind == "gather" and (count < MANY or nbytes > SHORT))
+    if count > DIRECT or not (few or kind == "all_to_all"):
+        return {}
+    part = size // count
+
+    def way(other: int) -> Pairwise:
+        if kind == "gather":
+            return Pairwise(0, size, other * size, 0, place * size)
+        if kind == "all_to_all":
+            own, far = place * part, other * part
+            return Pairwise(far, part, far, own, own)
+        if kind == "scatter":
+            return Pairwise(other * part, part, 0, place * part, -1)
+        return Pairwise(0, size, 0, 0, -1)
+
+    return {n % count: way(n % count) for n in range(place + 1, place + count)}
 
 
 # Groups.
@@ -564,8 +580,8 @@ class Group:
 
     def _gather(self, messages: Any, x: Array, out: Array | None = None) -> Work:
         found = np.empty((self.size, *x.shape), x.dtype) if out is None else out
-        if self.size == 2:
-            return (yield from self._pair("gather", x, found, messages=messages))
+        if ways := self._ways("gather", x):
+            return (yield from self._send_to_each(ways, x, found, messages=messages))
         if self.size >= MANY and x.nbytes <= SHORT:
             return (yield from self._gather_in_rounds(messages, x, found))
         self._ask(messages.Iallgather, (_bytes(x), _bytes(found)))
@@ -587,24 +603,28 @@ class Group:
             out[own:], out[:own] = rows[: n - own], rows[n - own :]
         return out
 
-    def _pair(
-        self, kind: str, x: Array, out: Array, fold: Callable[..., Array] | None = None,
-        messages: Any = None,
+    def _ways(self, kind: str, x: Array) -> dict[int, Pairwise]:
+        return pairwise(kind, self.place, self.size, x.size, x.nbytes)
+
+    def _send_to_each(
+        self, ways: dict[int, Pairwise], x: Array, out: Array,
+        fold: Callable[..., Array] | None = None, messages: Any = None,
     ) -> Work:  # fmt: skip
-        """A collective of two. What MPI schedules takes twice as long for 4 MB."""
-        way, other = pairwise(kind, self.place, x.size), 1 - self.place
+        """A collective of few. What MPI schedules takes twice as long for 4 MB."""
         messages = self._messages if messages is None else messages
         given, made = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
-        came, sent, own = (
-            memory[begin : begin + way.length]
-            for memory, begin in ((made, way.into), (given, way.sent), (given, way.own))
-        )
-        self._post(messages, [(came, other, 0)], [(sent, other, 0)])
+        came = {n: made[way.into : way.into + way.length] for n, way in ways.items()}
+        sent = {n: given[way.sent : way.sent + way.length] for n, way in ways.items()}
+        into, rows = [[(x, n, 0) for n, x in each.items()] for each in (came, sent)]
+        self._post(messages, into, rows)
+        way = next(iter(ways.values()))
+        own = given[way.own : way.own + way.length]
         if way.kept >= 0:
             made[way.kept : way.kept + way.length] = own
         yield
-        if fold is not None:
-            fold((came, own) if self.place else (own, came), came)
+        if fold is not None:  # of two
+            (other,) = came.values()
+            fold((other, own) if self.place else (own, other), other)
         return out
 
     def exchanging(self, x: Array, out: Array | None = None) -> Work:
@@ -612,8 +632,8 @@ class Group:
         if self.size == 1:
             return x
         found = np.empty(x.shape, x.dtype) if out is None else out
-        if self.size == 2:
-            return (yield from self._pair("all_to_all", x, found))
+        if ways := self._ways("all_to_all", x):
+            return (yield from self._send_to_each(ways, x, found))
         sent = np.ascontiguousarray(x)
         self._ask(self._messages.Ialltoall, (_bytes(sent), _bytes(found)))
         yield
@@ -623,8 +643,8 @@ class Group:
         """Row i of `x` goes to the i-th, which combines what comes."""
         if self.size == 1:
             return x[0]
-        if self.size == 2:
-            return (yield from self._pair("scatter", x, out, fold))
+        if ways := self._ways("scatter", x):
+            return (yield from self._send_to_each(ways, x, out, fold))
         with room(x.shape, x.dtype) as rows:
             yield from self.exchanging(x, rows)
             return fold(rows, out)
@@ -667,8 +687,8 @@ class Group:
         if self.size == 1:
             return x
         found = np.empty(x.shape, x.dtype) if out is None else out
-        if self.size == 2:
-            return (yield from self._pair("sum", x, found, fold))
+        if ways := self._ways("sum", x):
+            return (yield from self._send_to_each(ways, x, found, fold))
         if x.nbytes <= FEW:
             with room((self.size, *x.shape), x.dtype) as rows:
                 yield from self.gathering(x, rows)
@@ -833,7 +853,7 @@ class Group:
         """Ends all that was started by an error; MPI may still use its memory."""
         with self._lock:
             told = self._told(pending, error)
-            if self.size > 1 and self._queue:
+            if _world.mpi is not None and self.size > 1 and self._queue:
                 self.handle.value, self.left = 0, self.left or _left(pending.what, told)
                 _world.left = True
                 _world.kept.append([*self._queue])
@@ -844,7 +864,7 @@ class Group:
     def _told(self, pending: Pending, error: BaseException) -> BaseException:
         """An error; one of MPI's is told as ours, with what MPI says of it."""
         mpi, code = _world.mpi, getattr(error, "error_code", 0)
-        if self.size == 1 or not isinstance(error, mpi.Exception):
+        if mpi is None or not isinstance(error, mpi.Exception):
             return error
         if code == mpi.ERR_IN_STATUS:
             codes = [status.Get_error() for status in self._found]
@@ -977,6 +997,8 @@ FEW = 1 << 14
 #: Processes from which on, and bytes up to which, arrays are gathered in rounds: each
 #: is worth a message, and the rows are copied once more (`benchmarks/scaling.py`).
 MANY, SHORT = 8, 1 << 15
+#: Processes up to which each sends to each other one: MPI has ways for more of them.
+DIRECT = 32
 
 
 def _bytes(array: Array) -> Array:

@@ -201,6 +201,30 @@ def native_code_exchanges_what_python_does() -> None:
             equal(run(x), 2 * x)
 
 
+@check
+def each_sends_to_each_in_native_code() -> None:
+    if ft.default_backend() != "cpu":
+        return
+    for kind in ("gather", "all_to_all", "permute"):
+        for shape, axis in (((COUNT, 30), 0), ((3, COUNT), 1), ((COUNT, 1 << 18), 0)):
+            if kind == "permute":
+                shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
+            draws = [np.random.default_rng(i).normal(size=shape) for i in range(COUNT)]
+            parts = [draw.astype("float32") for draw in draws]
+            run, x = program_of(kind, axis), fnp.array(parts[RANK])
+            equal(run(x), exchanged(kind, parts, axis))
+            with pytest.MonkeyPatch.context() as patch:
+                wrong = Mock(side_effect=ValueError)  # nothing is done in Python now
+                patch.setattr(program_table, "start_exchange", wrong)
+                for _ in range(3):
+                    equal(run(x), exchanged(kind, parts, axis))
+            if RANK == 0:  # the others do it natively meanwhile: the messages are those
+                with TemporaryDirectory() as folder, ft.profiler.trace(folder):
+                    equal(run(x), exchanged(kind, parts, axis))
+            else:
+                equal(run(x), exchanged(kind, parts, axis))
+
+
 # Arrays and functions over a mesh of all devices. Each array is made of one that all
 # processes know, and what comes of it is held against NumPy.
 
@@ -1173,6 +1197,8 @@ if sys.argv[1:] and sys.argv[1] in ("late", "interrupt", "truncated"):
     way, kind = sys.argv[1:]
     gets_too_much(kind) if way == "truncated" else is_left(way, kind)
     CHECKS.clear()
+elif sys.argv[1:] == ["direct"]:
+    CHECKS[:] = [each_sends_to_each_in_native_code]
 elif sys.argv[1:]:
     goes_wrong(sys.argv[1])
 for function in CHECKS:

@@ -142,6 +142,14 @@ def test_what_is_left_in_the_middle_is_left_for_good(way: str, kind: str) -> Non
 
 
 @started
+@pytest.mark.parametrize("count", [3, 4])
+def test_few_processes_send_to_each_other_in_native_code(count: int) -> None:
+    done = start(count, "direct")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all hold") == count, done.stdout
+
+
+@started
 def test_a_process_that_is_killed_ends_the_others_and_no_checkpoint(
     tmp_path: Path,
 ) -> None:

@@ -1,11 +1,12 @@
 """What processes send each other, as native code sends it.
 
     sum of x along a: 2 processes    get result; send x; result = x + result
-    gather                           get half of result; send x; x -> the other half
+    gather                           get rows of result; send x to each; x -> its row
+    all_to_all                       the same with row i of x, which the i-th one gets
     permute                          a row for each: to and from whom is in tables
 
-Python does the same (`Group._pair`, `sending`) where native code cannot: the first
-time, as all processes must be there to become a group, and where it is observed.
+Python does the same (`Group._send_to_each`, `sending`) where native code cannot: the
+first time, as all processes must be there to become a group, and where it is observed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def messages_of(
 ) -> tuple[list[MessageRow], tuple[int, ...]] | None:
     """The messages of an exchange, and what its record has of them; see there.
 
-    None where it is not one exchange from beginning to end between two processes, or of
-    rows, or where its elements are combined in a wider dtype.
+    None where it is not one exchange from beginning to end in which each sends to each,
+    or where elements of more than two are combined, or in a wider dtype.
     """
     (node, *more), arg = step.nodes, step.nodes[0].arg
     place, x = arg.ranks.place, node.src[0].aval
@@ -42,13 +43,18 @@ def messages_of(
     if arg.kind == "permute":
         rows = _rows(step, mpi, place, x.size * size, unit)
         return rows, (kind, operand, result, *[0] * 8)
-    if len(arg.ranks.groups[0]) != 2:
+    ways = processes.pairwise(arg.kind, place, arg.ranks.size, x.size, x.size * size)
+    if not ways:
         return None
-    way, other = processes.pairwise(arg.kind, place, x.size), 1 - place
+    way = next(iter(ways.values()))
     count = way.length * size // unit
     rows = [
-        MessageRow(mpi.receive, result, way.into * size, count, other, 0),
-        MessageRow(mpi.send, operand, way.sent * size, count, other, 0),
+        MessageRow(mpi.receive, result, way.into * size, count, other, 0)
+        for other, way in ways.items()
+    ]
+    rows += [
+        MessageRow(mpi.send, operand, way.sent * size, count, other, 0)
+        for other, way in ways.items()
     ]
     if way.kept >= 0:
         own = way.own * size, way.kept * size, way.length * size
