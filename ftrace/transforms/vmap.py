@@ -100,9 +100,9 @@ def vmap(
         )
     _check_axes("in_axes", in_axes)
     _check_axes("out_axes", out_axes)
-    several = isinstance(spmd_axis_name, (tuple, list))
-    names = spmd_axis_name if several else (spmd_axis_name,)
-    names = tuple([name for name in names if name is not None])
+    one: Any = spmd_axis_name
+    several: Sequence[Any] = one if type(one) in (tuple, list) else (one,)
+    names = tuple([name for name in several if name is not None])
     return over_lanes(fun, in_axes, out_axes, axis_name, axis_size, None, names)
 
 
