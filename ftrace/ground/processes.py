@@ -337,6 +337,10 @@ def _timeout() -> int:
     return settings.current().distributed_timeout
 
 
+#: Is 1 where something was left: native code asks for it after an exception.
+cut = ctypes.c_size_t(0)
+
+
 # Memory for a time.
 
 
@@ -855,7 +859,7 @@ class Group:
             told = self._told(pending, error)
             if _world.mpi is not None and self.size > 1 and self._queue:
                 self.handle.value, self.left = 0, self.left or _left(pending.what, told)
-                _world.left = True
+                _world.left, cut.value = True, 1
                 _world.kept.append([*self._queue])
             for each in self._queue:
                 each.end(error=told if each is pending else ProcessError(self.left))

@@ -1114,8 +1114,10 @@ def is_left(way: str, kind: str) -> None:
         time.sleep(1e-3)
     for i, other in enumerate(others):
         equal(other, np.full(x.shape, i, "float32"))
-    for function in (partial(run, x), partial(program_of("max"), x)):
+    used = own_devices("cpu")[0].memory.in_use
+    for function in (*[partial(run, x)] * 9, partial(program_of("max"), x)):
         raises(errors.ProcessError, "start the program anew", function)
+    assert own_devices("cpu")[0].memory.in_use <= used  # what is refused keeps nothing
 
 
 def gets_too_much(kind: str) -> None:

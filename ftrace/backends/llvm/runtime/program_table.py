@@ -399,8 +399,9 @@ class _Writer:
             rows, (kind, *rest) = found
             begin, late = both.first, self._id(both.late)
             facts = [*mpi[2:], kind, *self.block.rows(rows), *rest]
-        handler, group = self.handlers["run_exchange"], ctypes.addressof(_NO_GROUP)
-        record = r.ExchangeStep(handler, self._id(begin), late, group, *facts)
+        handler = self.handlers["run_exchange"]
+        places = map(ctypes.addressof, (_NO_GROUP, processes.cut))
+        record = r.ExchangeStep(handler, self._id(begin), late, *places, *facts)
         return self.block.add(*record)
 
     def _kernel(

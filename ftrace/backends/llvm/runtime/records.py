@@ -113,6 +113,7 @@ class ExchangeStep(Record):
         does it from then on.
       late: one that waits for requests which were tried in vain.
       group: where the handle of the communicator is, or 0: then Python does it.
+      cut: where a 1 is once MPI may still use the memory after an exception.
       test: the address of MPI_Testall.
       kind: the handle of the type of what is sent.
       request, status: the bytes of a request, and of a status.
@@ -125,7 +126,7 @@ class ExchangeStep(Record):
     """
 
     fields = (
-        "handler", "begin", "late", "group", "test", "request", "status", "kind",
+        "handler", "begin", "late", "group", "cut", "test", "request", "status", "kind",
         "count", "messages", "operand", "result", "own", "kept", "nbytes", "combine",
         "data", "elements", "size", "own_first",
     )  # fmt: skip

@@ -345,7 +345,12 @@ def run_exchange(f: Function) -> None:
     group = f.load("ptr", named)
     with f.when(f.let(f"icmp eq ptr {group}, null")):
         begin = step.pointer("begin")
-        f.give(_cut(f, _call_python(f, begin, "ptr %frame", "ptr %record")))
+        done = _call_python(f, begin, "ptr %frame", "ptr %record")
+        f.give_if(f.let(f"icmp eq i32 {done}, {GO_ON}"), GO_ON)
+        cut = f.load("i64", step.pointer("cut"))
+        f.store("i64", 0, step.pointer("cut"))
+        left = f.let(f"icmp ne i64 {cut}, 0")
+        f.give(f.let(f"select i1 {left}, i32 {CUT}, i32 {done}"))
     requests = _memory(f, step.number("count"), step.number("request"))
     statuses = _memory(f, step.number("count"), step.number("status"))
     count, failed = f.variable("i64", 0), f.variable("i32", 0)
@@ -369,17 +374,13 @@ def run_exchange(f: Function) -> None:
         numbers = f"ptr {requests}", f"i64 {count}", f"i64 {code}", f"ptr {statuses}"
         f.store("ptr", "null", named)  # it is Python's until that has come to its end
         status = _call_python(f, step.pointer("late"), *numbers)
-        _give_stopped(f, _cut(f, status))
+        with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
+            f.store("i64", 0, step.pointer("cut"))
+            f.give(CUT)
     combine = step.pointer("combine")
     with f.when(f.let(f"icmp ne ptr {combine}, null")):
         _combine(f, step, combine, own, result)
     f.give(_spend(f, f.view("%context", Context), _MUCH))
-
-
-def _cut(f: Function, status: str) -> str:
-    """The status of an exchange: after an exception MPI may still use memory."""
-    done = f.let(f"icmp eq i32 {status}, {GO_ON}")
-    return f.let(f"select i1 {done}, i32 {GO_ON}, i32 {CUT}")
 
 
 def _memory(f: Function, count: str, size: str) -> str:
