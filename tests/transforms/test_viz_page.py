@@ -301,15 +301,42 @@ def test_the_text_of_a_line_is_searched_where_nothing_else_has_it(page: Page) ->
     assert page.run("return state.found[0]") == node
 
 
-def test_bodies_of_loops_are_entered_and_left(driver: Any, tmp_path: Path) -> None:
-    def scanned(x: Any) -> Any:
-        return lax.scan(lambda c, row: (fnp.sin(c) * row, c), x[0], x)
+INPUTS = "return drawn.boxes.filter(b => b.kind === 'input').map(b => b.title)"
 
-    page = Page(driver, ft.viz(scanned, tmp_path, show=False)(X))
+
+def test_inputs_of_bodies_are_named_by_what_they_get(
+    driver: Any, tmp_path: Path
+) -> None:
+    def nested(w: Any, xs: Any) -> Any:
+        def outer(c: Any, x: Any) -> Any:
+            inner = lax.scan(lambda d, y: (d * w + fnp.sin(y), None), fnp.cos(c), x)[0]
+            return inner, None
+
+        return lax.scan(outer, fnp.zeros(8), xs)[0]
+
+    picture = ft.viz(nested, tmp_path, show=False)(fnp.ones(8), fnp.ones((3, 40, 8)))
+    page = Page(driver, picture)
+    outside = page.boxes()
+    for names in ({"w", "xs[i]"}, {"w", "xs[i][i]"}):
+        page.click(".box", "scan")
+        page.press("ENTER")
+        shown = set(page.run(INPUTS))
+        assert names < shown
+        assert [name.partition(" ")[0] for name in shown - names] == ["from"]
+    page.press("ESCAPE", "ESCAPE")
+    assert page.boxes() == outside
+
+
+def test_bodies_of_loops_are_entered_and_left(driver: Any, tmp_path: Path) -> None:
+    def scanned(start: Any, x: Any) -> Any:
+        return lax.scan(lambda c, row: (fnp.sin(c) * row, c), start, x)
+
+    page = Page(driver, ft.viz(scanned, tmp_path, show=False)(X[0], X))
     page.click(".box", "scan")
     page.press("ENTER")
     assert "sin" in page.texts(".box")
     assert "scan body 1" in page.texts("#about b")[0]
+    assert page.run(INPUTS) == ["start", "x[i]"]
     page.press("ESCAPE")
     assert "sin" not in page.texts(".box")
 

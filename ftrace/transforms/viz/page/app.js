@@ -19,8 +19,9 @@ function isFolded(key) {
 
 /** Draws the graph of the state. `keep`: the eye stays where it is. */
 function showGraph(keep = false) {
-  const step = steps[state.step];
-  view = viewOf(state.step, state.before, state.bodies.at(-1)?.graph);
+  const step = steps[state.step], body = state.bodies.at(-1);
+  bodyNames = body?.names ?? new Map();
+  view = viewOf(state.step, state.before, body?.graph);
   const { boxes, frames } = boxesOf(view, isFolded);
   draw(boxes, place(boxes, frames));
   if (!keep) fit(false);
@@ -261,7 +262,8 @@ function open(box) {
 }
 
 function enter(item, i) {
-  state.bodies.push({ name: `${opOf(item.node)} body ${i + 1}`, graph: bodiesOf(item)[i] });
+  const graph = bodiesOf(item)[i];
+  state.bodies.push({ name: `${opOf(item.node)} body ${i + 1}`, graph, names: namesInBody(item.node, graph) });
   showGraph();
 }
 
@@ -306,7 +308,7 @@ function nodesWith(wanted) {
   const ranks = new Map();
   for (const item of view.items) {
     const { node } = item;
-    const parts = [`%${node} ${opOf(node)} ${argOf(node)}`, ownerOf(item), describe(node), typeOf(node), lineText[nodes.line[node]] ?? ""];
+    const parts = [`%${node} ${opOf(node)} ${kindOf(node) === "input" ? inputName(node) : argOf(node)}`, ownerOf(item), describe(node), typeOf(node), lineText[nodes.line[node]] ?? ""];
     const rank = parts.findIndex((part) => part.toLowerCase().includes(wanted));
     if (rank >= 0) ranks.set(node, Math.min(rank, ranks.get(node) ?? rank));
   }

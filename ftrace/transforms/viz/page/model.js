@@ -45,12 +45,32 @@ function constantText(n) {
   return argOf(n);
 }
 
+/** What the inputs of the body that is shown are called: bodies share their variables. */
+let bodyNames = new Map();
+const inputName = (n) => bodyNames.get(n) ?? (argOf(n) || opOf(n));
+const operandName = (n) => (plain[n] ? constantText(n) : kindOf(n) === "input" ? inputName(n) : `%${n}`);
+
+/** The inputs of a body by the operands that they get, in the graph that is shown:
+ * `x`, `x[i]` of what is gone through, `from %3` of what is computed. */
+function namesInBody(holder, { inputs }) {
+  const operands = nodes.src[holder].slice(-inputs.length);
+  const element = (type) => type.replace(/\[[^,\]]+,?/, "[");
+  const ways = inputs.map((n, i) => [typeOf, (s) => element(typeOf(s))].findIndex(
+    (type) => operands[i] !== undefined && type(operands[i]).replace("~", "") === typeOf(n).replace("~", "")));
+  // A kernel has its operands in an order of its own.
+  const known = opOf(holder) !== "register_loop" && !ways.includes(-1);
+  return new Map(inputs.map((n, i) => {
+    if (!known) return [n, `input ${i}`];
+    const name = operandName(operands[i]), given = kindOf(operands[i]) === "input";
+    return [n, `${given ? "" : "from "}${name}${ways[i] ? "[i]" : ""}`];
+  }));
+}
+
 /** A node in a line: what it does, and to what. */
 function describe(n) {
   if (plain[n]) return constantText(n);
-  if (kindOf(n) === "input") return argOf(n) || opOf(n);
-  const operands = nodes.src[n].map((s) =>
-    plain[s] ? constantText(s) : kindOf(s) === "input" ? argOf(s) || opOf(s) : `%${s}`);
+  if (kindOf(n) === "input") return inputName(n);
+  const operands = nodes.src[n].map(operandName);
   const arg = argOf(n) ? `[${argOf(n)}]` : "";
   return `${opOf(n)}${arg}(${operands.join(", ")})`;
 }
@@ -365,7 +385,7 @@ function finishBox(box, step) {
   const { node } = last;
   const held = bodiesOf(last).length ? " ▸" : "";
   if (box.kind === "input") {
-    box.title = argOf(node) || opOf(node);
+    box.title = inputName(node);
     return;
   }
   const values = nodes.src[node].filter((s) => plain[s]).map(constantText);

@@ -128,7 +128,7 @@ function nodePanel(state) {
   if (box.region || box.items.length > 1) return regionParts(box);
   const { node } = box.items[0], parts = [];
   const rows = [
-    ["operation", opOf(node)], ["of", argOf(node)], ["type", typeOf(node, steps[state.step])],
+    ["operation", opOf(node)], ["of", kindOf(node) === "input" ? inputName(node) : argOf(node)], ["type", typeOf(node, steps[state.step])],
     ["line", nodes.line[node] < 0 ? "" : `${lineName(nodes.line[node])} in ${lines[nodes.line[node]][2]}`],
     ["number", `%${node}`],
     ["in", steps.filter((_, i) => nodesIn(i).has(node)).map((s) => s.name).join(", ")],
