@@ -215,6 +215,7 @@ class profile(Tables):
             Section(
                 f"profile of {time_text(self.seconds)}: {', '.join(parts)}",
                 ("line", "time", "share", "times", ""), rows, range(1, 4),
+                optional=(4, 3, 2),
             )
         ]  # fmt: skip
 

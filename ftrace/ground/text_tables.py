@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -20,6 +20,10 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 def escape(text: str) -> str:
     """A text as it stands in HTML."""
     return text.translate(_ESCAPES)
+
+
+#: The spaces beside a cell in a terminal.
+_SIDES = 2
 
 
 class Shown:
@@ -47,6 +51,7 @@ class Section(NamedTuple):
       rows: its cells.
       numbers: the columns that stand at the right.
       notes: lines behind it.
+      optional: the columns that a narrow terminal goes without, the first one first.
     """
 
     title: str
@@ -54,6 +59,7 @@ class Section(NamedTuple):
     rows: Sequence[Sequence[str]] = ()
     numbers: Collection[int] = ()
     notes: Sequence[str] = ()
+    optional: Sequence[int] = ()
 
     def __str__(self) -> str:
         lines = [self.title] if self.title else []
@@ -69,6 +75,46 @@ class Section(NamedTuple):
 
     def _side(self, column: int) -> str:
         return "right" if column in self.numbers else "left"
+
+    def rich(self, width: int) -> Any:
+        """Its rows as a table of rich's, of the columns that have room in a width.
+
+        Where those that have to stay have none, the last one goes below the first; if
+        that is too wide as well, texts go on in the next line, wherever they end.
+        """
+        from rich.table import Table
+        from rich.text import Text
+
+        columns = [*zip(self.columns, *self.rows, strict=True)]
+        widths = {i: _least_width(column) for i, column in enumerate(columns)}
+        for i in self.optional:
+            if sum(widths.values()) > width:
+                del widths[i]
+        spare = width - sum(widths.values())
+        if spare < 0 and not self.columns[-1]:
+            return self._stacked().rich(width)
+        table = Table(box=None, pad_edge=True)
+        for i, least in widths.items():
+            more = min(max(spare, 0), _SIDES + max(map(len, columns[i])) - least)
+            table.add_column(
+                Text(self.columns[i]), justify="right" if i in self.numbers else "left",
+                overflow="fold", width=least + more - _SIDES if spare >= 0 else None,
+            )  # fmt: skip
+            spare -= more
+        for row in self.rows:
+            table.add_row(*[Text(row[i]) for i in widths])
+        return table
+
+    def _stacked(self) -> Section:
+        """The same with the last column below the first."""
+        below = "\n    "
+        rows = [
+            [row[0] + below + row[-1].replace(", ", f",{below}"), *row[1:-1]]
+            for row in self.rows
+        ]
+        return Section(
+            self.title, self.columns[:-1], rows, self.numbers, self.notes, self.optional
+        )
 
     def html(self) -> str:
         """The same in HTML."""
@@ -87,6 +133,12 @@ class Section(NamedTuple):
         return f"<div><b>{title}</b></div>{table}{listed}"
 
 
+def _least_width(column: Sequence[str]) -> int:
+    """Of a column in which lists go on below, with the space at its sides."""
+    parts = [part for cell in column for part in cell.replace("\n", ", ").split(", ")]
+    return _SIDES + max(map(len, parts))
+
+
 class Tables(Shown, ABC):
     """What is shown as tables."""
 
@@ -101,25 +153,15 @@ class Tables(Shown, ABC):
         """For notebooks."""
         return "".join(section.html() for section in self.sections())
 
-    def __rich__(self) -> Any:
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """For rich, which asks for it."""
-        from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        parts: list[Any] = []
         for section in self.sections():
-            parts.append(Text(section.title, style="bold"))
+            yield Text(section.title, style="bold")
             if section.rows:
-                table = Table(box=None, pad_edge=True)
-                for i, name in enumerate(section.columns):
-                    justify: Any = "right" if i in section.numbers else "left"
-                    table.add_column(Text(name), justify=justify)
-                for row in section.rows:
-                    table.add_row(*map(Text, row))
-                parts.append(table)
-            parts += [Text(f"  {note}") for note in section.notes]
-        return Group(*parts)
+                yield section.rich(options.max_width)
+            yield from (Text(f"  {note}") for note in section.notes)
 
     def show(self) -> None:
         """Prints it: a table of rich's in a terminal, where rich is installed."""

@@ -575,6 +575,31 @@ def test_a_terminal_shows_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.kernels[0].name[:8] in stream.getvalue()
 
 
+def test_a_narrow_terminal_shows_names_and_lines() -> None:
+    """Columns go before a letter of those does; what is left of the others is whole."""
+    console = pytest.importorskip("rich.console")
+    found = ft.explain(layer)(W, X)
+    heads = "step", "time", "of the limit", "bytes", "operations", "share"
+    told: list[int] = []
+    for width in (40, 60, 80, 100, 140):
+        narrow = console.Console(width=width, file=io.StringIO())
+        narrow.print(found)
+        shown = narrow.file.getvalue()
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= width
+        words = "".join(shown.split())
+        for number, part in enumerate(found.kernels):
+            assert f"{number}{part.name}" in words
+            for origin in part.origins:
+                assert f"test_explain.py:{origin.line}" in words
+        (first,) = [row for row in shown.splitlines() if row.startswith(" step")]
+        there = [name in first for name in heads]
+        told.append(there.index(False) if False in there else len(heads))
+        assert sum(there) == told[-1]  # those after it are not there either
+        assert told[-1] >= 2
+    assert told[0] < told[-1] == len(heads)
+
+
 def test_nothing_runs_where_it_must_not(capsys: pytest.CaptureFixture[str]) -> None:
     struct = ft.ShapeDtypeStruct((96, 64), np.float32)
     found = ft.explain(layer)(W, struct)

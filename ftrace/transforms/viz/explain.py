@@ -455,7 +455,7 @@ class Explanation(Tables):
     def _steps(self) -> Section:
         rows = list(self._rows(self.kernels))
         heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
-        return Section(self._head(), heads, rows, range(1, 5))
+        return Section(self._head(), heads, rows, range(1, 5), optional=(2, 3, 4, 5))
 
     def _rows(self, parts: Sequence[Part], front: str = "") -> Iterator[Sequence[str]]:
         """A row for each step, and behind it those of what it runs, set in."""
@@ -484,7 +484,7 @@ class Explanation(Tables):
         ]  # fmt: skip
         title = f"collectives: {len(rows)}; the device receives {total}"
         heads = "collective", "of", "for", "bytes", "times", ""
-        return Section(title, heads, rows, range(3, 5))
+        return Section(title, heads, rows, range(3, 5), optional=(2, 4, 1))
 
     def _memory(self) -> Section:
         peak = self.peak
@@ -540,7 +540,8 @@ class Peak(Shown):
         more = self.parts[_LARGEST:]
         rest = f"{len(more)} more, {_bytes(sum(held.nbytes for held in more))}"
         heads = "value", "bytes", "of step", "until step", ""
-        return Section(title, heads, rows, range(1, 4), [rest] if more else [])
+        notes = [rest] if more else []
+        return Section(title, heads, rows, range(1, 4), notes, optional=(2, 3))
 
     def __str__(self) -> str:
         return str(
