@@ -205,7 +205,9 @@ def nan_origin(fun: Callable[P, Any]) -> Callable[P, NonFinite | None]:
 
     Returns:
       The first operation that made a NaN of numbers, or of infinities; or else an
-      infinity of numbers: its line, and those of its operands. Where an argument holds
+      infinity of numbers: its line, and those of its operands; of a step of a
+      derivative what it is the derivative of, and the line that takes it; in loops the
+      number of the iteration, from 0. Where an argument holds
       it already, which one, and the first operation that met it. None where all results
       are finite.
 

@@ -355,7 +355,9 @@ class Origin:
       trace: the number of the trace in which it was met.
     """
 
-    __slots__ = ("_backward", "called", "code", "name_stack", "offset", "trace")
+    __slots__ = (
+        "_backward", "_derivative", "called", "code", "name_stack", "offset", "trace",
+    )  # fmt: skip
 
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
@@ -385,19 +387,42 @@ class Origin:
         return linecache.getline(self.file, self.line).strip()
 
     @property
+    def call(self) -> Origin:
+        """One object for all that a call made: of a derivative's steps the call's."""
+        return self
+
+    @property
+    def derived_at(self) -> Origin | None:
+        """Of a step of a derivative, the line where that was taken."""
+        return None
+
+    @property
     def backward(self) -> Origin:
         """The same of what a derivative does backwards: one for a call, as this is."""
         if not self.called:
             return self
+        call = self.call
         try:
-            return self._backward
+            return call._backward
         except AttributeError:
-            made = _new_origin(Origin)
-            for name in ("code", "offset", "name_stack", "trace"):
-                setattr(made, name, getattr(self, name))
+            made = _DerivativeOrigin(self, self.derived_at or self)
             made.called = f"{self.called.strip('_')}_backward"
-            self._backward = made._backward = made
+            call._backward = made._backward = made.source = made
             return made
+
+    def derivative(self, place: Origin) -> Origin:
+        """The same of a step of the derivative that is taken at a place."""
+        if not self.called or self.derived_at is not None:
+            return self
+        try:
+            known = self._derivative
+            if known.place.code is place.code and known.place.offset == place.offset:
+                return known
+            del self._backward  # it is of that other place
+        except AttributeError:
+            pass
+        made = self._derivative = _DerivativeOrigin(self, place)
+        return made
 
     def __repr__(self) -> str:
         return f"<the line {self}>"
@@ -412,6 +437,25 @@ class Origin:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return origin_elsewhere, (self.file, self.line, self.function, self.text)
+
+
+class _DerivativeOrigin(Origin):
+    """That of a step of a derivative, made of the function's step."""
+
+    __slots__ = ("place", "source")
+
+    def __init__(self, origin: Origin, place: Origin) -> None:
+        for name in ("code", "offset", "name_stack", "trace", "called"):
+            setattr(self, name, getattr(origin, name))
+        self.source, self.place = origin, place
+
+    @property
+    def call(self) -> Origin:
+        return self.source
+
+    @property
+    def derived_at(self) -> Origin:
+        return self.place
 
 
 class _RemoteOrigin(Origin):

@@ -10,10 +10,12 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.missing_names import tell_missing
+from ftrace.trace.flatten_arguments import told_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.grad import jvp, vjp
+from ftrace.transforms.jit.jit import Jitted
 
 Function = Callable[..., Any]
 
@@ -47,6 +49,7 @@ def check_grads(
 
     Raises:
       GradientCheckError: a derivative is not the finite difference; an AssertionError.
+        It names the function, and the leaf of the arguments by which it is wrong.
       DerivativeError: an argument or a result is neither float nor complex.
       ValueRangeError: a mode is unknown.
       ArgumentError: `f` is no function, `args` no tuple or list, `order` no integer.
@@ -65,18 +68,18 @@ def check_grads(
                 "the arguments and an order, write check_grads(f, (x,), order=1)"
             )
     rng = np.random.default_rng(0)
-    pending = [(f, tuple(args), order, "f")]
+    pending = [(f, tuple(args), order, told_name(f))]
     while pending:
         function, values, left, name = pending.pop()
         if left <= 0:
             continue
         if "fwd" in modes:
             check_jvp(function, partial(jvp, function), values, atol, rtol, eps, name)
-            forward = _forward(function, random_like(values, rng))
+            forward = _forward(f, function, random_like(values, rng))
             pending.append((forward, values, left - 1, f"jvp of {name}"))
         if "rev" in modes:
             check_vjp(function, partial(vjp, function), values, atol, rtol, eps, name)
-            reverse = _reverse(function, random_like(function(*values), rng))
+            reverse = _reverse(f, function, random_like(function(*values), rng))
             pending.append((reverse, values, left - 1, f"vjp of {name}"))
 
 
@@ -106,13 +109,18 @@ def check_jvp(
       args, atol, rtol, eps: as those of `check_grads`.
       err_msg: what is checked, for the message.
     """
-    name = err_msg or "f"
+    name = err_msg or told_name(f)
     tangents = random_like(args, np.random.default_rng(0))
-    value, tangent = f_jvp(args, tangents)
-    expected, _ = _difference(f, args, tangents, eps)
+    value, _ = f_jvp(args, tangents)
     compare = partial(_compare, _width((args, value)), atol, rtol, args)
     compare(f"the value of {name}'s jvp, beside f", value, numpy_leaves(f(*args)))
-    compare(f"the jvp of {name} is not the finite difference", tangent, expected)
+
+    def check_along(tangents: Any, by: str) -> None:
+        expected, _ = _difference(f, args, tangents, eps)
+        what = f"the jvp of {name}{by} is not the finite difference"
+        compare(what, f_jvp(args, tangents)[1], expected)
+
+    _check_leaves(check_along, f, args, tangents)
 
 
 def check_vjp(
@@ -131,24 +139,57 @@ def check_vjp(
       f_vjp: of the arguments, as `partial(vjp, f)`.
       args, atol, rtol, eps, err_msg: as those of `check_jvp`.
     """
-    name, rng = err_msg or "f", np.random.default_rng(0)
+    name, rng = err_msg or told_name(f), np.random.default_rng(0)
     tangents = random_like(args, rng)
     value, pullback = f_vjp(*args)
     cotangents = random_like(value, rng)
-    expected, size = _difference(f, args, tangents, eps)
-    left = inner_product(numpy_leaves(pullback(cotangents)), numpy_leaves(tangents))
-    right = inner_product(numpy_leaves(cotangents), expected)
+    found = numpy_leaves(pullback(cotangents))
     compare = partial(_compare, _width((args, value)), atol, rtol, args)
     compare(f"the value of {name}'s vjp, beside f", value, numpy_leaves(f(*args)))
-    compare(f"the vjp of {name} is not the finite difference", [left], [right], size)
+
+    def check_along(tangents: Any, by: str) -> None:
+        expected, size = _difference(f, args, tangents, eps)
+        left = inner_product(found, numpy_leaves(tangents))
+        right = inner_product(numpy_leaves(cotangents), expected)
+        what = f"the vjp of {name}{by} is not the finite difference"
+        compare(what, [left], [right], size)
+
+    _check_leaves(check_along, f, args, tangents)
 
 
-def _forward(f: Function, tangents: Any) -> Function:
-    return lambda *args: jvp(f, args, tangents)[1]
+def _check_leaves(
+    check_along: Callable[[Any, str], None], f: Function, args: Any, tangents: Any
+) -> None:
+    """A check along tangents; where it fails, of each leaf's alone: which one is it?"""
+    try:
+        check_along(tangents, "")
+        return
+    except errors.GradientCheckError as error:
+        failed = error
+    leaves, structure = tree.flatten(tangents)
+    for i, name in enumerate(Jitted(f).leaf_names(args, {})):
+        alone = [x if k == i else np.zeros_like(x) for k, x in enumerate(leaves)]
+        check_along(tree.unflatten(structure, alone), f" by {name}")
+    raise failed
 
 
-def _reverse(f: Function, cotangents: Any) -> Function:
-    return lambda *args: vjp(f, *args)[1](cotangents)
+def _forward(of: Function, f: Function, tangents: Any) -> Function:
+    """The jvp of `f`, whose arguments are called as those of `of`."""
+
+    @wraps(of)
+    def forward(*args: Any) -> Any:
+        return jvp(f, args, tangents)[1]
+
+    return forward
+
+
+def _reverse(of: Function, f: Function, cotangents: Any) -> Function:
+
+    @wraps(of)
+    def reverse(*args: Any) -> Any:
+        return vjp(f, *args)[1](cotangents)
+
+    return reverse
 
 
 def numpy_leaves(values: Any) -> list[np.ndarray[Any, Any]]:

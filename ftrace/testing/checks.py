@@ -118,13 +118,14 @@ def _smooth(subject: Subject) -> Subject | None:
     if not kept or not varying:
         return None
 
-    def smooth(*point: Any) -> list[Any]:
+    def smooth(*leaf: Any) -> list[Any]:  # as messages call them
         values = list(leaves)
-        for i, x in zip(varying, point, strict=True):
+        for i, x in zip(varying, leaf, strict=True):
             values[i] = x
         results = tree.leaves(function(*values))
         return [results[i] for i in kept]
 
+    smooth.__name__ = smooth.__qualname__ = subject.name
     point = tuple([leaves[i] for i in varying])
     return Subject(subject.name, smooth, point, subject.options)
 

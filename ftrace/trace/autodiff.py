@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError
+from ftrace.errors import DerivativeError, user_origin
 from ftrace.ground.spans import in_span
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import (
@@ -20,7 +20,9 @@ from ftrace.trace.graph import (
     Node,
     dependents,
     inherited_origin,
+    provenance,
     take_backward,
+    take_derivative,
     toposort,
 )
 from ftrace.trace.primitives import elementwise as p, primitive as prim
@@ -61,7 +63,8 @@ def _push(
     Args:
       several: of compounds: a tangent per result.
     """
-    with inherited_origin() as take:
+    place = provenance.caller or user_origin()
+    with inherited_origin():
         for node in nodes:
             if node in known:
                 continue
@@ -69,7 +72,7 @@ def _push(
                 number: int = node.arg
                 known[node] = several[node.src[0]][number]
                 continue
-            take(node)
+            take_derivative(node, place)
             found = _tangents(node, [known.get(s) for s in node.src])
             if prim.compound_of(node) is None:
                 (known[node],) = found

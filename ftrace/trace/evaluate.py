@@ -7,7 +7,7 @@ expanded operands would add up is never made (`primitives/numpy_sums.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -87,6 +87,11 @@ def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
 _observer: ContextVar[Callable[[Node, Any, Any], Any] | None] = ContextVar(
     "observer", default=None
 )
+_iterations: ContextVar[tuple[tuple[str, int], ...]] = ContextVar(
+    "iterations", default=()
+)
+#: The loops that NumPy is in, outermost first: their names, and iterations from 0.
+current_iterations = _iterations.get
 
 
 @contextmanager
@@ -95,11 +100,28 @@ def observe(observer: Callable[[Node, Any, Any], Any]) -> Generator[None]:
 
     What it returns, if that is not None, takes the place of the value.
     """
-    token = _observer.set(observer)
+    token, around = _observer.set(observer), _iterations.set(())
     try:
         yield
     finally:
         _observer.reset(token)
+        _iterations.reset(around)
+
+
+def number_iterations(name: str, numbers: Iterable[int]) -> Generator[int]:
+    """The numbers of a loop's iterations, each of them current while that is done.
+
+    Args:
+      name: of the loop's operation.
+      numbers: in the order in which they are done.
+    """
+    outer = _iterations.get()
+    try:
+        for number in numbers:
+            _iterations.set((*outer, (name, number)))
+            yield number
+    finally:
+        _iterations.set(outer)
 
 
 class NumpyPlan:

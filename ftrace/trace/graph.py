@@ -201,6 +201,12 @@ def _take_origin(node: Node) -> None:
     provenance.origin = node.origin
 
 
+def take_derivative(node: Node, place: Origin | None) -> None:
+    """The same in such a block, of a step of the derivative taken at a place."""
+    origin = node.origin
+    provenance.origin = origin and origin.derivative(place or origin)
+
+
 def take_backward(node: Node) -> None:
     """The same in such a block, of what is done backwards for a node."""
     provenance.origin = node.origin and node.origin.backward

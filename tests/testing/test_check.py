@@ -95,8 +95,8 @@ def on_one_device(x: Any) -> Any:
 
 
 BAD: dict[str, tuple[Any, str, str]] = {
-    "a wrong vjp": (wrong_rule, "grads", "the vjp of f is not the finite difference"),
-    "a wrong jvp": (two_rules, "grads", "the jvp of f is not the finite difference"),
+    "a wrong vjp": (wrong_rule, "grads", r"the vjp of wrong_rule by leaf\[0\] is"),
+    "a wrong jvp": (two_rules, "grads", r"the jvp of two_rules by leaf\[0\] is"),
     "a wrong lane": (wrong_lanes, "vmap", r"vmap\(in_axes=\(0,\)\) of wrong_lanes"),
     "another device": (on_one_device, "ways", "jit on 'interpreter' of on_one_device"),
     "noise": (lambda x: x * NOISE.random(), "bits", "call 2 beside the first"),
@@ -163,3 +163,22 @@ def test_wrong_uses_are_errors_of_ours() -> None:
         check(lambda n: n, 3)
     with pytest.raises(ArgumentError, match="check"):
         check(3, X)  # type: ignore[arg-type]
+
+
+def test_check_grads_names_the_function_and_the_leaf() -> None:
+    @ft.custom_vjp
+    def wrong(p: Any, x: Any) -> Any:
+        return fnp.sin(p["b"]) * p["a"] + x
+
+    def backwards(saved: Any, ct: Any) -> Any:
+        return {"a": ct * fnp.sin(saved["b"]), "b": ct}, ct
+
+    wrong.defvjp(lambda p, x: (wrong(p, x), p), backwards)
+    args = {"a": fnp.ones(9), "b": fnp.ones(9)}, fnp.ones(9)
+    for order in (1, 2):
+        with pytest.raises(
+            AssertionError, match=r"the vjp of wrong by p\['b'\] is not"
+        ):
+            ft.testing.check_grads(wrong, args, order, modes="rev")
+    squared = lambda p, x: fnp.sin(x) * ft.grad(lambda x: wrong(p, x).sum())(x)  # noqa: E731
+    ft.testing.check_grads(squared, args, 2)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from ftrace import dtypes
@@ -28,6 +29,7 @@ from ftrace.trace import body as bodies
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.control import scan
 from ftrace.trace.control.scan import Scan, map_lanes, scan_p
+from ftrace.trace.evaluate import number_iterations
 from ftrace.trace.graph import Body, Flags, Graph, Node, Nodes, substitute, toposort
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import (
@@ -289,7 +291,9 @@ def _run_while(avals: Sequence[ShapedArray], arg: While, *operands: Any) -> list
     holds, step = bodies.plan_of(arg.cond), bodies.plan_of(arg.body)
     consts, carry = operands[: arg.consts], list(operands[arg.consts :])
     stacks: list[list[Any]] = [[] for _ in avals[arg.carry :]]
-    while holds([*consts, *carry])[0]:
+    for _ in number_iterations("while", count()):
+        if not holds([*consts, *carry])[0]:
+            break
         found = step([*consts, *carry])
         carry = found[: arg.carry]
         for stack, value in zip(stacks, found[arg.carry :], strict=True):

@@ -22,6 +22,7 @@ from ftrace.trace import body as bodies
 from ftrace.trace.autodiff import sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import of_each
+from ftrace.trace.evaluate import number_iterations
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
@@ -98,7 +99,7 @@ def _value(avals: Sequence[ShapedArray], arg: Scan, *operands: Any) -> list[Any]
         length = len(stacks[0])
     rows: list[list[Any]] = []
     order = range(length)
-    for t in reversed(order) if arg.reverse else order:
+    for t in number_iterations("scan", order[:: -1 if arg.reverse else 1]):
         found = plan([*consts, *carry, *(x[t] for x in xs)])
         carry = found[: arg.carry]
         rows.append(found[arg.carry :])

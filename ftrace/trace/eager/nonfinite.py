@@ -22,7 +22,7 @@ from ftrace.errors import NonFiniteError, Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.text_tables import Shown
-from ftrace.trace.evaluate import NumpyPlan, observe
+from ftrace.trace.evaluate import NumpyPlan, current_iterations, observe
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const_p, is_variable
@@ -46,6 +46,8 @@ class NonFinite(Shown):
       before: the operation that made the infinity, where a NaN was made of one.
       holder: what holds it already, where no operation made it: an argument by its
         name, or one without.
+      iterations: of the loops in which it stands, the outermost first: the loop's
+        operation and the number of the iteration, from 0.
     """
 
     name: str
@@ -57,6 +59,7 @@ class NonFinite(Shown):
     sources: tuple[Origin, ...] = ()
     before: NonFinite | None = None
     holder: str = ""
+    iterations: tuple[tuple[str, int], ...] = ()
 
     @property
     def summary(self) -> str:
@@ -65,17 +68,32 @@ class NonFinite(Shown):
         place = f" at element {self.index}" if self.index else ""
         held = f"{self.holder} is not finite; first met: " if self.holder else ""
         made = f"{self.name} made {self.value}{of}{place} of its result, {self.type}"
-        return held + made
+        steps = [f", in {name} at iteration {n}" for name, n in self.iterations]
+        return f"{held}{self._derived}{made}{''.join(steps)}"
+
+    @property
+    def _derived(self) -> str:
+        """What it is the derivative of, if it is of one."""
+        if self.origin is None or self.origin.derived_at is None:
+            return ""
+        name = self.origin.called.removesuffix("_backward")
+        way = "" if name == self.origin.called else " (backward)"
+        return f"the derivative of {name}{way}: "
 
     def __str__(self) -> str:
         lines = [self.summary]
         if self.origin is not None:
             lines.append(f"  at {self.origin.describe()}")
         told = {str(self.origin)}
-        for source in self.sources:
-            if str(source) not in told:
-                lines.append(f"  from {source.describe()}")
-            told.add(str(source))
+        taken = self.origin and self.origin.derived_at
+        places = [("from", source) for source in self.sources]
+        for what, place in [
+            *places,
+            *([("derivative taken at", taken)] if taken else []),
+        ]:
+            if str(place) not in told:
+                lines.append(f"  {what} {place.describe()}")
+            told.add(str(place))
         return "\n".join(lines) + (f"\nbefore it {self.before}" if self.before else "")
 
 
@@ -123,7 +141,7 @@ def _make_error(
     op = node.src[0].op if node.op is item_p else node.op
     return NonFinite(
         op.name, value[index], index, repr(node.aval), tuple(elements),
-        node.origin, tuple(sources), before,
+        node.origin, tuple(sources), before, iterations=current_iterations(),
     )  # fmt: skip
 
 

@@ -166,8 +166,9 @@ def _homes(nodes: Sequence[g.Node]) -> dict[g.Node, Any]:
 def _call_of(node: g.Node) -> int:
     """Which call made a node; numbers are nobody's, and nodes that no call made."""
     origin = node.origin
-    own = origin is None or not origin.called or node.op is const_p
-    return -node.serial - 1 if own else id(origin)
+    if origin is None or not origin.called or node.op is const_p:
+        return -node.serial - 1
+    return id(origin.call)
 
 
 def _in_order(members: Mapping[Any, Sequence[g.Node]]) -> list[Any]:

@@ -48,7 +48,7 @@ class Tables:
                 continue
             self._line[node] = self.lines.number(origin)
             if origin.called:
-                self._calls[node] = origin
+                self._calls[node] = origin.call
 
     def _add(self, roots: Sequence[g.Node]) -> None:
         """Gives numbers to nodes and to those in bodies, sources first."""

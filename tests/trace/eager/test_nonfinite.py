@@ -92,6 +92,48 @@ def test_a_nan_is_told_with_the_infinity_before_it() -> None:
     assert "y = x / (x - 1)" in lines[7]
 
 
+def test_a_derivative_is_named_with_both_lines() -> None:
+    def root(w: Any) -> Any:
+        return fnp.sum(fnp.sqrt(w))
+
+    def slope(w: Any) -> Any:
+        return ft.grad(root)(w)
+
+    for fun in (slope, ft.jit(slope), lambda w: ft.jvp(root, (w,), (w + 1,))[1]):
+        found: Any = ft.nan_origin(fun)(fnp.zeros(3))
+        text = str(found).splitlines()
+        assert text[0].startswith("the derivative of sqrt: div made inf of 0.5 and 0.0")
+        assert "in root" in text[1]
+        assert "derivative taken at" in text[3]
+        assert text[3].endswith(("in slope", "in <lambda>"))
+        assert "grad(root)" in text[4] or "jvp(root" in text[4]
+    found = ft.nan_origin(ft.grad(lambda w: (w * 3e38 * 3.0).sum()))(1e-3)
+    assert found is not None
+    assert found.summary.startswith("the derivative of multiply (backward): mul made")
+    found = ft.nan_origin(lambda w: (w * 3e38 * 3.0).sum())(fnp.ones(2))
+    assert found is not None
+    assert found.summary.startswith("mul made inf")
+
+
+def test_the_iterations_of_loops_are_named() -> None:
+    def row(c: Any, x: Any) -> Any:
+        return lax.fori_loop(0, 4, lambda i, c: c / (x - i), c), None
+
+    def rows(x: Any) -> Any:
+        return lax.scan(row, 1.0, x)[0]
+
+    x = fnp.array([9.0, 8.0, 2.0])
+    for fun in (rows, ft.jit(rows)):
+        found: Any = ft.nan_origin(fun)(x)
+        assert [number for _, number in found.iterations] == [2, 2]
+        assert ", in scan at iteration 2, in " in found.summary
+    found = ft.nan_origin(lambda x: lax.scan(row, 1.0, x, reverse=True)[0])(x[::-1])
+    assert found.iterations[0] == ("scan", 0)
+    steps = lambda x: lax.while_loop(lambda c: c < 1e20, lambda c: c * 1e15, x)  # noqa: E731
+    found = ft.nan_origin(lambda x: fnp.log(0 - steps(x)))(1.0)
+    assert (found.name, found.iterations) == ("log", ())
+
+
 @pytest.mark.parametrize(
     "fun", [fnp.sin, lambda x: fnp.where(x > 0, fnp.log(x), 0), lambda x: x.astype(int)]
 )
