@@ -42,7 +42,7 @@ from ftrace.testing.program_parts import Part, Search, edge, results_of, ulps_of
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.effects import rehearsal
-from ftrace.trace.evaluate import NumpyPlan
+from ftrace.trace.evaluate import NumpyPlan, observe
 from ftrace.trace.flatten_arguments import told_name
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
@@ -56,6 +56,8 @@ Values = Any  # an array of NumPy's, whose stubs leave too much unknown
 
 #: Bytes of inputs up to which a program is written.
 _WRITTEN = 1 << 25
+#: Bytes of a value by which two runs of NumPy are compared.
+_COMPARED = 1 << 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +113,9 @@ class Bisection(Shown):
       rules: what to switch off for both to agree, by names for `disabled_rules`.
       program: a program of Python that shows it; "" where it has no text.
       path: the file that it was written to; None where it was not.
+      allowed: how far apart results may be.
+      rounding: where results are farther apart, but no farther than rounding takes
+        them: which ones, and the worst of them.
       notes: what else is to be said.
     """
 
@@ -127,6 +132,8 @@ class Bisection(Shown):
     program: str = ""
     path: str | None = None
     notes: tuple[str, ...] = ()
+    allowed: str = ""
+    rounding: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -162,7 +169,10 @@ class Bisection(Shown):
         counts = ", ".join(several)
         if self.agrees:
             most = f"{self.largest} units in the last place at the most"
-            return "\n".join([f"{head}no difference: {counts}, {most}", *self.notes])
+            told = "no difference but rounding" if self.rounding else "no difference"
+            lines = [f"{head}{told}: {counts}, {most}; allowed: {self.allowed}"]
+            lines += [self.rounding] if self.rounding else []
+            return "\n".join([*lines, *self.notes])
         lines = [f"{head}{self.wrong} ({counts})"]
         lines += [] if self.difference is None else [str(self.difference)]
         lines += [f"cause: {self.cause}"]
@@ -198,8 +208,9 @@ def bisect(
       What was found: print it. `.agrees` where nothing was.
 
     Raises:
-      ArgumentError: a size is dynamic, or a result depends on an effect; the arguments
-        are shapes, or traced; `path` is no name of a file.
+      ArgumentError: a size is dynamic; a result depends on an effect, or on a function
+        of the user's that is not the same from run to run; the arguments are shapes, or
+        traced; `path` is no name of a file.
       ValueRangeError: `ulps` and other tolerances are given, or one is negative.
       FtraceError: whatever the function raises when it is traced or compiled.
 
@@ -280,8 +291,11 @@ def _compare(search: Search, name: str) -> Bisection:
     kernel = _wrong_kernel(search, compiled, search.arrays)
     counts = len(search.order), len(compiled.program.kernels)
     known = name, device.name, *counts, search.largest
+    allowed = search.limits.describe()
     if not apart and not kernel:
-        return Bisection(*known)
+        return Bisection(*known, allowed=allowed)
+    if apart:
+        _check_repeats(whole)
     if not apart:
         told = f"results agree with NumPy's, but not what the kernel {kernel} computes"
         return Bisection(*known, told, kernel=kernel)
@@ -293,15 +307,55 @@ def _compare(search: Search, name: str) -> Bisection:
             return Bisection(*known, told, notes=(note,))
         smallest = search.smallest()
         if smallest is None:
-            note = f"{told}, but no part of it more than rounding of its inputs does"
+            rounding = f"{told} by more, but no part of it by more than rounding does"
             if search.left:
-                note += f"; {search.left} parts were not looked at"
-            return Bisection(*known, notes=(note,))
+                rounding += f"; {search.left} parts were not looked at"
+            rounding += f"\n{_describe_worst(graph, results, whole.expected, apart)}"
+            return Bisection(*known, allowed=allowed, rounding=rounding)
         found = _explain(*smallest)
         return replace(
             found, name=name, device=device.name, operations=counts[0],
             kernels=counts[1], largest=search.largest, wrong=told,
         )  # fmt: skip
+
+
+def _check_repeats(part: Part) -> None:
+    """Raises where NumPy itself computes something else the second time."""
+    runs: list[list[tuple[Node, bytes]]] = []
+
+    def note(node: Node, _: Any, value: Values) -> None:
+        if compound_of(node) is None:
+            runs[-1].append((node, np.asarray(value).tobytes()[:_COMPARED]))
+
+    for _ in range(2):
+        runs.append([])
+        with observe(note):
+            _ = part.expected
+    for (node, first), (_, second) in zip(*runs, strict=False):
+        if first != second:
+            name = (node.src[0] if node.op is item_p else node).op.name
+            raise ArgumentError(
+                f"bisect: {name} is not the same from run to run, so nothing can be "
+                "compared; give its value as an argument",
+                node.origin,
+            )
+
+
+def _describe_worst(
+    graph: Graph, results: Sequence[Values], expected: Sequence[Values],
+    apart: Sequence[tuple[int, str]],
+) -> str:  # fmt: skip
+    """Of results that differ the one that is the most units apart, and its line."""
+
+    def units(item: tuple[int, str]) -> int:
+        return max(ulps_of(results[item[0]], expected[item[0]]).ravel().tolist() or [0])
+
+    number, text = max(apart, key=units)
+    node = graph.outputs[number]
+    made = node.src[0] if node.op is item_p else node
+    at = "" if node.origin is None else f"\n  at {node.origin.describe()}"
+    where = text.partition("\n")[0]
+    return f"most: {made.op.name} {node.aval!r}{at}\n  {where}"
 
 
 # Why.

@@ -409,3 +409,32 @@ def test_what_cannot_be_compared_is_refused() -> None:
         of(fnp.sin, X, device="nowhere")
     with pytest.raises(ft.errors.ValueRangeError, match="not both"):
         of(fnp.sin, X, ulps=3, rtol=0.1)
+
+
+def test_what_rounding_alone_takes_apart_is_told_as_that() -> None:
+    def softmax(x: Any) -> Any:
+        return fnp.exp(x) / fnp.sum(fnp.exp(x))
+
+    x = fnp.linspace(-5, 5, 50)
+    found = of(softmax, x, ulps=0)
+    lines = str(found).splitlines()
+    assert found.agrees
+    if found.largest:
+        assert "no difference but rounding: " in lines[0]
+        assert "results differ from NumPy's by more" in lines[1]
+        assert lines[2] == "most: div f32[50]"
+        assert "in softmax" in lines[3]
+        assert "; 0 allowed" in lines[5]
+    assert lines[0].endswith("; allowed: ulps=0")
+    assert str(of(softmax, x)).endswith("; allowed: eps^¾ of the largest element")
+
+
+def test_what_is_not_the_same_from_run_to_run_is_refused() -> None:
+    random = np.random.default_rng(0)
+
+    def noise(x: Any) -> Any:
+        draw = lambda x: random.random(x.shape).astype(np.float32)  # noqa: E731
+        return ft.pure_callback(draw, x, x) * 2
+
+    with pytest.raises(ArgumentError, match="pure_callback is not the same from run"):
+        of(noise, fnp.ones(4))
