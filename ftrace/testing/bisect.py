@@ -307,7 +307,10 @@ def _compare(search: Search, name: str) -> Bisection:
             return Bisection(*known, told, notes=(note,))
         smallest = search.smallest()
         if smallest is None:
-            rounding = f"{told} by more, but no part of it by more than rounding does"
+            rounding = (
+                f"{told} by more, but no part of it more than rounding of its "
+                "inputs does"
+            )
             if search.left:
                 rounding += f"; {search.left} parts were not looked at"
             rounding += f"\n{_describe_worst(graph, results, whole.expected, apart)}"
