@@ -23,6 +23,8 @@ from ftrace import dtypes
 from ftrace.ground.text_tables import Text
 from ftrace.trace.autodiff import gradient_nodes, jvp_nodes, tangent_variable
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.control.conditional import While
+from ftrace.trace.control.scan import Scan
 from ftrace.trace.evaluate import NumpyPlan, observe
 from ftrace.trace.flatten_arguments import P, told_name, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
@@ -143,7 +145,8 @@ def _at(node: Node, what: str) -> str:
     name = (node.src[0] if node.op is item_p else node).op.name
     if node.origin is None:
         return f"  {name} {what}"
-    return f"  {node.origin.called or name} {what}, at {node.origin.describe()}"
+    called = node.origin.called.removesuffix("_backward")
+    return f"  {called or name} {what}, at {node.origin.describe()}"
 
 
 # Zeros among values.
@@ -164,7 +167,7 @@ def _values(
 
     def note(node: Node, operands: Sequence[Any], value: Any) -> None:
         if compound_of(node) is None:
-            zeros[node] = not np.any(value)
+            zeros[node] = zeros.get(node, True) and not np.any(value)  # each time
 
     with observe(note):
         results = NumpyPlan(ready.outputs, inputs)([*values, *given])
@@ -187,6 +190,15 @@ def _like(node: Node, numbers: Any) -> Any:
 
 def _describe_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) -> str:
     """Where zeros that are the value of a node come from."""
+    node = _follow_zeros(node, zeros)
+    if is_variable(node):
+        name = named.get(node)
+        return f"as {name or 'what the function closes over'} is zero"
+    return f"it is zero here:\n{_at(node, 'made zeros')}"
+
+
+def _follow_zeros(node: Node, zeros: dict[Node, bool]) -> Node:
+    """The node that made the zeros of a node of something else, in loops too."""
     while not is_variable(node):
         before = [s for s in _operands(node) if _is_zero(s, zeros)]
         if not before:
@@ -195,10 +207,13 @@ def _describe_zero(node: Node, zeros: dict[Node, bool], named: dict[Node, str]) 
         node = max(before, key=lambda s: dtypes.is_inexact(s.dtype))
         if not dtypes.is_inexact(node.dtype):
             break
-    if is_variable(node):
-        name = named.get(node)
-        return f"as {name or 'what the function closes over'} is zero"
-    return f"it is zero here:\n{_at(node, f'made zeros ({node.op.name})')}"
+    loop: object = node.src[0].arg if node.op is item_p else None
+    if isinstance(loop, (Scan, While)):
+        number: int = node.arg
+        ends = loop.body.outputs[number], *loop.body.outputs
+        made = [_follow_zeros(n, zeros) for n in ends if _is_zero(n, zeros)]
+        return next((n for n in made if not is_variable(n)), node)
+    return node
 
 
 def _operands(node: Node) -> list[Node]:

@@ -43,7 +43,17 @@ ZEROS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "cancelled": (lambda x: (x - x).sum(), X, "subtract made zeros"),
     "softmax": (lambda x: ft.nn.softmax(x).sum(), ONES, "softmax made zeros"),
     "a minimum": (lambda x: (x**2).sum(), np.zeros(3), "x: as x is zero"),
-    "in a loop": (scan(lambda v: fnp.maximum(v - 9, 0)), X, "scan made zeros"),
+    "in a loop": (scan(lambda v: fnp.maximum(v - 9, 0)), X, "maximum made zeros"),
+    "a dead layer in a loop": (
+        lambda x: lax.scan(lambda c, v: (ft.nn.relu(c + v), v), -ONES[0], -x)[0].sum(),
+        ONES,
+        "relu made zeros",
+    ),
+    "a while that ends in zeros": (
+        lambda x: lax.fori_loop(0, 3, lambda _, c: fnp.maximum(c - 9, 0), x).sum(),
+        X,
+        "maximum made zeros",
+    ),
     "samples": (
         lambda x: ft.random.categorical(ft.random.key(0), x).sum() * 1.0,
         X,
