@@ -170,14 +170,14 @@ class Run:
 
     def _exchange(self, program: Program, step: RunExchange, times: int) -> None:
         arg = step.nodes[0].arg
-        if step.part != "wait":
+        if step.phase != "wait":
             slots = [row[0] for row in step.split(step.operands)]
             nbytes = sum(program.slots[s].nbytes for s in slots)
             self.nbytes += times * received(arg.kind, arg.ranks.size, nbytes)
             took = self.cluster.exchange(arg.kind, arg.ranks.size, nbytes)
             self.free = max(self.now, self.free) + times * took
             self._ends[step.nodes] = self.free
-        if step.part != "start":
+        if step.phase != "start":
             waited = max(self._ends[step.nodes] - self.now, 0.0)
             self.now += waited
             line = str(step.nodes[0].origin or "")

@@ -142,7 +142,7 @@ class Driver(ABC):
         self, program: ir.Program, step: ir.RunExchange, memories: Memories
     ) -> None:
         key, slots = (id(memories), step.nodes), program.slots
-        if step.part != "wait":
+        if step.phase != "wait":
             arrays: list[Any] = []
             for node, row in zip(step.nodes, step.split(step.operands), strict=True):
                 for s, n in zip(row, node.src, strict=True):
@@ -152,7 +152,7 @@ class Driver(ABC):
             out = [np.empty(aval.shape, aval.dtype) for aval in avals]
             args, rows = [node.arg for node in step.nodes], step.split(arrays)
             self._started[key] = start_exchange(args, rows, out, step.meanwhile)
-        if step.part != "start":
+        if step.phase != "start":
             started = self._started.pop(key)
             for slot, array in zip(step.results, started.finish(), strict=True):
                 self.write(memories[slot], array)

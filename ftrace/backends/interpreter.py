@@ -147,14 +147,14 @@ class InterpreterDriver(Driver):
     def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
         if FENCED:
             slots = enumerate(program.slots)
-            temporary = {n: s.nbytes for n, s in slots if s.place == "arena"}
+            temporary = {n: s.nbytes for n, s in slots if s.storage == "arena"}
             return {n: self.allocate(size) for n, size in temporary.items()}, None
         arena = self.device.allocate(program.arena)
         memory = _bytes(arena)
         return {
             number: memory[slot.position : slot.position + slot.nbytes]
             for number, slot in enumerate(program.slots)
-            if slot.place == "arena"
+            if slot.storage == "arena"
         }, arena
 
 

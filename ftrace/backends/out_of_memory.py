@@ -20,7 +20,7 @@ NAMED = 4
 def footprint(program: ir.Program) -> int:
     """Bytes of the outputs and the arena of a program."""
     slots = {program.slots[n] for n in program.outputs}
-    return program.arena + sum(s.nbytes for s in slots if s.place == "output")
+    return program.arena + sum(s.nbytes for s in slots if s.storage == "output")
 
 
 def require_memory(
@@ -110,7 +110,7 @@ def _list_made(program: ir.Program) -> Iterator[tuple[int, str]]:
         for slot, line in _lines_of(step):
             lines.setdefault(slot, line)
     for number, slot in enumerate(program.slots):
-        if slot.place == "input" or number in bodies or slot.stacks:
+        if slot.storage == "input" or number in bodies or slot.stacks:
             continue
         yield _row(slot, lines.get(number, ""))
 

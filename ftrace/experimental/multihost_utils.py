@@ -52,7 +52,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     place = int(flags.argmax())
 
     def broadcast(x: Any) -> Any:
-        return everyone.spread(np.asarray(x), place)
+        return everyone.broadcast(np.asarray(x), place)
 
     return tree.map(broadcast, in_tree)
 

@@ -118,7 +118,7 @@ class _World:
         self.groups: dict[tuple[int, ...], Group] = {}
         self.joined = False
         self.hook: Any = None
-        self.kept: list[Any] = []  # what MPI may still read
+        self.retained: list[Any] = []  # what MPI may still read
         self.helper: Any = None
         self.left = False
         self.rooms: dict[int, list[Array]] = {}
@@ -163,7 +163,7 @@ def join(
       DeviceError: there are not as many processes.
     """
     if is_launched():
-        with _watched(_timeout() if seconds is None else seconds):
+        with _end_after(_timeout() if seconds is None else seconds):
             mpi = _load()
             world = mpi.COMM_WORLD
             _world.index, _world.count = world.Get_rank(), world.Get_size()
@@ -201,7 +201,7 @@ os._exit(0)
 
 
 @contextmanager
-def _watched(seconds: int) -> Generator[None]:
+def _end_after(seconds: int) -> Generator[None]:
     """A block of which this process is ended if it takes longer."""
     known = [os.environ[name] for name in _NUMBERS if name in os.environ]
     text = (
@@ -252,14 +252,14 @@ def leave() -> None:
                 missing = {*range(_world.count)} - {_world.index, *_world.ended}
                 raise ProcessError(
                     f"process {_world.index} of {_world.count} is at its end, and has "
-                    f"waited {_timeout()} seconds for {_listed(missing)}, in vain"
+                    f"waited {_timeout()} seconds for {_list(missing)}, in vain"
                 )
             _listen()
             time.sleep(1e-3)
         sys.excepthook = _world.hook
-    kept = _world.kept
+    kept = _world.retained
     _world.clear()
-    _world.kept = kept
+    _world.retained = kept
 
 
 def _end(kind: Any, error: Any, traceback: Any) -> None:
@@ -288,7 +288,7 @@ def _tell(text: str, others: Sequence[int] | None = None) -> None:
     note = np.frombuffer(text.encode()[:2000], np.uint8)
     for other in range(_world.count) if others is None else others:
         if other != _world.index:
-            _world.kept.append((_world.notes.Isend(note, other), note))
+            _world.retained.append((_world.notes.Isend(note, other), note))
 
 
 #: How a note begins by which a process asks others to come, and one that they came.
@@ -329,7 +329,7 @@ def check(what: str = "for the others", members: Sequence[int] | None = None) ->
             )
 
 
-def _listed(processes: Any) -> str:
+def _list(processes: Any) -> str:
     return "process " + ", ".join(map(str, sorted(processes)))
 
 
@@ -345,7 +345,7 @@ cut = ctypes.c_size_t(0)
 
 
 @contextmanager
-def room(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
+def scratch(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
     """An array in memory that others have had before, and that others will have.
 
     MPI takes 880 µs to bring 512 KB from one fresh memory to another, 44 if it knows
@@ -355,7 +355,7 @@ def room(shape: tuple[int, ...], dtype: Any) -> Generator[Array]:
     free = _world.rooms.setdefault(max(nbytes - 1, 1).bit_length(), [])
     memory = free.pop() if free else np.empty(1 << max(nbytes - 1, 1).bit_length(), "B")
     yield memory[:nbytes].view(dtype).reshape(shape)
-    if nbytes <= _KEPT:  # not after an exception: MPI may still have it
+    if nbytes <= _REUSED:  # not after an exception: MPI may still have it
         free.append(memory)
 
 
@@ -408,14 +408,14 @@ class Pairwise(NamedTuple):
       sent, length: where in the operand that begins which is sent, and how many it is.
       into: where in the result that begins which comes.
       own: where in the operand that begins which stays.
-      kept: where in the result that begins then; -1: it is combined with what comes.
+      retained: where in the result that begins; -1: it is combined with what comes.
     """
 
     sent: int
     length: int
     into: int
     own: int
-    kept: int
+    retained: int
 
 
 def pairwise(
@@ -473,7 +473,7 @@ def settle(error: BaseException, memory: Any = None) -> None:
         each.settle(error)
     if _world.left:
         _world.left = False
-        _world.kept.append(memory)
+        _world.retained.append(memory)
 
 
 class Pending:
@@ -532,7 +532,7 @@ class Group:
                 f"process {_world.index} has no device of a mesh over the processes "
                 f"{members}; only these may run its programs"
             )
-        self.members, self.place = members, members.index(_world.index)
+        self.members, self.rank = members, members.index(_world.index)
         self._queue: deque[Pending] = deque()
         self._begun: list[Any] = []  # requests of the work that goes on now
         self._lock = fresh_after_fork(threading.RLock())
@@ -594,8 +594,10 @@ class Group:
 
     def _gather_in_rounds(self, messages: Any, x: Array, out: Array) -> Work:
         """As many rows again come in each round (Bruck et al., IEEE TPDS 8, 1997)."""
-        n, own, have = self.size, self.place, 1
-        with room(out.shape, out.dtype) as rows:  # of this process, of the next one, …
+        n, own, have = self.size, self.rank, 1
+        with scratch(
+            out.shape, out.dtype
+        ) as rows:  # of this process, of the next one, …
             rows[0] = x
             while have < n:
                 more = min(have, n - have)
@@ -608,7 +610,7 @@ class Group:
         return out
 
     def _ways(self, kind: str, x: Array) -> dict[int, Pairwise]:
-        return pairwise(kind, self.place, self.size, x.size, x.nbytes)
+        return pairwise(kind, self.rank, self.size, x.size, x.nbytes)
 
     def _send_to_each(
         self, ways: dict[int, Pairwise], x: Array, out: Array,
@@ -623,12 +625,12 @@ class Group:
         self._post(messages, into, rows)
         way = next(iter(ways.values()))
         own = given[way.own : way.own + way.length]
-        if way.kept >= 0:
-            made[way.kept : way.kept + way.length] = own
+        if way.retained >= 0:
+            made[way.retained : way.retained + way.length] = own
         yield
         if fold is not None:  # of two
             (other,) = came.values()
-            fold((other, own) if self.place else (own, other), other)
+            fold((other, own) if self.rank else (own, other), other)
         return out
 
     def exchanging(self, x: Array, out: Array | None = None) -> Work:
@@ -649,11 +651,11 @@ class Group:
             return x[0]
         if ways := self._ways("scatter", x):
             return (yield from self._send_to_each(ways, x, out, fold))
-        with room(x.shape, x.dtype) as rows:
+        with scratch(x.shape, x.dtype) as rows:
             yield from self.exchanging(x, rows)
             return fold(rows, out)
 
-    def spreading(self, x: Array, place: int = 0) -> Work:
+    def broadcasting(self, x: Array, place: int = 0) -> Work:
         """The array of the first one, or of another."""
         if self.size == 1:
             return x
@@ -694,22 +696,22 @@ class Group:
         if ways := self._ways("sum", x):
             return (yield from self._send_to_each(ways, x, found, fold))
         if x.nbytes <= FEW:
-            with room((self.size, *x.shape), x.dtype) as rows:
+            with scratch((self.size, *x.shape), x.dtype) as rows:
                 yield from self.gathering(x, rows)
                 return fold(rows, found)
         if x.size % self.size == 0:
-            yield from self._combine_parts(fold, x.reshape(-1), found.reshape(-1))
+            yield from self._combine_chunks(fold, x.reshape(-1), found.reshape(-1))
             return found
         length = -(-x.size // self.size) * self.size
-        with room((length,), x.dtype) as parts:
+        with scratch((length,), x.dtype) as parts:
             parts[: x.size], parts[x.size :] = x.reshape(-1), 0
-            yield from self._combine_parts(fold, parts, parts)
+            yield from self._combine_chunks(fold, parts, parts)
             found.reshape(-1)[...] = parts[: x.size]
         return found
 
-    def _combine_parts(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
+    def _combine_chunks(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
         """Each process combines a part; `out` may be `x`."""
-        with room((x.size // self.size,), x.dtype) as own:
+        with scratch((x.size // self.size,), x.dtype) as own:
             yield from self.reducing(fold, x.reshape(self.size, -1), own)
             yield from self._gather(self._later, own, out.reshape(self.size, -1))
 
@@ -746,9 +748,9 @@ class Group:
         """The arrays of all, of one shape, along a new leading axis."""
         return self.run("for what others send to all", self.gathering(x))
 
-    def spread(self, x: Array, place: int = 0) -> Array:
+    def broadcast(self, x: Array, place: int = 0) -> Array:
         """The array of the first one, or of another."""
-        return self.run("for what the first one sends", self.spreading(x, place))
+        return self.run("for what the first one sends", self.broadcasting(x, place))
 
     def run(self, what: str, work: Work) -> Array:
         """The result of a work: `finish` of `start`."""
@@ -856,16 +858,16 @@ class Group:
     def _leave(self, pending: Pending, error: BaseException) -> None:
         """Ends all that was started by an error; MPI may still use its memory."""
         with self._lock:
-            told = self._told(pending, error)
+            told = self._explain_error(pending, error)
             if _world.mpi is not None and self.size > 1 and self._queue:
                 self.handle.value, self.left = 0, self.left or _left(pending.what, told)
                 _world.left, cut.value = True, 1
-                _world.kept.append([*self._queue])
+                _world.retained.append([*self._queue])
             for each in self._queue:
                 each.end(error=told if each is pending else ProcessError(self.left))
             self._queue.clear()
 
-    def _told(self, pending: Pending, error: BaseException) -> BaseException:
+    def _explain_error(self, pending: Pending, error: BaseException) -> BaseException:
         """An error; one of MPI's is told as ours, with what MPI says of it."""
         mpi, code = _world.mpi, getattr(error, "error_code", 0)
         if mpi is None or not isinstance(error, mpi.Exception):
@@ -898,7 +900,7 @@ class Group:
         rest = "".join([f"\n  {line}" for row in rows for line in row.splitlines()])
         raise ProcessError(
             f"process {_world.index} of {_world.count} has waited{waits} "
-            f"{pending.what}, in vain: not all of {_listed(self.members)} came there. "
+            f"{pending.what}, in vain: not all of {_list(self.members)} came there. "
             "Do all of them run the same programs, on arrays of the same shapes? "
             f"FTRACE_DISTRIBUTED_TIMEOUT sets the time{rest}"
         )
@@ -915,17 +917,17 @@ class Group:
         own = digest or sha256(text().encode()).digest()
         rows = np.frombuffer(own, np.uint8)
 
-        def gathered(x: Array) -> Array:
+        def gather(x: Array) -> Array:
             work = self._gather(self._digests, x)
             return self._begin_together(f"the others to run {what}", work, text)
 
-        if (gathered(rows) == rows).all():
+        if (gather(rows) == rows).all():
             return
         written = np.frombuffer(text().encode(), np.uint8)
-        sizes = gathered(np.array([written.size]))
+        sizes = gather(np.array([written.size]))
         padded = np.zeros(sizes.max(), np.uint8)
         padded[: written.size] = written
-        everything = gathered(padded)
+        everything = gather(padded)
         texts = [
             row[: int(n[0])].tobytes().decode()
             for row, n in zip(everything, sizes, strict=True)
@@ -993,7 +995,7 @@ def _fill(out: Array | None, x: Array) -> Work:
 
 
 #: Bytes up to which memory for a time is kept.
-_KEPT = 1 << 26
+_REUSED = 1 << 26
 #: Lines of a difference that a message shows.
 _LINES = 12
 #: Bytes up to which an array is brought to all before it is combined.

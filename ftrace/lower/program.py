@@ -103,7 +103,7 @@ class Slot:
 
     Attributes:
       dtype, shape: of the array; it is stored contiguously, row-major.
-      place: "input", "output" or "arena".
+      storage: "input", "output" or "arena".
       position: which input or output; for the arena the offset in bytes.
       value: the name of what it holds, for people.
       stacks: 0 for an array; else the slot holds so many stacks, one after the other,
@@ -112,7 +112,7 @@ class Slot:
 
     dtype: np.dtype[Any]
     shape: Shape
-    place: str
+    storage: str
     position: int
     value: str = ""
     stacks: int = 0
@@ -169,14 +169,14 @@ class RunExchange:
       nodes: the operations; several of one kind are one message.
       operands, results: slots, of all operations one behind the other. Between the
         beginning and the end they belong to the exchange.
-      part: "start", "wait", or "whole" for both at once.
+      phase: "start", "wait", or "whole" for both at once.
       meanwhile: do kernels run between the two?
     """
 
     nodes: tuple[Node, ...]
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    part: str
+    phase: str
     meanwhile: bool
 
     def split(self, operands: Sequence[T]) -> list[list[T]]:
@@ -293,7 +293,7 @@ class Program:
         steps = tuple([_step_at(step, sizes) for step in self.steps])
         needed = {step.scratch: _scratch_bytes(step) for step in steps
                   if isinstance(step, (RunBranch, RunLoop))}  # fmt: skip
-        placed = [n for n, slot in enumerate(self.slots) if slot.place == "arena"]
+        placed = [n for n, slot in enumerate(self.slots) if slot.storage == "arena"]
         plan = plan_memory(
             [
                 replace(life, nbytes=needed.get(n, sym.evaluate(life.nbytes, sizes)))
@@ -328,7 +328,7 @@ class Program:
     def overlaps(self) -> bool:
         """Is anything started and waited for later?"""
         return any(
-            step.part != "whole"
+            step.phase != "whole"
             if isinstance(step, RunExchange)
             else any(inner.overlaps for inner in programs_of(step))
             for step in self.steps
@@ -434,7 +434,7 @@ def describe(step: Step) -> str:
         what = step.nodes[0].arg if len(step.nodes) == 1 else (
             f"{len(step.nodes)} of {step.nodes[0].arg}"
         )  # fmt: skip
-        return f"{step.part} {what} {step.operands} -> {step.results}"
+        return f"{step.phase} {what} {step.operands} -> {step.results}"
     if isinstance(step, RunBranch):
         return f"branch on {step.index}: {step.operands} -> {step.results}"
     carry = ", ".join(f"{c.initial} -> {c.result}" for c in step.carry)

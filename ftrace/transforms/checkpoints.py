@@ -178,7 +178,7 @@ class Checkpoints:
         if processes.index() == 0:
             there = reversed(self._list_steps())
             found = next((step for step in there if self._is_whole(step)), -1)
-        found = int(processes.everyone().spread(np.array([found]))[0])
+        found = int(processes.everyone().broadcast(np.array([found]))[0])
         return None if found < 0 else found
 
     def restore(

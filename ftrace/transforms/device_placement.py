@@ -222,7 +222,8 @@ def _put(value: Any, device: base.Device) -> Any:
     if isinstance(value, Tracer):
         return value
     # Of a scalar of NumPy's an array of one element, as `fnp.asarray` makes it.
-    array = asarray(np.asarray(value) if isinstance(value, np.generic) else value)
+    given: Any = np.asarray(value) if isinstance(value, np.generic) else value
+    array = asarray(given)
     if array.memory is device and type(array) is Array:
         return array
     buffer = array.buffer if array.memory.host and device.host else None

@@ -56,7 +56,7 @@ from ftrace.trace.tracing.tracer import (
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, names_in
-from ftrace.transforms.partition.specs import merged_by, names_by_axis, split_by
+from ftrace.transforms.partition.specs import merge_by, names_by_axis, split_by
 from ftrace.transforms.placed.spanning import (
     Spanning,
     lift,
@@ -395,7 +395,7 @@ def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
 def _join(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     """`_divide` back: of one with axes of the mesh in front the whole array."""
     spec = names_by_axis(spec or (), x.ndim - len(_names_of(spec)))
-    order, shape = merged_by(x.shape, spec, sizes)
+    order, shape = merge_by(x.shape, spec, sizes)
     return x.transpose(order).reshape(shape)
 
 

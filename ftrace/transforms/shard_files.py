@@ -104,7 +104,7 @@ class Writing:
         everyone, config = processes.everyone(), settings.current()
         self.folder, self._timeout = folder, config.distributed_timeout
         self._offered = False
-        self._place, self._count = everyone.place, everyone.size
+        self._place, self._count = everyone.rank, everyone.size
         self._loads, self._own, self._digests = (
             [0] * self._count,
             array_files.Arrays(),
@@ -115,7 +115,7 @@ class Writing:
         self._index: dict[str, Any] = {"version": 1, "tree": structure, "arrays": rows}
         everyone.agree(f"save to {folder}", self._text)
         word = np.frombuffer(secrets.token_bytes(6), np.uint8)
-        self._word: str = everyone.spread(word).tobytes().hex()
+        self._word: str = everyone.broadcast(word).tobytes().hex()
         with writing(folder):
             os.makedirs(folder, exist_ok=True)
             _keep(folder.parent)

@@ -394,7 +394,7 @@ def shards_of(array: Array) -> list[Shard]:
     """The parts of an array, one for each device."""
     sharding, shape = sharding_of(array), array.shape
     rows = _numbered(sharding, shape)
-    return [Shard(device, sharding, shape, *row, array) for device, *row in rows]
+    return [Shard(row[0], sharding, shape, *row[1:], array) for row in rows]
 
 
 @memo(1 << 8)

@@ -69,13 +69,13 @@ def test_what_is_sent_meanwhile_costs_what_the_kernels_leave() -> None:
         program = scaling.program_of(scaling.train_step, *args)
     finally:
         set_system({})
-    assert any(s.part == "start" for s in program.steps if isinstance(s, RunExchange))
+    assert any(s.phase == "start" for s in program.steps if isinstance(s, RunExchange))
     run, free = scaling.Run(CLUSTER), scaling.Run(replace(CLUSTER, per_byte=0.0))
     run.walk(program)
     free.walk(program)
     alone, sent = sum(map(CLUSTER.kernel, program.kernels)), 0.0
     for step in program.steps:
-        if isinstance(step, RunExchange) and step.part != "wait":
+        if isinstance(step, RunExchange) and step.phase != "wait":
             slots = [row[0] for row in step.split(step.operands)]
             nbytes = sum(program.slots[slot].nbytes for slot in slots)
             sent += CLUSTER.exchange(step.nodes[0].arg.kind, 64, nbytes)

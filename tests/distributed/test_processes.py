@@ -176,7 +176,7 @@ def test_without_mpi_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_one_process_has_a_group_by_itself() -> None:
     alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
-    works = alone.gathering(x[0]), alone.exchanging(x), alone.spreading(x)
+    works = alone.gathering(x[0]), alone.exchanging(x), alone.broadcasting(x)
     for work in (*works, alone.combining(FOLDS["sum"], x)):
         np.testing.assert_array_equal(alone.run("", work), x)
     alone.agree("nothing", str)

@@ -45,24 +45,24 @@ def stored(x: Node) -> Node:
 
 def exchanges(found: Program, part: str = "") -> list[RunExchange]:
     steps = [s for s in found.steps if isinstance(s, RunExchange)]
-    return [s for s in steps if part in ("", s.part)]
+    return [s for s in steps if part in ("", s.phase)]
 
 
 def check_places(found: Program) -> None:
     """Each starts once its operands are written, and is waited for before their use."""
     started: dict[Any, RunExchange] = {}
-    written = {n for n, slot in enumerate(found.slots) if slot.place == "input"}
+    written = {n for n, slot in enumerate(found.slots) if slot.storage == "input"}
     for step in found.steps:
         own = {slot for s in started.values() for slot in s.results}
         if isinstance(step, RunExchange):
-            if step.part == "wait":
+            if step.phase == "wait":
                 begun = started.pop(step.nodes)
                 assert begun.operands == step.operands
                 assert begun.results == step.results
             else:
                 assert written >= {*step.operands}
                 assert own.isdisjoint((*step.operands, *step.results))
-            if step.part == "start":
+            if step.phase == "start":
                 started[step.nodes] = step
             written |= {*step.results}
             continue
@@ -103,7 +103,7 @@ def test_a_sum_that_is_needed_at_once_is_one_step() -> None:
     (x,) = given = inputs(LARGE)
     found = program(given, [p.sin(total(total(p.mul(x, x))))])
     check_places(found)
-    assert [step.part for step in exchanges(found)] == ["whole", "whole"]
+    assert [step.phase for step in exchanges(found)] == ["whole", "whole"]
 
 
 def test_small_sums_are_one_message() -> None:
@@ -154,7 +154,7 @@ def test_what_grows_is_gathered_little_ahead() -> None:
     check_places(found)
     ahead = most = 0
     for step in exchanges(found):
-        ahead += {"start": 1, "wait": -1, "whole": 0}[step.part]
+        ahead += {"start": 1, "wait": -1, "whole": 0}[step.phase]
         most = max(most, ahead)
     assert most == 2
     assert len(exchanges(found, "start")) >= len(weights) - 2

@@ -19,7 +19,7 @@ from ftrace.trace.graph import Graph, toposort
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.propagate import divisions_of
 from ftrace.transforms.partition.rules import RULES, whole
-from ftrace.transforms.partition.specs import moves, received
+from ftrace.transforms.partition.specs import bytes_received, moves
 from tests.support.device_lanes import collectives, divided, partitioned
 from tests.support.random_graphs import random_graph
 
@@ -566,10 +566,10 @@ def test_bytes_are_those_that_arrive() -> None:
     for have, want, nbytes in [
         (("x",), (), 300), ((), ("x",), 0), (("x",), ("x",), 0),
     ]:  # fmt: skip
-        assert received(moves((have,), (want,)), 100, sizes) == nbytes
-    assert received(moves(((),), ((),), ("x",)), 100, sizes) == 150
-    assert received(moves(((),), (("x",),), ("x",)), 100, sizes) == 75
-    assert received(moves((("x",), ()), ((), ("x",))), 100, sizes) == 75
+        assert bytes_received(moves((have,), (want,)), 100, sizes) == nbytes
+    assert bytes_received(moves(((),), ((),), ("x",)), 100, sizes) == 150
+    assert bytes_received(moves(((),), (("x",),), ("x",)), 100, sizes) == 75
+    assert bytes_received(moves((("x",), ()), ((), ("x",))), 100, sizes) == 75
 
 
 def test_what_has_no_rule_is_whole() -> None:

@@ -321,7 +321,9 @@ class CPUExecutable(base.Executable):
                 number_of[slot] = len(program.inputs) + len(made)
                 made.append(program.slots[slot].nbytes)
         self.results = [number_of[slot] for slot in program.outputs]
-        temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
+        temporary = [
+            i for i, slot in enumerate(program.slots) if slot.storage == "arena"
+        ]
         arena = -1  # the object of all that is in the arena
         if FENCED:  # each for itself, and not in an arena
             for slot in temporary:
@@ -422,7 +424,7 @@ class CPUExecutable(base.Executable):
     def _observed(self) -> tuple[int, StepLog, Any]:
         """What `run` takes to note when each step ran, where to, and its memory."""
         log = StepLog(self.program, self.device.name, self.lined)
-        entry, memory = self._table.observed(log)
+        entry, memory = self._table.observe(log)
         return entry, log, memory
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:

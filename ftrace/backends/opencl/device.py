@@ -430,7 +430,7 @@ class _Enqueuer(Driver):
 
     def place_arena(self, program: Program) -> tuple[dict[int, SubBuffer], Any]:
         """Parts of one buffer; a buffer each where the device cannot divide it so."""
-        numbers = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
+        numbers = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
         if not numbers:
             return {}, None
         if not self.device.divides_memory:

@@ -608,7 +608,7 @@ def _step(
     operands = tuple(number_of[n] for n in built.reads)
     results = tuple(number_of[n] for n in built.writes)
     if isinstance(built, BuiltExchange):
-        parts = built.part, built.meanwhile
+        parts = built.phase, built.meanwhile
         return program.RunExchange(built.nodes, operands, results, *parts)
     if not built.programs:
         return program.CallHost(node, operands, results)

@@ -93,12 +93,12 @@ class BuiltExchange(BuiltStep):
 
     Attributes:
       nodes: the operations; `node` is the first.
-      part: "start", "wait", or "whole" for both at once.
+      phase: "start", "wait", or "whole" for both at once.
       meanwhile: does a kernel run between the two?
     """
 
     nodes: tuple[Node, ...] = ()
-    part: str = "whole"
+    phase: str = "whole"
     meanwhile: bool = False
 
     @property
@@ -214,7 +214,7 @@ class Flight:
                 if end == i + 1:
                     whole.add(step.nodes)
                     step = _exchange(step.nodes, "whole")
-                elif step.part == "start":
+                elif step.phase == "start":
                     step = _exchange(step.nodes, "start", meanwhile)
             order.append(step)
         return order

@@ -78,7 +78,7 @@ class Ranks:
         return processes.group(self._line)
 
     @property
-    def place(self) -> int | None:
+    def rank(self) -> int | None:
         """Where in its line this process is; None if it is in none."""
         index = processes.index()
         return self._line.index(index) if index in self._line else None
@@ -232,7 +232,7 @@ def _permute(group: processes.Group, x: Array, tables: Any, out: Any) -> process
     rows = np.ascontiguousarray(x)
     found, lanes = np.empty_like(rows) if out is None else out, len(rows)
     source, target = [[int(n) for n in table] for table in tables]
-    first = group.place * lanes
+    first = group.rank * lanes
     sent = [(rows[i : i + 1], t // lanes, t) for i, t in enumerate(target) if t >= 0]
     comes = [
         (found[i : i + 1], s // lanes, first + i)
@@ -255,7 +255,7 @@ def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
     if kind == "permute":
         return (yield from _permute(group, x, tables, out))
     if kind == "first":
-        return (yield from group.spreading(x))
+        return (yield from group.broadcasting(x))
     parts = x.reshape(split_shape(x.shape, 0, group.size))
     if kind == "scatter":
         found = np.empty(parts.shape[1:], x.dtype) if out is None else out
@@ -272,8 +272,8 @@ def _bucket(
     size, dtype = sum(x.size for x in operands), operands[0].dtype
     front = (group.size,) if arg.kind == "gather" else ()
     with (
-        processes.room((size,), dtype) as flat,
-        processes.room((*front, size), dtype) as rows,
+        processes.scratch((size,), dtype) as flat,
+        processes.scratch((*front, size), dtype) as rows,
     ):
         np.concatenate([x.reshape(-1) for x in operands], out=flat)
         if front:
@@ -342,13 +342,13 @@ def start_exchange(
 
 def _value(avals: Any, arg: Exchange, *operands: Array) -> Sequence[Array]:
     if arg.kind == "index":
-        return [np.int32(arg.ranks.own.place)]
+        return [np.int32(arg.ranks.own.rank)]
     if arg.kind == "vary":
         return [operands[0]]
     (x, *tables), axis = operands, arg.axis
     if arg.kind == "own":
         size = x.shape[axis] // arg.ranks.size
-        begin = arg.ranks.own.place * size
+        begin = arg.ranks.own.rank * size
         return [x[(*[slice(None)] * axis, slice(begin, begin + size))]]
     if arg.kind not in _ALONG or not axis:
         return start_exchange([arg], [operands]).finish()
@@ -471,7 +471,7 @@ class Spread(Between):
             x = x.reshape(*shape[:axis], *sizes, -1, *shape[axis + 1 :])
             for i in reversed(range(len(factors))):
                 ranks = factors[i][0]
-                place = ranks.own.place if ranks else 0
+                place = ranks.own.rank if ranks else 0
                 x = x.take(place, axis + 2 * i)
             x = x.reshape(*shape[:axis], -1, *shape[axis + 1 :])
         return x

@@ -127,7 +127,7 @@ class CompiledGraph:
         if processes.count() > 1 and (members := _processes_of(closed)):
             text = partial(g.render_graph, closed, source_lines=False)
             self.executable = _Agreed(found, members, text)
-        places = [program.slots[i].place for i in program.outputs]
+        places = [program.slots[i].storage for i in program.outputs]
         kernels = len(program.kernels)
         self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
         self.shares_inputs = "input" in places

@@ -22,8 +22,8 @@ from ftrace.trace.primitives.sources import const, const_like, variable, zeros_l
 from ftrace.transforms.partition import specs as sp, windows
 
 #: Of variables for the place of a device along the axes of the mesh.
-_PLACE_DEPTH = -16
-_PLACE = ShapedArray.of((), dtypes.int32)
+_RANK_DEPTH = -16
+_RANK = ShapedArray.of((), dtypes.int32)
 
 
 @dataclass(frozen=True)
@@ -74,31 +74,31 @@ class Device:
 
     Attributes:
       sizes: of the axes.
-      places: for each axis the place of the device along it.
+      ranks: for each axis the place of the device along it.
       ledger: the collectives so far.
     """
 
     sizes: sp.Sizes
-    places: Mapping[Any, Node]
+    ranks: Mapping[Any, Node]
     ledger: list[Entry] = field(default_factory=list[Entry])
 
     @staticmethod
     def of(sizes: sp.Sizes) -> Device:
         names = enumerate(sizes)
-        return Device(sizes, {n: variable(_PLACE, _PLACE_DEPTH, i) for i, n in names})
+        return Device(sizes, {n: variable(_RANK, _RANK_DEPTH, i) for i, n in names})
 
     def begin(self, names: sp.Names, window: windows.Window) -> Node:
         """Where the window of the device begins."""
         number = self.number(names)
         if number is None:
-            return const(window.start, _PLACE.dtype)
+            return const(window.start, _RANK.dtype)
         return windows.affine(number, window.step, window.start)
 
     def number(self, names: sp.Names) -> Node | None:
         """The place along several axes, of which the first counts slowest."""
         found: Node | None = None
         for name in names:
-            place = self.places[name]
+            place = self.ranks[name]
             if found is not None:
                 n = const_like(place, self.sizes[name])
                 place = p.add(p.mul(found, n), place)
@@ -108,41 +108,41 @@ class Device:
     def send(self, step: sp.Move, x: Node, cause: Cause, *more: Node) -> Node:
         """A collective along an axis of the mesh, with its entry."""
         nbytes = sp.local_bytes(x.aval, ((),) * x.ndim, self.sizes)
-        nbytes = sp.received([step], nbytes, self.sizes)
+        nbytes = sp.bytes_received([step], nbytes, self.sizes)
         node, times = cause
         made = Entry(
             step.kind, step.name, x.aval, nbytes, times, node.op.name, node.origin
         )
         self.ledger.append(made)
         along = Along(step.name, self.sizes[step.name])
-        op, place = _COLLECTIVES[step.kind], self.places[step.name]
+        op, place = _COLLECTIVES[step.kind], self.ranks[step.name]
         return op.results(x, place, *more, arg=along)[0]
 
     def move(self, x: Node, step: sp.Move, cause: Cause) -> Node:
         """A step from one spec to another, of a local value."""
         count = self.sizes[step.name]
         if step.kind == "slice":
-            place = self.places[step.name]
+            place = self.ranks[step.name]
             return gather(_split(x, step.axis, count), [place], (step.axis,))
         if step.kind == "psum_scatter":
             x = mv.move_axis(_split(x, step.axis, count), step.axis, 0)
         elif step.kind == "all_to_all":
             x = mv.move_axis(_split(x, step.to, count), step.to, 0)
         made = self.send(step, x, cause)
-        return _joined(made, step.axis) if step.kind.startswith("all") else made
+        return _join(made, step.axis) if step.kind.startswith("all") else made
 
     def gather(self, x: Node, names: sp.Names, cause: Cause) -> Node:
         """What all have along axes of the mesh, along a new leading axis."""
         rows = x
         for name in reversed(names):
             rows = self.send(sp.Move("all_gather", name), rows, cause)
-        return mv.reshape(rows, (sp.parts(names, self.sizes), *x.shape))
+        return mv.reshape(rows, (sp.shards(names, self.sizes), *x.shape))
 
     def exchange(
         self, x: Node, axis: int, names: sp.Names, window: windows.Window, cause: Cause
     ) -> Node:
         """The windows along an axis that is in even parts: with edges of others."""
-        count = sp.parts(names, self.sizes)
+        count = sp.shards(names, self.sizes)
         found = windows.edges(window, x.shape[axis] * count, count, len(names))
         assert found is not None
         pieces: list[Node] = []
@@ -156,7 +156,7 @@ class Device:
             start = windows.affine(number, found.drift, found.offset)
             made = windows.take(made, axis, start, found.size)
         for name in names if found.flipped else ():
-            place, n = self.places[name], self.sizes[name]
+            place, n = self.ranks[name], self.sizes[name]
             turned = windows.affine(place, -1, n - 1)
             made = self.send(sp.Move("ppermute", name), made, cause, turned, turned)
         return made
@@ -171,7 +171,7 @@ class Device:
         if piece.scale == 1:
             return self._shift(x, names, piece.by, few, cause) if piece.by else x
         if piece.is_own:
-            return _choose(_within(self.places[names[0]], *few), x, zeros_like(x))
+            return _choose(_within(self.ranks[names[0]], *few), x, zeros_like(x))
         return self._send_few(x, names[0], piece.by, few, cause, piece.scale)
 
     def give(self, x: Node, axis: int, names: sp.Names, window: windows.Window) -> Node:
@@ -179,7 +179,7 @@ class Device:
         number, part = self.number(names), x.shape[axis]
         assert number is not None
         start = windows.affine(number, -part, window.start)
-        places = windows.places_along(const(0, _PLACE.dtype, (window.size,)), 0, start)
+        places = windows.places_along(const(0, _RANK.dtype, (window.size,)), 0, start)
         return mv.move_axis(read_back(x, [places], (axis,)), 0, axis)
 
     def _shift(
@@ -191,12 +191,12 @@ class Device:
           few: the first who receives, and the first who does not any more.
         """
         *major, name = names
-        n, place = self.sizes[name], self.places[name]
+        n, place = self.sizes[name], self.ranks[name]
         if not major:
             return self._send_few(x, name, by, few, cause) if by else x
         more, near = divmod(by, n)
         outer = tuple(major)
-        everyone = 0, sp.parts(outer, self.sizes)
+        everyone = 0, sp.shards(outer, self.sizes)
         if not near:
             return self._shift(x, outer, more, everyone, cause)
         # A ring along the last axis; who comes around it takes from the next row.
@@ -215,7 +215,7 @@ class Device:
         scale: int = 1,
     ) -> Node:  # fmt: skip
         """Of device `i * scale + by` for those i from the first to the last of few."""
-        place, n = self.places[name], self.sizes[name]
+        place, n = self.ranks[name], self.sizes[name]
         if scale == 1:
             few = max(few[0], -by), min(few[1], n - by)
         none, factor = const_like(place, -1), const_like(place, scale)
@@ -243,7 +243,7 @@ def _split(x: Node, axis: int, count: int) -> Node:
     return mv.reshape(x, mv.split_shape(x.shape, axis, count))
 
 
-def _joined(rows: Node, axis: int) -> Node:
+def _join(rows: Node, axis: int) -> Node:
     """A leading axis as the outer part of another one."""
     x = mv.move_axis(rows, 0, axis)
     return mv.reshape(x, mv.merge_shape(x.shape, axis))

@@ -172,7 +172,7 @@ class _Localizer:
         if not hulls or any(self.found.exchanges(node, want) for want in hulls):
             return []
         if plain:
-            joined = self._joined(node, hulls[0])
+            joined = self._join(node, hulls[0])
             own = rules.Want(self.found.own[node])
             if len(hulls) > 1 or joined is None or any(w != own for w in plain):
                 return []
@@ -182,11 +182,11 @@ class _Localizer:
         ways = [self.found.again(node, want) for want in hulls]
         return [way for way in ways if way is not None]
 
-    def _joined(self, node: Node, want: rules.Want) -> rules.Want | None:
+    def _join(self, node: Node, want: rules.Want) -> rules.Want | None:
         """Windows with which even parts are wanted, too."""
         own, rows = self.found.own[node], list[tuple[int, Window]]()
         for axis, window in want.windows:
-            part = even(node.shape[axis], sp.parts(own[axis], self.sizes))
+            part = even(node.shape[axis], sp.shards(own[axis], self.sizes))
             if part.step != window.step:
                 return None
             rows.append((axis, hull([part, window])))
@@ -249,7 +249,7 @@ class _Localizer:
             read = {f for f in (*rule.slides, *rule.reduced) if f in division}
             beyond = [(d, w) for d, w in want.windows if axes[d][0] in read]
             shown = rules.Want(want.spec, tuple(beyond))
-            src.append(self._filled(value, source, shown, rule))
+            src.append(self._fill(value, source, shown, rule))
             if value.pending:
                 made = value._replace(pending=(*own, *value.pending))
         return made._replace(
@@ -270,7 +270,7 @@ class _Localizer:
         even = not any(want.windows for _, want in wants)
         return node.op in _SUMS and one and even and {c for _, c in terms} == {"psum"}
 
-    def _filled(
+    def _fill(
         self, value: _Value, source: Node, want: rules.Want, rule: rules.Rule
     ) -> Node:
         """An operand, of which what is beyond the array counts for nothing."""
@@ -282,13 +282,13 @@ class _Localizer:
             return local
         for axis, window in want.windows:
             names, n = want.spec[axis], source.shape[axis]
-            low, high = window.starts(sp.parts(names, self.sizes))
+            low, high = window.starts(sp.shards(names, self.sizes))
             if low < 0 or high + window.size > n:
                 begin = self.device.begin(names, window)
                 local = mask(local, axis, begin, n, nothing)
         return local
 
-    def _part(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Part:
+    def _part(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Shard:
         """What the operation is told of the device."""
         sizes, device, division = self.sizes, self.device, way.division
 
@@ -305,7 +305,7 @@ class _Localizer:
             names, window = division.get(factor, ()), way.windows.get(factor)
             if not names and window is None:
                 return None
-            window = window or even(rule.sizes[factor], sp.parts(names, sizes))
+            window = window or even(rule.sizes[factor], sp.shards(names, sizes))
             return device.begin(names, window)
 
         def first(factors: Sequence[int]) -> Node | None:
@@ -326,7 +326,7 @@ class _Localizer:
             return p.select(earlier, rows, others)
 
         rows = zip(self.found.outputs_of[node], rule.results, strict=True)
-        return rules.Part([shape(*row) for row in rows], begin, windows, first, before)
+        return rules.Shard([shape(*row) for row in rows], begin, windows, first, before)
 
     def _keep(self, node: Node, have: rules.Want, value: _Value) -> None:
         self.built[node, have] = value
@@ -339,7 +339,7 @@ class _Localizer:
             return known
         have = self.main.get((node, want.windows))
         if have is None:
-            made = self._windowed(node, want)
+            made = self._window(node, want)
             if not as_terms:
                 made = self._move(made, node, want.spec, want.spec)
         else:
@@ -354,7 +354,7 @@ class _Localizer:
         self.built[node, want] = made
         return made
 
-    def _windowed(self, node: Node, want: rules.Want) -> _Value:
+    def _window(self, node: Node, want: rules.Want) -> _Value:
         """The windows of a value, which are cut from wider ones, or edges exchanged."""
         wide = self.hulls[node, want]
         if wide != want:
@@ -362,7 +362,7 @@ class _Localizer:
             local = made.node
             given = dict(want.windows)
             for axis, have in wide.windows:
-                count = sp.parts(wide.spec[axis], self.sizes)
+                count = sp.shards(wide.spec[axis], self.sizes)
                 window = given.get(axis) or even(node.shape[axis], count)
                 local = cut(local, axis, have, window)
             made = made._replace(node=local)
@@ -382,7 +382,7 @@ class _Localizer:
                 cause = Cause(reader, self.times)
                 local = self.device.exchange(local, axis, names, window, cause)
             else:
-                count = sp.parts(names, self.sizes)
+                count = sp.shards(names, self.sizes)
                 local = window_of(local, axis, number, window, count)
         return _Value(local, tuple(terms), "psum", reader, clean=True)
 
@@ -399,7 +399,7 @@ class _Localizer:
         flow = self.found.flows[node]
         rows = zip(node.src, flow.operands, strict=True)
         src = [self._get(source, rules.Want(spec)).node for source, spec in rows]
-        places = list(self.device.places.values())
+        places = list(self.device.ranks.values())
         arg = node.arg
         length: int | None = getattr(arg, "length", None)
         times = self.times * length if isinstance(length, int) else self.times
@@ -419,7 +419,7 @@ class _Localizer:
         rows = zip(plan.body.outputs, plan.outputs, strict=True)
         given = dict(zip(plan.body.inputs, inputs, strict=True))
         made = _Localizer(self.device, plan.found, given, [*rows], times)
-        return close([*self.device.places.values(), *inputs], made.outputs)
+        return close([*self.device.ranks.values(), *inputs], made.outputs)
 
 
 def local_type(aval: ShapedArray, spec: sp.Spec, sizes: sp.Sizes) -> ShapedArray:
@@ -481,7 +481,7 @@ def localize(
     made = _Localizer(device, found, given, wanted)
     count = len(out_specs)
     local = Graph(
-        (*inputs, *device.places.values()),
+        (*inputs, *device.ranks.values()),
         tuple(made.outputs[:count]), (), (*tokens[:1], *made.outputs[count:]),
     )  # fmt: skip
     return Partitioned(local, in_specs, out_specs, tuple(device.ledger), found)

@@ -54,7 +54,7 @@ def constrain(value: Tracer, sharding: Any, exact: bool, why: str = "") -> Any:
     return bind(constraint_p, value, arg=arg)
 
 
-def _constrained(node: Node, sharding: Any) -> Node:
+def _constrain(node: Node, sharding: Any) -> Node:
     if sharding is None:
         return node
     return constraint_p(node, arg=constraint_of(sharding, node.shape, exact=True))
@@ -124,7 +124,7 @@ def find_specs(
 
     ready = ready_graph(graph, is_over)
     wanted = [s if s is not None and is_over(s) else None for s in out_shardings]
-    outputs = list(map(_constrained, ready.outputs, wanted))
+    outputs = list(map(_constrain, ready.outputs, wanted))
     # A derivative makes a second loop beside the first: it is divided as one.
     merged = merge_control([*outputs, *ready.effects])
     count = len(outputs)

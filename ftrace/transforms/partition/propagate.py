@@ -230,7 +230,7 @@ class Propagation:
             return
         old = self.specs[value]
         rows = zip(spec, value.shape, strict=True)
-        few = [() if s and 2 * n <= sp.parts(s, self.sizes) else s for s, n in rows]
+        few = [() if s and 2 * n <= sp.shards(s, self.sizes) else s for s, n in rows]
         spec = tuple(few)
         merged = grow(old, spec, self._closed.get(value, ()))
         if merged != old:
@@ -246,7 +246,7 @@ class Propagation:
         """How the factors of an operation are divided, as far as is known."""
         rule = self.rules[node]
         if node.op is constraint_p:
-            return self._constrained(node, rule)
+            return self._constrain(node, rule)
         values = (*node.src, *self.outputs_of[node])
         specs = tuple([self.specs[value] for value in values])
         known = self._chosen.get(node)
@@ -269,7 +269,7 @@ class Propagation:
                 best, chosen = price, division
         return chosen
 
-    def _constrained(self, node: Node, rule: rules.Rule) -> Division:
+    def _constrain(self, node: Node, rule: rules.Rule) -> Division:
         """As the constraint says; axes of which it says nothing, as the operand is."""
         (axes,) = rule.results
         own = rules.divide(rule, axes, self.specs[node], self.sizes)
@@ -304,11 +304,11 @@ class Propagation:
         for value, axes in zip(self.outputs_of[node], rule.results, strict=True):
             have = rules.spec_for(rule, axes, division, sizes)
             pending, combine = pending_of(rule, division)
-            want = self._wanted(value, have)
+            want = self._choose_spec(value, have)
             total += self._moving(value, have, want, pending, combine)
             size += sp.local_bytes(value.aval, have, sizes)
             for factor in rule.totals & division.keys():
-                n = sp.parts(division[factor], sizes)
+                n = sp.shards(division[factor], sizes)
                 total += (
                     (n - 1) * size // sp.local_shape(value.shape, have, sizes)[factor]
                 )
@@ -324,11 +324,11 @@ class Propagation:
         combine: str = "psum",
     ) -> int:  # fmt: skip
         steps = sp.moves(have, want, pending, combine)
-        return sp.received(
+        return sp.bytes_received(
             steps, sp.local_bytes(value.aval, have, self.sizes), self.sizes
         )
 
-    def _wanted(self, value: Node, have: sp.Spec) -> sp.Spec:
+    def _choose_spec(self, value: Node, have: sp.Spec) -> sp.Spec:
         """What is wanted of a result; where nothing is known, what there is."""
         known = self.specs[value]
         closed = self._closed.get(value, (False,) * len(known))
@@ -438,7 +438,7 @@ def divisions_of(candidates: Mapping[int, Sequence[sp.Names]]) -> list[Division]
         prefixes = [names[:n] for names in found for n in range(len(names), 0, -1)]
         rows.append((factor, [*dict.fromkeys(prefixes), ()]))
 
-    def extended(division: Division, used: frozenset[str]) -> Iterator[Division]:
+    def extend(division: Division, used: frozenset[str]) -> Iterator[Division]:
         """What is divided twice is left at once: most of the products are that."""
         if len(division) == len(rows):
             yield {factor: names for factor, names in division.items() if names}
@@ -446,9 +446,9 @@ def divisions_of(candidates: Mapping[int, Sequence[sp.Names]]) -> list[Division]
         factor, options = rows[len(division)]
         for names in options:
             if not used & {*names}:
-                yield from extended({**division, factor: names}, used | {*names})
+                yield from extend({**division, factor: names}, used | {*names})
 
-    return list(islice(extended({}, frozenset()), _CHOICES))
+    return list(islice(extend({}, frozenset()), _CHOICES))
 
 
 def pending_of(
@@ -472,11 +472,11 @@ def in_parts(
     for axis, window in want.windows:
         names, n = want.spec[axis], value.shape[axis]
         if not names:
-            given = _given(value, axis, have[axis], window, sizes)
+            given = _count_received(value, axis, have[axis], window, sizes)
             if given and not {*have[axis]} & {*sp.names_of(want.spec)}:
                 flat[axis], exchanged[axis] = have[axis], given
             continue
-        count = sp.parts(names, sizes)
+        count = sp.shards(names, sizes)
         found = edges(window, n, count, len(names)) if have[axis] else None
         if found is not None:
             exchanged[axis] = found.received
@@ -487,7 +487,7 @@ def in_parts(
     return tuple(flat), exchanged
 
 
-def _given(
+def _count_received(
     value: Node, axis: int, names: sp.Names, window: Window, sizes: sp.Sizes
 ) -> int:
     """Of a window that all want: places received in a sum; 0 where it is no sum.
@@ -497,7 +497,7 @@ def _given(
     n, rest = value.shape[axis], [sizes[name] for name in names]
     places = sum([-(-2 * window.size * (m - 1) // m) for m in rest])
     fits = sp.divides(names, n, sizes) and dtypes.kind(value.dtype) in "iufc"
-    return places if fits and places < n - n // sp.parts(names, sizes) else 0
+    return places if fits and places < n - n // sp.shards(names, sizes) else 0
 
 
 # Bodies.

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.library.library_op import batch_along
 from ftrace.trace.primitives.library.scan import Running
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, items, record_of
 from ftrace.trace.symbolic import is_dynamic, same_size
-from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, parts
+from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, shards
 from ftrace.transforms.partition.windows import Slide, Window, even, is_even
 
 #: The factors of an axis, the outermost first.
@@ -66,7 +66,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """What the local operation is told of the device that it is for.
 
     Attributes:
@@ -88,14 +88,14 @@ class Part:
 
 
 #: (node, its local operands, the device) -> the node for the parts
-Local = Callable[[Node, Sequence[Node], Part], Node]
+Local = Callable[[Node, Sequence[Node], Shard], Node]
 
 
-def _as_it_is(node: Node, src: Sequence[Node], part: Part) -> Node:
+def _as_it_is(node: Node, src: Sequence[Node], part: Shard) -> Node:
     return node.op(*src, arg=node.arg)
 
 
-def _of_shape(node: Node, src: Sequence[Node], part: Part) -> Node:
+def _of_shape(node: Node, src: Sequence[Node], part: Shard) -> Node:
     return node.op(*src, arg=part.shapes[0])
 
 
@@ -162,7 +162,7 @@ def _letter(factor: int) -> str:
 def _fits(rule: Rule, factor: int, names: Names, sizes: Sizes) -> bool:
     n = rule.sizes[factor]
     return divides(names, n, sizes) or (
-        factor in rule.loose and not is_dynamic(n) and 2 * n > parts(names, sizes)
+        factor in rule.loose and not is_dynamic(n) and 2 * n > shards(names, sizes)
     )
 
 
@@ -179,7 +179,7 @@ def divide(rule: Rule, axes: Axes, spec: Spec, sizes: Sizes) -> dict[int, Names]
                 taken.append(rest.pop(0))
             if taken:
                 found[factor] = tuple(taken)
-            if parts(taken, sizes) != rule.sizes[factor]:
+            if shards(taken, sizes) != rule.sizes[factor]:
                 break
     return found
 
@@ -192,7 +192,7 @@ def spec_for(rule: Rule, axes: Axes, division: Division, sizes: Sizes) -> Spec:
         for factor in factors:
             own = division.get(factor, ())
             names += own
-            if parts(own, sizes) != rule.sizes[factor]:
+            if shards(own, sizes) != rule.sizes[factor]:
                 break
         spec.append(names)
     return tuple(spec)
@@ -225,7 +225,7 @@ def slid(
     """The windows of result and operand along a factor that slides."""
     n, read, slide = rule.sizes[factor], rule.reads[factor], rule.slides[factor]
     if window is None and names:
-        window = even(n, parts(names, sizes), slide.grain)
+        window = even(n, shards(names, sizes), slide.grain)
     window = window or Window(0, 0, n, 0, n)
     operand = slide.into(window, read)
     if operand is not None and not names:  # of what all have nothing is beyond it
@@ -257,7 +257,7 @@ def want_of(
     for axis, names in enumerate(spec):
         factor = axes[axis][0] if axes[axis] else -1
         if factor in rule.loose:
-            count, window = parts(names, sizes), way.windows.get(factor)
+            count, window = shards(names, sizes), way.windows.get(factor)
             if into and factor in rule.slides:
                 found = windows_of(rule, factor, way, sizes)
                 window = found and found[1]
@@ -299,9 +299,7 @@ def _plain(shape: Shape, first: int = 0) -> Axes:
     return tuple([(first + d,) for d in range(len(shape))])
 
 
-def _shared(
-    node: Node, passes: Callable[[int], bool], local: Local = _as_it_is
-) -> Rule:
+def _share(node: Node, passes: Callable[[int], bool], local: Local = _as_it_is) -> Rule:
     """Axes that pass are the same in all operands and results, the others whole."""
     avals = [*[source.aval for source in node.src], *results_of(node)]
     longest = max(avals, key=lambda aval: len(aval.shape), default=node.aval).shape
@@ -322,7 +320,7 @@ def _shared(
 
 def whole(node: Node) -> Rule:
     """What holds of an operation without a rule: nothing is divided."""
-    return _shared(node, lambda d: False)
+    return _share(node, lambda d: False)
 
 
 def _elementwise(node: Node) -> Rule:
@@ -353,16 +351,14 @@ def _source(node: Node) -> Rule:
     )  # fmt: skip
 
 
-def _local_source(node: Node, src: Sequence[Node], part: Part) -> Node:
+def _local_source(node: Node, src: Sequence[Node], part: Shard) -> Node:
     (shape,) = part.shapes
     if node.op is not sources.iota_p:
         return make_node(node.op, node.aval.with_shape(shape), (), node.arg)
-    return _moved(
-        sources.iota(node.dtype, shape, node.arg), part.begin(node.arg), p.add
-    )
+    return _move(sources.iota(node.dtype, shape, node.arg), part.begin(node.arg), p.add)
 
 
-def _moved(x: Node, begin: Node | None, move: Callable[[Node, Node], Node]) -> Node:
+def _move(x: Node, begin: Node | None, move: Callable[[Node, Node], Node]) -> Node:
     """`x + begin`, or minus it, in the dtype of `x`."""
     if begin is None:
         return x
@@ -493,7 +489,7 @@ def _pad(node: Node) -> Rule:
         if low or high or gap
     }  # fmt: skip
 
-    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
         pads = list(node.arg)
         for d, slide in slides.items():
             windows = part.window(d)
@@ -510,7 +506,7 @@ def _shrink(node: Node) -> Rule:
     rows = enumerate(zip(node.arg, node.src[0].shape, strict=True))
     slides = {d: Slide(1, b[0]) for d, (b, n) in rows if not same_size(b, (0, n))}
 
-    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
         rows = enumerate(zip(node.arg, src[0].shape, strict=True))
         cuts = [
             b if d in slides and part.window(d) is None else (0, n)
@@ -532,12 +528,12 @@ def _shear(node: Node) -> Rule:
     axis, window, stride, dilation, _ = arg
     reach, back = (node.shape[window] - 1) * dilation, node.op is mv.unshear_p
     slide = Slide(stride, 0, reach, back)
-    rule = _sliding(node, {axis: slide}, partial(_sheared, slide))
+    rule = _sliding(node, {axis: slide}, partial(_local_shear, slide))
     one = frozenset([window])
     return replace(rule, whole=rule.whole | one, loose=rule.loose - one)
 
 
-def _sheared(slide: Slide, node: Node, src: Sequence[Node], part: Part) -> Node:
+def _local_shear(slide: Slide, node: Node, src: Sequence[Node], part: Shard) -> Node:
     (x,) = src
     arg: mv.Shear = node.arg
     windows, size = part.window(arg.axis), part.shapes[0][arg.axis]
@@ -555,7 +551,7 @@ def _lanes(x: Node, indices: Sequence[Node], axes: Sequence[int]) -> dict[int, i
     """The axes of `x` of which the index is the place along an axis of the indices."""
     found: dict[int, int] = {}
     for index, axis in zip(indices, axes, strict=True):
-        values: Any = _known(index)
+        values: Any = _known_value(index)
         for d, n in enumerate(index.shape) if values is not None else ():
             if d in found.values() or not same_size(n, x.shape[axis]):
                 continue
@@ -571,7 +567,7 @@ def _lanes(x: Node, indices: Sequence[Node], axes: Sequence[int]) -> dict[int, i
 _LOOKED_AT = 1 << 20
 
 
-def _known(node: Node) -> Any:
+def _known_value(node: Node) -> Any:
     """The value of an index that depends on nothing; None where it does."""
     if is_dynamic(node.size) or node.size > _LOOKED_AT:
         return None
@@ -582,7 +578,7 @@ def _known(node: Node) -> Any:
     return None
 
 
-def _indexed(
+def _factors_of_index(
     node: Node, axes: Sequence[int], indices: Sequence[Node]
 ) -> tuple[Axes, Axes, tuple[int, ...], dict[int, int]]:
     """What gather and scatter share.
@@ -599,7 +595,7 @@ def _indexed(
 
 
 def _local_indices(
-    axes: Sequence[int], of_x: Axes, indices: Sequence[Node], part: Part
+    axes: Sequence[int], of_x: Axes, indices: Sequence[Node], part: Shard
 ) -> list[Node]:
     """The indices, which count from where the part of the device begins."""
     found: list[Node] = []
@@ -609,7 +605,7 @@ def _local_indices(
             if dtypes.kind(index.dtype) != "i" or index.dtype.itemsize < 4:
                 wide = dtypes.int64 if index.dtype.itemsize > 4 else dtypes.int32
                 index = p.cast(index, wide)
-            index = _moved(index, begin, p.sub)
+            index = _move(index, begin, p.sub)
         found.append(index)
     return found
 
@@ -617,11 +613,11 @@ def _local_indices(
 def _gather(node: Node) -> Rule:
     axes: tuple[int, ...] = node.arg
     indices = node.src[1:]
-    of_x, result, sizes, lanes = _indexed(node, axes, indices)
+    of_x, result, sizes, lanes = _factors_of_index(node, axes, indices)
     looked_up = [of_x[d][0] for d in axes if d not in lanes]
     sums = dtypes.kind(node.dtype) in "iufc"
 
-    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
         x, *indices = src
         found = _local_indices(axes, of_x, indices, part)
         if all(part.begin(factor) is None for factor in looked_up):
@@ -639,11 +635,11 @@ def _gather(node: Node) -> Rule:
 def _scatter(node: Node) -> Rule:
     axes, kind = axes_and_kind(node)
     indices = node.src[2:]
-    of_x, updates, sizes, lanes = _indexed(node, axes, indices)
+    of_x, updates, sizes, lanes = _factors_of_index(node, axes, indices)
     combine = _COMBINED.get(kind)
     others = [d for d in range(indices[0].ndim) if d not in lanes.values()]
 
-    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
         x, u, *indices = src
         first = part.first(others) if kind == "add" else None
         if first is not None:  # what was there counts once
@@ -664,7 +660,7 @@ def _scatter(node: Node) -> Rule:
 
 def _along(node: Node) -> Rule:
     axis: int = node.arg if isinstance(node.arg, int) else node.arg.axis
-    return _shared(node, lambda d: d != axis)
+    return _share(node, lambda d: d != axis)
 
 
 #: What combines the parts of what runs, and what reduces their totals.
@@ -681,7 +677,7 @@ def _running(node: Node) -> Rule:
         return _along(node)
     combine, total = _RUNNING[kind]
 
-    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
         (y,) = items(node.op(*src, arg=node.arg))
         if part.begin(axis) is None:
             return y
@@ -705,7 +701,7 @@ def _leading(node: Node) -> Rule:
         len(node.arg.lengths) if node.op.name == "fft" else _CORE.get(node.op.name, 2)
     )
     count = node.src[0].ndim - core
-    return _shared(node, lambda d: d < count)
+    return _share(node, lambda d: d < count)
 
 
 def _host(node: Node) -> Rule:

@@ -55,14 +55,14 @@ def partition_spec(spec: Spec) -> PartitionSpec:
     return PartitionSpec(*spec)
 
 
-def parts(names: Iterable[Any], sizes: Sizes) -> int:
+def shards(names: Iterable[Any], sizes: Sizes) -> int:
     """Into how many parts these axes of the mesh divide."""
     return math.prod([sizes[name] for name in names])
 
 
 def divides(names: Iterable[Any], size: int, sizes: Sizes) -> bool:
     """Can an axis of this size be divided so?"""
-    count = parts(names, sizes)
+    count = shards(names, sizes)
     return count == 1 or not (is_dynamic(size) or size == 0 or size % count)
 
 
@@ -77,7 +77,7 @@ def is_prefix(names: Names, of: Names) -> bool:
 def local_shape(shape: Shape, spec: Spec, sizes: Sizes) -> Shape:
     """The shape of each part."""
     rows = zip(shape, spec, strict=True)
-    return tuple([-(-n // parts(names, sizes)) if names else n for n, names in rows])
+    return tuple([-(-n // shards(names, sizes)) if names else n for n, names in rows])
 
 
 def even_spec(shape: Shape, spec: Spec, sizes: Sizes) -> Spec:
@@ -98,13 +98,13 @@ def split_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
         for name in names:
             where[name] = len(cut)
             cut.append(sizes[name])
-        cut.append(n // parts(names, sizes))
+        cut.append(n // shards(names, sizes))
     front = [where[name] for name in sizes if name in where]
     rest = [axis for axis in range(len(cut)) if axis not in front]
     return tuple(cut), (*front, *rest)
 
 
-def merged_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
+def merge_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
     """`split_by` back: an order of axes, and the shape of the whole after it."""
     named = names_of(spec)
     front = [name for name in sizes if name in named]
@@ -112,7 +112,7 @@ def merged_by(shape: Shape, spec: Spec, sizes: Sizes) -> tuple[Shape, Shape]:
     for axis, names in enumerate(spec):
         order += [*[front.index(name) for name in names], len(front) + axis]
     rows = zip(shape[len(front) :], spec, strict=True)
-    return tuple(order), tuple([n * parts(names, sizes) for n, names in rows])
+    return tuple(order), tuple([n * shards(names, sizes) for n, names in rows])
 
 
 class Move(NamedTuple):
@@ -186,7 +186,7 @@ def _next_move(now: Sequence[Names], want: Spec) -> Move:
     return Move("all_gather", now[axis][-1], axis)
 
 
-def received(steps: Iterable[Move], nbytes: int, sizes: Sizes) -> int:
+def bytes_received(steps: Iterable[Move], nbytes: int, sizes: Sizes) -> int:
     """How many bytes each device receives in these steps.
 
     Args:

@@ -46,7 +46,7 @@ from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.localize import Partitioned
 from ftrace.transforms.partition.partition import mesh_of, over_mesh, partition
-from ftrace.transforms.partition.specs import merged_by, partition_spec, split_by
+from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
 from ftrace.transforms.shardings import (
     Index,
@@ -564,5 +564,5 @@ def _cut(x: Node, spec: Any, sizes: Any) -> Node:
 
 def _join(x: Node, spec: Any, sizes: Any) -> Node:
     """`_cut` back."""
-    order, shape = merged_by(x.shape, spec, sizes)
+    order, shape = merge_by(x.shape, spec, sizes)
     return reshape(permute(x, order), shape)

@@ -553,7 +553,7 @@ def peak_of(program: ir.Program) -> Peak:
     """The peak of a program."""
     lines = [ir.lines_of_results(step) for step in program.steps]
     scratch = {getattr(step, "scratch", -1) for step in program.steps}
-    placed = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
+    placed = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
     kept: list[Held] = []
     for number, life in zip(placed, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]

@@ -12,7 +12,7 @@ from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call import records as r
 from ftrace.backends.llvm.call.numpy_loops import Loops
 from ftrace.backends.llvm.call.object_layout import template_of
-from ftrace.backends.llvm.runtime.records import Block, Place
+from ftrace.backends.llvm.runtime.records import Block, Offset
 from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
@@ -102,10 +102,10 @@ class BoundCall:
         self._keeps.append(thing)
         return id(thing)
 
-    def _list(self, words: Sequence[Any]) -> Place:
+    def _list(self, words: Sequence[Any]) -> Offset:
         return self._block.add(*words) if words else self._block.add(0)
 
-    def _add_list(self, words: Sequence[Any]) -> tuple[int, Place]:
+    def _add_list(self, words: Sequence[Any]) -> tuple[int, Offset]:
         return len(words), self._list(words)
 
     def _record(self) -> r.Call:
@@ -159,7 +159,7 @@ class BoundCall:
             self._loops(self._plan.loops),
         )
 
-    def _loops(self, loops: Loops | None) -> Place | int:
+    def _loops(self, loops: Loops | None) -> Offset | int:
         if loops is None:
             return 0
         made: list[Any] = []
@@ -182,7 +182,7 @@ class BoundCall:
 
     # Arguments.
 
-    def _expect(self, expected: Expected) -> Place:
+    def _expect(self, expected: Expected) -> Offset:
         if isinstance(expected, Fixed):
             return self._block.add(*self._encode_fixed(expected))
         if isinstance(expected, Nothing):
@@ -246,7 +246,7 @@ class BoundCall:
 
     # Results.
 
-    def _result(self, part: LayoutNode) -> Place:
+    def _result(self, part: LayoutNode) -> Offset:
         if isinstance(part, Nothing):
             return self._block.add(r.NONE)
         if isinstance(part, Leaf):

@@ -31,9 +31,9 @@ def messages_of(
     or where elements of more than two are combined, or in a wider dtype.
     """
     (node, *more), arg = step.nodes, step.nodes[0].arg
-    place, x = arg.ranks.place, node.src[0].aval
+    place, x = arg.ranks.rank, node.src[0].aval
     known = arg.kind in (*UFUNCS, "gather", "scatter", "all_to_all", "permute")
-    if more or step.part != "whole" or place is None or not known:
+    if more or step.phase != "whole" or place is None or not known:
         return None
     kind, unit = processes.kind_of(x.dtype)
     size = x.dtype.itemsize
@@ -56,8 +56,8 @@ def messages_of(
         MessageRow(mpi.send, operand, way.sent * size, count, other, 0)
         for other, way in ways.items()
     ]
-    if way.kept >= 0:
-        own = way.own * size, way.kept * size, way.length * size
+    if way.retained >= 0:
+        own = way.own * size, way.retained * size, way.length * size
         return rows, (kind, operand, result, *own, *[0] * 5)
     if dtypes.wide(x.dtype) != x.dtype:
         return None

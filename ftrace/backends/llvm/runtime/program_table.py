@@ -240,7 +240,7 @@ class Table:
         self._writer = writer  # which has what the records refer to
         self.entry = block.settle(entry)
 
-    def observed(self, log: StepLog) -> tuple[int, Any]:
+    def observe(self, log: StepLog) -> tuple[int, Any]:
         """The same program; each of its steps notes when it ran.
 
         Returns:
@@ -304,7 +304,7 @@ class _Writer:
         program: ir.Program,
         references: Sequence[r.Reference],
         results: Sequence[tuple[int, int]] = (),
-    ) -> tuple[list[r.Place], r.ProgramRecord]:
+    ) -> tuple[list[r.Offset], r.ProgramRecord]:
         """The steps of a program and its record.
 
         Args:
@@ -319,7 +319,7 @@ class _Writer:
         stacks = [
             r.Headers(number, slot.stacks, *_cells(slot))
             for number, slot in enumerate(program.slots)
-            if slot.stacks and slot.place == "arena"
+            if slot.stacks and slot.storage == "arena"
         ]
         return steps, r.ProgramRecord(
             len(steps),
@@ -328,7 +328,7 @@ class _Writer:
             *self.block.rows(stacks),
         )
 
-    def _nested(
+    def _nest(
         self,
         program: ir.Program,
         references: Sequence[r.Reference],
@@ -347,7 +347,7 @@ class _Writer:
         self._sizes = outer
         return record
 
-    def _step(self, program: ir.Program, step: ir.Step) -> r.Place:
+    def _step(self, program: ir.Program, step: ir.Step) -> r.Offset:
         log = self._log
         if log is None:
             return self._plain_step(program, step)
@@ -360,7 +360,7 @@ class _Writer:
         handler = self.handlers["observe_step"]
         return self.block.add(*r.ObservedStep(handler, inner, *kernel, log, number))
 
-    def _plain_step(self, program: ir.Program, step: ir.Step) -> r.Place:
+    def _plain_step(self, program: ir.Program, step: ir.Step) -> r.Offset:
         if isinstance(step, ir.RunKernel):
             number, slots = self._next, step.slots
             self._next += 1
@@ -382,7 +382,7 @@ class _Writer:
             return self._exchange(step)
         return self._host_call(HostCall(step))
 
-    def _host_call(self, call: Any) -> r.Place:
+    def _host_call(self, call: Any) -> r.Offset:
         return self.block.add(*r.HostStep(self.handlers["run_host"], self._id(call)))
 
     def _id(self, call: Any) -> int:
@@ -390,11 +390,11 @@ class _Writer:
         self._host_calls.append(call)
         return id(call)
 
-    def _exchange(self, step: ir.RunExchange) -> r.Place:
+    def _exchange(self, step: ir.RunExchange) -> r.Offset:
         both = self._exchanges.setdefault(step.nodes, ExchangeCall(step))
         mpi = self._mpi
         found = messages_of(step, mpi) if mpi else None
-        begin, late, facts = getattr(both, step.part), 0, [0] * 16
+        begin, late, facts = getattr(both, step.phase), 0, [0] * 16
         if found is not None and mpi is not None:
             rows, (kind, *rest) = found
             begin, late = both.first, self._id(both.late)
@@ -411,29 +411,29 @@ class _Writer:
         units: int,
         grain: int,
         quantum: int,
-    ) -> r.Place:
+    ) -> r.Offset:
         count, listed = len(slots), self.block.add(*slots)
         handler = self.handlers["run_kernel"]
         quantum = max(quantum, grain)
         record = r.KernelStep(handler, address, count, listed, units, grain, quantum)
         return self.block.add(*record)
 
-    def _copy(self, source: int, target: int, nbytes: int) -> r.Place:
+    def _copy(self, source: int, target: int, nbytes: int) -> r.Offset:
         slots = (source, target)
         copy = self.handlers["copy"]
         return self._kernel(copy, slots, nbytes, COPY_GRAIN, LASTING)
 
     # Branches.
 
-    def _branch(self, step: ir.RunBranch) -> r.Place:
-        places = [self._chosen(step, branch) for branch in step.branches]
+    def _branch(self, step: ir.RunBranch) -> r.Offset:
+        places = [self._write_branch(step, branch) for branch in step.branches]
         count, programs = len(places), self.block.add(*places)
         handler = self.handlers["run_branch"]
         return self.block.add(
             *r.BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
         )
 
-    def _chosen(self, step: ir.RunBranch, branch: ir.Program) -> r.Place:
+    def _write_branch(self, step: ir.RunBranch, branch: ir.Program) -> r.Offset:
         """A branch; what it hands through, or gives twice, it copies at its end."""
         known = {
             slot: r.Reference(operand, 0)
@@ -447,12 +447,12 @@ class _Writer:
                 copies.append((slot, len(branch.slots) + len(more)))
                 more.append(place)
         references = [*_references(branch, known), *more]
-        record = self._nested(branch, references, copies)
+        record = self._nest(branch, references, copies)
         return self.block.add(*record)
 
     # Loops.
 
-    def _loop(self, program: ir.Program, step: ir.RunLoop) -> r.Place:
+    def _loop(self, program: ir.Program, step: ir.RunLoop) -> r.Offset:
         elements = _Elements(program, step)
         body, carry = step.body, step.carry
         known = dict(elements.references)
@@ -470,7 +470,7 @@ class _Writer:
         if step.predicate >= 0:
             again = body.outputs[-1]
             known[again] = r.Reference(step.predicate, 0)
-        record = self._nested(body, _references(body, known))
+        record = self._nest(body, _references(body, known))
         own_work = own_work_of(body)
         return self.block.add(
             *r.LoopStep(
@@ -537,7 +537,7 @@ def _references(
     """Where each slot of a nested program is."""
 
     def reference(number: int, slot: ir.Slot) -> r.Reference:
-        if slot.place == "arena":
+        if slot.storage == "arena":
             return r.Reference(r.SCRATCH, slot.position)
         return known[number]
 

@@ -25,13 +25,13 @@ SCRATCH = -1
 
 
 @dataclass(frozen=True)
-class Place:
+class Offset:
     """Where a record begins: after so many words of a block that is not frozen yet."""
 
     position: int
 
 
-Word: TypeAlias = int | Place
+Word: TypeAlias = int | Offset
 
 
 class Record(tuple[Word, ...]):
@@ -269,13 +269,13 @@ class Block:
         self._words: list[Word] = []
         self._base = 0
 
-    def add(self, *words: Word) -> Place:
+    def add(self, *words: Word) -> Offset:
         """A record of these words."""
-        place = Place(len(self._words))
+        place = Offset(len(self._words))
         self._words.extend(words)
         return place
 
-    def rows(self, rows: Iterable[Iterable[Word]]) -> tuple[int, Place]:
+    def rows(self, rows: Iterable[Iterable[Word]]) -> tuple[int, Offset]:
         """How many rows there are, and the place of the array of them."""
         listed = list(rows)
         return len(listed), self.add(*[word for row in listed for word in row])
@@ -289,6 +289,6 @@ class Block:
 
     def settle(self, word: Word) -> int:
         """A word as it stands in memory: a place is an address."""
-        if isinstance(word, Place):
+        if isinstance(word, Offset):
             return self._base + word.position * WORD
         return word
