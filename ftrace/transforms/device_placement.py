@@ -222,8 +222,8 @@ def _put(value: Any, device: base.Device) -> Any:
     if isinstance(value, Tracer):
         return value
     # Of a scalar of NumPy's an array of one element, as `fnp.asarray` makes it.
-    given: Any = np.asarray(value) if isinstance(value, np.generic) else value
-    array = asarray(given)
+    is_scalar: bool = isinstance(value, np.generic)
+    array = asarray(np.asarray(value) if is_scalar else value)
     if array.memory is device and type(array) is Array:
         return array
     buffer = array.buffer if array.memory.host and device.host else None

@@ -94,7 +94,7 @@ def test_kernels_that_need_no_sum_run_while_it_is_sent() -> None:
     summed = total(p.mul(x, x))
     found = program(given, [p.mul(summed, y), stored(p.sin(y))])
     check_places(found)
-    kinds = [getattr(step, "part", "kernel") for step in found.steps]
+    kinds = [getattr(step, "phase", "kernel") for step in found.steps]
     assert kinds == ["kernel", "start", "kernel", "wait", "kernel"]
     assert [step.meanwhile for step in exchanges(found)] == [True, False]
 
