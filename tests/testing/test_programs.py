@@ -44,8 +44,10 @@ def test_traces_are_counted_by_function_and_in_blocks() -> None:
     with pytest.raises(AssertionError, match=wanted), assert_num_traces(0):
         step(X[:2])
     wanted = "0 traces, not 3: none"
-    with pytest.raises(AssertionError, match=wanted), assert_num_traces(3):
+    with pytest.raises(AssertionError, match=wanted) as caught, assert_num_traces(3):
         pass
+    shown = caught.traceback.filter(caught)
+    assert [entry.name for entry in shown][-1] == caught.traceback[0].name
 
 
 def test_traces_of_a_block_that_fails_are_not_counted_on() -> None:

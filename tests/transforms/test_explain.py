@@ -661,3 +661,22 @@ def test_amounts_of_open_sizes_are_told_by_name() -> None:
     text = str(ft.explain(step)(np.ones((5, 3), np.float32)))
     assert "12*n" in text
     assert "n operations" in text
+
+
+def test_of_many_steps_the_longest_are_shown() -> None:
+    def many(x: Any) -> Any:
+        for _ in range(60):
+            x = fnp.sort(fnp.sin(x))
+        return x
+
+    found = ft.explain(many)(fnp.ones(64))
+    count = len(found.kernels)
+    assert count >= 60
+    rows = [line.split() for line in str(found).splitlines()]
+    numbers = [int(row[0]) for row in rows if row and row[0].isdigit()]
+    shown = numbers[:50]
+    assert shown == sorted(shown)
+    assert f"{count - 50} shorter ones, " in str(found)
+    seconds = [part.seconds or 0.0 for part in found.kernels]
+    left = [s for number, s in enumerate(seconds) if number not in shown]
+    assert max(left) <= min(seconds[number] for number in shown)

@@ -19,7 +19,7 @@ each pass, `.outline` the graph as it was written, with a line for each `matmul`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from html import escape
 from time import perf_counter
@@ -85,6 +85,8 @@ from ftrace.transforms.viz.regions import Region, html_of, outline, regions_of
 _RUNS, _PATIENCE, _WINDOW = 5, 5.0, 0.2
 #: Values between kernels that are told, the largest ones.
 _LARGEST = 5
+#: Steps that the table has at the most: those that take longest.
+_STEPS = 50
 #: For which OpenCL C is shown: any GPU.
 _GPU = Traits(units=64, max_group=256, doubles=True)
 #: Elements of the array with which the limit of memory is measured: more than the
@@ -453,13 +455,21 @@ class Explanation(Tables):
         )
 
     def _steps(self) -> Section:
-        rows = list(self._rows(self.kernels))
+        shown, left = _longest(self.kernels)
+        seconds = sum(part.seconds or 0.0 for part in left)
+        time = f", {time_text(seconds)}; all are in .kernels" if seconds else ""
+        notes = [f"{len(left):,} shorter ones{time}"] if left else []
         heads = "step", "time", "share", "operations", "bytes", "of the limit", ""
-        return Section(self._head(), heads, rows, range(1, 5), optional=(2, 3, 4, 5))
+        return Section(
+            self._head(), heads, list(self._rows(shown)), range(1, 5), notes,
+            optional=(2, 3, 4, 5),
+        )  # fmt: skip
 
-    def _rows(self, parts: Sequence[Part], front: str = "") -> Iterator[Sequence[str]]:
+    def _rows(
+        self, parts: Iterable[tuple[int, Part]], front: str = ""
+    ) -> Iterator[Sequence[str]]:
         """A row for each step, and behind it those of what it runs, set in."""
-        for number, part in enumerate(parts):
+        for number, part in parts:
             whole, seconds, timing = self.seconds, part.seconds, part.timing
             runs = timing.runs if timing else 1
             often = f", {runs:,.0f} × {time_text(timing.each)}" if timing else ""
@@ -472,7 +482,7 @@ class Explanation(Tables):
                 "" if self.most is None else part.limit(self.most),
                 ", ".join(dict.fromkeys(map(str, part.origins))),
             )
-            yield from self._rows(part.inner, f"  {front}{number}.")
+            yield from self._rows(enumerate(part.inner), f"  {front}{number}.")
 
     def _collectives(self) -> Section:
         told = self.collectives
@@ -494,6 +504,17 @@ class Explanation(Tables):
         )
         title += f"; at step {peak.step} most" if peak.parts else ""
         return peak.table(title)
+
+
+def _longest(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], list[Part]]:
+    """The steps that take longest, numbered, in order; and the others."""
+
+    def cost(pair: tuple[int, Part]) -> tuple[float, float]:
+        return pair[1].seconds or 0.0, pair[1].operations + pair[1].nbytes
+
+    shown = sorted(sorted(enumerate(parts), key=cost, reverse=True)[:_STEPS])
+    kept = {number for number, _ in shown}
+    return shown, [part for number, part in enumerate(parts) if number not in kept]
 
 
 class Held(NamedTuple):
