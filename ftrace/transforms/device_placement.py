@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from enum import Enum
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -222,8 +222,9 @@ def _put(value: Any, device: base.Device) -> Any:
     if isinstance(value, Tracer):
         return value
     # Of a scalar of NumPy's an array of one element, as `fnp.asarray` makes it.
-    is_scalar: bool = isinstance(value, np.generic)
-    array = asarray(np.asarray(value) if is_scalar else value)
+    if isinstance(value, np.generic):
+        value = np.asarray(cast(Any, value))
+    array = asarray(value)
     if array.memory is device and type(array) is Array:
         return array
     buffer = array.buffer if array.memory.host and device.host else None
