@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from functools import WRAPPER_ASSIGNMENTS, update_wrapper
+from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from operator import attrgetter
-from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError
@@ -64,6 +66,67 @@ def told_name(function: Any) -> str:
     whole = f"{getattr(function, '__qualname__', '')}".rpartition("<locals>.")[2]
     own = whole if whole.rpartition(".")[2] == name else name
     return " of ".join([*transforms, own])
+
+
+#: Values that are looked at to find what a function closes over.
+_MOST_LOOKED_AT = 5000
+
+
+def names_of_captured(function: Any, values: Sequence[Any]) -> list[str]:
+    """What a function calls values that it closes over: w, self.w, params['w'].
+
+    Those that are found in its cells, in the globals that its code names, or in what
+    they hold; the others are "captured 0".
+    """
+    wanted = {_place_of(value): i for i, value in enumerate(values)}
+    names = [f"captured {i}" for i in range(len(values))]
+    pending, seen = [("", inspect.unwrap(function))], set[int]()
+    for name, value in pending:  # which grows
+        if not wanted or len(pending) > _MOST_LOOKED_AT:
+            break
+        with suppress(Exception):  # of attributes of any object, which may be code
+            if (place := _place_of(value)) in wanted:
+                names[wanted.pop(place)] = name
+            elif id(value) not in seen:
+                seen.add(id(value))
+                pending += _held_by(name, value)
+    return names
+
+
+def _place_of(value: Any) -> tuple[str, int]:
+    """What a value has in common with its views: of a matrix products capture one."""
+    host = getattr(value, "_host", value)
+    if isinstance(host, np.ndarray):
+        return "memory", host.__array_interface__["data"][0]
+    return "value", id(value)
+
+
+def _held_by(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value holds, with the names by which code reaches it."""
+    if isinstance(value, dict):
+        known = cast(dict[Any, Any], value)
+        yield from ((f"{name}[{key!r}]", one) for key, one in known.items())
+    elif isinstance(value, (list, tuple)):
+        members = cast(Sequence[Any], value)
+        yield from ((f"{name}[{i}]", one) for i, one in enumerate(members))
+    elif isinstance(value, MethodType):
+        yield from (("self", value.__self__), ("", value.__func__))
+    elif isinstance(value, partial):
+        yield "", cast(Any, value).func
+    elif isinstance(value, FunctionType):
+        code = [value.__code__]
+        for each in code:
+            code += [c for c in each.co_consts if isinstance(c, CodeType)]
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        for free, cell in cells:
+            with suppress(ValueError):  # it is empty
+                yield free, cell.cell_contents
+        for used in dict.fromkeys(n for each in code for n in each.co_names):
+            if used in value.__globals__:
+                yield used, value.__globals__[used]
+    elif not isinstance(value, (ModuleType, type)) and not hasattr(value, "dtype"):
+        own = getattr(value, "__dict__", {})
+        yield from ((f"{name}.{key}" if name else key, x) for key, x in own.items())
 
 
 #: The attribute that tells which transform a function is of. It has its code, too: what

@@ -191,7 +191,45 @@ def test_inputs_have_the_names_that_the_user_gave_them(tmp_path: Path) -> None:
     data = data_of(picture)
     inputs = data["steps"][0]["inputs"]
     names = [data["texts"][data["nodes"]["arg"][n]] for n in inputs]
-    assert names == ["batch['x']", "w", "captured 0"]
+    assert names == ["batch['x']", "w", "offset"]
+
+
+class Affine:
+    def __init__(self) -> None:
+        self.parts = {"w": W + 1.0, "shift": fnp.ones(32)}
+        self.scale = fnp.full(32, 2.0)
+
+    def __call__(self, x: Any) -> Any:
+        return (x @ self.parts["w"] + self.parts["shift"]) * self.scale
+
+    def step(self, x: Any) -> Any:
+        return self(x) @ WIDE
+
+
+AFFINE, WIDE = Affine(), fnp.ones((32, 8))
+
+
+@pytest.mark.parametrize(
+    ("fun", "wanted"),
+    [
+        (AFFINE.step, {"self.parts['w']", "self.parts['shift']", "self.scale", "WIDE"}),
+        (lambda x: AFFINE(x), {
+            "AFFINE.parts['w']", "AFFINE.parts['shift']", "AFFINE.scale"}),
+        (lambda x: x + fnp.asarray(np.ones(64)), None),
+    ],
+)  # fmt: skip
+def test_what_is_captured_has_the_name_that_the_function_has_for_it(
+    fun: Any, wanted: set[str] | None, tmp_path: Path
+) -> None:
+    for made in (fun, ft.jit(fun)):
+        data = data_of(ft.viz(made, tmp_path / "a.html", show=False)(X))
+        inputs = data["steps"][0]["inputs"]
+        names = [data["texts"][data["nodes"]["arg"][n]] for n in inputs]
+        assert names[0] == "x"
+        if wanted is None:
+            assert all(name.startswith("captured") for name in names[1:])
+        else:
+            assert {*names[1:]} == wanted
 
 
 PROGRAMS = [

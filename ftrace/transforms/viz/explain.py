@@ -55,7 +55,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.flatten_arguments import P, told_name, wraps
+from ftrace.trace.flatten_arguments import P, names_of_captured, told_name, wraps
 from ftrace.trace.graph import Graph, Node, has_any, with_line
 from ftrace.trace.primitives.exchange import exchange_p, part_p, whole_p
 from ftrace.trace.primitives.primitive import compound_of
@@ -367,7 +367,8 @@ class Explanation(Tables):
       graph: as it was traced; over a mesh what becomes of it for each device.
       closed: as it is lowered: effects are outputs, keys are numbers, and collectives
         are exchanges with others.
-      leaves: what the user calls its inputs, one after the other.
+      leaves: what the user calls its inputs, one after the other, and then what the
+        function closes over.
       built: what the device runs, and how it came about.
       kernels: its steps in order.
       arguments, results: bytes.
@@ -645,6 +646,8 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
         # References are inputs, too, which no argument is.
         if len(graph.inputs) - len(graph.captured) != len(names):
             concrete, names = False, [f"input {i}" for i in range(len(graph.inputs))]
+        else:
+            names += names_of_captured(jitted, graph.captured)
         arrays, divided = inputs_of(graph, leaves) if concrete else [], None
         if any(lowered.places) or is_divided(lowered.graph, ()):
             graph, program, divided = _divided(lowered)
