@@ -98,7 +98,7 @@ class Limits:
         """What may be, in words: ulps=0, or rtol=1e-3."""
         names = ("rtol", "atol", "ulps")
         given = [f"{k}={v}" for k in names if (v := getattr(self, k)) is not None]
-        return ", ".join(given) or "eps^¾ of the largest element"
+        return ", ".join(given) or "eps^0.75 of the largest element"
 
     def tolerances(self, dtype: Any, largest: float) -> tuple[float, float]:
         """(rtol, atol) for one array whose wanted elements are not above `largest`."""

@@ -426,7 +426,7 @@ def test_what_rounding_alone_takes_apart_is_told_as_that() -> None:
         assert "in softmax" in lines[3]
         assert "; 0 allowed" in lines[5]
     assert lines[0].endswith("; allowed: ulps=0")
-    assert str(of(softmax, x)).endswith("; allowed: eps^¾ of the largest element")
+    assert str(of(softmax, x)).endswith("; allowed: eps^0.75 of the largest element")
 
 
 def test_what_is_not_the_same_from_run_to_run_is_refused() -> None:
