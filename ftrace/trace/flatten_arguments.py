@@ -131,7 +131,7 @@ def _held_by(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 #: The attribute that tells which transform a function is of. It has its code, too: what
 #: stands around it may have copied its attributes.
-_TRANSFORM = "_ftrace_transform"
+_TRANSFORM = "__ftrace_transform__"
 
 
 def wraps(function: Any, transform: str = "") -> Callable[[Any], Any]:

@@ -496,15 +496,14 @@ P = ParamSpec("P")
 def set_name(function: F, name: str, doc: str | None) -> F:
     """A function that another one made, by its own name and with its own docstring.
 
-    What was made with it, around which it stands, has the name too: if arguments do not
+    What was made with it, around which it stands, has both too: if arguments do not
     fit, Python names that.
     """
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    inner: Any = getattr(function, "__wrapped__", None)
-    while inner is not None and "<locals>" in inner.__qualname__:
-        inner.__name__ = inner.__qualname__ = name
-        inner = getattr(inner, "__wrapped__", None)
+    made: Any = function
+    while made is function or (made is not None and "<locals>" in made.__qualname__):
+        made.__name__ = made.__qualname__ = name
+        made.__doc__ = doc
+        made = getattr(made, "__wrapped__", None)
     return function
 
 
