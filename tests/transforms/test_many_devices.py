@@ -690,6 +690,23 @@ def test_a_scalar_that_is_put_is_an_array_of_its_dtype(scalar: Any) -> None:
     assert ft.device_put(3).weak_type
 
 
+def test_a_rule_that_adds_up_what_all_share_is_not_added_up_again() -> None:
+    def scaled(psum: bool) -> Any:
+        g = ft.custom_vjp(lambda w, x: w * x)
+
+        def backward(known: Any, ct: Any) -> Any:
+            of_w = (ct * known[1]).sum()
+            return lax.psum(of_w, "x") if psum else of_w, known[0] * ct
+
+        g.defvjp(lambda w, x: (w * x, (w, x)), backward)
+        return over(g, (P(), P("x")), P("x"))
+
+    x = np.arange(8, dtype=np.float32)
+    for psum in (True, False):
+        found = ft.grad(lambda w, run=scaled(psum): run(w, x).sum())(np.float32(3))
+        assert found == x.sum()
+
+
 def test_keys_are_sent_as_their_numbers_are() -> None:
     keys = ft.random.split(ft.random.key(3), 64)
     both, ring = ("x", "y"), [(i, (i + 1) % 8) for i in range(7)]

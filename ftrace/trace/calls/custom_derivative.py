@@ -150,12 +150,16 @@ def _transpose_by(
     constants = arg.constants
     count, types = len(constants), bodies.select(arg.tangents, mask)
     body = rule.trace(what, [*constants, *types], *details, mask)
+    # Where it is proved what differs between devices, one that does not is the sum.
+    sums = any(axis.checked for axis in rule.axes)
     for size, flags, ranks in arg.lanes:
+        own, batched = flags[count:], (*flags[:count], *[True] * len(known))
         with of_ranks(ranks):
-            wide = bodies.widen(body, (*flags[:count], *[True] * len(known)), size)
+            wanted = own if sums else [True] * len(own)
+            wide, has = bodies.batch_body(body, batched, size, wanted)
             outputs = [
-                ct if has else sum_lanes(ct)
-                for ct, has in zip(wide.outputs, flags[count:], strict=True)
+                sum_lanes(ct) if wide_here and not lanes else ct
+                for ct, wide_here, lanes in zip(wide.outputs, has, own, strict=True)
             ]
         body = bodies.close(wide.inputs, outputs)
     found = bodies.apply_body(body, [*node.src[:count], *known])
