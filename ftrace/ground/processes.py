@@ -800,9 +800,16 @@ class Group:
             return not queue
 
     def _go_on(self, pending: Pending) -> bool:
-        """Goes on with a work as long as its requests are done; is it at its end?"""
+        """Goes on with a work as long as its requests are done; is it at its end?
+
+        It is begun at once, and goes on once those before it are at their end: others
+        take the messages of the second step of each work in that order.
+        """
         try:
-            while not pending.requests or self._test(pending.requests, self._found):
+            while not pending.requests or (
+                self._queue[0] is pending
+                and self._test(pending.requests, self._found)
+            ):
                 self._begun = pending.requests = []
                 next(pending.work)
             return False

@@ -343,12 +343,12 @@ class _Both:
     size = 2
 
     def __init__(self, place: int, round_: int) -> None:
-        self.place, self._words = place, map(f"{round_} {{}}".format, itertools.count())
+        self.rank, self._words = place, map(f"{round_} {{}}".format, itertools.count())
 
     def agree(self, *_: object) -> None:
         pass
 
-    def spread(self, _: object) -> Any:
+    def broadcast(self, _: object) -> Any:
         return np.frombuffer(md5(next(self._words).encode()).digest()[:6], np.uint8)
 
 

@@ -203,7 +203,8 @@ _FEW_PIXELS = 64
 #: 512 channels take 1.4 times as long (AMD EPYC).
 _MANY_PIXELS = 128
 #: Vectors in a row of a block of columns; where such blocks are not alike.
-_ROW_VECTORS = 12, 16
+_FEWEST_ROW_VECTORS = 12
+_MOST_ROW_VECTORS = 16
 
 
 def find_sliding_rows(
@@ -242,7 +243,9 @@ def find_sliding_rows(
     if groups is None and size_of(column) * item < 32:
         return
     plan = groups or plan
-    columns = convolution.cut_columns(plan.columns, lanes, *_ROW_VECTORS)
+    columns = convolution.cut_columns(
+        plan.columns, lanes, _FEWEST_ROW_VECTORS, _MOST_ROW_VECTORS
+    )
     deep = max(DEPTH * 4 // item // prod(w.taps for w in windows.values()), 1)
     depth = cut_ranges(others, deep, lanes)
     known = list(windows.values()), columns, depth
