@@ -353,8 +353,10 @@ class Origin:
       name_stack: the names of the blocks around it, joined by slashes.
       called: the name of the public function that was called there, where it is known.
       trace: the number of the trace in which it was met.
+      derived_at: of a step of a derivative, the line where that was taken.
     """
 
+    derived_at: Origin | None = None
     __slots__ = (
         "_backward", "_derivative", "called", "code", "name_stack", "offset", "trace",
     )  # fmt: skip
@@ -392,11 +394,6 @@ class Origin:
         return self
 
     @property
-    def derived_at(self) -> Origin | None:
-        """Of a step of a derivative, the line where that was taken."""
-        return None
-
-    @property
     def backward(self) -> Origin:
         """The same of what a derivative does backwards: one for a call, as this is."""
         if not self.called:
@@ -416,7 +413,8 @@ class Origin:
             return self
         try:
             known = self._derivative
-            if known.place.code is place.code and known.place.offset == place.offset:
+            taken: Any = known.derived_at
+            if taken.code is place.code and taken.offset == place.offset:
                 return known
             del self._backward  # it is of that other place
         except AttributeError:
@@ -442,20 +440,17 @@ class Origin:
 class _DerivativeOrigin(Origin):
     """That of a step of a derivative, made of the function's step."""
 
-    __slots__ = ("place", "source")
+    __slots__ = ("derived_at", "source")
 
     def __init__(self, origin: Origin, place: Origin) -> None:
-        for name in ("code", "offset", "name_stack", "trace", "called"):
-            setattr(self, name, getattr(origin, name))
-        self.source, self.place = origin, place
+        self.code, self.offset = origin.code, origin.offset
+        self.name_stack, self.trace = origin.name_stack, origin.trace
+        self.called = origin.called
+        self.source, self.derived_at = origin, place
 
     @property
     def call(self) -> Origin:
         return self.source
-
-    @property
-    def derived_at(self) -> Origin:
-        return self.place
 
 
 class _RemoteOrigin(Origin):

@@ -807,8 +807,7 @@ class Group:
         """
         try:
             while not pending.requests or (
-                self._queue[0] is pending
-                and self._test(pending.requests, self._found)
+                self._queue[0] is pending and self._test(pending.requests, self._found)
             ):
                 self._begun = pending.requests = []
                 next(pending.work)
