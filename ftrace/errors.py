@@ -354,9 +354,11 @@ class Origin:
       called: the name of the public function that was called there, where it is known.
       trace: the number of the trace in which it was met.
       derived_at: of a step of a derivative, the line where that was taken.
+      source: of such a step, the function's.
     """
 
     derived_at: Origin | None = None
+    source: Origin | None = None
     __slots__ = (
         "_backward", "_derivative", "called", "code", "name_stack", "offset", "trace",
     )  # fmt: skip
@@ -391,19 +393,19 @@ class Origin:
     @property
     def call(self) -> Origin:
         """One object for all that a call made: of a derivative's steps the call's."""
-        return self
+        return self.source or self
 
     @property
     def backward(self) -> Origin:
         """The same of what a derivative does backwards: one for a call, as this is."""
         if not self.called:
             return self
-        call = self.call
+        call = self.source or self
         try:
             return call._backward
         except AttributeError:
             made = _DerivativeOrigin(self, self.derived_at or self)
-            made.called = f"{self.called.strip('_')}_backward"
+            made.called = f"{self.called}_backward"
             call._backward = made._backward = made.source = made
             return made
 
@@ -447,10 +449,6 @@ class _DerivativeOrigin(Origin):
         self.name_stack, self.trace = origin.name_stack, origin.trace
         self.called = origin.called
         self.source, self.derived_at = origin, place
-
-    @property
-    def call(self) -> Origin:
-        return self.source
 
 
 class _RemoteOrigin(Origin):

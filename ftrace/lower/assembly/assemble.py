@@ -42,7 +42,7 @@ from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind
-from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.primitives.sources import is_variable, variable_p
 from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 
 # Memory that is used again.
@@ -440,8 +440,8 @@ class _Memory:
         kept = {sharing.root(n) for n in plan.outputs}
         for number, step in built.items():
             for values, found in ((step.reads, self.reads), (step.writes, self.writes)):
-                roots = {sharing.root(n) for n in values if not is_variable(n)}
-                found[number] = {n for n in roots - kept if not is_variable(n)}
+                roots = {sharing.root(n) for n in values if n.op is not variable_p}
+                found[number] = {n for n in roots - kept if n.op is not variable_p}
             for node in self.reads[number]:
                 self.readers[node] = self.readers.get(node, 0) + 1
 

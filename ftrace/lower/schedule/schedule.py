@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import item_p
-from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.primitives.sources import variable_p
 from ftrace.trace.python_limits import without_collection
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
@@ -64,7 +64,7 @@ def schedule(
     """
     plan = drafts.Plan(outputs, frozenset(forced), adds_up)
     for node in reversed(plan.order):
-        if is_variable(node):
+        if node.op is variable_p:
             continue
         uses = plan.contexts.pop(node, {})
         if node.op is item_p:
