@@ -595,10 +595,8 @@ class Group:
     def _gather_in_rounds(self, messages: Any, x: Array, out: Array) -> Work:
         """As many rows again come in each round (Bruck et al., IEEE TPDS 8, 1997)."""
         n, own, have = self.size, self.rank, 1
-        with scratch(
-            out.shape, out.dtype
-        ) as rows:  # of this process, of the next one, …
-            rows[0] = x
+        with scratch(out.shape, out.dtype) as rows:
+            rows[0] = x  # those of this process, of the next one, …
             while have < n:
                 more = min(have, n - have)
                 came, sent = rows[have : have + more], rows[:more]

@@ -150,12 +150,13 @@ def _transpose_by(
     constants = arg.constants
     count, types = len(constants), bodies.select(arg.tangents, mask)
     body = rule.trace(what, [*constants, *types], *details, mask)
-    # Where it is proved what differs between devices, one that does not is the sum.
-    sums = any(axis.checked for axis in rule.axes)
+    # Where it is proved what differs between devices, one that does not is the sum, and
+    # is taken as it is. So it is in a vmap within, as in JAX.
+    proved = any(axis.checked for axis in rule.axes)
     for size, flags, ranks in arg.lanes:
         own, batched = flags[count:], (*flags[:count], *[True] * len(known))
         with of_ranks(ranks):
-            wanted = own if sums else [True] * len(own)
+            wanted = own if proved else [True] * len(own)
             wide, has = bodies.batch_body(body, batched, size, wanted)
             outputs = [
                 sum_lanes(ct) if wide_here and not lanes else ct
