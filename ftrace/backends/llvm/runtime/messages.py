@@ -1,9 +1,13 @@
 """What processes send each other, as native code sends it.
 
-    sum of x along a: 2 processes    get result; send x; result = x + result
-    gather                           get rows of result; send x to each; x -> its row
+    sum of x along a: 2 processes    send x; get result; result = x + result
+    gather                           send x to each; get rows of result; x -> its row
     all_to_all                       the same with row i of x, which the i-th one gets
     permute                          a row for each: to and from whom is in tables
+
+All is sent before anything is got: a process may read a long message out of the
+memory of the other one as soon as it asks for it, and what it had to send would wait
+that long (16 MB between two: 3.2 ms, one after the other, or 1.7, at once).
 
 Python does the same (`Group._send_to_each`, `sending`) where native code cannot: the
 first time, as all processes must be there to become a group, and where it is observed.
@@ -49,11 +53,11 @@ def messages_of(
     way = next(iter(ways.values()))
     count = way.length * size // unit
     rows = [
-        MessageRow(mpi.receive, result, way.into * size, count, other, 0)
+        MessageRow(mpi.send, operand, way.sent * size, count, other, 0)
         for other, way in ways.items()
     ]
     rows += [
-        MessageRow(mpi.send, operand, way.sent * size, count, other, 0)
+        MessageRow(mpi.receive, result, way.into * size, count, other, 0)
         for other, way in ways.items()
     ]
     if way.retained >= 0:
@@ -72,7 +76,7 @@ def messages_of(
 def _rows(
     step: RunExchange, mpi: processes.Native, place: int, nbytes: int, unit: int
 ) -> list[MessageRow]:
-    """What comes, then what goes: of each lane a row."""
+    """What goes, then what comes: of each lane a row."""
     operand, source, target = step.operands
     lanes = step.nodes[0].src[1].aval.size
     size = nbytes // lanes
@@ -87,4 +91,4 @@ def _rows(
         MessageRow(mpi.send, operand, i * size, size // unit, 0, -1, target, i, lanes)
         for i in range(lanes)
     ]
-    return [*comes, *goes]
+    return [*goes, *comes]
