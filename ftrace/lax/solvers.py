@@ -18,10 +18,11 @@ from ftrace.trace.bind import bind
 from ftrace.trace.body import close
 from ftrace.trace.calls.custom_call import pair_of, zeros_of
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, linear_call_p
-from ftrace.trace.calls.rule_graphs import Rule
+from ftrace.trace.calls.rule_graphs import Rule, captured_by_rules
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.graph import Body, Flags, Graph
 from ftrace.trace.primitives.elementwise import cast_p
+from ftrace.trace.primitives.sources import variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import open_scopes
@@ -39,6 +40,7 @@ __all__ = [
 
 
 Function = Callable[..., Any]
+_AXIS_DEPTH = -9
 
 
 def custom_root(
@@ -108,7 +110,8 @@ def _root(parts: Sequence[Body], operands: Sequence[Value], count: int) -> list[
             moved = [-t for t in _run(parts[2], [*known, *change])]
         return _with_tangents(found, moved)
 
-    return _apply_rule("custom_root", parts, parts[0], tangents, operands)
+    axes, body = _with_axes(parts[0])
+    return _apply_rule("custom_root", parts, axes, body, tangents, operands)
 
 
 def custom_linear_solve(
@@ -207,25 +210,34 @@ def _solution(
             moved = [t - other for t, other in zip(moved, change, strict=True)]
         return _with_tangents(found, _solution(parts, [*free, *moved], count)[:count])
 
-    avals = tuple([n.aval for n in solver.inputs])
-    rule = Rule(what, tuple(parts), cotangents, ())
-    linear = Ruled(solver, False, what, avals, first, (rule,))
-    whole = linear_call_p.results(*solver.inputs, arg=linear)
-    body = Body(solver.inputs, tuple(whole))
-    return _apply_rule(what, parts, body, tangents, operands)
+    axes, body = _with_axes(solver)
+    avals = tuple([n.aval for n in body.inputs])
+    rule = Rule(what, tuple(parts), cotangents, axes)
+    linear = Ruled(body, False, what, avals, len(axes) + first, (rule,))
+    whole = linear_call_p.results(*body.inputs, arg=linear)
+    body = Body(body.inputs, tuple(whole))
+    return _apply_rule(what, parts, axes, body, tangents, operands)
+
+
+def _with_axes(body: Body) -> tuple[tuple[Value, ...], Body]:
+    """What rules use of the axes that have names here, and a body that has it first."""
+    axes = tuple(captured_by_rules([]))
+    names = [variable(aval_of(x), _AXIS_DEPTH, i) for i, x in enumerate(axes)]
+    return axes, close([*names, *body.inputs], body.outputs)
 
 
 def _apply_rule(
-    what: str, key: Sequence[Body], body: Body, tangents: Function,
-    operands: Sequence[Value],
+    what: str, key: Sequence[Body], axes: tuple[Value, ...], body: Body,
+    tangents: Function, operands: Sequence[Value],
 ) -> list[Any]:  # fmt: skip
     """The results of a body whose tangents are what a function of flat values says."""
     avals = tuple([n.aval for n in body.inputs])
-    rule = Rule(what, tuple(key), tangents, ())
-    arg = Ruled(body, False, what, avals, 0, (rule,))
+    rule = Rule(what, tuple(key), tangents, axes)
+    arg = Ruled(body, False, what, avals, len(axes), (rule,))
     return bodies.apply_compound(
-        what, custom_jvp_p, arg, operands, lambda nodes: bodies.match_all(nodes, avals)
-    )
+        what, custom_jvp_p, arg, [*axes, *operands],
+        lambda nodes: bodies.match_all(nodes, avals),
+    )  # fmt: skip
 
 
 def _run(body: Body, values: Sequence[Value]) -> list[Any]:

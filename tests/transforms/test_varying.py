@@ -228,6 +228,23 @@ def lanes(w: Any, v: Any, x: Any) -> Any:
     return ft.vmap(one, in_axes=(0, 1), axis_name="lane")(w, x).sum()
 
 
+def rooted(w: Any, v: Any, x: Any) -> Any:
+    """Of a function that closes over what devices share; what solves it has its own."""
+    shared = lax.psum((x * w) ** 2, BOTH).sum(0) + 1
+
+    def f(y: Any) -> Any:
+        return y * y - shared
+
+    def solve(g: Any, y: Any) -> Any:
+        return y / g(fnp.ones_like(y))
+
+    root = lax.custom_root(f, w, lambda f, y: fnp.sqrt(shared), solve)
+    halved = lax.custom_linear_solve(
+        lambda y: y * (shared + w), root * x[0], solve, symmetric=True
+    )
+    return (root * w).sum() + (halved * x).sum()
+
+
 Loss = Callable[[Any, Any, Any], Any]
 
 #: f(w, v, x) of a w that is the same on all devices, a v for each along x, an x for
@@ -313,6 +330,7 @@ LOSSES: dict[str, tuple[Loss, ...]] = {
         lambda w, v, x: fnp.where(x > 0, w, w * 2).sum() + fnp.maximum(w, x).sum(),
     ),
     "sort": (lambda w, v, x: (fnp.sort(w + x[0]) * fnp.arange(8)).sum(),),
+    "solvers": (rooted,),
 }  # fmt: skip
 
 
@@ -354,7 +372,9 @@ def test_a_gradient_within_is_the_one_from_outside(name: str) -> None:
             np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["custom_vjp", "rules in a loop", "while of each"])
+@pytest.mark.parametrize(
+    "name", ["custom_vjp", "rules in a loop", "while of each", "solvers"]
+)
 def test_a_second_derivative_goes_through_rules_and_loops(name: str) -> None:
     def slopes(loss: Loss, w: Any) -> Any:
         def total(w: Any) -> Any:
