@@ -54,8 +54,15 @@ def start(count: int, *words: str, script: Path = CHECKS, **variables: str) -> A
 @started
 @pytest.mark.parametrize(
     ("count", "variables"),
-    [(2, {"FTRACE_CPU_DEVICES": "2"}), (4, {"FTRACE_DEVICE": "interpreter"})],
-    ids=["2 processes of 2 devices", "4 processes of the interpreter"],
+    [
+        pytest.param(2, {"FTRACE_CPU_DEVICES": "2"}, id="2 processes of 2 devices"),
+        pytest.param(
+            4,
+            {"FTRACE_DEVICE": "interpreter"},
+            marks=pytest.mark.thorough,
+            id="4 processes of the interpreter",
+        ),
+    ],
 )
 def test_what_holds_in_each_process(
     count: int, variables: dict[str, str], tmp_path: Path
@@ -125,7 +132,7 @@ WAYS: dict[tuple[str, str], list[str]] = {
 
 @started
 def test_a_process_that_does_not_come_ends_the_others() -> None:
-    with ThreadPoolExecutor(2) as pool:  # they mostly wait
+    with ThreadPoolExecutor(5) as pool:  # they mostly wait
         texts = pool.map(ended, *zip(*WAYS, strict=True))
         for places, text in zip(WAYS.values(), texts, strict=True):
             for place in places:
@@ -142,7 +149,7 @@ def test_what_is_left_in_the_middle_is_left_for_good(way: str, kind: str) -> Non
 
 
 @started
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.thorough), 4])
 def test_few_processes_send_to_each_other_in_native_code(count: int) -> None:
     done = start(count, "direct")
     assert done.returncode == 0, done.stdout
