@@ -31,7 +31,7 @@ FOLDERS = ("trace", "lower", "transforms", "backends")
 NUMBERS = (
     "backends/llvm/emit/addressing.py", "backends/llvm/emit/blocked_ranges.py",
     "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
-    "backends/llvm/library/sort/", "backends/llvm/library/scan_kernel.py",
+    "backends/llvm/library/sort/",
     "backends/llvm/register_loops.py",
     "lower/library/fft_radices.py",
     "trace/arrays/", "trace/primitives/numpy_sums.py",

@@ -11,12 +11,12 @@ A sum has its terms one after the other, and is the same for any number of lanes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.ir.writer import Type, Writer, literal, lowest
+from ftrace.backends.llvm.ir.writer import Type, Writer, index_type, literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
@@ -25,6 +25,8 @@ from ftrace.trace.graph import Node, constant_value
 
 #: A register by the number of its buffer, and which of its scalars.
 Register = tuple[int, int]
+#: Operations until the kernel asks again whether to stop.
+LEFT: Register = (-1, 0)
 
 #: Vectors side by side at most: measured, four are best where their registers fit.
 _VECTORS = 4
@@ -115,6 +117,7 @@ class Registers(Values):
         streamed: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(writer, facts, target, recurrence.buffers, streamed)
+        self.recurrence = recurrence
         self.held: dict[Register, str] = {}
         self.types: dict[Register, Type] = {}
 
@@ -143,13 +146,34 @@ class Registers(Values):
         self.held.update(values)
         self.forget()
 
+    def loop(
+        self,
+        start: int,
+        stop: int,
+        step: int,
+        carried: Sequence[Register],
+        body: Callable[[str], str | None],
+        entry: str = "",
+    ) -> None:
+        """A loop that hands on registers.
+
+        Args:
+          body: sets them, given the index; returns whether there is another iteration,
+            or nothing where the index tells.
+          entry: is there a first one? Empty where the index tells.
+        """
+        pairs = [(self.types[r].text, self.held[r]) for r in carried]
+        loop = self.writer.open_loop(literal(start), literal(stop), step, pairs)
+        names = [name for _, _, name in loop.carried]
+        self.hold(dict(zip(carried, names, strict=True)))
+        again = body(loop.index) or ""
+        updated = [self.held[r] for r in carried]
+        results = self.writer.close_loop(loop, updated, entry, again)
+        self.hold(dict(zip(carried, results, strict=True)))
+
 
 class RegisterLoop(Registers):
-    """Emits the statements of a legal recurrence.
-
-    Attributes:
-      left: operations until the kernel asks again whether to stop.
-    """
+    """Emits the statements of a legal recurrence."""
 
     def __init__(self, recurrence: rl.Recurrence, target: Target) -> None:
         varying = varying_registers(recurrence)
@@ -166,7 +190,7 @@ class RegisterLoop(Registers):
                 if register is not None:
                     lanes = width if register in varying else 0
                     self.types[register] = Type.of(store.value.dtype, lanes)
-        self.left = str(emit.LONG)
+        self.types[LEFT], self.held[LEFT] = index_type(0, False), str(emit.LONG)
 
     # Statements.
 
@@ -181,56 +205,43 @@ class RegisterLoop(Registers):
 
     def repeat(self, statement: rl.Repeat) -> None:
         carried = [r for r in registers_set(statement.block) if r in self.held]
-        predicate = statement.predicate, 0
-        if statement.predicate >= 0:
+        predicate, times, entry = (statement.predicate, 0), statement.times, ""
+        if times is None:
             # A lane that does not run the loop around this one need not run this one.
             lanes = self.types[predicate].lanes
             active = self.active if lanes else None
             first = self.ops.all_of(lanes, self.held[predicate], active)
             assert first is not None
             self.held[predicate] = first
-        pairs = [(self.types[r].text, self.held[r]) for r in carried]
-        times = statement.times
-        entry = "" if times is not None else self.any(predicate)
+            entry = self.any(predicate)
         polls = emit.may_be_long(statement)
-        if polls:
-            pairs.append(("i64", self.left))
-        length = 1 if times is None else axis_of(times).size
-        loop = self.writer.open_loop(literal(0), literal(length), 1, pairs)
-        before = [name for _, _, name in loop.carried]
-        self.held.update(zip(carried, before, strict=False))
-        if polls:
-            self.left = emit.poll(
-                self.writer, before[-1], emit.lasting(statement.block)
-            )
-        self.forget()
-        if times is None:
-            again = self._iteration(statement, carried, before)
-        else:
-            opened = Opened(times, loop.index, self.writer.level)
+
+        def iteration(index: str) -> str:
+            if polls:
+                each = emit.lasting(statement.block)
+                self.held[LEFT] = emit.poll(self.writer, self.held[LEFT], each)
+            if times is None:
+                return self._iteration(statement, carried)
+            opened = Opened(times, index, self.writer.level)
             self.open(opened)
             self.block(statement.block)
             self.close(opened)
-            again = ""
-        updated = [self.held[r] for r in carried] + [self.left] * polls
-        results = self.writer.close_loop(loop, updated, entry, again)
-        self.held.update(zip(carried, results, strict=False))
-        if polls:
-            self.left = results[-1]
-        self.forget()
+            return ""
 
-    def _iteration(
-        self, statement: rl.Repeat, carried: Sequence[Register], before: Sequence[str]
-    ) -> str:
+        length = 1 if times is None else axis_of(times).size
+        self.loop(0, length, 1, [*carried, *[LEFT] * polls], iteration, entry)
+
+    def _iteration(self, statement: rl.Repeat, carried: Sequence[Register]) -> str:
         """One iteration of a while; returns whether there is another."""
         predicate = statement.predicate, 0
         if not self.types[predicate].lanes:
             self.block(statement.block)
             return self.held[predicate]
+        before = {r: self.held[r] for r in carried}
         outer, self.active = self.active, self.held[predicate]
         on = self.active
         self.block(statement.block)
-        for register, old in zip(carried, before, strict=False):
+        for register, old in before.items():
             t, new = self.types[register], self.held[register]
             if register == predicate:
                 self.held[register] = self.ops.binary("and", t, on, new)
@@ -243,35 +254,34 @@ class RegisterLoop(Registers):
         """Does a predicate hold in some lane?"""
         return self.ops.any_lane(self.held[predicate], self.types[predicate].lanes)
 
+    def units(self) -> int:
+        """Each unit is a vector of lanes. Returns how many there are."""
+        recurrence, writer, lanes = self.recurrence, self.writer, self.width
+        if not lanes:
+            self.block(recurrence.block)
+            return 1
+        (axis,) = recurrence.axes
+        size = axis_of(axis).size
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        first = self.access.sum_terms([(lanes, unit.index)])
+        if size % lanes:
+            first = lowest(writer, first, size - lanes)
+        opened = Opened(axis, first, writer.level, lanes=lanes)
+        self.open(opened)
+        self.block(recurrence.block)
+        self.close(opened)
+        writer.close_loop(unit)
+        return -(-size // lanes)
+
 
 def render_recurrence(
     recurrence: rl.Recurrence, target: Target, name: str
 ) -> emit.Rendered:
     """The code of a legal recurrence, as function `name`."""
-    writer, units = write_recurrence(recurrence, target)
-    module = emit.write_function(target, name, frozenset(), lambda _: writer)
+    loop = RegisterLoop(recurrence, target)
+    units = loop.units()
+    module = emit.write_function(target, name, frozenset(), lambda _: loop.writer)
     each = max(recurrence.operations // units, 1)
     if any(isinstance(s, rl.Repeat) and s.times is None for s in recurrence.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake
     return emit.Rendered.of(module, units, units * max(each, 1))
-
-
-def write_recurrence(recurrence: rl.Recurrence, target: Target) -> tuple[Writer, int]:
-    """The function of a legal recurrence, and how many units it has."""
-    loop = RegisterLoop(recurrence, target)
-    writer, lanes = loop.writer, loop.width
-    if not lanes:
-        loop.block(recurrence.block)
-        return writer, 1
-    (axis,) = recurrence.axes
-    size = axis_of(axis).size
-    unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-    first = loop.access.sum_terms([(lanes, unit.index)])
-    if size % lanes:
-        first = lowest(writer, first, size - lanes)
-    opened = Opened(axis, first, writer.level, lanes=lanes)
-    loop.open(opened)
-    loop.block(recurrence.block)
-    loop.close(opened)
-    writer.close_loop(unit)
-    return writer, -(-size // lanes)

@@ -19,9 +19,10 @@ computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from ftrace.backends.llvm import register_loops
+from ftrace.backends.llvm import register_loops as loops
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.addressing import memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
@@ -31,10 +32,23 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
 from ftrace.trace.graph import Node
 
-State = dict[register_loops.Register, str]
+#: What an operand of the operator is: the text of each of its registers.
+State = list[str]
 
 
-class Lines(register_loops.Registers):
+def scan_of(kernel: Recurrence) -> Scan:
+    """How a scan runs."""
+    assert kernel.scan is not None
+    return kernel.scan
+
+
+def _width_of(kernel: Recurrence, target: Target) -> int:
+    """Lanes, so that the widest registers fill one of the processor."""
+    widest = max(spec.dtype.itemsize for spec in kernel.registers)
+    return max(target.vector_bytes // widest, 2)
+
+
+class Lines(loops.Registers):
     """Emits a legal scan, vector by vector.
 
     Args:
@@ -43,39 +57,29 @@ class Lines(register_loops.Registers):
 
     Attributes:
       turned: lanes are combined in the opposite order of memory.
-      width: lanes, so that the widest registers fill one of the processor.
-      state: the registers that hold the left operand, with their types.
+      width: lanes of a vector.
+      right, left: the registers of both operands.
+      kinds: their types.
     """
 
     def __init__(
         self, kernel: Recurrence, target: Target, streamed: frozenset[int] = frozenset()
     ) -> None:
-        self.scan = scan_of(kernel)
+        self.scan, self.width = scan_of(kernel), _width_of(kernel, target)
         self.parts = [part.stores for part in assigns(kernel.block)]
         (self.place,) = kernel.axes
-        both = [s for part in self.parts[:2] for s in part]
-        kinds = {
-            r: s.value.dtype
-            for s in both
-            if (r := register_loops.target_of(s)) is not None
-        }
-        widest = max(dtype.itemsize for dtype in kinds.values())
-        self.width = max(target.vector_bytes // widest, 2)
+        self.right, self.left = ([*loops.registers_set([a])] for a in kernel.block[:2])
         facts = Facts(
-            [*kernel.nodes, self.place], register_loops.of_lanes(kernel, set(kinds))
+            [*kernel.nodes, self.place],
+            loops.of_lanes(kernel, {*self.right, *self.left}),
         )
         writer = emit.writer_for(kernel.operations // max(self.scan.outer, 1))
         super().__init__(kernel, writer, facts, target, streamed)
-        self.kernel = kernel
-        self.types = {r: llvm.Type.of(dtype, self.width) for r, dtype in kinds.items()}
+        values = [s.value.dtype for s in self.parts[1]]
+        self.kinds = [llvm.Type.of(dtype, self.width) for dtype in values]
+        for operand in (self.right, self.left):
+            self.types.update(zip(operand, self.kinds, strict=True))
         self.turned, self.count = False, self.width
-        #: How much further the number of a left register is than that of a right one.
-        self.apart = len(kernel.registers) // 2
-        self.state = {
-            r: self.types[r]
-            for s in self.parts[1]
-            if (r := register_loops.target_of(s))
-        }
 
     def open_elements(self, place: str, count: int) -> Opened:
         """The elements from a place on, so many of them."""
@@ -90,7 +94,7 @@ class Lines(register_loops.Registers):
 
     def load(self, node: Node, at: At) -> str:
         found = super().load(node, at)
-        return found if register_loops.register_of(node) else self._turn(node, found)
+        return found if loops.register_of(node) else self._turn(node, found)
 
     def _turn(self, node: Node, text: str) -> str:
         """Between the order of memory and that in which elements are combined."""
@@ -102,32 +106,47 @@ class Lines(register_loops.Registers):
             llvm.Type.of(node.dtype, self.width), text, "poison", places
         )
 
+    def steps(
+        self,
+        first: int,
+        count: int,
+        together: int,
+        body: Callable[[int, str], None],
+        carried: Sequence[loops.Register] = (),
+        width: int = 1,
+    ) -> None:
+        """Steps from `first` on: `together` in a loop, and what remains one by one.
+
+        Args:
+          body: does so many, from an index on.
+          width: what the index grows by in each.
+        """
+        groups = first + (count - first) // together * together
+        for start, stop, each in ((first, groups, together), (groups, count, 1)):
+            if start < stop:
+                bounds = start * width, stop * width, each * width
+                self.loop(*bounds, carried, partial(body, each))
+
     # The operator.
 
     def enter(self) -> State:
         """The right operand of the elements that are open."""
         self.hold({})
-        found = self.assign(self.parts[0])
-        return {(n + self.apart, k): text for (n, k), text in found.items()}
+        return [*self.assign(self.parts[0]).values()]
 
     def combine(self, left: State, right: State) -> State:
-        self.hold(left | {(n - self.apart, k): text for (n, k), text in right.items()})
-        return self.assign(self.parts[1])
+        operands = zip([*self.left, *self.right], [*left, *right], strict=True)
+        self.hold(dict(operands))
+        return [*self.assign(self.parts[1]).values()]
 
     def leave(self, left: State) -> None:
         """Stores the results of the elements that are open."""
-        self.hold(left)
+        self.hold(dict(zip(self.left, left, strict=True)))
         values = [store.value for store in self.parts[2]]
         texts = [self._turn(v, self.plain(v, self.width, ())) for v in values]
         for value, text in zip(values, texts, strict=True):
             self.put(value, (), text)
         self.assign(self.parts[2])
-
-
-def scan_of(kernel: Recurrence) -> Scan:
-    """How a scan runs."""
-    assert kernel.scan is not None
-    return kernel.scan
 
 
 #: Operations of an operator that is unrolled at all.
@@ -142,32 +161,51 @@ class Rows(Lines):
       distances: how far the lanes of a window look back, step by step.
       reach: how far a result looks back to the one that it continues.
       behind: so many vectors of results hold that one.
+      windows, results: registers of what a vector looks back at: combinations of 1, 2,
+        4, … elements that end at each lane of the one before, and results, the latest
+        first.
     """
 
     def __init__(
         self, kernel: Recurrence, target: Target, streamed: frozenset[int]
     ) -> None:
         super().__init__(kernel, target, streamed)
-        self.turned = self.scan.reverse
-        self.length = self.scan.size * self.scan.inner
-        self.distances: list[int] = []
-        self.reach = self.scan.inner
-        while self.reach < self.width:
-            self.distances.append(self.reach)
-            self.reach *= 2
+        self.turned, inner = self.scan.reverse, self.scan.inner
+        self.length = self.scan.size * inner
+        levels = (-(-self.width // inner) - 1).bit_length()
+        self.distances = [inner << n for n in range(levels)]
+        self.reach = inner << levels
         self.behind = -(-self.reach // self.width)
+        kept = [
+            [(loops.LEFT[0] - 1 - n, k) for k in range(len(self.left))]
+            for n in range(levels + self.behind)
+        ]
+        for registers in kept:
+            self.types.update(zip(registers, self.kinds, strict=True))
+        self.windows, self.results = kept[:levels], kept[levels:]
 
     def units(self) -> int:
         """Each unit is a row. Returns how many there are."""
-        writer = self.writer
-        row = writer.open_loop("%begin", "%end", 1, guarded=True)
+        lanes = self.width
+        row = self.writer.open_loop("%begin", "%end", 1, guarded=True)
         before = self._start(row.index) if self.scan.started else None
-        carried = self._whole_vectors(row.index, before)
-        whole, rest = divmod(self.length, self.width)
+        whole, rest = divmod(self.length, lanes)
+        first = min(self.behind, whole)
+        for n in range(first):
+            self._vector(row.index, llvm.literal(n * lanes), n, before)
+
+        def vectors(count: int, index: str) -> None:
+            for n in range(count):
+                done = self.access.sum_terms([(1, index)], n * lanes)
+                self._vector(row.index, done, self.behind)
+
+        carried = [r for one in (*self.windows, *self.results) for r in one]
+        together = _choose_unroll(self.recurrence)
+        self.steps(first, whole, together, vectors, carried, lanes)
         if rest:
-            place = self._index_of(row.index, llvm.literal(self.length - rest), rest)
-            self._vector(place, carried, whole, before, rest)
-        writer.close_loop(row)
+            done = llvm.literal(self.length - rest)
+            self._vector(row.index, done, whole, before, rest)
+        self.writer.close_loop(row)
         return self.scan.outer
 
     def _index_of(self, row: str, done: str, count: int) -> str:
@@ -179,102 +217,56 @@ class Rows(Lines):
 
     def _start(self, row: str) -> State:
         """What comes before a row, in all lanes."""
-        first = len(self.kernel.buffers) - len(self.state)
-        found: State = {}
-        for n, (register, t) in enumerate(self.state.items()):
-            p = self.access.pointer(self.buffer(first + n), [(1, row)], 0, t.bytes)
-            one = llvm.Type.of(self.kernel.buffers[first + n].dtype, 0)
-            found[register] = self.ops.splat(self.access.load(one, p, True), t)
+        found: State = []
+        first = len(self.recurrence.buffers) - len(self.kinds)
+        for n, t in enumerate(self.kinds, first):
+            p = self.access.pointer(self.buffer(n), [(1, row)], 0, t.bytes)
+            one = self.access.load(t.with_lanes(0), p, True)
+            found.append(self.ops.splat(one, t))
         return found
-
-    def _whole_vectors(self, row: str, before: State | None) -> list[State]:
-        """The whole vectors of a row; returns what a next one would look back at."""
-        lanes, carried = self.width, list[State]()
-        count = self.length // lanes
-        first = min(self.behind, count)
-        for n in range(first):
-            place = self._index_of(row, llvm.literal(n * lanes), lanes)
-            carried = self._vector(place, carried, n, before)
-        together = _choose_unroll(self.kernel)
-        groups = first + (count - first) // together * together
-        for start, stop, each in ((first, groups, together), (groups, count, 1)):
-            if start == stop:
-                continue
-            held = [(t.text, s[r]) for s in carried for r, t in self.state.items()]
-            begin, end = llvm.literal(start * lanes), llvm.literal(stop * lanes)
-            loop = self.writer.open_loop(begin, end, each * lanes, held)
-            carried = self._states([name for _, _, name in loop.carried])
-            for n in range(each):
-                at = self.access.sum_terms([(1, loop.index)], n * lanes)
-                place = self._index_of(row, at, lanes)
-                carried = self._vector(place, carried, self.behind)
-            after = [s[r] for s in carried for r in self.state]
-            carried = self._states(self.writer.close_loop(loop, after))
-        return carried
-
-    def _states(self, values: Sequence[str]) -> list[State]:
-        """The inverse of putting the registers of states one after the other."""
-        count = len(self.state)
-        starts = range(0, len(values), count)
-        return [
-            dict(zip(self.state, values[n : n + count], strict=True)) for n in starts
-        ]
 
     def _vector(
         self,
-        place: str,
-        carried: Sequence[State],
+        row: str,
+        done: str,
         number: int,
         before: State | None = None,
         count: int = 0,
-    ) -> list[State]:
-        """The results of a vector.
+    ) -> None:
+        """The results of a vector, and what the next one looks back at.
 
         Args:
-          carried: what this returned for the vector before it; empty for the first.
+          done: elements of the row before it.
           number: how many vectors are before it; `behind` stands for any more.
           before: what comes before a row, in all lanes.
           count: elements that are left; 0 is a whole vector.
-
-        Returns:
-          The windows that are not the longest, and results, the latest first.
         """
-        levels, count = len(self.distances), count or self.width
-        opened = self.open_elements(place, count)
-        *shorter, own = self._windows(self.enter(), carried[:levels], number)
-        results = carried[levels:]
+        count = count or self.width
+        opened = self.open_elements(self._index_of(row, done, count), count)
+        own = self.enter()
+        for window, distance in zip(self.windows, self.distances, strict=True):
+            earlier = [self.held[r] for r in window] if number else own
+            self.held.update(zip(window, own, strict=True))
+            earlier = self._shift_lanes(earlier, own, distance)
+            own = self._combine(earlier, own, distance, number)
         if before is not None and not number:
             own = self.combine(before, own)
+        known = [[self.held[r] for r in one] for one in self.results[:number]]
         far, shift = divmod(self.reach, self.width)
-        if len(results) >= far:  # the vector `far` before this one, and its neighbour
-            latest = results[far - 1]
-            older = results[far] if len(results) > far else latest
+        if len(known) >= far:  # the vector `far` before this one, and its neighbour
+            latest, older = known[far - 1], known[min(far, len(known) - 1)]
             earlier = self._shift_lanes(older, latest, shift) if shift else latest
             own = self._combine(earlier, own, self.reach, number)
         self.leave(own)
         self.close(opened)
-        return [*shorter, own, *results[: self.behind - 1]]
-
-    def _windows(
-        self, state: State, carried: Sequence[State], number: int
-    ) -> list[State]:
-        """Combinations that end at each lane, of 1, 2, 4, … elements, to all lanes."""
-        found = [state]
-        for n, distance in enumerate(self.distances):
-            earlier = self._shift_lanes(
-                carried[n] if carried else state, state, distance
-            )
-            state = self._combine(earlier, state, distance, number)
-            found.append(state)
-        return found
+        for registers, state in zip(self.results, [own, *known], strict=False):
+            self.held.update(zip(registers, state, strict=True))
 
     def _shift_lanes(self, earlier: State, state: State, distance: int) -> State:
         """What is so many places before each lane, in this vector or the last one."""
         places = range(self.width - distance, 2 * self.width - distance)
-        return {
-            register: self.ops.shuffle(t, earlier[register], state[register], places)
-            for register, t in self.state.items()
-        }
+        both = zip(self.kinds, earlier, state, strict=True)
+        return [self.ops.shuffle(t, a, b, places) for t, a, b in both]
 
     def _combine(self, left: State, right: State, distance: int, number: int) -> State:
         """Both combined in the lanes of vector `number` that look back so far."""
@@ -286,10 +278,8 @@ class Rows(Lines):
         if all(inside):
             return both
         lanes = llvm.mask_type(self.width).lanewise(inside)
-        return {
-            register: self.ops.select(lanes, t, both[register], right[register])
-            for register, t in self.state.items()
-        }
+        pairs = zip(self.kinds, both, right, strict=True)
+        return [self.ops.select(lanes, t, a, b) for t, a, b in pairs]
 
 
 def _choose_unroll(kernel: Recurrence) -> int:
@@ -304,7 +294,7 @@ def _is_row(kernel: Recurrence, target: Target) -> bool:
     if scan.inner == 1:
         return True
     cheap = kernel.operations_of_operator <= _CHEAP and not scan.started
-    return cheap and scan.inner < Lines(kernel, target).width
+    return cheap and scan.inner < _width_of(kernel, target)
 
 
 def _find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
@@ -357,7 +347,7 @@ class Columns(Lines):
         """Each unit is a strip of columns. Returns how many there are."""
         scan, writer = self.scan, self.writer
         inner, lanes = scan.inner, self.width
-        bytes_each = sum(t.bytes for t in self.state.values())
+        bytes_each = sum(t.bytes for t in self.kinds)
         most = max(_STRIP_BYTES // bytes_each // lanes, 1)
         shared = -(-inner * scan.outer // lanes // _UNITS)
         most = min(most, max(shared, _LEAST_VECTORS)) * lanes
@@ -367,7 +357,7 @@ class Columns(Lines):
         start = self._strip_start(unit.index, strips, width)
         vectors = -(-width // lanes)
         streams = strips == 1 and vectors > _FEW
-        together = 1 if streams else _rows_at_once(self.kernel)
+        together = 1 if streams else _rows_at_once(self.recurrence)
         self._strip(start, width, vectors, together)
         writer.close_loop(unit)
         return scan.outer * strips
@@ -383,60 +373,48 @@ class Columns(Lines):
         first = scan.inner * (scan.size - 1) if scan.reverse else 0
         return self.access.sum_terms(terms, first)
 
-    def _row_step(self) -> int:
-        return -self.scan.inner if self.scan.reverse else self.scan.inner
-
     def _strip(self, start: str, width: int, vectors: int, together: int) -> None:
         """The combinations stay in memory of the function, vector by vector.
 
         Args:
           together: rows that pass by at once.
         """
-        writer, lanes = self.writer, self.width
-        held: dict[register_loops.Register, str] = {}
-        for number, (register, t) in enumerate(self.state.items()):
-            kind = f"{memory_type(t)}, i64 {vectors}"
-            held[register] = writer.memory(kind, f"%held{number}")
+        writer, access, lanes = self.writer, self.access, self.width
+        step = -self.scan.inner if self.scan.reverse else self.scan.inner
+        held = [
+            writer.memory(f"{memory_type(t)}, i64 {vectors}", f"%held{number}")
+            for number, t in enumerate(self.kinds)
+        ]
 
-        def pass_over(row: str, count: int, first: bool = False) -> None:
+        def pass_over(count: int, index: str = "") -> None:
+            row = access.sum_terms([(1, start), (step, index)]) if index else start
             loop = writer.open_loop(llvm.literal(0), llvm.literal(vectors), 1)
-            at = self.access.sum_terms([(lanes, loop.index)])
+            i = loop.index
+            at = access.sum_terms([(lanes, i)])
             if width > lanes and width % lanes:
                 at = llvm.lowest(writer, at, width - lanes)
-            pointers = {
-                register: writer.pure(
-                    f"getelementptr {memory_type(t)}, ptr {held[register]}, "
-                    f"i64 {loop.index}",
-                    loop.index,
-                )
-                for register, t in self.state.items()
-            }
-            left: State = {}
-            if not first:
-                for register, t in self.state.items():
-                    left[register] = self.access.load(t, pointers[register], True)
+            pointers = [
+                writer.pure(f"getelementptr {memory_type(t)}, ptr {p}, i64 {i}", i)
+                for t, p in zip(self.kinds, held, strict=True)
+            ]
+            kept = [*zip(self.kinds, pointers, strict=True)]
+            left = [access.load(t, p, True) for t, p in kept if index]
             for n in range(count):
-                next_row = self.access.sum_terms([(1, row)], n * self._row_step())
-                place = self.access.sum_terms([(1, next_row), (1, at)])
+                place = access.sum_terms([(1, row)], n * step)
+                place = access.sum_terms([(1, place), (1, at)])
                 opened = self.open_elements(place, min(width, lanes))
                 right = self.enter()
                 left = self.combine(left, right) if left else right
                 self.leave(left)
                 self.close(opened)
-            for register, t in self.state.items():
-                self.access.store(t, left[register], pointers[register])
+            for (t, p), text in zip(kept, left, strict=True):
+                access.store(t, text, p)
             writer.close_loop(loop)
 
         size = self.scan.size
         done = together if size >= together else 1
-        pass_over(start, done, first=True)
-        groups = done + (size - done) // together * together
-        for begin, end, count in ((done, groups, together), (groups, size, 1)):
-            if begin < end:
-                loop = writer.open_loop(llvm.literal(begin), llvm.literal(end), count)
-                step = self._row_step(), loop.index
-                pass_over(self.access.sum_terms([(1, start), step]), count)
-                writer.close_loop(loop)
+        pass_over(done)
+        self.steps(done, size, together, pass_over)
 
 
 def _rows_at_once(kernel: Recurrence) -> int:
