@@ -41,6 +41,9 @@ MODULES = (
     "scipy.stats",
 )  # fmt: skip
 
+#: Packages that only gather names: ftrace itself, and what JAX has as one.
+GATHERED = ("", "scipy")
+
 #: Functions that return what is no array, or not only, though they take no function.
 TREES = (
     "lax.linalg.svd", "lax.stop_gradient", "nn.logsumexp", "numpy.atleast_1d",
@@ -278,6 +281,30 @@ def stub_of(module: str) -> str:
     return stub.text()
 
 
+def gathered_stub(module: str) -> str:
+    """The stub of a package that only gathers names: where each of them is written.
+
+    What it imports says so by itself; of what is loaded later its tables say it.
+    """
+    found = import_module(".".join(filter(None, ("ftrace", module))))
+    space, package, stub = vars(found), found.__name__, _Stub(module)
+    for node in ast.walk(ast.parse(inspect.getsource(found))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "ftrace"
+        ):
+            for shown in (x for x in node.names if (x.asname or x.name)[0] != "_"):
+                stub.need(node.module or "", shown.name, shown.asname or shown.name)
+    for name, home in space.get("_HOMES", {}).items():
+        stub.need(f"ftrace.{home}", name, name)
+    known = {row.split(" as ")[-1] for rows in stub.imports.values() for row in rows}
+    public = space.get("__all__", ())
+    for name in {*public, *space.get("_LATER", ())} - known:  # modules
+        stub.need(package, name, name)
+    if public:
+        stub.lines = ["__version__: str", f"__all__ = {public}"]
+    return stub.text()
+
+
 # Methods of arrays.
 
 _OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
@@ -317,5 +344,7 @@ def stubs() -> dict[Path, str]:
         path = PACKAGE.joinpath(*module.split("."))
         file = path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")
         made[file] = stub_of(module)
+    for module in GATHERED:
+        made[PACKAGE / module / "__init__.pyi"] = gathered_stub(module)
     made[PACKAGE / "trace" / "arrays" / "methods.pyi"] = methods_stub()
     return made

@@ -12,11 +12,14 @@ that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy
 Names, arguments and meanings are JAX's.
 """
 
+# Names of `__all__` that are loaded later are in the stub, which a test holds to them.
+# pyright: reportUnsupportedDunderAll=false
+
 import gc as _gc
 import os as _os
 from functools import partial as _partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 _collects = _gc.isenabled()
 try:  # as `_importing` does
@@ -140,100 +143,6 @@ _register(
 _show_users_frames()
 _tell_missing(errors.__name__)  # which stands below what tells
 
-if TYPE_CHECKING:
-    from ftrace import (
-        ad_checkpoint,
-        compat,
-        custom_batching,
-        custom_derivatives,
-        debug,
-        distributed,
-        dlpack,
-        dtypes,
-        experimental,
-        extend,
-        image,
-        lax,
-        memory,
-        monitoring,
-        nn,
-        ops,
-        optim,
-        profiler,
-        random,
-        ref,
-        scipy,
-        sharding,
-        stages,
-        testing,
-        tree,
-        tree_util,
-        typing,
-    )
-    from ftrace.backends.base import Device as Device
-    from ftrace.compat.view import make_jaxpr
-    from ftrace.debug import nan_origin as nan_origin
-    from ftrace.profiler import profile as profile
-    from ftrace.ref import (
-        Ref as Ref,
-        empty_ref as empty_ref,
-        free_ref as free_ref,
-        freeze as freeze,
-        new_ref as new_ref,
-    )
-    from ftrace.testing.bisect import bisect as bisect
-    from ftrace.testing.replay import record as record, replay as replay
-    from ftrace.transforms.checkpoints import Checkpoints
-    from ftrace.transforms.contexts import (
-        checking_leaks as checking_leaks,
-        ensure_compile_time_eval as ensure_compile_time_eval,
-    )
-    from ftrace.transforms.environment import (
-        copy_to_host_async as copy_to_host_async,
-        default_backend as default_backend,
-        device_put_replicated as device_put_replicated,
-        device_put_sharded as device_put_sharded,
-        host_count as host_count,
-        host_id as host_id,
-        host_ids as host_ids,
-        live_arrays as live_arrays,
-        local_device_count as local_device_count,
-        local_devices as local_devices,
-        make_array_from_callback as make_array_from_callback,
-        make_array_from_process_local_data as make_array_from_process_local_data,
-        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
-        print_environment_info as print_environment_info,
-        process_count as process_count,
-        process_index as process_index,
-        process_indices as process_indices,
-        typeof as typeof,
-    )
-    from ftrace.transforms.jit.misses import no_compiles as no_compiles
-    from ftrace.transforms.mapped import (
-        pmap as pmap,
-        reshard as reshard,
-        shard_map as shard_map,
-        smap as smap,
-    )
-    from ftrace.transforms.meshes import (
-        P as P,
-        make_mesh as make_mesh,
-        set_mesh as set_mesh,
-    )
-    from ftrace.transforms.partition.explain import explain_sharding as explain_sharding
-    from ftrace.transforms.passes import fwd_and_bwd as fwd_and_bwd
-    from ftrace.transforms.save_load import (
-        load,
-        save,
-    )
-    from ftrace.transforms.shardings import (
-        NamedSharding as NamedSharding,
-        Shard as Shard,
-    )
-    from ftrace.transforms.viz.explain import explain as explain
-    from ftrace.transforms.viz.picture import viz as viz
-    from ftrace.transforms.zero_gradients import zero_gradients as zero_gradients
-
 __version__ = VERSION
 
 __all__ = [
@@ -253,6 +162,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.
+#: Type checkers read of all names in `__init__.pyi`, which docs/stubs.py makes.
 _HOMES = {
     **dict.fromkeys(("load", "save"), "transforms.save_load"),
     "Checkpoints": "transforms.checkpoints",

@@ -24,7 +24,7 @@ from ftrace.compat.primitive import Primitive
 from ftrace.debug import Writer
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax import gather_scatter
-from ftrace.lax.fft import FftType
+from ftrace.lax.library import FftType
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.effects import Callback
 from ftrace.trace.graph import Node

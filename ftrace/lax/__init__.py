@@ -17,13 +17,12 @@ from ftrace.lax import (
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.elementwise import *
-from ftrace.lax.fft import *
 from ftrace.lax.gather_scatter import *
+from ftrace.lax.library import *
 from ftrace.lax.movement import *
 from ftrace.lax.products import *
 from ftrace.lax.reductions import *
 from ftrace.lax.solvers import *
-from ftrace.lax.sorting import *
 from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import publish as _publish
 

@@ -4,7 +4,7 @@
     programs    What of a function can be counted and read: traces, kernels, their text
     checks      One function in every way that it can run
     bisect      Which operation of a program is wrong, and why: `ft.bisect`
-    program_parts, kernel_walk, graph_text    What it is made of
+    program_parts, graph_text    What it is made of
     strategies  Arrays, shapes, dtypes and trees for hypothesis
 
 The plugin for pytest, `pytest_ftrace.py`, has the fixture `device` and the options

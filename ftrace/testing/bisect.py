@@ -11,8 +11,8 @@
     program: bisect_f.py
 
 The part that differs is made as small as it gets (`program_parts.py`). Then NumPy
-computes what each pass of lowering left of it, kernels are compared (`kernel_walk.py`),
-and rules are switched off, half of them at a time. It is written as a program of Python
+computes what each pass of lowering left of it, kernels are compared, and rules are
+switched off, half of them at a time. It is written as a program of Python
 (`graph_text.py`).
 """
 
@@ -35,10 +35,9 @@ from ftrace.ground import VERSION, settings
 from ftrace.ground.text_tables import Shown
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.lowering import passes_of, rule_names
+from ftrace.testing import program_parts as pp
 from ftrace.testing.close import Limits, Tolerance, check_tolerances
 from ftrace.testing.graph_text import NoTextError, array_text, function_text
-from ftrace.testing.kernel_walk import first_wrong_kernel
-from ftrace.testing.program_parts import Part, Search, edge, results_of, ulps_of
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.effects import rehearsal
@@ -229,7 +228,9 @@ def bisect(
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)
     name = told_name(jitted)
-    search = Search(_numbers_of(graph), list(map(_as_numbers, arrays)), place, limits)
+    search = pp.Search(
+        _numbers_of(graph), list(map(_as_numbers, arrays)), place, limits
+    )
     found = _compare(search, name)
     return found if path is None else _write(found, path or f"bisect_{_word(name)}.py")
 
@@ -281,12 +282,12 @@ def _write(found: Bisection, path: str | os.PathLike[str]) -> Bisection:
     return replace(found, **changes)
 
 
-def _compare(search: Search, name: str) -> Bisection:
+def _compare(search: pp.Search, name: str) -> Bisection:
     """The whole program first, and then what of it differs."""
     graph, device = search.graph, search.device
-    whole = Part(graph, search.arrays, search.order, graph.outputs)
+    whole = pp.Part(graph, search.arrays, search.order, graph.outputs)
     compiled = CompiledGraph(graph, device)
-    results = results_of(compiled, search.arrays)
+    results = pp.results_of(compiled, search.arrays)
     apart = search.find_different(results, whole.expected)
     kernel = _wrong_kernel(search, compiled, search.arrays)
     counts = len(search.order), len(compiled.program.kernels)
@@ -301,7 +302,7 @@ def _compare(search: Search, name: str) -> Bisection:
         return Bisection(*known, told, kernel=kernel)
     told = f"{len(apart)} of {len(results)} results differ from NumPy's"
     with settings.config(cache_size=0):
-        anew = results_of(CompiledGraph(graph, device), search.arrays)
+        anew = pp.results_of(CompiledGraph(graph, device), search.arrays)
         if not search.find_different(anew, whole.expected):
             note = "compiled anew it agrees: the disk cache has other code of it"
             return Bisection(*known, told, notes=(note,))
@@ -322,7 +323,7 @@ def _compare(search: Search, name: str) -> Bisection:
         )  # fmt: skip
 
 
-def _check_repeats(part: Part) -> None:
+def _check_repeats(part: pp.Part) -> None:
     """Raises where NumPy itself computes something else the second time."""
     runs: list[list[tuple[Node, bytes]]] = []
 
@@ -351,7 +352,9 @@ def _describe_worst(
     """Of results that differ the one that is the most units apart, and its line."""
 
     def units(item: tuple[int, str]) -> int:
-        return max(ulps_of(results[item[0]], expected[item[0]]).ravel().tolist() or [0])
+        return max(
+            pp.ulps_of(results[item[0]], expected[item[0]]).ravel().tolist() or [0]
+        )
 
     number, text = max(apart, key=units)
     node = graph.outputs[number]
@@ -364,10 +367,10 @@ def _describe_worst(
 # Why.
 
 
-def _explain(part: Part, search: Search, inside: str) -> Bisection:
+def _explain(part: pp.Part, search: pp.Search, inside: str) -> Bisection:
     """What differs in a part, and why."""
     compiled = CompiledGraph(part.graph, search.device)
-    results, expected = results_of(compiled, part.arrays), part.expected
+    results, expected = pp.results_of(compiled, part.arrays), part.expected
     number, text = search.wrong(results, expected, part.again)[0]
     stage = _wrong_stage(search, part)
     kernel = "" if stage else _wrong_kernel(search, compiled, part.arrays)
@@ -383,12 +386,12 @@ def _explain(part: Part, search: Search, inside: str) -> Bisection:
 
 
 def _wrong_kernel(
-    search: Search, compiled: CompiledGraph, arrays: Sequence[Values]
+    search: pp.Search, compiled: CompiledGraph, arrays: Sequence[Values]
 ) -> str:
-    return first_wrong_kernel(compiled.program, arrays, search.device, search.wrong)
+    return pp.first_wrong_kernel(compiled.program, arrays, search.device, search.wrong)
 
 
-def _wrong_stage(search: Search, part: Part) -> str:
+def _wrong_stage(search: pp.Search, part: pp.Part) -> str:
     """The first pass of lowering after which NumPy computes something else."""
     expected = part.expected
     for stage, graph, *_ in passes_of(part.graph, search.device.limits):
@@ -401,7 +404,7 @@ def _wrong_stage(search: Search, part: Part) -> str:
     return ""
 
 
-def _rules(search: Search, part: Part) -> tuple[str, ...]:
+def _rules(search: pp.Search, part: pp.Part) -> tuple[str, ...]:
     """The fewest rules and decisions without which a part agrees; () for none."""
     off, expected = settings.current().disabled_rules, part.expected
 
@@ -409,7 +412,7 @@ def _rules(search: Search, part: Part) -> tuple[str, ...]:
         try:
             with settings.config(disabled_rules=off.union(names)):
                 compiled = CompiledGraph(part.graph, search.device)
-                results = results_of(compiled, part.arrays)
+                results = pp.results_of(compiled, part.arrays)
                 return not search.wrong(results, expected, part.again)
         except FtraceError:
             return False
@@ -419,13 +422,13 @@ def _rules(search: Search, part: Part) -> tuple[str, ...]:
         return next(((name,) for name in names if agrees((name,))), ())
     last = len(names)
     while not agrees(needed):  # the last one of the fewest first ones that it takes
-        last = edge(0, last, lambda n: agrees([*needed, *names[:n]])) - 1
+        last = pp.edge(0, last, lambda n: agrees([*needed, *names[:n]])) - 1
         needed.append(names[last])
     return tuple(needed)
 
 
 def _difference(
-    search: Search, node: Node, text: str, ulps: dict[str, int], inside: str
+    search: pp.Search, node: Node, text: str, ulps: dict[str, int], inside: str
 ) -> Difference:
     made = node.src[0] if node.op is item_p else node
     traced = [s for s in made.src if s in search.last_use]
@@ -437,7 +440,7 @@ def _difference(
 
 def _histogram(x: Values, y: Values) -> dict[str, int]:
     """How many elements are how far apart: 0, 1, 2-3, 4-7 and so on."""
-    found = Counter([int(n).bit_length() for n in ulps_of(x, y).ravel().tolist()])
+    found = Counter([int(n).bit_length() for n in pp.ulps_of(x, y).ravel().tolist()])
     ranges = {
         ("0", "1")[k] if k < 2 else f"{1 << (k - 1)}-{(1 << k) - 1}": found[k]
         for k in sorted(found)
@@ -449,7 +452,7 @@ def _histogram(x: Values, y: Values) -> dict[str, int]:
 # A program of it.
 
 
-def _program(search: Search, part: Part, difference: Difference) -> str:
+def _program(search: pp.Search, part: pp.Part, difference: Difference) -> str:
     limits = search.limits
     options = {"rtol": limits.rtol, "atol": limits.atol, "ulps": limits.ulps}
     given = [f"{k}={v!r}" for k, v in options.items() if v is not None]
@@ -468,7 +471,7 @@ def _program(search: Search, part: Part, difference: Difference) -> str:
     )
 
 
-def _inputs(search: Search, part: Part) -> list[str]:
+def _inputs(search: pp.Search, part: pp.Part) -> list[str]:
     """Code for inputs; of few words, where the part differs with these too."""
     builtin = all(x.dtype.isbuiltin == 1 for x in part.arrays)
     for make, text in _SIMPLE if builtin else ():

@@ -24,7 +24,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from docs.stubs import MODULES, PACKAGE
+from docs.stubs import GATHERED, MODULES, PACKAGE
 from ftrace import errors
 from ftrace.ground.missing_names import names_of_jax
 from ftrace.transforms.jit.jit import Jitted
@@ -103,6 +103,20 @@ def test_a_stub_has_all_public_names(module: str) -> None:
     for name in dir(importlib.import_module(f"ftrace.{module}")):
         shown = rf"(^(def|class) {name}\b|^{name}( =|:)|\bas {name}\b)"
         assert re.search(shown, text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("module", GATHERED)
+def test_the_stub_of_a_package_tells_where_its_names_are(module: str) -> None:
+    found = importlib.import_module(f"ftrace.{module}".rstrip("."))
+    names = [name for name in dir(found) if name[0] != "_"]
+    assert len(names) > 10
+    for line in _stub(module).splitlines():
+        if told := re.fullmatch(r"from (\S+) import (.*)", line):
+            home = importlib.import_module(told[1])
+            for own, name in re.findall(r"(\w+) as (\w+)", told[2]):
+                assert getattr(home, own) is getattr(found, name), name
+                names = [other for other in names if other != name]
+    assert not names
 
 
 def _eager_results(row: Row) -> Iterator[Any]:

@@ -6,11 +6,9 @@ From the ground up:
                   one line
     explain       What runs when a function is called, and how far from the machine's
                   limits it is
-    source_lines  The user's lines that a program comes from, and the code around them
-    tables        Nodes and texts, each once and by number, as the page has them
-    steps         What is walked: the graph as traced, for each device, after each pass,
-                  and in kernels
-    kernels       What runs: each kernel with its statements, schedule and code
+    page_data     What a page tells, as data: the user's lines; nodes and texts by
+                  number; the graph as traced, for each device, after each pass; each
+                  kernel with its statements, schedule and code
     picture       `viz`: the page, written to a file and shown
 
 `page/` has what the page is made of: HTML, its style, its scripts, and the library that

@@ -25,10 +25,8 @@ from ftrace.trace.flatten_arguments import P, told_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.viz import page_data
 from ftrace.transforms.viz.explain import Explanation, explain
-from ftrace.transforms.viz.kernels import collectives_as_data, kernels_as_data
-from ftrace.transforms.viz.steps import walk
-from ftrace.transforms.viz.tables import Tables
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("model.js", "layout.js", "canvas.js", "panels.js", "app.js")
@@ -117,8 +115,8 @@ def viz(
 
 
 def _data(explained: Explanation) -> dict[str, Any]:
-    walked = walk(explained)
-    tables = Tables(walked.roots, walked.names)
+    walked = page_data.walk(explained)
+    tables = page_data.Tables(walked.roots, walked.names)
     facts = {
         "name": explained.name,
         "device": explained.device.name,
@@ -130,8 +128,8 @@ def _data(explained: Explanation) -> dict[str, Any]:
         "mesh": "" if explained.divided is None else str(explained.divided.mesh),
         "limits": "" if explained.most is None else str(explained.most),
         "steps": walked.as_data(tables),
-        "kernels": kernels_as_data(explained, tables),
-        "collectives": collectives_as_data(explained.collectives, tables),
+        "kernels": page_data.kernels_as_data(explained, tables),
+        "collectives": page_data.collectives_as_data(explained.collectives, tables),
     }
     return facts | tables.as_data()  # which has all texts and lines by now
 
