@@ -333,8 +333,9 @@ def make_array_from_single_device_arrays(
     own = len(sharding.addressable_devices)
     if not len(known) == len(arrays) == own:
         raise errors.ValueRangeError(
-            f"{what}: the sharding has {own} devices, got "
-            f"{len(arrays)} arrays, {len(known)} of them known"
+            f"{what}: the sharding has {own} devices in this process, and each needs "
+            f"one array, got {len(arrays)} arrays"
+            + (", some of them traced" if len(known) < len(arrays) else "")
         )
     places = sharding.devices_indices_map(tuple(shape))
     parts = [(part.device, places.get(part.device), part) for part in known]

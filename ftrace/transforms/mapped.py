@@ -67,7 +67,7 @@ from ftrace.transforms.placed.spanning import (
     whole,
 )
 from ftrace.transforms.shardings import NamedSharding, as_sharding
-from ftrace.transforms.vmap import SHARED, over_lanes, vmap
+from ftrace.transforms.vmap import SHARED, over_lanes
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -214,7 +214,8 @@ class _Pmap:
 
         def with_axes(places: Any) -> Any:
             axes = self.axes_of(args)
-            run = vmap(self.fun, axes, places, self.name, self.axis_size)
+            size = self.axis_size
+            run = over_lanes("pmap", self.fun, axes, places, self.name, size)
             return run(*args, **kwargs)
 
         return _lanes_or_one(with_axes, self.out_axes)
@@ -224,7 +225,7 @@ class _Pmap:
         axes = self.axes_of(args)
 
         def run(places: Any, values: Sequence[Any], named: Any) -> Any:
-            return vmap(self.fun, axes, places)(*values, **named)
+            return over_lanes("pmap", self.fun, axes, places)(*values, **named)
 
         mesh, fixed = Mesh(self.devices, (self.name,)), self._statics(args)
         return _map_across(run, mesh, axes, self.out_axes, fixed, args, kwargs)
@@ -363,10 +364,10 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
         shape = aval_of(x).shape
         sizes.add(shape[axis] if shape else None)
     if not sizes or None in sizes:
+        got = "a scalar, which has no axis; in_axes None gives it to all devices"
         raise ValueRangeError(
             f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
-            "mapped axis, and a scalar has none: none without axes may be mapped; "
-            "in_axes=None leaves one as it is"
+            f"mapped axis, got {got if sizes else 'none'}"
         )
     return max(sizes)  # `vmap` says where they differ
 
@@ -410,7 +411,7 @@ def shard_map(
       f: a function of arrays.
       out_specs, in_specs: a `PartitionSpec` for each result and argument, or prefixes
         of their pytrees.
-      mesh: by default that of `set_mesh`.
+      mesh: by default that of a `shard_map` around this one, or of `set_mesh`.
       axis_names: a set of the axes of the mesh that specs may name, and collectives in
         `f` use; all by default. Along the others `f` sees whole arrays.
       check_vma, check_rep: False takes a result that `out_specs` says is the same along
@@ -457,6 +458,7 @@ def shard_map(
         axes = {name: known[name] for name in own.axis_names if name in manual}
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         _check_manual(manual, own, "in_specs", specs)
+        _check_are_specs("out_specs", out_specs)
         _check_manual(manual, own, "out_specs", tree.leaves(out_specs))
         leaves, treedef = tree.flatten(args)
         rows = zip(leaves, specs, strict=True)
@@ -474,9 +476,13 @@ def shard_map(
 
     @wraps(f, "shard_map")
     def shard_map_f(*args: Any) -> Any:
-        own: Any = get_mesh() if mesh is None else mesh
+        around = [axis.devices for axis in stack.axes if axis.devices]
+        own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
         if not own.axis_names:
-            raise ValueRangeError(f"shard_map needs a mesh with axes, got {own!r}")
+            raise ValueRangeError(
+                f"shard_map needs a mesh with axes, got {own!r}: give it mesh=, or "
+                "call it within `with ft.set_mesh(mesh)`"
+            )
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
         if not across:
@@ -528,6 +534,7 @@ def _in_lanes(
                     _check_shared(f, [*axes], out_specs, result)
                 return result
 
+        of_parts.__name__ = name_of(f)
         run: Function = of_parts
         for name, (ranks, lanes) in reversed([*axes.items()]):
             into = tuple([0 if name in _names_of(spec) else None for spec in specs])
@@ -536,7 +543,7 @@ def _in_lanes(
                 return 0 if name in _names_of(spec) else SHARED
 
             out = tree.map(out_axis, out_specs)
-            run = over_lanes(run, into, out, name, lanes, ranks)
+            run = over_lanes("shard_map", run, into, out, name, lanes, ranks)
         sizes = {name: lanes for name, (_, lanes) in axes.items()}
         rows = zip(leaves, specs, strict=True)
         return run(*[_divide(x, spec, sizes) if spec else x for x, spec in rows])
@@ -564,14 +571,20 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
         named = _names_of(spec)
         more = [name for name in found if name not in named]
         if more:
+            implied = (
+                "corresponding output value is only varying across mesh axes "
+                f"{_list(named)} and not {_list(more)}, but it was inferred to be "
+                f"possibly varying over {_list(found)}"
+                if named
+                else "result is the same on all devices, but it may differ along "
+                f"{_list(found)}"
+            )
             raise ValueRangeError(
                 f"shard_map applied to the function {name_of(f)!r} was given out_specs "
                 "which require replication which can't be statically inferred given "
-                f"the mesh: its axes are {sizes}; out_specs is {spec} which "
-                "implies that the corresponding output value is only varying across "
-                f"mesh axes {_list(named)} and not {_list(more)}, but it was "
-                f"inferred to be possibly varying over {_list(found)}. Name these "
-                "axes, take a psum along them, or pass check_vma=False"
+                f"the mesh {sizes}: out_specs is {spec} which implies that the "
+                f"{implied}. Name {_list(more)} in the spec, take a psum along it, or "
+                "pass check_vma=False"
             )
 
 
@@ -608,6 +621,7 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
     """The spec of each value; raises where one does not fit the mesh or its value."""
     if specs is None:
         return [PartitionSpec()] * len(tree.leaves(values))
+    _check_are_specs(what, specs)
     found = tree.broadcast_prefix(specs, values, f"shard_map {what}")
     rows = tree.leaves_with_path(values)
     for spec, (path, value) in zip(found, rows, strict=True):
@@ -623,6 +637,16 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
                     f"{name}, of shape {tuple(shape)}, along {entry!r} of size {parts}"
                 )
     return found
+
+
+def _check_are_specs(what: str, specs: Any) -> None:
+    for path, spec in tree.leaves_with_path(specs):
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentError(
+                f"shard_map {what} argument must be a pytree of PartitionSpec, but "
+                f"{what}{tree.keystr(path)} is {spec!r:.60}, of type "
+                f"{type(spec).__name__}"
+            )
 
 
 def _check_names(mesh: Any, what: str, spec: Any) -> None:
@@ -749,11 +773,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     def place_by(leaf: Any, place: Any) -> Any:
         place = as_sharding(place, what)
-        if manual & {*_names_of(getattr(place, "spec", ()))}:
+        if own := manual & {*_names_of(getattr(place, "spec", ()))}:
             raise ValueRangeError(
-                f"{what}: {place.spec} contains a manual axes {_list(manual)} of "
-                f"mesh {place.mesh}: within shard_map each device has its own part "
-                "along them"
+                f"{what}: {place.spec} names manual axes {_list(own)} of the mesh "
+                f"{place.mesh}: within shard_map each device has its own part along "
+                "them"
             )
         return put_by(leaf, place, what)
 

@@ -90,62 +90,61 @@ def vmap(
       >>> ft.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(fnp.array([1.0, 3.0]))
       Array([0.25, 0.75], dtype=float32)
     """
-    tree.check_callable(fun, "vmap")
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
-    if not isinstance(in_axes, (int, tuple, type(None))):
-        raise errors.ArgumentError(
-            "vmap: in_axes must be an int, None or a tuple with an entry per "
-            f"argument, got {in_axes!r}"
-        )
-    _check_axes("in_axes", in_axes)
-    _check_axes("out_axes", out_axes)
     one: Any = spmd_axis_name
     several: Sequence[Any] = one if type(one) in (tuple, list) else (one,)
     names = tuple([name for name in several if name is not None])
-    return over_lanes(fun, in_axes, out_axes, axis_name, axis_size, None, names)
+    return over_lanes(
+        "vmap", fun, in_axes, out_axes, axis_name, axis_size, spmd_names=names
+    )
 
 
 _TUPLE: type[Any] = tuple
+_LIST: type[Any] = list
 
 
 def over_lanes(
-    fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_name: Any,
-    axis_size: int | None, ranks: exchange.Ranks | None = None,
-    spmd_names: tuple[Any, ...] = (),
+    what: str, fun: Callable[..., Any], in_axes: Any, out_axes: Any,
+    axis_name: Any = None, axis_size: int | None = None,
+    ranks: exchange.Ranks | None = None, spmd_names: tuple[Any, ...] = (),
 ) -> Callable[..., Any]:  # fmt: skip
     """`vmap`, of an axis along which several processes have lanes.
 
     Args:
+      what: the transform that the user has called, one of `IN_LANES`.
       fun, in_axes, axis_name, axis_size: as those of `vmap`.
       out_axes: likewise, or `SHARED`.
       ranks: the processes; None is one.
       spmd_names: the axes of `spmd_axis_name`.
     """
+    tree.check_callable(fun, what)
+    if isinstance(in_axes, _LIST):
+        in_axes = tuple(in_axes)
+    _check_axes(what, "in_axes", in_axes)
+    _check_axes(what, "out_axes", out_axes)
     processes = 1 if ranks is None else ranks.size
 
-    @wraps(fun, "vmap")
+    @wraps(fun, what)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, _TUPLE) and len(in_axes) != len(args):
             raise errors.TreeError(
-                f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
+                f"{what}: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
                 f"called with {len(args)} positional arguments"
             )
         leaves, treedef = tree.flatten((args, kwargs))
-        axes = tree.broadcast_prefix(in_axes, args, "vmap: in_axes")
+        axes = tree.broadcast_prefix(in_axes, args, f"{what}: in_axes")
         axes += [0] * (len(leaves) - len(axes))
         if any(type(x) is Ref for x in leaves):
             return _map_refs(fun, leaves, axes, treedef, out_axes, axis_name, axis_size)
         rows = enumerate(zip(axes, leaves, strict=True))
         kept = {i: x for i, (a, x) in rows if a is None and _is_choice(x)}
         if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):
-            flatten_values((args, kwargs), "vmap: the argument ")
+            flatten_values((args, kwargs), f"{what}: the argument ")
         values = [x for i, x in enumerate(leaves) if i not in kept]
         axes = [a for i, a in enumerate(axes) if i not in kept]
-        axes = [_normal_axis(a, x) for a, x in zip(axes, values, strict=True)]
-        size = _batch_size(fun, axes, values, axis_size)
+        axes = [_normal_axis(what, a, x) for a, x in zip(axes, values, strict=True)]
+        size = _batch_size(what, fun, axes, values, axis_size)
 
-        output = Output.of_leaves(fun, treedef, "vmap", keywords=True)
+        output = Output.of_leaves(fun, treedef, what, keywords=True)
 
         def example(*values: Value) -> list[Value]:
             inner, axes = list(values), list[Axis]()
@@ -165,18 +164,18 @@ def over_lanes(
         if axis_name is not None:
             single, shared = [*single, INDEX], [*shared, None]
         meant = [*values, 0] if axis_name is not None else values
-        graph = trace("vmap", example, single, known=shared, meant=meant)
+        graph = trace(what, example, single, known=shared, meant=meant)
         count = output.count
         places = [out_axes] * count
         if out_axes not in (None, SHARED) and type(out_axes) is not int:
             whole = output.build([0] * count)
-            places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
+            places = tree.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
 
         def batch() -> Graph:
             with exchange.of_ranks(ranks), _divided_along(spmd_names):
-                return _batch(graph, avals, axes, size, places, fun)
+                return _batch(what, graph, avals, axes, size, places, fun)
 
-        kind = ("vmap", size, tuple(axes), tuple(places), ranks, spmd_names)
+        kind = (what, size, tuple(axes), tuple(places), ranks, spmd_names)
         if all(place in (None, SHARED) or type(place) is int for place in places):
             results = apply_derived(kind, graph, batch, values)
         else:
@@ -236,6 +235,7 @@ INDEX = ShapedArray.of((), dtypes.int32)
 
 
 def _batch(
+    what: str,
     graph: Graph,
     avals: Sequence[ShapedArray],
     axes: Sequence[int | None],
@@ -269,7 +269,7 @@ def _batch(
     batched = found[: len(graph.outputs)]
     effects = (*graph.effects[:1], *(node for node, _ in found[len(batched) :]))
     results = [
-        _put_axis(node, has, place, size, fun)
+        _put_axis(what, node, has, place, size, fun)
         for (node, has), place in zip(batched, places, strict=True)
         if holds_numbers(node.aval)
     ]
@@ -295,7 +295,12 @@ def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
     return aval.with_shape(tuple(shape))
 
 
-def _check_axes(name: str, axes: Any) -> None:
+def _check_axes(what: str, name: str, axes: Any) -> None:
+    if name == "in_axes" and not isinstance(axes, (int, _TUPLE, type(None))):
+        raise errors.ArgumentError(
+            f"{what}: in_axes must be an int, None or a tuple with an entry per "
+            f"argument, got {axes!r}"
+        )
     for axis in (axes,) if is_int(axes) else tree.leaves(axes):
         if (
             axis is not None
@@ -303,25 +308,26 @@ def _check_axes(name: str, axes: Any) -> None:
             and (isinstance(axis, bool) or not is_int(axis))
         ):
             raise errors.ArgumentError(
-                f"vmap: {name} must hold ints or None, got {axis!r}"
+                f"{what}: {name} must hold ints or None, got {axis!r}"
             )
 
 
-def _normal_axis(axis: Any, value: Value) -> int | None:
+def _normal_axis(what: str, axis: Any, value: Value) -> int | None:
     if axis is None:
         return None
     aval, number = aval_of(value), operator.index(axis)
     if not -aval.ndim <= number < aval.ndim:
         raise errors.AxisError(
-            f"vmap: the argument of type {aval!r} has no axis {number} to map over; "
+            f"{what}: the argument of type {aval!r} has no axis {number} to map over; "
             "use None in in_axes for an argument that all examples share"
         )
     return number % aval.ndim
 
 
 def _batch_size(
-    fun: Any, axes: Sequence[int | None], values: Sequence[Value], axis_size: int | None
-) -> int:
+    what: str, fun: Any, axes: Sequence[int | None], values: Sequence[Value],
+    axis_size: int | None,
+) -> int:  # fmt: skip
     sizes: dict[int, ShapedArray | None] = {
         aval_of(x).shape[axis]: aval_of(x)
         for axis, x in zip(axes, values, strict=True)
@@ -331,7 +337,7 @@ def _batch_size(
         sizes.setdefault(axis_size, None)
     if not sizes:
         raise errors.BatchSizeError(
-            f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for "
+            f"{what} of {name_of(fun)}: no argument is mapped; give in_axes an int for "
             "one of them, or pass axis_size"
         )
     if len(sizes) > 1:
@@ -340,8 +346,8 @@ def _batch_size(
             for n, a in sizes.items()
         )
         raise errors.BatchSizeError(
-            f"vmap of {name_of(fun)}: vmap got inconsistent sizes for array axes to be "
-            f"mapped: {listed}"
+            f"{what} of {name_of(fun)}: {what} got inconsistent sizes for array axes "
+            f"to be mapped: {listed}"
         )
     return next(iter(sizes))
 
@@ -351,7 +357,9 @@ def first_of(node: Node) -> Node:
     return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:])
 
 
-def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
+def _put_axis(
+    what: str, node: Node, batched: bool, place: Any, size: int, fun: Any
+) -> Node:
     if place is SHARED:
         node = first_of(node) if batched else node
         ranks = current_lanes.ranks if batched else None
@@ -359,13 +367,13 @@ def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Nod
     if place is None:
         if batched:
             raise errors.ValueRangeError(
-                f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
+                f"{what} of {name_of(fun)}: out_axes is None for a result that depends "
                 "on a mapped argument; give it an axis"
             )
         return node
     ndim = node.ndim if batched else node.ndim + 1
     if not -ndim <= place < ndim:
         raise errors.AxisError(
-            f"vmap: out_axes {place} does not fit a result of {ndim} axes"
+            f"{what}: out_axes {place} does not fit a result of {ndim} axes"
         )
     return place_axis(node, batched, place % ndim, size)

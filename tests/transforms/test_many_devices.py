@@ -293,6 +293,51 @@ def test_wrong_meshes_and_specs_say_what_is_wrong() -> None:
         ft.make_array_from_callback((8, 8), whole, lambda _: X[:1])
 
 
+def test_what_is_wrong_is_told_in_the_words_of_what_was_called() -> None:
+    """`shard_map` and `pmap`, and not the `vmap` that they are made of."""
+    wrong: list[tuple[Any, str, str]] = [
+        (lambda v: v if v[0, 0] > 0 else -v, "under shard_map.*close over it", ""),
+        (lambda v: v[: v[0, 0].astype(int)], "under shard_map.*Let the function", ""),
+        (lambda v: "s", "the result of <lambda> must be an array", ""),
+        (lambda v: lax.psum(v, "q"), "axes here are 'x', 'y'; those of shard_map", ""),
+        (lambda v: lax.with_sharding_constraint(v, NamedSharding(mesh(), P("x"))),
+         "P.'x',. names manual axes {x}", ""),
+        (lambda v: v, "in_specs is 'x', of type str", "x"),
+    ]  # fmt: skip
+    for f, message, into in wrong:
+        with pytest.raises(Exception, match=message) as caught:
+            over(f, into or P("x"), P("x"))(X)
+        assert isinstance(caught.value, errors.FtraceError)
+        assert "vmap" not in str(caught.value)
+    for f, message, args in (
+        (lambda v: v if v[0] > 0 else -v, "under pmap.*name it in static_broad", (X,)),
+        (lambda v, w: v + w, "pmap got inconsistent sizes .* 8 of .* 4 of", (X, X[:4])),
+        (lambda v: v, "with a mapped axis, got a scalar, which has no axis", (3.0,)),
+        (lambda v: lax.psum(v, "q"), "axis_name='q' of vmap or pmap", (X,)),
+    ):
+        with pytest.raises(errors.FtraceError, match=message):
+            ft.pmap(f)(*args)
+    with pytest.raises(ValueError, match="mapped axis, got none"):
+        ft.pmap(lambda v: v, in_axes=None)(X)
+    with pytest.raises(ValueError, match="give it mesh=, or call it within"):
+        ft.shard_map(lambda v: v, in_specs=P(), out_specs=P())(X)
+
+
+def test_a_shard_map_within_another_is_over_the_same_mesh() -> None:
+    def outer(v: Any) -> Any:
+        inner: Any = ft.shard_map(
+            lambda w: w + lax.psum(w, "y"), in_specs=P("y"), out_specs=P("y")
+        )
+        return inner(v)
+
+    run = over(outer, P("x"), P("x"), axis_names={"x"})
+    wanted = X + np.tile(X.reshape(2, 4, 8).sum(1, keepdims=True), (1, 4, 1)).reshape(
+        8, 8
+    )
+    for f in (run, ft.jit(run)):
+        np.testing.assert_array_equal(f(X), wanted)
+
+
 def test_equal_meshes_and_specs_are_one_object() -> None:
     assert (
         mesh() is mesh() is copy.deepcopy(mesh()) is pickle.loads(pickle.dumps(mesh()))
@@ -447,7 +492,7 @@ def test_arrays_are_made_of_parts_on_distinct_devices() -> None:
         ([parts[0]] * 8, {}, "distinct devices"),
         (ft.device_put(X, places), {}, "must be a list or tuple"),
         ([ft.device_put(X, places)] * 8, {}, "must be on one device"),
-        (parts[:7], {}, "has 8 devices, got 7"),
+        (parts[:7], {}, "has 8 devices .* got 7"),
         (parts, {"dtype": "int32"}, "must match the dtype"),
     ):  # fmt: skip
         with pytest.raises((ValueError, TypeError), match=message):

@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 
 #: Transforms under which a function with rules needs them.
 DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
+#: Transforms to lanes: why a value is not known, and how else it is given.
+IN_LANES = {
+    "vmap": ("is batched", "give it in_axes None"),
+    "pmap": ("differs between devices", "name it in static_broadcasted_argnums"),
+    "shard_map": ("differs between devices", "let the function close over it"),
+}
+_IN_NONE = "is not known while tracing", ""
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
 #: What NumPy's values are instances of.
@@ -263,7 +270,7 @@ def _constant(tracer: Tracer) -> Value | None:
     JAX computes it at once, and so it may be kept, as in a table of results.
     """
     scope, node = tracer.scope, tracer.node
-    if not (scope.bound or scope.transform == "vmap") or scope.isolated:
+    if not (scope.bound or scope.transform in IN_LANES) or scope.isolated:
         return None
     known = dict(scope.values)
     for leaf in toposort([node], known):
@@ -329,9 +336,6 @@ def derivative_scope(tracer: Tracer) -> Scope | None:
     return None
 
 
-_STATIC = "Use static_argnums or static_argnames of jit if it is a Python value"
-
-
 def _in_call() -> str:
     """What messages begin with: the function of ours that the user has called."""
     name = called_function()
@@ -364,17 +368,19 @@ def _require_concrete(
             f"a[i] = x; or write stop_gradient(x) for x where it is a constant.{chain}"
         )
     scope, leaf = found
+    why, other = IN_LANES.get(scope.transform, _IN_NONE)
+    mark = other or "mark the argument in static_argnums"
+    use = other or "use static_argnums or static_argnames of jit"
+    static = f"{use[0].upper()}{use[1:]} if it is a Python value"
     advice = {
-        "bool": "Use ftrace.numpy.where, or mark the argument in static_argnums if it "
-        "is a Python value",
-        "int": _STATIC,
-        "index": _STATIC,
+        "bool": f"Use ftrace.numpy.where, or {mark} if it is a Python value",
+        "int": static,
+        "index": static,
         "format": 'Print it when the program runs: ft.debug.print("loss {:.3f}", x)',
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
     made = tracer.origin
     chain = f"\n  the value was computed at {made.describe()}" if made else ""
-    why = "is batched" if scope.transform == "vmap" else "is not known while tracing"
     raise error(
         f"{_in_call()}{what}() needs the value of an array of type {tracer.aval!r}, "
         f"which {why}: it depends on an argument of type {leaf.aval!r} of a function "
@@ -611,7 +617,7 @@ def axis_of(name: Any, what: str) -> Axis:
     advice = (
         "those of shard_map are axes of its mesh, in axis_names where that is given"
         if over
-        else f"name one with vmap(…, axis_name={name!r})"
+        else f"name one with axis_name={name!r} of vmap or pmap"
     )
     raise AxisNameError(
         f"{what}: unbound axis name: {name}. "

@@ -461,7 +461,9 @@ def _without_rules(call: Invocation, scopes: Sequence[Scope]) -> Iterator[Any]:
     if own is None:
         runs = all(s.bound and not s.isolated for s in scopes)
     else:
-        runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
+        runs = all(
+            s.transform in tracer.IN_LANES for s in scopes if s.depth <= own.depth
+        )
     if runs:
         result = call.run()
         found = _tracers(rule_graphs.captured_arrays([result]))

@@ -33,7 +33,14 @@ from ftrace.trace.primitives.primitive import Results
 from ftrace.trace.primitives.sources import is_variable, scope_and_position, variable
 from ftrace.trace.tracing import scopes
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.tracer import DIFFERENTIATING, Tracer, Value, aval_of, stack
+from ftrace.trace.tracing.tracer import (
+    DIFFERENTIATING,
+    IN_LANES,
+    Tracer,
+    Value,
+    aval_of,
+    stack,
+)
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 
@@ -299,7 +306,7 @@ def level_of(values: Sequence[Value]) -> Level | None:
     if scope is None or scope.transform not in DIFFERENTIATING:
         return None
     around = [s for s in scopes.open_scopes() if s.depth <= scope.depth]
-    if not all((s.bound or s.transform == "vmap") and not s.isolated for s in around):
+    if not all((s.bound or s.transform in IN_LANES) and not s.isolated for s in around):
         return None
     if scope.level is None:
         scope.level = Level(scope)
