@@ -17,7 +17,8 @@ from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, str
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
 
-#: How many operations of an index array are looked through.
+#: How many operations of an index array are looked through. With 1 the gradient of x[i]
+#: asks of each update whether it is in bounds; with 24 no row differs.
 DEPTH = 6
 #: Movements of which every element is one of the operand.
 MOVES = (bc.expand_p, permute_p, reshape_p, shrink_p, stride_p)

@@ -121,20 +121,26 @@ class Transform(GraphKernel):
 DECISIONS = {"transform_natively": "a Fourier transform is a kernel, without Python"}
 
 #: The longest rows that are transformed one by one, and the longest columns and rows
-#: of which a vector has many: their numbers fit the second cache.
+#: of which a vector has many: their numbers fit the second cache. With 2¹⁴ rows of 2¹⁴
+#: are one kernel, not two, and 64 rows of 5000; with 2¹⁰ a row of 4096 is two.
 ROW = 1 << 12
 COLUMN = 1 << 12
-#: The longest convolutions of one kernel, by columns and rows abreast.
+#: The longest convolutions of one kernel, by columns and rows abreast. With 2¹³ columns
+#: of 2003 are one kernel, not three; with 2⁹ those of 1009 are three.
 CONVOLUTION = 1 << 11
-#: So many numbers of as many rows as a vector has lanes are in the first cache.
+#: So many numbers of as many rows as a vector has lanes are in the first cache. With 64
+#: 500 rows of 73 do 1.8 times the operations; with 2¹⁰ no row differs.
 NEAR = 256
 #: The longest transform by a chirp: parts of rows must fit a thread's stack.
 LONGEST_CHIRP = 1 << 28
-#: Longer rows of a power of two have enough numbers for vectors of their own.
+#: Longer rows of a power of two have enough numbers for vectors of their own. With 256
+#: 1000 rows of 64 are abreast, with 16 those of 16 are not.
 LONG = 64
-#: Fewer columns or rows fill no vector of any processor.
+#: Fewer columns or rows fill no vector of any processor. With 64 16 rows of 1000 are
+#: two kernels, with 4 4 rows are one.
 FEW = 16
-#: Of fewer columns it is quicker to make rows.
+#: Of fewer columns it is quicker to make rows: with 1 two columns of 67 are one kernel,
+#: not three; with 16 no row differs.
 _FEWEST = 4
 
 

@@ -56,11 +56,15 @@ DECISIONS = {
     "factor_small": "a factorisation of small matrices is a kernel of loops",
 }
 
-#: Rows and columns at the most of what loops of a kernel do.
+#: Rows and columns at the most of what loops of a kernel do. With 64 systems of 32 rows
+#: are solved by two kernels, not three, with 4 those of 8 by three.
 SMALL = 16
 #: What a part of a right side has at least: BLAS prepares the matrix for each of them.
+#: With 256 columns 200 of 500 rows are one part, not two, with 16 they are ten.
 _BLOCK_COLUMNS = 64
+#: With 2²³ 2000 columns of 64 rows are one part, not five, with 2¹⁹ 200 are two.
 _BLOCK_WORK = 1 << 21
+#: With 64 2000 columns of 500 rows are 25 parts, not 16, with 4 they are 4.
 _MOST_BLOCKS = 16
 
 
@@ -228,7 +232,7 @@ def _tridiagonal(node: Node) -> Sequence[Node] | None:
 
 # By LAPACK.
 
-#: Columns that LAPACK treats together, where it has the memory.
+#: Columns that LAPACK treats together, where it has the memory: as many as it asks for.
 _BLOCK = 64
 
 

@@ -44,7 +44,7 @@ from ftrace.trace.primitives.primitive import Compound, items
 #: The number of the first register: larger than that of any buffer.
 FIRST_REGISTER = 1 << 20
 #: How often a loop is taken to run whose length nobody knows: often enough that others
-#: may run meanwhile.
+#: may run meanwhile. With 40,000 or 2500 no kernel differs but in what it says.
 GUESSED_LENGTH = 10_000
 #: Lanes of a vector, where only the amount of work is asked for.
 _LIKELY_LANES = 8
