@@ -3,7 +3,7 @@
     program  = JSON: [kernels, infos, program], where a step says the number of its
                kernel, and of what people are told of it
     kernel   = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
-    identity = JSON: [bodies, nodes, kernel or graph]; body = [its number, nodes, body]
+    identity = [bodies, nodes, kernel or graph]; body = [its number, nodes, body]
     node     = [op, type, argument, sources], in the order of their numbers
     type     = [dtype, shape, is it weak?]
     part     = number, text, null | [its kind, its parts …]
@@ -25,6 +25,7 @@ of that name. Nor have dynamic dimensions.
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -172,7 +173,9 @@ def _identity(value: Any, nodes: Iterable[g.Node] = ()) -> str | None:
         whole = writer.part(value)
     except _NoTextError:
         return None
-    return _dump([list(writer.bodies.values()), writer.nodes, whole])
+    # In half the time of JSON; this form has no references and no interned names.
+    found = [list(writer.bodies.values()), writer.nodes, whole]
+    return marshal.dumps(found, 2).decode("latin-1")
 
 
 def size_of_graph(graph: g.Graph) -> int:
