@@ -696,6 +696,7 @@ def meshes_of_the_same_devices_meet() -> None:
         held = ft.jit(lambda x: (x, x + 1), out_shardings=places)(X)
         equal(all_of(held[0]), X)
         equal(all_of(held[1]), X + 1)
+        assert [x.sharding for x in (*made, *held)] == [*places, *places]
     turned = put(X, ALONG, Mesh(np.array(ft.devices()[::-1]), ("x",)))
     raises(errors.ShardingError, "incompatible devices", lambda: x + turned)
 

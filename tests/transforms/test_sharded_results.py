@@ -455,6 +455,20 @@ def test_constraints_over_two_meshes_of_the_same_devices_meet() -> None:
     found = f(put(A, "x"))
     assert found.sharding.mesh in (mesh(), other.mesh)
     np.testing.assert_array_equal(found, A * 2)
+    # Each is divided as it says, though none says it of all.
+    line = NamedSharding(ft.make_mesh((8, 1), ("z", "one")), P(None, "z"))
+    wishes = [over("y", "x"), other, line]
+    for order in (wishes, wishes[::-1]):
+        f = ft.jit(
+            lambda x, order=order: [
+                lax.with_sharding_constraint(x * i, s) for i, s in enumerate(order)
+            ]
+        )
+        for i, (found, wish) in enumerate(zip(f(A), order, strict=True)):
+            assert found.sharding == wish
+            np.testing.assert_array_equal(found, A * i)
+        wished = ft.jit(lambda x: [x] * 3, out_shardings=order)(A)
+        assert [x.sharding for x in wished] == order
 
 
 def test_constants_carry_no_sharding_from_one_reader_to_another() -> None:

@@ -119,31 +119,30 @@ def _is_spared(node: g.Node) -> bool:
 # Calls become what they call.
 
 
-def _no_constraint(constraint: Any) -> bool:
-    return False
+def _no_constraint(constraint: Any) -> None:
+    return None
 
 
 def inline_calls(
-    outputs: Sequence[g.Node], keeps: Callable[[Any], bool] = _no_constraint
+    outputs: Sequence[g.Node], over: Callable[[Any], Any] = _no_constraint
 ) -> list[g.Node]:
     """The outputs without calls, also in the bodies of loops and branches.
 
     Args:
-      keeps: which constraints of how values are divided, for who divides them.
+      over: what a constraint of how a value is divided is for who divides it; None is
+        nothing.
 
     Raises:
       DerivativeError: a tangent is needed of a function that has none (custom_vjp).
     """
-    return _Inliner(keeps).inline(outputs)
+    return _Inliner(over).inline(outputs)
 
 
-def ready_graph(
-    graph: g.Graph, keeps: Callable[[Any], bool] = _no_constraint
-) -> g.Graph:
+def ready_graph(graph: g.Graph, over: Callable[[Any], Any] = _no_constraint) -> g.Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
     tokens = graph.effects[1:]
     before = (*graph.outputs, *tokens)
-    outputs = inline_calls(before, keeps)
+    outputs = inline_calls(before, over)
     if tuple(outputs) == before and not g.has_any(before, (held_p,)):
         return graph
     nodes = [n for n in g.toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
@@ -168,9 +167,9 @@ def _array(node: g.Node) -> Array:
 
 
 class _Inliner(_Walk):
-    def __init__(self, keeps: Callable[[Any], bool]) -> None:
+    def __init__(self, over: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._keeps = keeps
+        self._over = over
 
     def inline(self, outputs: Sequence[g.Node], looped: bool = False) -> list[g.Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
@@ -190,8 +189,11 @@ class _Inliner(_Walk):
             if expanded is None:
                 return None
             return apply_body(self.body(expanded, looped), src)
-        if node.op is name_p or (node.op is constraint_p and not self._keeps(node.arg)):
+        if node.op is name_p:
             return src[0]
+        if node.op is constraint_p:
+            constraint = self._over(node.arg)
+            return constraint_p(*src, arg=constraint) if constraint else src[0]
         if node.op is widened:
             return src[1]
         if node.op in (pvary_p, custom_derivative.varies_as_p):

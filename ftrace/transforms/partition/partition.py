@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -65,14 +67,14 @@ def constraints_in(graph: Graph) -> list[Node]:
     return [node for node in nodes_of(graph.outputs) if node.op is constraint_p]
 
 
-def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
-    """The mesh of a program; None if it has none.
+def meshes_of(graph: Graph, shardings: Sequence[Any]) -> list[Any]:
+    """The meshes of a program; results are told in terms of the first.
 
     Raises:
-      ShardingError: there are two, of different devices.
+      ShardingError: they are of different devices.
     """
-    meshes = [sharding.mesh for sharding in shardings if sharding is not None]
-    meshes = [*meshes_in(graph), *meshes]
+    given = [sharding.mesh for sharding in shardings if sharding is not None]
+    meshes = [*given, *meshes_in(graph)]
     for mesh in meshes[1:]:
         if [*mesh.devices.flat] != [*meshes[0].devices.flat]:
             raise ShardingError(
@@ -81,7 +83,25 @@ def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
                 f"got {meshes[0]} of {[*meshes[0].devices.flat]} and {mesh} of "
                 f"{[*mesh.devices.flat]}; move them to one mesh with device_put"
             )
-    return meshes[0] if meshes else None
+    return meshes
+
+
+def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
+    """The mesh over which a program is divided; None if it has none.
+
+    It is the finest, if there is one: in its terms all others divide.
+    """
+    meshes = meshes_of(graph, shardings)
+    cuts = [_cuts(mesh) for mesh in meshes]
+    rows = zip(meshes, cuts, strict=True)
+    finest = [mesh for mesh, own in rows if own == set[int]().union(*cuts)]
+    return [*finest, *meshes, None][0]
+
+
+def _cuts(mesh: Any) -> set[int]:
+    """Of how many devices in a row there are groups: of x: 2, y: 4 of 1, 4 and 8."""
+    sizes = mesh.axis_sizes
+    return {math.prod(sizes[i:]) for i in range(len(sizes) + 1)}
 
 
 @memo(64)
@@ -95,11 +115,33 @@ def over_mesh(sharding: Any, mesh: Any, ndim: int) -> NamedSharding | None:
     names = mesh.axis_names
     for axes in product(range(-1, ndim), repeat=len(names)):  # what each name divides
         pairs = [*zip(names, axes, strict=True)]
-        spec = tuple([tuple([n for n, k in pairs if k == i]) for i in range(ndim)])
-        found = NamedSharding(mesh, partition_spec(spec))
+        spec = [tuple([n for n, k in pairs if k == i]) for i in range(ndim)]
+        while spec and not spec[-1]:
+            spec.pop()
+        found = NamedSharding(mesh, partition_spec(tuple(spec)))
         if found.is_equivalent_to(sharding, ndim):
             return found
     return None
+
+
+def in_words_of_users(sharding: Any, node: Node, first: Any) -> NamedSharding:
+    """That of a result over the mesh of its constraint, or else the first one."""
+    mesh = node.arg.mesh if node.op is constraint_p else first
+    return over_mesh(sharding, mesh, node.ndim) or sharding
+
+
+def _constraint_over(mesh: Any, constraint: Constraint) -> Constraint | None:
+    """A constraint in terms of a mesh of the same devices; None where there is none."""
+    if constraint.mesh.shape_tuple == mesh.shape_tuple:
+        return constraint
+    spec = tuple([names or () for names in constraint.spec])
+    given = NamedSharding(constraint.mesh, partition_spec(spec))
+    found = over_mesh(given, mesh, len(spec))
+    if found is None:
+        return None
+    rows = zip(constraint.spec, spec_of(found, len(spec)), strict=True)
+    spec = tuple([None if old is None else names for old, names in rows])
+    return replace(constraint, mesh=mesh, spec=spec)
 
 
 def find_specs(
@@ -117,13 +159,9 @@ def find_specs(
     Raises:
       ShapeError: a value cannot be divided so.
     """
-
-    def is_over(other: Any) -> bool:
-        # Another mesh of these devices: nothing is said of how it divides.
-        return other.mesh.shape_tuple == mesh.shape_tuple
-
-    ready = ready_graph(graph, is_over)
-    wanted = [s if s is not None and is_over(s) else None for s in out_shardings]
+    ready = ready_graph(graph, partial(_constraint_over, mesh))
+    rows = zip(out_shardings, ready.outputs, strict=True)
+    wanted = [over_mesh(s, mesh, node.ndim) for s, node in rows]
     outputs = list(map(_constrain, ready.outputs, wanted))
     # A derivative makes a second loop beside the first: it is divided as one.
     merged = merge_control([*outputs, *ready.effects])

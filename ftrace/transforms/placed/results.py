@@ -34,7 +34,9 @@ from ftrace.transforms.partition.partition import (
     constrain,
     constraints_in,
     find_specs,
+    in_words_of_users,
     mesh_of,
+    meshes_of,
 )
 from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.placed.spanning import Spanning, lift
@@ -79,13 +81,16 @@ def _shardings(
     given = [s if hasattr(s, "mesh") else None for s in given]
     used = nodes_of(graph.outputs)
     rows = zip(graph.inputs, given, strict=True)
-    mesh = mesh_of(graph, [*[s for node, s in rows if node in used], *outs])
+    places = [*[s for node, s in rows if node in used], *outs]
+    mesh = mesh_of(graph, places)
     if mesh is None:
         return ()
     ready, _, _, specs = find_specs(graph, mesh, given, outs)
+    first, *_ = meshes_of(graph, places)
+    rows = zip(specs, ready.outputs, graph.outputs, strict=True)
     made = [
-        sharding_over(mesh, spec, node)
-        for spec, node in zip(specs, ready.outputs, strict=True)
+        in_words_of_users(sharding_over(mesh, spec, node), old, first)
+        for spec, node, old in rows
     ]
     inputs = dict(zip(graph.inputs, given, strict=False))
     ends = zip(outs, graph.outputs, made, strict=True)
@@ -154,10 +159,11 @@ def shardings_of(
     for node, sharding in zip(graph.inputs, given, strict=False):
         constraint = told.get(node)
         if constraint is None:
-            spec = ((),) * node.ndim
+            own = sharding_over(outs[0].mesh, ((),) * node.ndim, node)
         else:
             spec = tuple([names or () for names in constraint.arg.spec])
-        ins.append(sharding or sharding_over(outs[0].mesh, spec, constraint or node))
+            own = sharding_over(constraint.arg.mesh, spec, constraint)
+        ins.append(sharding or own)
     return ins, list(outs)
 
 

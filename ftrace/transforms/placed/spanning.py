@@ -45,7 +45,13 @@ from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
 from ftrace.transforms.partition.localize import Partitioned
-from ftrace.transforms.partition.partition import mesh_of, over_mesh, partition
+from ftrace.transforms.partition.partition import (
+    in_words_of_users,
+    mesh_of,
+    meshes_of,
+    over_mesh,
+    partition,
+)
 from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
 from ftrace.transforms.shardings import (
@@ -287,7 +293,7 @@ class _Processes:
 
     def run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         """The outputs of a graph for concrete arguments: captured ones are added."""
-        graph = ready_graph(graph, lambda constraint: True)
+        graph = ready_graph(graph, lambda constraint: constraint)
         own: list[Any] = [*arrays, *graph.captured]
         local, shardings, gathered = _program(graph, tuple(map(_over_several, own)))
         for i in gathered:
@@ -305,7 +311,7 @@ class _Processes:
         Args:
           given: of the inputs that are not captured the shardings, or None.
         """
-        graph = ready_graph(graph, lambda constraint: True)
+        graph = ready_graph(graph, lambda constraint: constraint)
         given = *given, *map(_over_several, graph.captured)
         local, shardings, _ = _program(graph, given)
         return local, shardings
@@ -328,10 +334,16 @@ def _program(
         mesh = mesh_of(graph, given)
         rows = zip(given, graph.inputs, strict=True)
         over = [over_mesh(s, mesh, node.ndim) for s, node in rows]
+        kept = dict(zip(graph.inputs, given, strict=True))
         rows = enumerate(zip(given, over, strict=True))
         gathered = [i for i, (one, other) in rows if one is not None and other is None]
+        kept.update(dict.fromkeys([graph.inputs[i] for i in gathered]))
         local, spreads = localize_graph(graph, over)
-        shardings = list(map(_sharding, spreads))
+        first, *_ = meshes_of(graph, given)
+        rows = zip(map(_sharding, spreads), graph.outputs, strict=True)
+        shardings = [
+            kept.get(node) or in_words_of_users(s, node, first) for s, node in rows
+        ]
         known = calls.put(key, (ready_graph(local), shardings, gathered))
     return known
 

@@ -683,7 +683,7 @@ def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
     What `shard_map` does over processes is divided already: a process runs its parts.
     """
     graph, places = lowered.graph, lowered.places
-    whole = ready_graph(graph, lambda constraint: True)
+    whole = ready_graph(graph, lambda constraint: constraint)
     if has_any((*whole.outputs, *whole.effects), (part_p, whole_p)):
         given = [*places, *map(mesh_sharding, whole.captured)]
         local, _ = localize_graph(whole, given)
