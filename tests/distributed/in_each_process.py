@@ -669,6 +669,27 @@ def stages_are_of_the_program_of_all_processes() -> None:
         lies(held.compile()(value), X * 2, ALONG)
     part = ft.jit(over(lambda v: v * 2)).lower(X).compile()
     lies(part(X), X * 2, ALONG)
+    memory = total.lower(struct).compile().memory_analysis()
+    assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (96, 4)
+
+
+@check
+def what_is_given_up_is_deleted() -> None:
+    def step(p: Any, x: Any) -> Any:
+        return p - x, p
+
+    given_up = ft.jit(step, donate_argnums=0)
+    ahead = given_up.lower(put(X), put(X)).compile()
+    parts = ft.jit(over(step, ALONG, ALONG), donate_argnums=0)
+    for run in (given_up, ahead, parts):
+        p, x = put(X), put(X)
+        _, same = run(p, x)
+        assert p.is_deleted()
+        assert not x.is_deleted()
+        lies(same, X, ALONG)
+    p = put(X)
+    lies(ft.jit(fnp.add, donate_argnums=0)(p, p), X * 2, ALONG)
+    raises(errors.DeletedArrayError, "donated to a jitted", lambda: p + 1)
 
 
 @check

@@ -235,6 +235,9 @@ def test_donated_arguments_may_be_divided() -> None:
     check(f(x), A + 1, P("x", "y"))
     with pytest.raises(RuntimeError):
         x.numpy()
+    memory = f.lower(put(A, "x", "y")).compile().memory_analysis()
+    assert memory.argument_size_in_bytes == A.nbytes // 8
+    assert memory.output_size_in_bytes == A.nbytes // 8
 
 
 WRONG: list[tuple[str, Callable[[], Any]]] = [

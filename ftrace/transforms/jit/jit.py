@@ -83,7 +83,7 @@ from ftrace.transforms.jit.misses import (
     leaf_names,
     why_missed,
 )
-from ftrace.transforms.jit.stages import OneTrace, Ready
+from ftrace.transforms.jit.stages import OneTrace, Ready, run_across
 from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
 
 if TYPE_CHECKING:
@@ -466,8 +466,8 @@ class Jitted(RecordedCallable, Travels):
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
             if not isinstance(device, Device):  # arrays over several processes
-                results = apply_graph(traced.graph, values, closed=True)
-                return traced.output.build(results)
+                donated = arguments.leaves_of(self._donated, given, static)
+                return run_across(traced, values, values, donated)
             with self._traced.lock:
                 donated = arguments.leaves_of(self._donated, given, static)
                 ready = self._compile(traced, key, device, donated)

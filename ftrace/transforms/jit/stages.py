@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -142,10 +143,7 @@ class Ready:
             results: list[Any] = self.compiled([*given, *self.captured])
             results = results if place is None else place(results)
         finally:
-            for i in self.donated:
-                value = values[i]
-                if is_array(value):
-                    value.delete()
+            _delete(values, self.donated)
         for i in self.hollow:
             results[i] = results[i].numpy()
         return self.output.build(results)
@@ -190,6 +188,29 @@ class Ready:
             tuple(self.compiled.avals),
         )
         return self.compiled.executable.bind(signature)
+
+
+def run_across(
+    traced: OneTrace, own: Sequence[Any], values: Sequence[Any], donated: Sequence[int]
+) -> Any:
+    """The function's result over several processes; donated arrays are deleted.
+
+    Args:
+      own: the leaves of the call, as the program takes them.
+      values: as they were given.
+      donated: the numbers of those that the caller gives up.
+    """
+    try:
+        results = compiled_graph.apply_graph(traced.graph, own, closed=True)
+    finally:
+        _delete(values, donated)
+    return traced.output.build(results)
+
+
+def _delete(values: Sequence[Any], donated: Sequence[int]) -> None:
+    for i in donated:
+        if is_array(values[i]):
+            values[i].delete()
 
 
 def inputs_of(graph: Graph, leaves: Sequence[Any]) -> list[Array]:
@@ -474,7 +495,10 @@ class Lowered(_HasProgram):
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """What a program takes, in bytes."""
+    """What a program takes, in bytes of one device.
+
+    Devices of one process have one memory for the time of a run; each counts its share.
+    """
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
@@ -529,9 +553,8 @@ class Compiled(_HasProgram):
             self._check_places(values)
         if self._ready is None:
             rows = zip(values, self._shardings[0], strict=True)
-            values = [self._call.device.cut(x, wanted) for x, wanted in rows]
-            results = compiled_graph.apply_graph(traced.graph, values, closed=True)
-            return traced.output.build(results)
+            own = [self._call.device.cut(x, wanted) for x, wanted in rows]
+            return run_across(traced, own, values, self._call.donated)
         if Array.any_placed and compiled_graph.is_divided(traced.graph, values):
             place = partial(compiled_graph.place_results, traced.graph, values)
         return self._ready.run(values, place)
@@ -557,14 +580,17 @@ class Compiled(_HasProgram):
     def memory_analysis(self) -> MemoryStats:
         """What a run of it takes."""
 
-        def total(avals: Sequence[ShapedArray]) -> int:
-            return sum(a.size * a.dtype.itemsize for a in avals)
+        def sizes(avals: Sequence[ShapedArray], places: Sequence[Any]) -> list[int]:
+            rows = zip(avals, places, strict=True)
+            return [prod(s.shard_shape(a.shape)) * a.dtype.itemsize for a, s in rows]
 
-        compiled, types = self._program_of_graph, self._call.types
-        given = [types[i] for i in compiled.overwritten]
+        compiled, (ins, outs) = self._program_of_graph, self._shardings
+        devices = max([len(s.addressable_devices) for s in (*ins, *outs)], default=1)
+        given = sizes(self._call.types, ins)
         return MemoryStats(
-            total(types), total(self.out_avals), total(given),
-            self.program.arena, compiled.executable.code_bytes,
+            sum(given), sum(sizes(self.out_avals, outs)),
+            sum([given[i] for i in compiled.overwritten]),
+            -(-self.program.arena // devices), compiled.executable.code_bytes,
         )  # fmt: skip
 
     @property
