@@ -129,6 +129,7 @@ def pmap(
     Raises:
       ShardingError: the axis is longer than there are devices; over several processes,
         it has not one element for each of this one's devices.
+      UnsupportedError: over several processes, within jit, grad or vmap.
       ValueRangeError: no argument is mapped, or one without axes; `devices` is empty.
 
     Example:
@@ -235,7 +236,16 @@ class _Pmap:
 
         Raises:
           ShardingError: there is not one element for each device of this process.
+          UnsupportedError: it is traced.
         """
+        if stack.scopes:
+            raise UnsupportedError(
+                f"pmap of {name_of(self.fun)} is over the devices of several "
+                f"processes, within {stack.scopes[-1].transform}: there each process "
+                "has values of its own, of which one program for all knows nothing. "
+                "Call it outside, with jit, grad and vmap within it, or write "
+                "shard_map; devices=ft.local_devices() maps over this process's alone"
+            )
         mesh = Mesh(self.devices, (self.name,))
         own = len(mesh.local_mesh.devices.ravel())
         if any(type(x) is Spanning for x in tree.leaves((args, kwargs))):

@@ -674,6 +674,15 @@ def stages_are_of_the_program_of_all_processes() -> None:
 
 
 @check
+def sizes_that_are_open_are_known_where_they_are_divided() -> None:
+    f = ft.jit(lambda x, y: x * 2 + y.sum(), dynamic={0: {0: "n"}, 1: {0: "m"}})
+    for n, m in ((1, 4), (2, 4), (2, 5)):
+        rows, more = X[: n * DEVICES], np.arange(m, dtype=np.float32)
+        lies(f(put(rows), more), rows * 2 + more.sum(), ALONG)
+        equal(f(rows, more), rows * 2 + more.sum())
+
+
+@check
 def what_is_given_up_is_deleted() -> None:
     def step(p: Any, x: Any) -> Any:
         return p - x, p
@@ -792,6 +801,9 @@ def pmap_is_over_the_devices_of_all_processes() -> None:
     step = ft.pmap(gradient, "i", in_axes=(None, 0), out_axes=None)
     close(step(2.0, rows), (4.0 * every.sum(1) ** 2).mean())
     raises(errors.ShardingError, "for each of", lambda: total(every))
+    within = {"jit": ft.jit(total), "grad": ft.grad(lambda x: total(x).sum())}
+    for name, f in within.items():
+        raises(errors.UnsupportedError, f"within {name}: there", lambda f=f: f(rows))
     alone = ft.pmap(lambda x: lax.psum(x, "i"), "i", devices=ft.local_devices())
     equal(alone(rows), np.tile(rows.sum(0), (LOCAL, 1)))
 

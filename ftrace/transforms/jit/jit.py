@@ -466,6 +466,8 @@ class Jitted(RecordedCallable, Travels):
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
             if not isinstance(device, Device):  # arrays over several processes
+                if traced.whole is not None:  # what is divided has a size
+                    traced = self._trace_types(signature, values)
                 donated = arguments.leaves_of(self._donated, given, static)
                 return run_across(traced, values, values, donated)
             with self._traced.lock:
