@@ -25,7 +25,7 @@ import numpy as np
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.base import set_system
-from ftrace.ground import processes
+from ftrace.ground import process_groups
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.program import (
@@ -85,7 +85,7 @@ class Cluster:
         (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005).
         """
         others = ranks - 1
-        if ranks < processes.MANY or nbytes > processes.SHORT:
+        if ranks < process_groups.MANY or nbytes > process_groups.SHORT:
             return self.messages(others, nbytes)
         rounds = others.bit_length() * self.messages(1, 0)
         copied = 2 * ranks * nbytes / self.memory
@@ -100,7 +100,7 @@ class Cluster:
         if kind in ("sum", "max", "min"):
             if ranks == 2:
                 return self.messages(1, nbytes) + 3 * nbytes / self.memory
-            if nbytes <= processes.FEW:
+            if nbytes <= process_groups.FEW:
                 return every + ranks * nbytes / self.memory
             return part + fold + self.gather(ranks, nbytes / ranks)
         if kind == "gather":

@@ -15,7 +15,7 @@ import numpy as np
 
 from ftrace.backends.base import own_devices, set_system
 from ftrace.errors import DeviceError
-from ftrace.ground import VERSION, processes, settings
+from ftrace.ground import VERSION, process_groups, processes, settings
 from ftrace.ground.missing_names import tell_missing
 
 #: Platforms that are seen as one system.
@@ -57,7 +57,7 @@ def initialize(
     given = None if initialization_timeout == 300 else initialization_timeout
     processes.join(num_processes, process_id, given)
     if processes.count() > 1:
-        everyone, config = processes.everyone(), settings.current()
+        everyone, config = process_groups.everyone(), settings.current()
         lines = f"ftrace {VERSION}\nnumpy {version('numpy')}\nrules {config.rules}"
         everyone.agree("versions and settings", lambda: lines)
         own = np.array([len(own_devices(name)) for name in _PLATFORMS])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ValueRangeError
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
@@ -42,7 +42,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
       ProcessError: the trees differ in structure, shapes or dtypes.
       ValueRangeError: there is not exactly one source.
     """
-    everyone, own = processes.everyone(), processes.index() == 0
+    everyone, own = process_groups.everyone(), processes.index() == 0
     everyone.agree("broadcast_one_to_all", lambda: _text(in_tree))
     flags = everyone.gather(np.array([own if is_source is None else is_source]))
     if flags.sum() != 1:
@@ -70,7 +70,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
       ProcessError: the trees differ in structure, shapes or dtypes.
       ValueRangeError: an array over several processes has no rows of each: `tiled`.
     """
-    everyone = processes.everyone()
+    everyone = process_groups.everyone()
     everyone.agree("process_allgather", lambda: _text(in_tree))
 
     def gather(x: Any) -> Any:
@@ -102,7 +102,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
             [tree.readable(treedef), *[f"{np.asarray(x)!r}" for x in leaves]]
         )
 
-    processes.everyone().agree(fail_message or "assert_equal", text)
+    process_groups.everyone().agree(fail_message or "assert_equal", text)
 
 
 def host_local_array_to_global_array(
@@ -159,7 +159,7 @@ def sync_global_devices(name: str) -> None:
     Raises:
       ProcessError: they have not.
     """
-    processes.everyone().agree("sync_global_devices", lambda: name)
+    process_groups.everyone().agree("sync_global_devices", lambda: name)
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:

@@ -21,7 +21,8 @@ From the ground up:
     progress          What takes more than a second shows how far it is
     tables            What is kept so that it need not be made again, all of it within
                       one limit of bytes
-    processes         The processes of a program, over MPI, and what they send
+    processes         The processes of a program, from `join` to `leave`, over MPI
+    process_groups    What processes do together: collectives, started and finished
 """
 
 from typing import Final

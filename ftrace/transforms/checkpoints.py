@@ -26,7 +26,7 @@ from typing import Any
 import numpy
 
 from ftrace import errors
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.transforms.array_files import PathLike
 from ftrace.transforms.save_load import load_from
 from ftrace.transforms.shard_files import INDEX, Folder, Writing, clean, writing
@@ -178,7 +178,7 @@ class Checkpoints:
         if processes.index() == 0:
             there = reversed(self._list_steps())
             found = next((step for step in there if self._is_whole(step)), -1)
-        found = int(processes.everyone().broadcast(np.array([found]))[0])
+        found = int(process_groups.everyone().broadcast(np.array([found]))[0])
         return None if found < 0 else found
 
     def restore(

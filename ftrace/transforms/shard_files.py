@@ -36,7 +36,7 @@ import numpy
 
 from ftrace import dtypes
 from ftrace.errors import FileFormatError, ProcessError
-from ftrace.ground import processes, settings
+from ftrace.ground import process_groups, settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
@@ -101,7 +101,7 @@ class Writing:
     """
 
     def __init__(self, folder: Path, tree: Any) -> None:
-        everyone, config = processes.everyone(), settings.current()
+        everyone, config = process_groups.everyone(), settings.current()
         self.folder, self._timeout = folder, config.distributed_timeout
         self._offered = False
         self._place, self._count = everyone.rank, everyone.size

@@ -28,7 +28,7 @@ from ftrace.backends.llvm.call.object_layout import offsets
 from ftrace.backends.llvm.runtime import program_table
 from ftrace.custom_batching import custom_vmap
 from ftrace.experimental import multihost_utils as hosts
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.sharding import Mesh
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.exchange import (
@@ -110,7 +110,7 @@ def values_of_all_processes_come_together() -> None:
 
 @check
 def sums_are_added_in_the_order_of_the_processes() -> None:
-    everyone = processes.everyone()
+    everyone = process_groups.everyone()
     for size in (0, 1, 5, 5000, 100_003):
         parts = [
             np.random.default_rng(i).normal(size=size).astype(np.float32)
@@ -130,11 +130,11 @@ def sums_are_added_in_the_order_of_the_processes() -> None:
 @check
 def few_bytes_of_many_processes_go_in_rounds() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "MANY", 3)
+        patch.setattr(process_groups, "MANY", 3)
         for members in ([*range(COUNT)], [*range(min(3, COUNT))]):
             if RANK not in members:
                 continue
-            group = processes.group(members)
+            group = process_groups.group(members)
             for shape in ((), (0,), (5,), (2, 3), (5000,)):
                 parts = [np.full(shape, i + 0.5) + np.arange(5)[0] for i in members]
                 equal(group.gather(parts[RANK]), parts)
@@ -896,7 +896,9 @@ def loops_around_shard_map_carry_parts() -> None:
         ):
             close(all_of(one), other)
         if f is not read:
-            with patch.object(processes.Group, "gather", side_effect=AssertionError):
+            with patch.object(
+                process_groups.Group, "gather", side_effect=AssertionError
+            ):
                 jitted(put(X))
 
 
@@ -935,7 +937,7 @@ def branches_around_shard_map_take_parts() -> None:
                 close(all_of(one), other, rtol=1e-4)
             if f is not read:
                 with patch.object(
-                    processes.Group, "gather", side_effect=AssertionError
+                    process_groups.Group, "gather", side_effect=AssertionError
                 ):
                     jitted(n, x, y)
 
@@ -1122,7 +1124,7 @@ def arrays_are_made_of_the_parts_of_each_process() -> None:
 def is_left(way: str, kind: str) -> None:
     """Process 0 leaves an exchange; what comes later is not written into its arrays."""
     if kind == "by Python":
-        processes._world.native = None
+        processes.world.native = None
     own_devices("cpu")[0].make_native()  # which also calls programs
     x = fnp.full(1 << 20, 1.0 + RANK, "float32")
     run = program_of("sum")
@@ -1157,11 +1159,11 @@ def is_left(way: str, kind: str) -> None:
 def gets_too_much(kind: str) -> None:
     """Process 1 sends more than process 0 has room for."""
     if kind == "by Python":
-        processes._world.native = None
+        processes.world.native = None
     run, x = program_of("sum"), fnp.arange(5.0)
     for _ in range(3):
         run(x)
-    group = processes.everyone()
+    group = process_groups.everyone()
     if RANK == 1:
         into, more = np.empty(5, "float32"), np.ones(9, "float32")
         group.run("", group.sending([(more, 0, 0)], [(into, 0, 0)]))
@@ -1189,7 +1191,10 @@ def goes_wrong(way: str) -> None:
         time.sleep(30)
     if RANK == 0 and way == "sleeps":  # where MPI itself would wait for ever, too
         ft.config.update("distributed_timeout", 1)
-        meet, agree = partial(processes.group, (1, 0)), partial(hosts.assert_equal, 1)
+        meet, agree = (
+            partial(process_groups.group, (1, 0)),
+            partial(hosts.assert_equal, 1),
+        )
         for function in (meet, agree, total):
             with pytest.raises(errors.ProcessError) as caught:
                 function()

@@ -18,7 +18,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import errors
-from ftrace.ground import processes
+from ftrace.ground import process_groups
 from ftrace.trace.primitives.exchange import FOLDS
 from tests.docs.pages import agrees, outputs_of
 
@@ -182,8 +182,25 @@ def test_without_mpi_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_process_has_a_group_by_itself() -> None:
-    alone, x = processes.everyone(), np.arange(6.0).reshape(1, 6)
+    alone, x = process_groups.everyone(), np.arange(6.0).reshape(1, 6)
     works = alone.gathering(x[0]), alone.exchanging(x), alone.broadcasting(x)
     for work in (*works, alone.combining(FOLDS["sum"], x)):
         np.testing.assert_array_equal(alone.run("", work), x)
     alone.agree("nothing", str)
+
+
+def test_a_process_in_the_place_of_each_gets_what_it_has() -> None:
+    """So one device's program of several can be run: every work is done at once."""
+    group, x, fold = process_groups.group((0, 0, 0)), np.arange(6.0), FOLDS["sum"]
+    rows = np.stack([x] * 3)
+    works = (
+        group.gathering(x), group.exchanging(rows),
+        group.reducing(fold, rows, np.empty(6)), group.broadcasting(x, 1),
+        group.combining(fold, x),
+    )  # fmt: skip
+    for work, expected in zip(works, (rows, rows, x, x, x), strict=True):
+        np.testing.assert_array_equal(group.run("", work), expected)
+    into = np.empty(6)
+    group.run("", group.sending([(x, 1, 0)], [(into, 2, 0)]))
+    np.testing.assert_array_equal(into, x)
+    np.testing.assert_array_equal(group.broadcast(x), x)

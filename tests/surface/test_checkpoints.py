@@ -25,7 +25,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.ground import processes
+from ftrace.ground import process_groups
 from ftrace.transforms import shard_files
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -354,7 +354,7 @@ class _Both:
 
 def run_process(place: int, round_: int, folder: Path, first: int, told: int) -> None:
     both: Any = _Both(place, round_)
-    processes.everyone = lambda: both
+    process_groups.everyone = lambda: both
     checkpoints = ft.Checkpoints(folder, keep=2)
     for step in itertools.count(first):
         checkpoints.save(step, state(step))

@@ -33,7 +33,7 @@ from ftrace.backends.llvm.target import (
     host_target,
 )
 from ftrace.errors import OutOfMemoryError
-from ftrace.ground import processes, settings
+from ftrace.ground import process_groups, settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.ground.limits import Limits
@@ -387,7 +387,7 @@ class CPUExecutable(base.Executable):
         try:
             status = self._run_as(chosen, objects, threads)
         except BaseException as error:
-            processes.settle(error, buffers)
+            process_groups.settle(error, buffers)
             raise
         if status == NO_MEMORY:
             raise out_of_memory.no_working_memory(self.program)

@@ -35,10 +35,11 @@ import numpy
 
 from ftrace import dtypes
 from ftrace.errors import GraphError, ShapeError
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
+from ftrace.ground.process_groups import Group, Pending, Work, scratch
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
@@ -73,9 +74,9 @@ class Ranks:
         return len(self.groups[0])
 
     @property
-    def own(self) -> processes.Group:
+    def own(self) -> Group:
         """The line of this process."""
-        return processes.group(self._line)
+        return process_groups.group(self._line)
 
     @property
     def rank(self) -> int | None:
@@ -227,7 +228,7 @@ UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 FOLDS = {kind: _in_order(ufunc) for kind, ufunc in UFUNCS.items()}
 
 
-def _permute(group: processes.Group, x: Array, tables: Any, out: Any) -> processes.Work:
+def _permute(group: Group, x: Array, tables: Any, out: Any) -> Work:
     """Rows whose source is another row, by number along the whole axis."""
     rows = np.ascontiguousarray(x)
     found, lanes = np.empty_like(rows) if out is None else out, len(rows)
@@ -243,7 +244,7 @@ def _permute(group: processes.Group, x: Array, tables: Any, out: Any) -> process
     return found
 
 
-def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
+def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> Work:
     """What MPI does for one operand, along axis 0; the result may be in `out`."""
     kind, group = arg.kind, arg.ranks.own
     if kind in FOLDS:
@@ -266,14 +267,14 @@ def _work(arg: Exchange, x: Array, tables: Any, out: Any) -> processes.Work:
 
 def _bucket(
     args: Sequence[Exchange], operands: Sequence[Array], out: Sequence[Array]
-) -> processes.Work:
+) -> Work:
     """Several exchanges of a kind that joins, as one message."""
     arg, group = args[0], args[0].ranks.own
     size, dtype = sum(x.size for x in operands), operands[0].dtype
     front = (group.size,) if arg.kind == "gather" else ()
     with (
-        processes.scratch((size,), dtype) as flat,
-        processes.scratch((*front, size), dtype) as rows,
+        scratch((size,), dtype) as flat,
+        scratch((*front, size), dtype) as rows,
     ):
         np.concatenate([x.reshape(-1) for x in operands], out=flat)
         if front:
@@ -296,8 +297,8 @@ class Started(NamedTuple):
       out: where its results have to be, if that is known.
     """
 
-    group: processes.Group
-    pending: processes.Pending
+    group: Group
+    pending: Pending
     out: Sequence[Array] | None
 
     def finish(self) -> Sequence[Array]:

@@ -29,7 +29,7 @@ from ftrace.backends.base import (
     time_block,
 )
 from ftrace.errors import OutOfMemoryError, TracingError
-from ftrace.ground import processes, settings
+from ftrace.ground import process_groups, processes, settings
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import span
 from ftrace.ground.tables import Shared, clear_tables
@@ -291,12 +291,12 @@ class _Agreed(Executable):
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         if self._unknown is not None:
             members, text = self._unknown
-            processes.group(members).agree("a program", text)
+            process_groups.group(members).agree("a program", text)
             self._unknown = None
         try:
             return self.inner(inputs)
         except BaseException as error:
-            processes.settle(error)  # nobody waits any more for what was started
+            process_groups.settle(error)  # nobody waits any more for what was started
             raise
 
     def at(self, sizes: Sizes) -> Executable:

@@ -23,7 +23,7 @@ import numpy
 
 from ftrace.backends.base import Device
 from ftrace.errors import ShardingError, UnaddressableError
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import Buffer, allocate_aligned, copy_aligned
@@ -241,7 +241,7 @@ def put(value: Any, sharding: NamedSharding) -> Array:
             total = sha256(np.ascontiguousarray(known).reshape(-1).view(np.uint8))
             return f"{known.dtype}{list(known.shape)}\nelements {total.hexdigest()}"
 
-        processes.group(members).agree("device_put of an array", text)
+        process_groups.group(members).agree("device_put of an array", text)
     return cut(known, sharding)
 
 

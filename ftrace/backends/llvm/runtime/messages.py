@@ -18,7 +18,7 @@ from __future__ import annotations
 from ftrace import dtypes
 from ftrace.backends.llvm.runtime.records import MessageRow
 from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops, loop_of
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.lower.program import RunExchange
 from ftrace.trace.primitives.exchange import UFUNCS
 
@@ -39,7 +39,7 @@ def messages_of(
     known = arg.kind in (*UFUNCS, "gather", "scatter", "all_to_all", "permute")
     if more or step.phase != "whole" or place is None or not known:
         return None
-    kind, unit = processes.kind_of(x.dtype)
+    kind, unit = process_groups.kind_of(x.dtype)
     size = x.dtype.itemsize
     if x.size * size > _MOST * unit:
         return None
@@ -47,7 +47,9 @@ def messages_of(
     if arg.kind == "permute":
         rows = _rows(step, mpi, place, x.size * size, unit)
         return rows, (kind, operand, result, *[0] * 8)
-    ways = processes.pairwise(arg.kind, place, arg.ranks.size, x.size, x.size * size)
+    ways = process_groups.pairwise(
+        arg.kind, place, arg.ranks.size, x.size, x.size * size
+    )
     if not ways:
         return None
     way = next(iter(ways.values()))

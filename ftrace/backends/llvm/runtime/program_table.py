@@ -25,7 +25,7 @@ from ftrace.backends.llvm.runtime.work_estimate import (
     own_work_of,
     work_of,
 )
-from ftrace.ground import processes
+from ftrace.ground import process_groups, processes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as ir
 from ftrace.trace.avals import ShapedArray
@@ -400,7 +400,7 @@ class _Writer:
             begin, late = both.first, self._id(both.late)
             facts = [*mpi[2:], kind, *self.block.rows(rows), *rest]
         handler = self.handlers["run_exchange"]
-        places = map(ctypes.addressof, (_NO_GROUP, processes.cut))
+        places = map(ctypes.addressof, (_NO_GROUP, process_groups.cut))
         record = r.ExchangeStep(handler, self._id(begin), late, *places, *facts)
         return self.block.add(*record)
 
