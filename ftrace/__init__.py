@@ -25,74 +25,23 @@ _collects = _gc.isenabled()
 try:  # as `_importing` does
     _gc.disable()
     from ftrace import errors, numpy
-    from ftrace.dtypes import float0
-    from ftrace.ground import VERSION
+    from ftrace.ground import VERSION, settings as _settings
     from ftrace.ground.missing_names import (
         no_attribute as _no_attribute,
         tell_missing as _tell_missing,
     )
-    from ftrace.ground.settings import (
-        CONTEXTS as _CONTEXTS,
-        Config,
-        config,
-        set_threads,
-    )
     from ftrace.ground.tracebacks import show_users_frames as _show_users_frames
-    from ftrace.trace.arrays.array import Array
     from ftrace.trace.backend import Backend as _Backend, register as _register
-    from ftrace.trace.calls.checkpoint import (
-        checkpoint,
-        checkpoint as remat,
-        checkpoint_policies,
-    )
+    from ftrace.trace.calls.checkpoint import checkpoint as remat
     from ftrace.trace.python_limits import (
         importing as _importing,
         put_away as _put_away,
     )
-    from ftrace.trace.symbolic import Dim
     from ftrace.trace.tracing.scopes import value_of_dim as _value_of_dim
     from ftrace.trace.tracing.tracer import aval_of as _aval_of
     from ftrace.transforms import device_placement as _placement
-    from ftrace.transforms.custom.callbacks import (
-        effects_barrier,
-        io_callback,
-        pure_callback,
-    )
-    from ftrace.transforms.custom.closure_convert import (
-        closure_convert,
-        custom_gradient,
-    )
-    from ftrace.transforms.custom.custom_derivatives import custom_jvp, custom_vjp
-    from ftrace.transforms.device_placement import (
-        all_counters,
-        block_until_ready,
-        counters,
-        default_device,
-        device_count,
-        device_get,
-        device_put,
-        devices,
-    )
-    from ftrace.transforms.grad import (
-        grad,
-        jvp,
-        linear_transpose,
-        linearize,
-        value_and_grad,
-        vjp,
-    )
-    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
+    from ftrace.transforms.jacobian import jacrev as jacobian
     from ftrace.transforms.jit import compiled_graph as _runs, eager_programs as _eager
-    from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
-    from ftrace.transforms.jit.jit import (
-        disable_jit,
-        eval_shape,
-        jit,
-        make_graph,
-        named_call,
-        named_scope,
-    )
-    from ftrace.transforms.jit.structs import ShapeDtypeStruct
     from ftrace.transforms.vmap import vmap
 finally:
     if _collects:
@@ -131,9 +80,9 @@ _register(
         sharding_of=_placement.sharding_of,
         format_of=_placement.format_of,
         shards_of=_placement.shards_of,
-        devices=devices,
-        device_put=device_put,
-        block_until_ready=block_until_ready,
+        devices=_placement.devices,
+        device_put=_placement.device_put,
+        block_until_ready=_placement.block_until_ready,
         vmap=vmap,
         reduce=_partial(_of_lax, "reduce"),
         scan=_partial(_of_lax, "scan"),
@@ -161,43 +110,56 @@ __all__ = [
     "testing", "tree", "tree_util", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-#: What is loaded when it is first named, and is no module: most programs need little.
-#: Type checkers read of all names in `__init__.pyi`, which docs/stubs.py makes.
+#: Where the names are written that are looked for when they are first asked for: most
+#: programs need few. Type checkers read of them in `__init__.pyi`: see docs/stubs.py.
 _HOMES = {
-    **dict.fromkeys(("load", "save"), "transforms.save_load"),
-    "Checkpoints": "transforms.checkpoints",
-    "make_jaxpr": "compat.view",
-    **dict.fromkeys(_CONTEXTS, "transforms.contexts"),
-    **dict.fromkeys(
-        ("checking_leaks", "ensure_compile_time_eval"), "transforms.contexts"
-    ),
-    **dict.fromkeys(
-        (
-            "copy_to_host_async", "default_backend", "device_put_replicated",
-            "device_put_sharded", "host_count", "host_id",
-            "host_ids", "live_arrays", "local_device_count", "local_devices",
-            "make_array_from_callback", "make_array_from_process_local_data",
-            "make_array_from_single_device_arrays", "print_environment_info",
-            "process_count", "process_index", "process_indices", "typeof",
+    name: home
+    for home, names in {
+        "backends.base": "Device",
+        "compat.view": "make_jaxpr",
+        "debug": "nan_origin",
+        "dtypes": "float0",
+        "ground.settings": "Config config set_threads",
+        "profiler": "profile",
+        "ref": "Ref empty_ref free_ref freeze new_ref",
+        "testing.bisect": "bisect",
+        "testing.replay": "record replay",
+        "trace.arrays.array": "Array",
+        "trace.calls.checkpoint": "checkpoint checkpoint_policies",
+        "trace.symbolic": "Dim",
+        "transforms.checkpoints": "Checkpoints",
+        "transforms.contexts": " ".join(
+            (*_settings.CONTEXTS, "checking_leaks", "ensure_compile_time_eval")
         ),
-        "transforms.environment",
-    ),
-    **dict.fromkeys(("pmap", "reshard", "shard_map", "smap"), "transforms.mapped"),
-    **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
-    **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
-    "bisect": "testing.bisect",
-    **dict.fromkeys(("record", "replay"), "testing.replay"),
-    "Device": "backends.base",
-    "explain": "transforms.viz.explain",
-    "explain_sharding": "transforms.partition.explain",
-    "fwd_and_bwd": "transforms.passes",
-    "nan_origin": "debug",
-    "no_compiles": "transforms.jit.misses",
-    "profile": "profiler",
-    "viz": "transforms.viz.picture",
-    "zero_gradients": "transforms.zero_gradients",
-    **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
-}  # fmt: skip
+        "transforms.custom.callbacks": "effects_barrier io_callback pure_callback",
+        "transforms.custom.closure_convert": "closure_convert custom_gradient",
+        "transforms.custom.custom_derivatives": "custom_jvp custom_vjp",
+        "transforms.device_placement": "all_counters block_until_ready counters "
+        "default_device device_count device_get device_put devices",
+        "transforms.environment": "copy_to_host_async default_backend "
+        "device_put_replicated device_put_sharded host_count host_id host_ids "
+        "live_arrays local_device_count local_devices make_array_from_callback "
+        "make_array_from_process_local_data make_array_from_single_device_arrays "
+        "print_environment_info process_count process_index process_indices typeof",
+        "transforms.grad": "grad jvp linear_transpose linearize value_and_grad vjp",
+        "transforms.jacobian": "hessian jacfwd jacrev",
+        "transforms.jit.compiled_graph": "cache_clear clear_caches",
+        "transforms.jit.jit": "disable_jit eval_shape jit make_graph named_call "
+        "named_scope",
+        "transforms.jit.misses": "no_compiles",
+        "transforms.jit.structs": "ShapeDtypeStruct",
+        "transforms.mapped": "pmap reshard shard_map smap",
+        "transforms.meshes": "P make_mesh set_mesh",
+        "transforms.partition.explain": "explain_sharding",
+        "transforms.passes": "fwd_and_bwd",
+        "transforms.save_load": "load save",
+        "transforms.shardings": "NamedSharding Shard",
+        "transforms.viz.explain": "explain",
+        "transforms.viz.picture": "viz",
+        "transforms.zero_gradients": "zero_gradients",
+    }.items()
+    for name in names.split()
+}
 
 
 def __getattr__(name: str) -> Any:
