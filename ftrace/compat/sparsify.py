@@ -16,14 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ftrace import lax, numpy as fnp
-from ftrace.compat import lax_primitives
-from ftrace.compat.jaxpr import (
-    ClosedJaxpr,
-    Jaxpr,
-    JaxprEqn,
-    bind_equation,
-    interpret,
-)
+from ftrace.compat import jaxpr as jaxprs, lax_primitives
 from ftrace.compat.view import make_jaxpr
 from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
@@ -86,15 +79,15 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
 
 @without_checks
-def evaluate(jaxpr: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
+def evaluate(jaxpr: jaxprs.ClosedJaxpr | jaxprs.Jaxpr, *args: Any) -> list[Any]:
     """The results of a jaxpr of sparse and dense values."""
     closed = lax_primitives.close(jaxpr)
-    return interpret(closed.jaxpr, closed.consts, args, _apply)
+    return jaxprs.interpret(closed.jaxpr, closed.consts, args, _apply)
 
 
-def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
+def _apply(eqn: jaxprs.JaxprEqn, values: Sequence[Any]) -> Any:
     if not any(map(_is_sparse, values)):
-        return bind_equation(eqn, values)
+        return jaxprs.bind_equation(eqn, values)
     name = eqn.primitive.name
     rule = RULES.get(name)
     if rule is None:
@@ -111,14 +104,14 @@ def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
 def _params(function: Rule, *names: str) -> Rule:
     """What a function does with these parameters of the equation."""
 
-    def rule(eqn: JaxprEqn, *values: Any) -> Any:
+    def rule(eqn: jaxprs.JaxprEqn, *values: Any) -> Any:
         return function(*values, **{name: eqn.params[name] for name in names})
 
     return rule
 
 
 def _operator(name: str, swapped: str = "") -> Rule:
-    def rule(eqn: JaxprEqn, x: Any, y: Any) -> Any:
+    def rule(eqn: jaxprs.JaxprEqn, x: Any, y: Any) -> Any:
         found = OPERATORS[name](x, y) if _is_sparse(x) else NotImplemented
         if swapped and not _is_sparse(x):
             found = OPERATORS[swapped](y, x)
@@ -129,7 +122,7 @@ def _operator(name: str, swapped: str = "") -> Rule:
     return rule
 
 
-def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
+def _of_elements(eqn: jaxprs.JaxprEqn, x: Any) -> Any:
     if isinstance(x, compressed.Format):
         data = eqn.primitive.bind(x.data, **eqn.params)
         rest = [getattr(x, name) for name in x.components[1:]]
@@ -139,7 +132,7 @@ def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
     return replace(x, eqn.primitive.bind(x.data, **eqn.params))
 
 
-def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
+def _pad(eqn: jaxprs.JaxprEqn, x: BCOO, value: Any) -> BCOO:
     """Elements in their new places; the rest is zero, new lanes are out of bounds."""
     config, shape = eqn.params["padding_config"], eqn.outvars[0].aval.shape
     k, last = x.n_batch, x.ndim - x.n_dense
@@ -157,7 +150,7 @@ def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
     return BCOO((data, indices), shape=shape)
 
 
-def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
+def _select(eqn: jaxprs.JaxprEqn, which: Any, *cases: Any) -> BCOO:
     if _is_sparse(which) or len(cases) != 2 or not all(map(_is_sparse, cases)):
         raise MissingRuleError("sparse rule for select_n: of two sparse arrays alone")
     parts = [
@@ -167,7 +160,7 @@ def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
     return OPERATORS["add"](*parts)
 
 
-def _with_bodies(eqn: JaxprEqn, *values: Any) -> Any:
+def _with_bodies(eqn: jaxprs.JaxprEqn, *values: Any) -> Any:
     """A loop or a branch, whose bodies are evaluated like the whole."""
     if eqn.primitive.name == "scan":
         first = eqn.params["num_consts"] + eqn.params["num_carry"]

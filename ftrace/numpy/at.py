@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.errors import ShapeError
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
@@ -280,8 +279,8 @@ def fit(values: Any, shape: tuple[int, ...], name: str) -> Any:
         values = ax.reshape(values, values.shape[extra:])
     try:
         return ax.broadcast_to(values, shape)
-    except ShapeError:
-        raise ShapeError(
+    except errors.ShapeError:
+        raise errors.ShapeError(
             f"{name}: values of shape {values.shape} do not broadcast to the place, "
             f"which has shape {shape}"
         ) from None

@@ -22,15 +22,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
-from ftrace import dtypes, numpy as fnp
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-    one_of,
-    warn_user,
-)
+from ftrace import dtypes, errors, numpy as fnp
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -60,7 +52,7 @@ def operator_of(name: str) -> Callable[..., Any]:
     return apply
 
 
-class SparseEfficiencyError(ValueRangeError):
+class SparseEfficiencyError(errors.ValueRangeError):
     """A layout would store far more than the array does now."""
 
 
@@ -216,7 +208,7 @@ def replace(mat: BCOO, data: Any) -> BCOO:
 
 def check_sparse(name: str, mat: Any) -> BCOO:
     if not isinstance(mat, BCOO):
-        raise ArgumentError(f"{name} takes a BCOO, got {type(mat).__name__}")
+        raise errors.ArgumentError(f"{name} takes a BCOO, got {type(mat).__name__}")
     return mat
 
 
@@ -329,7 +321,7 @@ def bcoo_fromdense(
     x = fnp.asarray(mat)
     n_sparse = x.ndim - n_batch - n_dense
     if min(n_batch, n_dense, n_sparse) < 0:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} do not fit an "
             f"array of shape {x.shape}"
         )
@@ -371,7 +363,7 @@ def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) 
     """
     x = fnp.asarray(arr)
     if x.shape != sparr.shape:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"bcoo_extract: arrays of one shape are required, got {sparr.shape} and "
             f"{x.shape}"
         )
@@ -495,13 +487,13 @@ def bcoo_update_layout(
       SparseEfficiencyError: an axis would store zeros.
       ValueRangeError: the array has not so many axes.
     """
-    one_of(
+    errors.one_of(
         "bcoo_update_layout: on_inefficient", on_inefficient, ("error", "warn", None)
     )
     batch = mat.n_batch if n_batch is None else operator.index(n_batch)
     dense = mat.n_dense if n_dense is None else operator.index(n_dense)
     if min(batch, dense, mat.ndim - batch - dense) < 0:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"bcoo_update_layout: n_batch={batch} and n_dense={dense} do not fit an "
             f"array of shape {mat.shape}"
         )
@@ -514,7 +506,7 @@ def bcoo_update_layout(
         )
         if on_inefficient == "error":
             raise SparseEfficiencyError(f"bcoo_update_layout: {text}")
-        warn_user(text, SparseEfficiencyWarning)
+        errors.warn_user(text, SparseEfficiencyWarning)
     if batch < mat.n_batch or dense < mat.n_dense:
         less = mat.n_batch - batch, mat.n_dense - dense
         mat = _to_sparse(mat, *[max(n, 0) for n in less])
@@ -586,7 +578,7 @@ class BCOO(JAXSparse):
         known = (("indices_sorted", indices_sorted), ("unique_indices", unique_indices))
         self.known = dict(known)
         if not dtypes.is_integer(self.indices.dtype) or self.indices.ndim < 2:
-            raise DtypeError(
+            raise errors.DtypeError(
                 "BCOO: indices must be integers of two axes or more, got "
                 f"{self.indices.dtype} of shape {self.indices.shape}"
             )
@@ -598,7 +590,7 @@ class BCOO(JAXSparse):
             fits = fits and len(part) == len(batch)
             fits = fits and all(n in (1, m) for n, m in zip(part, batch, strict=True))
         if not fits or self.data.shape[self.n_batch :] != (self.nse, *dense):
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"BCOO: data {self.data.shape} and indices {self.indices.shape} do not "
                 f"fit an array of shape {self.shape}; see the shapes that the module "
                 "ftrace.experimental.sparse.bcoo tells"
@@ -628,7 +620,9 @@ class BCOO(JAXSparse):
     ) -> BCOO:
         """A matrix of `scipy.sparse`."""
         if n_dense or n_batch:
-            raise ValueRangeError("from_scipy_sparse: n_dense and n_batch must be 0")
+            raise errors.ValueRangeError(
+                "from_scipy_sparse: n_dense and n_batch must be 0"
+            )
         found = mat.tocoo()
         indices = np.stack([found.row, found.col], -1).astype(index_dtype or np.int32)
         return cls((fnp.asarray(found.data), indices), shape=found.shape)

@@ -40,12 +40,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.spans import Span, steps_of_programs
 from ftrace.ground.text_tables import Section, Shown, Tables, time_text
 from ftrace.lower import program as ir
-from ftrace.lower.build.build_kernel import (
-    BuiltKernel,
-    BuiltProgram,
-    BuiltStep,
-    lines_of_expressions,
-)
+from ftrace.lower.build import build_kernel as build
 from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
 from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.lower.legalize.legalize import legalize
@@ -72,11 +67,7 @@ from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
 from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.partition.explain import Divided, divided_graph
-from ftrace.transforms.placed.spanning import (
-    Spanning,
-    localize_graph,
-    program_of_device,
-)
+from ftrace.transforms.placed import spanning
 from ftrace.transforms.shardings import Placed
 from ftrace.transforms.viz.regions import Region, html_of, outline, regions_of
 
@@ -261,7 +252,7 @@ class Part(Shown):
     source: str = ""
     inner: list[Part] = field(default_factory=list[Any])
     nodes: Sequence[Node] = ()
-    built: BuiltKernel | BuiltStep | None = None
+    built: build.BuiltKernel | build.BuiltStep | None = None
     body: int = 0
 
     @property
@@ -290,7 +281,7 @@ class Part(Shown):
     def bodies(self) -> list[Graph]:
         """What the bodies of a loop or a branch are after all passes."""
         built = self.built
-        if not isinstance(built, BuiltStep):
+        if not isinstance(built, build.BuiltStep):
             return []
         return [body.graph for body in built.bodies]
 
@@ -321,9 +312,9 @@ class Part(Shown):
     @property
     def _lines(self) -> Lines:
         """The lines of its expressions."""
-        if not isinstance(self.built, BuiltKernel):
+        if not isinstance(self.built, build.BuiltKernel):
             return NO_LINES
-        return lines_of_expressions(self.built)
+        return build.lines_of_expressions(self.built)
 
     def limit(self, most: Roofline) -> str:
         """What part of the machine's limit it reaches, and of which.
@@ -383,7 +374,7 @@ class Explanation(Tables):
     graph: Graph
     closed: Graph
     leaves: list[str]
-    built: BuiltProgram
+    built: build.BuiltProgram
     kernels: list[Part] = field(default_factory=list[Part])
     arguments: int = 0
     results: int = 0
@@ -686,18 +677,18 @@ def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
     whole = ready_graph(graph, lambda constraint: constraint)
     if has_any((*whole.outputs, *whole.effects), (part_p, whole_p)):
         given = [*places, *map(mesh_sharding, whole.captured)]
-        local, _ = localize_graph(whole, given)
+        local, _ = spanning.localize_graph(whole, given)
         return local, ready_graph(local), None
     found = divided_graph(graph, places)
     if found is None or found.mesh.size < 2:
         alone = ready_graph(graph)
         return alone, alone, None
-    return found.made.graph, program_of_device(found.made), found
+    return found.made.graph, spanning.program_of_device(found.made), found
 
 
 def _part(array: Any, node: Node) -> Array:
     """What the first device has of an array."""
-    own = array.local if type(array) is Spanning else array
+    own = array.local if type(array) is spanning.Spanning else array
     own = own.bare if type(own) is Placed else own
     return own[tuple(map(slice, node.shape))]
 
@@ -711,7 +702,7 @@ def _threads(device: Device) -> int:
 
 
 def _parts(
-    whole: BuiltProgram,
+    whole: build.BuiltProgram,
     sources: Iterator[str],
     device: Device,
     timings: Iterator[Timing] | None,
@@ -733,7 +724,7 @@ def _parts(
             info, source, inner = step.info, next(sources), list[Part]()
             known = info.name, info.origins, info.operations, info.bytes
         else:
-            bodies = built.bodies if isinstance(built, BuiltStep) else ()
+            bodies = built.bodies if isinstance(built, build.BuiltStep) else ()
             source, inner = (
                 "",
                 [
