@@ -131,17 +131,30 @@ def divisor_near(
 
 # What is asked of a reduction, and into how many parts its axis is cut.
 
-LARGE = 1 << 16  # elements per result: from here on a reduce is split …
-SMALL = 1 << 12  # … if no more results than these keep a machine busy by themselves
-FEW = 64  # so few results that an axis is cut into blocks
+#: Elements per result: from here on a reduce is split. With 2¹⁸ the sum of 131,072 and
+#: the gradient of a bias (CNN medium) are one kernel; with 2¹⁴ that of CNN small is
+#: two.
+LARGE = 1 << 16
+#: More results keep a machine busy by themselves. With 2¹⁰ or 2¹⁴ no row differs, with
+#: 64 sums of (1000, 100, 784) over the first and the last axis are one kernel.
+SMALL = 1 << 12
+#: So few results that an axis is cut into blocks. With 256 the parts of the sum of 16M
+#: are cut again, into 8 KB, not 1; with 16 the sums of 64 rows of 2¹⁸ are one kernel.
+FEW = 64
 # Bytes of rows side by side: sums of four vectors, which registers hold. Of 3M rows of
 # three float64 lines of 72 took 5 times as long as those of 24 (AMD EPYC).
 LINE = 256
-WIDE = 64  # elements that one result of the first step takes at least
-LONG = 2048  # elements that are worth a step of their own, where blocks are possible
-# How many parts an axis is cut into, of all results (sum 16M, golden kernels) …
+#: Elements that one result of the first step takes at least. With 256 the sum of (2¹⁸,
+#: 64) is two kernels, not three; with 16 no row differs. With 2048 sums of (256, 128,
+#: 28, 28) but over the channels are one kernel, which takes several times as long.
+WIDE = 64
+#: Elements that are worth a step of their own, where blocks are possible. With 4096 the
+#: gradient of a bias of (64, 64, 56, 56) stores 2 KB, not 17; with 512 no row differs.
+LONG = 2048
+#: How many parts an axis is cut into, of all results, and of each one. With 4 times as
+#: many the sum of 16M stores 4 KB, not 1, and those of 64 rows of 2¹⁸ 8 KB, not 2.
 BLOCKS = (64, 1024)
-FEWEST = (4, 16)  # … and of each one
+FEWEST = (4, 16)
 
 
 def _is_large(x: Node, most: int = SMALL) -> bool:
@@ -194,10 +207,17 @@ def _each(x: Node, size: int) -> int:
 
 # Contractions of few results: each part of what is summed over is one of its own.
 
-MANY = 1 << 21  # products that are worth a second step
-PLENTY = 1 << 14  # so many results are work enough for all threads
-LENGTH = 1024  # terms of a part: about as many as a core keeps in its cache
-LEAST_LENGTH = 256  # fewer would cost as much to add up as to multiply
+#: Products that are worth a second step. With 2²³ 65,536 terms of 8×8 are one kernel,
+#: with 2¹⁹ the gaussian kernel 4096² has one more.
+MANY = 1 << 21
+#: So many results are work enough for all threads: with 2¹² 8192 terms of 128×128 are
+#: one kernel, with 2¹⁶ no row differs.
+PLENTY = 1 << 14
+#: Terms of a part: about as many as a core keeps in its cache. With 4096 2¹⁸ terms of
+#: 128×64 store 2 MB, not 8, with 256 34.
+LENGTH = 1024
+#: Parts at least. With 32 causal attention 1×8×2048×64 is four kernels, not five; with
+#: 2 the second step of 65,536 terms of 8×8 is cut again.
 LEAST_BLOCKS = 8
 
 
@@ -206,7 +226,7 @@ def _is_long_contraction(x: Node) -> bool:
     if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
         return False
     length = terms // results
-    long = length >= max(LEAST_BLOCKS * LEAST_LENGTH, results // 4)
+    long = length >= max(LONG, results // 4)
     return long and len(cost.reduced_axes(x)) == 1
 
 
@@ -224,9 +244,12 @@ def _blocks_in_cache(x: Node, size: int) -> int:
 #
 # A few filters are one short block of sums, and the sums run over all images.
 
-#: Elements of a result at most: more are enough work for all threads as they are.
+#: Elements of a result at most: more are enough work for all threads as they are. With
+#: 2¹⁷ one strided convolution is cut that is not a gradient, without it most are; with
+#: 2¹³ six gradients of 32 filters or more are not.
 _FEW_FILTERS = 1 << 15
-#: Products at least.
+#: Products at least. With 2²⁵ 8 images of 32 × 4→4, 28², are not cut; with 2²¹ CNN
+#: small stores 5 KB more.
 _MANY_PRODUCTS = 1 << 23
 
 
@@ -263,17 +286,20 @@ def _has_windows(node: Node) -> bool:
 # Here the sum is cut in two; `schedule/merge_policy.py` gives the first half to the
 # other kernel, if there is one that may run then.
 
-#: Elements that come from a cache anyway are no reason: so many times its size are.
-_LEAST = 2
-#: Bytes of a row of sums: it stays in the first cache, and is not too short.
+#: Bytes of a row of sums: it stays in the first cache, and is not too short. With 4
+#: times as many or a quarter no row differs; without bounds the gradient of a layer
+#: norm of 4096×1024 is three kernels, not two, and stores 51 MB, not 17.
 _ROW_BYTES = (256, 16 << 10)
-#: Rows of a block, about, and how many blocks there are: enough for all threads.
+#: Rows of a block, about: with 256 that gradient stores 0.4 MB less, with 16 1.6 more.
 _ROWS = 64
+#: How many blocks there are: enough for all threads. With 4 times as many or a quarter
+#: no row differs.
 _ROW_BLOCKS = (16, 1024)
 
 
 def _is_beyond_cache(x: Node, limits: Limits) -> bool:
-    return x.src[0].size * x.src[0].dtype.itemsize >= _LEAST * limits.cache
+    """Elements that come from a cache anyway are no reason."""
+    return x.src[0].size * x.src[0].dtype.itemsize >= limits.cache
 
 
 def _adds_rows(x: Node, columns: int) -> bool:

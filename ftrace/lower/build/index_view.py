@@ -196,7 +196,7 @@ DECISIONS = {
     "merge_ranges": "neighbouring ranges that run on contiguously become one",
 }
 
-#: A range is split so often at most.
+#: A range is split so often at most: a bound of time, with 2 or 32 no row differs.
 _SPLITS = 8
 
 

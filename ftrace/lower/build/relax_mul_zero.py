@@ -33,7 +33,7 @@ DECISIONS = {
 _INFINITY: Final = math.inf
 #: Beyond it an interval is taken to reach infinity: rounding could carry it there.
 _LARGEST: Final = {1: 1e2, 2: 1e4, 4: 1e37, 8: 1e300}
-#: How many causes of NaN are told apart.
+#: How many causes of NaN are told apart: a bound of time. With 2 or 32 no row differs.
 _CAUSES = 8
 
 

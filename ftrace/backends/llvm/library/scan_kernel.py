@@ -149,7 +149,9 @@ class Lines(loops.Registers):
         self.assign(self.parts[2])
 
 
-#: Operations of an operator that is unrolled at all.
+#: Operations of an operator that is unrolled at all. With 12 running maxima of float16
+#: are 1.3 to 2.5 times as many instructions, with 1 complex sums are about half as
+#: many.
 _CHEAP = 3
 
 

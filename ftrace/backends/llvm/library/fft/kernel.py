@@ -35,7 +35,8 @@ from ftrace.lower.library.fft_radices import stages_of
 # The steps.
 
 
-#: Longer steps are loops over their results: the code of all takes long to make.
+#: Longer steps are loops over their results: the code of all takes long to make. With
+#: 28 that of 1001 numbers is 2.3 times as long; with 1 that of 8 is a loop, too.
 _WRITTEN = 7
 
 

@@ -192,7 +192,8 @@ def unpack(through: bool) -> str:
 # Sorted keys.
 
 
-#: Merges that run side by side in a piece.
+#: Merges that run side by side in a piece: each waits for its last comparison. With 16
+#: the code is twice as long, with 1 a quarter shorter.
 CHAINS = 4
 
 
