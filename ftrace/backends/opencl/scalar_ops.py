@@ -11,7 +11,7 @@ of integers that never traps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,125 +71,73 @@ def _float_literal(scalar: Any, dtype: Dtype) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-Row = Callable[[Dtype, list[str], set[str]], str]
+#: An operation by kinds of dtypes: C, in which `_write` fills in the operands and what
+#: follows from the dtype; `@name` calls a function of `helper_source`.
+Row = dict[str, str]
 
 
-def _infix(symbol: str) -> Row:
-    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
-        if dtypes.kind(dtype) in "iu":
-            wide = wrapping(dtype)
-            return f"({C_TYPES[dtype]})(({wide}){x[0]} {symbol} ({wide}){x[1]})"
-        return f"{x[0]} {symbol} {x[1]}"
-
-    return row
+def _infix(symbol: str, of_bools: str = "") -> Row:
+    wrapped = f"({{c}})(({{wide}}){{0}} {symbol} ({{wide}}){{1}})"
+    plain = f"{{0}} {symbol} {{1}}"
+    return {"iu": wrapped, "f": plain, "b": of_bools or plain}
 
 
-def _row_add(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    return f"{x[0]} | {x[1]}" if dtype == dtypes.bool_ else _infix("+")(dtype, x, used)
+def _extremum(symbol: str, lesser: str) -> Row:
+    first = f"{{0}} {symbol} {{1}}"  # NaN wins, and of zeros one by its sign
+    of_floats = f"{first} || {{0}} != {{0}} || ({{0}} == {{1}} && signbit({lesser}))"
+    return {"f": f"({of_floats}) ? {{0}} : {{1}}", "iub": f"({first}) ? {{0}} : {{1}}"}
 
 
-def _row_mul(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    return f"{x[0]} & {x[1]}" if dtype == dtypes.bool_ else _infix("*")(dtype, x, used)
+def _shift(shifted: str) -> str:
+    return f"({{wide}}){{1}} < {{bits}} ? ({{c}})({shifted}) : ({{c}})0"
 
 
-def _row_mul_zero(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    zero = literal(0, dtype)
-    product = _row_mul(dtype, x, used)
-    return f"({x[0]} == 0 || {x[1]} == 0) ? {zero} : {product}"
-
-
-def _row_neg(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    if dtypes.kind(dtype) == "f":
-        return f"-{x[0]}"
-    return f"({C_TYPES[dtype]})(0 - ({wrapping(dtype)}){x[0]})"
-
-
-def _row_abs(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    category = dtypes.kind(dtype)
-    if category == "f":
-        return f"fabs({x[0]})"
-    if category == "u":
-        return x[0]
-    return f"({C_TYPES[dtype]})({x[0]} < 0 ? 0 - ({wrapping(dtype)}){x[0]} : {x[0]})"
-
-
-def _row_div(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    if dtypes.kind(dtype) == "f":
-        return f"{x[0]} / {x[1]}"
-    return _helper("quotient")(dtype, x, used)
-
-
-def _row_rem(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    if dtypes.kind(dtype) == "f":
-        return f"fmod({x[0]}, {x[1]})"
-    return _helper("remainder")(dtype, x, used)
-
-
-def _extremum(symbol: str) -> Row:
-    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
-        first = f"{x[0]} {symbol} {x[1]}"
-        if dtypes.kind(dtype) == "f":  # NaN wins, and of zeros one by its sign
-            lesser = x[1] if symbol == ">" else x[0]
-            first += f" || {x[0]} != {x[0]} || ({x[0]} == {x[1]} && signbit({lesser}))"
-        return f"({first}) ? {x[0]} : {x[1]}"
-
-    return row
-
-
-def _helper(function: str) -> Row:
-    """A call of a function of `helper_source`, made for the type."""
-
-    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
-        used.add(name := f"{function}_{C_TYPES[dtype]}")
-        return f"{name}({', '.join(x)})"
-
-    return row
-
-
-def _call(function: str) -> Row:
-    return lambda dtype, x, used: f"{function}({', '.join(x)})"
-
-
-def _operator(symbol: str) -> Row:
-    return lambda dtype, x, used: f"{x[0]} {symbol} {x[1]}"
-
-
-def _row_not(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    return f"!{x[0]}" if dtype == dtypes.bool_ else f"({C_TYPES[dtype]})~{x[0]}"
-
-
-def _row_shl(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, bits = wrapping(dtype), 8 * dtype.itemsize
-    shifted = f"({C_TYPES[dtype]})(({wide}){x[0]} << {x[1]})"
-    return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
-
-
-def _row_shr(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, bits = wrapping(dtype), 8 * dtype.itemsize
-    unsigned = C_TYPES[np.dtype(f"u{dtype.itemsize}")]
-    shifted = f"({C_TYPES[dtype]})(({unsigned}){x[0]} >> {x[1]})"
-    return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
-
-
-def _row_sar(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, last = wrapping(dtype), 8 * dtype.itemsize - 1
-    if dtypes.kind(dtype) == "u":
-        return _row_shr(dtype, x, used)
-    return f"({C_TYPES[dtype]})({x[0]} >> (({wide}){x[1]} > {last} ? {last} : {x[1]}))"
-
-
-_ROWS: dict[str, Row] = {
-    "add": _row_add, "sub": _infix("-"), "mul": _row_mul, "mul_zero": _row_mul_zero,
-    "div": _row_div, "rem": _row_rem, "neg": _row_neg, "abs": _row_abs,
-    "max": _extremum(">"), "min": _extremum("<"),
-    "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
-    "round": _call("rint"), "sqrt": _call("sqrt"),
-    "fma": _call("fma"), "popcount": _call("popcount"),
-    "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
-    "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
-    "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"), "not": _row_not,
-    "shl": _row_shl, "shr": _row_shr, "sar": _row_sar,
+_MUL = _infix("*", "{0} & {1}")
+_SHIFT_RIGHT = _shift("({unsigned}){0} >> {1}")
+_FUNCTIONS = {
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+    "sqrt": "sqrt", "popcount": "popcount",
 }  # fmt: skip
+_OPERATORS = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+_ROWS: dict[str, Row] = {
+    "add": _infix("+", "{0} | {1}"), "sub": _infix("-"), "mul": _MUL,
+    "mul_zero": {
+        kinds: f"({{0}} == 0 || {{1}} == 0) ? {{zero}} : {product}"
+        for kinds, product in _MUL.items()
+    },
+    "div": {"f": "{0} / {1}", "iub": "@quotient"},
+    "rem": {"f": "fmod({0}, {1})", "iub": "@remainder"},
+    "neg": {"f": "-{0}", "iub": "({c})(0 - ({wide}){0})"},
+    "abs": {
+        "f": "fabs({0})", "u": "{0}", "ib": "({c})({0} < 0 ? 0 - ({wide}){0} : {0})",
+    },
+    "max": _extremum(">", "{1}"), "min": _extremum("<", "{0}"),
+    "fma": {"iubf": "fma({0}, {1}, {2})"},
+    "not": {"b": "!{0}", "iuf": "({c})~{0}"},
+    "shl": {"iub": _shift("({wide}){0} << {1}")}, "shr": {"iub": _SHIFT_RIGHT},
+    "sar": {
+        "u": _SHIFT_RIGHT,
+        "ib": "({c})({0} >> (({wide}){1} > {last} ? {last} : {1}))",
+    },
+    **{name: {"iubf": f"{c}({{0}})"} for name, c in _FUNCTIONS.items()},
+    **{name: {"iubf": f"{{0}} {c} {{1}}"} for name, c in _OPERATORS.items()},
+}  # fmt: skip
+
+
+def _write(row: Row, dtype: Dtype, x: list[str], used: set[str]) -> str:
+    kind, bits = dtypes.kind(dtype), 8 * dtype.itemsize
+    text = next(text for kinds, text in row.items() if kind in kinds)
+    if text.startswith("@"):
+        used.add(name := f"{text[1:]}_{C_TYPES[dtype]}")
+        return f"{name}({', '.join(x)})"
+    return text.format(
+        *x, c=C_TYPES[dtype], wide=wrapping(dtype), zero=literal(0, dtype),
+        unsigned=C_TYPES[np.dtype(f"u{dtype.itemsize}")], bits=bits, last=bits - 1,
+    )  # fmt: skip
+
 
 #: The operations that can be written; `legalize` decomposes every other one.
 SUPPORTED = frozenset(
@@ -201,10 +149,9 @@ def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
     """The expression of a reduce's or a store's operation."""
     if dtypes.is_half(dtype):
         wide = [widen(v, dtype, used) for v in (x, y)]
-        return narrow(
-            _ROWS[op](dtypes.float32, [f"({w})" for w in wide], used), dtype, used
-        )
-    return _ROWS[op](dtype, [x, y], used)
+        both = [f"({w})" for w in wide]
+        return narrow(_write(_ROWS[op], dtypes.float32, both, used), dtype, used)
+    return _write(_ROWS[op], dtype, [x, y], used)
 
 
 def expression(
@@ -239,11 +186,11 @@ def expression(
 
 def _arithmetic(node: Node, dtype: Dtype, x: list[str], used: set[str]) -> str:
     if node.op is fma_p and node.arg == RELAXED:
-        return _helper("multiply_add")(dtype, x, used)
+        return _write({"f": "@multiply_add"}, dtype, x, used)
     row = _ROWS.get(node.op.name)
     if row is None:
         raise GraphError(f"OpenCL has no row for {node!r}", node.origin)
-    return row(dtype, x, used)
+    return _write(row, dtype, x, used)
 
 
 def _divides_plainly(node: Node, index: Dtype | None) -> bool:
