@@ -825,7 +825,8 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     def auto_f(*args: Any, **kwargs: Any) -> Any:
         place = _read_specs("auto_axes", "out_sharding", out_sharding, kwargs)
         result = f(*args, **kwargs)
-        return reshard(result, place) if _is_explicit() else result
+        explicit = AxisType.Explicit in get_mesh().axis_types
+        return reshard(result, place) if explicit else result
 
     return auto_f
 
@@ -859,7 +860,3 @@ def _read_specs(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any
             f"where it is called, f(…, {name}=PartitionSpec(…))"
         )
     return found
-
-
-def _is_explicit() -> bool:
-    return AxisType.Explicit in get_mesh().axis_types

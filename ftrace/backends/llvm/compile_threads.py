@@ -38,11 +38,7 @@ def wait_for_workers() -> None:
             pass  # it has ended
 
 
-def _is_under_way() -> bool:
-    return any(ended.locked() for ended in list(_under_way))
-
-
-before_forks(wait_for_workers, _is_under_way)
+before_forks(wait_for_workers, lambda: any(e.locked() for e in list(_under_way)))
 atexit.register(wait_for_workers)
 
 

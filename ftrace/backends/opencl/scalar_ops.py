@@ -88,20 +88,20 @@ def _extremum(symbol: str, lesser: str) -> Row:
     return {"f": f"({of_floats}) ? {{0}} : {{1}}", "iub": f"({first}) ? {{0}} : {{1}}"}
 
 
+def _call(name: str) -> Row:
+    return {"iubf": f"{name}({{0}})"}
+
+
+def _operator(symbol: str) -> Row:
+    return {"iubf": f"{{0}} {symbol} {{1}}"}
+
+
 def _shift(shifted: str) -> str:
     return f"({{wide}}){{1}} < {{bits}} ? ({{c}})({shifted}) : ({{c}})0"
 
 
 _MUL = _infix("*", "{0} & {1}")
 _SHIFT_RIGHT = _shift("({unsigned}){0} >> {1}")
-_FUNCTIONS = {
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
-    "sqrt": "sqrt", "popcount": "popcount",
-}  # fmt: skip
-_OPERATORS = {
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
 _ROWS: dict[str, Row] = {
     "add": _infix("+", "{0} | {1}"), "sub": _infix("-"), "mul": _MUL,
     "mul_zero": {
@@ -115,15 +115,18 @@ _ROWS: dict[str, Row] = {
         "f": "fabs({0})", "u": "{0}", "ib": "({c})({0} < 0 ? 0 - ({wide}){0} : {0})",
     },
     "max": _extremum(">", "{1}"), "min": _extremum("<", "{0}"),
+    "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
+    "round": _call("rint"), "sqrt": _call("sqrt"), "popcount": _call("popcount"),
     "fma": {"iubf": "fma({0}, {1}, {2})"},
+    "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
+    "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
+    "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"),
     "not": {"b": "!{0}", "iuf": "({c})~{0}"},
     "shl": {"iub": _shift("({wide}){0} << {1}")}, "shr": {"iub": _SHIFT_RIGHT},
     "sar": {
         "u": _SHIFT_RIGHT,
         "ib": "({c})({0} >> (({wide}){1} > {last} ? {last} : {1}))",
     },
-    **{name: {"iubf": f"{c}({{0}})"} for name, c in _FUNCTIONS.items()},
-    **{name: {"iubf": f"{{0}} {c} {{1}}"} for name, c in _OPERATORS.items()},
 }  # fmt: skip
 
 

@@ -190,19 +190,12 @@ def _rows_of_a_line(x: Node, size: int) -> int:
 
 def _blocks(x: Node, size: int) -> int | None:
     """A divisor near the middle of BLOCKS; those of all results keep threads busy."""
-    low, high = (
-        max(n // x.size, least) for n, least in zip(BLOCKS, FEWEST, strict=True)
-    )
+    low, high = (max(n // x.size, f) for n, f in zip(BLOCKS, FEWEST, strict=True))
+    return _divisor_between(low, high, size)
+
+
+def _divisor_between(low: int, high: int, size: int) -> int | None:
     return divisor_near((low * high) ** 0.5, low, high, size, lambda n: n < size)
-
-
-def _blocks_of_lines(x: Node, size: int) -> int | None:
-    low, high = BLOCKS
-    return divisor_near((low * high) ** 0.5, low, high, size, lambda n: n < size)
-
-
-def _each(x: Node, size: int) -> int:
-    return size
 
 
 # Contractions of few results: each part of what is summed over is one of its own.
@@ -260,10 +253,6 @@ def _is_by_few_filters(x: Node) -> bool:
     return (
         few and wide and cost.is_contraction(x) and any(map(_has_windows, source.src))
     )
-
-
-def _image_blocks(x: Node, size: int) -> int | None:
-    return divisor_near(8, 2, 8, size)
 
 
 def _has_windows(node: Node) -> bool:
@@ -402,7 +391,8 @@ SPLITS: tuple[Split, ...] = (
     # reduce[a](x) -> reduce(reduce[a₁](reduce[a₂](x))), by lines of narrow rows
     # 1.4 to 2 for rows of 2 and 3, 8 for bfloat16 and 20 for int8; 1 from rows of 16 on
     Split(
-        "split_reduce_of_narrow_rows", _has_narrow_rows, _blocks_of_lines,
+        "split_reduce_of_narrow_rows", _has_narrow_rows,
+        lambda x, size: _divisor_between(*BLOCKS, size),
         lines=_rows_of_a_line,
     ),
     # reduce[a, b](x) -> reduce[a₁](reduce[a₂, b](x)), where results are few
@@ -410,7 +400,7 @@ SPLITS: tuple[Split, ...] = (
     Split("split_reduce_by_blocks", _has_few_results, _blocks),
     # reduce[a, b](x) -> reduce[a](reduce[b](x)), where b is long
     # The greatest of (64, 8, 8, 4096) along the first and the last axis: 1.5 to 2.3.
-    Split("split_reduce_by_axes", _has_long_rows, _each),
+    Split("split_reduce_by_axes", _has_long_rows, lambda x, size: size),
     # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
@@ -419,7 +409,8 @@ SPLITS: tuple[Split, ...] = (
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
     Split(
-        "filters_in_parts", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
+        "filters_in_parts", _is_by_few_filters,
+        lambda x, size: divisor_near(8, 2, 8, size), (bc.reduce_sum_p,),
         "gradients by few filters are added up in blocks of images", ahead=True,
     ),
     # The gradient of a layer norm of 4096×1024: 2.

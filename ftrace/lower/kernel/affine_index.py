@@ -618,7 +618,8 @@ def is_affine(index: Index) -> bool:
 def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
     """The conditions as a predicate; None where there are none."""
     total: Node | None = None
-    for condition in sorted(valid, key=_text_of_condition):
+    ordered = sorted(valid, key=lambda c: f"{_text_of(c.position)} {c.low} {c.high}")
+    for condition in ordered:
         index = render_index(condition.position, value_of)
         low, high = bounds(condition.position)
         parts: list[Node] = []
@@ -632,10 +633,6 @@ def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
         for part in parts:
             total = part if total is None else p.bit_and(total, part)
     return total
-
-
-def _text_of_condition(condition: Condition) -> str:
-    return f"{_text_of(condition.position)} {condition.low} {condition.high}"
 
 
 def _literal(value: int) -> Node:
