@@ -64,7 +64,7 @@ class Context:
         self.places = _count_positions(indices)
 
 
-@memo(ix.RECENT)
+@memo(ix.REMEMBERED)
 def _count_positions(indices: tuple[ix.Index, ...]) -> int:
     # A sum of one atom, if that is no quotient, has one range; of none, none.
     sums = [i for i in indices if len(i.pairs) > 1 or not ix.is_affine(i)]

@@ -196,13 +196,9 @@ CONSTANTS: Final = (
 )
 
 
-def axes_of(node: Node) -> tuple[int, ...]:
-    return arg_of(node)
-
-
 def _drop_unit_axes(x: Node) -> Node | None:
     source = x.src[0]
-    axes = tuple(a for a in axes_of(x) if not same_size(source.shape[a], 1))
+    axes = tuple(a for a in arg_of(x) if not same_size(source.shape[a], 1))
     return None if axes and axes == x.arg else red.reduce(x.op, source, axes)
 
 
@@ -231,21 +227,21 @@ def _is_sum_of_results(inner: Node, axes: set[int]) -> bool:
 
 
 def _merge_reduces(x: Node, inner: Node) -> Node | None:
-    if x.op is not inner.op or _is_sum_of_results(inner, set(axes_of(x))):
+    if x.op is not inner.op or _is_sum_of_results(inner, set(arg_of(x))):
         return None
-    axes = tuple(sorted({*axes_of(x), *axes_of(inner)}))
+    axes = tuple(sorted({*arg_of(x), *arg_of(inner)}))
     return red.reduce(x.op, inner.src[0], axes)
 
 
 def _repeated_axes(x: Node, view: Node) -> tuple[int, ...]:
     """The reduced axes along which the operand only repeats its elements."""
     sizes = view.src[0].shape
-    return tuple(a for a in axes_of(x) if same_size(sizes[a], 1) and view.shape[a] > 1)
+    return tuple(a for a in arg_of(x) if same_size(sizes[a], 1) and view.shape[a] > 1)
 
 
 def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
     shape = tuple(1 if a in repeated else n for a, n in enumerate(view.shape))
-    axes = tuple(a for a in axes_of(x) if a not in repeated)
+    axes = tuple(a for a in arg_of(x) if a not in repeated)
     return red.reduce(x.op, bc.expand(view.src[0], shape), axes)
 
 
@@ -257,10 +253,10 @@ def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | N
     if x.op is not inner.op or not same_size(sizes[0], sizes[1]):
         return None
     same = dict(zip(ahead, behind, strict=True))
-    outer = {same[a] for a in axes_of(x) if a in same}
+    outer = {same[a] for a in arg_of(x) if a in same}
     if _is_sum_of_results(inner, outer):
         return None
-    axes = outer.union(axes_of(inner))
+    axes = outer.union(arg_of(inner))
     return mv.reshape(x.op(inner.src[0], arg=tuple(sorted(axes))), x.shape)
 
 

@@ -7,20 +7,24 @@ from collections.abc import Iterable
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower import program as ir
 
-#: A program of less work than this holds the GIL: it is done in about a microsecond.
+#: A program of less work than this holds the GIL: it is done in about a microsecond. Of
+#: 765 programs 94 do; with 4 times as many bytes 102, with a quarter 72, with 4 times
+#: as many operations 107, with a quarter 61.
 BRIEF_BYTES = 16 << 10
 BRIEF_OPERATIONS = 8 << 10
 #: Operations of elements that pay for waking another thread. With 4 times as many a
 #: product of 64³ is of one thread, with a quarter one of 48³ is not (golden kernels).
 WORTH_A_THREAD = 40_000
-#: Pieces per thread: more balance better on a busy machine, fewer cost less.
+#: Pieces per thread: more balance better on a busy machine, fewer cost less. With 16 or
+#: 1 no golden kernel has other blocks.
 PIECES_PER_THREAD = 4
 #: Operations that a unit of a kernel may take without a poll: some tenths of a second.
 #: With 4 times as many no golden kernel differs, with a quarter one of 98 polls.
 LASTING = 1 << 30
 #: How many iterations a loop may have of which it is not known.
 LIKELY_LENGTH = 64
-#: What a step costs by itself, in such operations.
+#: What a step costs by itself, in such operations. With 128 two of those 94 give the
+#: GIL away, with 8 none.
 STEP_OPERATIONS = 32
 
 
