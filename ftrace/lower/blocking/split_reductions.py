@@ -198,6 +198,14 @@ def _divisor_between(low: int, high: int, size: int) -> int | None:
     return divisor_near((low * high) ** 0.5, low, high, size, lambda n: n < size)
 
 
+def _blocks_of_lines(x: Node, size: int) -> int | None:
+    return _divisor_between(*BLOCKS, size)
+
+
+def _each(x: Node, size: int) -> int:
+    return size
+
+
 # Contractions of few results: each part of what is summed over is one of its own.
 
 #: Products that are worth a second step. With 2²³ 65,536 terms of 8×8 are one kernel,
@@ -253,6 +261,10 @@ def _is_by_few_filters(x: Node) -> bool:
     return (
         few and wide and cost.is_contraction(x) and any(map(_has_windows, source.src))
     )
+
+
+def _image_blocks(x: Node, size: int) -> int | None:
+    return divisor_near(8, 2, 8, size)
 
 
 def _has_windows(node: Node) -> bool:
@@ -391,8 +403,7 @@ SPLITS: tuple[Split, ...] = (
     # reduce[a](x) -> reduce(reduce[a₁](reduce[a₂](x))), by lines of narrow rows
     # 1.4 to 2 for rows of 2 and 3, 8 for bfloat16 and 20 for int8; 1 from rows of 16 on
     Split(
-        "split_reduce_of_narrow_rows", _has_narrow_rows,
-        lambda x, size: _divisor_between(*BLOCKS, size),
+        "split_reduce_of_narrow_rows", _has_narrow_rows, _blocks_of_lines,
         lines=_rows_of_a_line,
     ),
     # reduce[a, b](x) -> reduce[a₁](reduce[a₂, b](x)), where results are few
@@ -400,7 +411,7 @@ SPLITS: tuple[Split, ...] = (
     Split("split_reduce_by_blocks", _has_few_results, _blocks),
     # reduce[a, b](x) -> reduce[a](reduce[b](x)), where b is long
     # The greatest of (64, 8, 8, 4096) along the first and the last axis: 1.5 to 2.3.
-    Split("split_reduce_by_axes", _has_long_rows, lambda x, size: size),
+    Split("split_reduce_by_axes", _has_long_rows, _each),
     # sum[a](x·y) -> sum[a₁](sum[a₂](x·y)) + sum[the rest of a](x·y), of few results
     # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
     Split(
@@ -409,8 +420,7 @@ SPLITS: tuple[Split, ...] = (
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
     Split(
-        "filters_in_parts", _is_by_few_filters,
-        lambda x, size: divisor_near(8, 2, 8, size), (bc.reduce_sum_p,),
+        "filters_in_parts", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
         "gradients by few filters are added up in blocks of images", ahead=True,
     ),
     # The gradient of a layer norm of 4096×1024: 2.

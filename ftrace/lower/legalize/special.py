@@ -347,10 +347,14 @@ class _Pieces(NamedTuple):
     terms: int
 
 
+def _scaled_erfc(x: float) -> float:
+    return math.exp(x * x) * math.erfc(x)
+
+
 _IN_PIECES: Final = {
     "tanh": _Pieces(math.tanh, 2.0**-4, 5),
     "erf": _Pieces(math.erf, 2.0**-6, 5),
-    "scaled_erfc": _Pieces(lambda x: math.exp(x * x) * math.erfc(x), 2.0**-4, 6),
+    "scaled_erfc": _Pieces(_scaled_erfc, 2.0**-4, 6),
 }
 
 

@@ -126,10 +126,14 @@ def roofline(device: Device, threads: int, done: float = 0.0) -> Roofline:
 def _measure_limits(device: Device, threads: int) -> Roofline:
     x = np.ones(_LONG, np.float32)
     with settings.config(threads=threads, device=device.name):
-        bandwidth = 2 * x.nbytes / _measure(lambda x: x + 1, x)
+        bandwidth = 2 * x.nbytes / _measure(_stream, x)
         if device.platform in ("cpu", "interpreter"):
             return Roofline(bandwidth, peak(threads))
         return Roofline(bandwidth, 2 * _DEEP * x.size / _measure(_chain, x))
+
+
+def _stream(x: Any) -> Any:
+    return x + 1
 
 
 def _chain(x: Any) -> Any:

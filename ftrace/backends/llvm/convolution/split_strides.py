@@ -20,7 +20,7 @@ from math import gcd, prod
 
 from ftrace import dtypes
 from ftrace.backends.llvm.schedule import known_positions
-from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.index_facts import Facts, conjuncts
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.affine_index import Index, is_affine, range_index
@@ -70,7 +70,7 @@ def phases(kernel: ir.Kernel, facts: Facts) -> list[ir.Kernel]:
         solved = _solve(kernel, conditions, places)
         if solved is None:
             return [kernel]
-        found.append(_Phase(kernel, facts, *solved).kernel())
+        found.append(_phase(kernel, facts, *solved))
     return found
 
 
@@ -139,70 +139,55 @@ def _split(r: Node, place: _Residue) -> Index:
     return range_index(axis.number, size, axis.reduced) * step + first
 
 
-class _Phase:
+def _phase(
+    kernel: ir.Kernel,
+    facts: Facts,
+    places: Mapping[Node, _Residue],
+    truth: Mapping[Node, bool],
+) -> ir.Kernel:
     """The kernel for one remainder of each axis.
 
     Args:
       places: where ranges run.
       truth: what is known of conditions.
     """
+    moved = {r: _split(r, place) for r, place in places.items()}
+    zeros = set[Node]()
 
-    def __init__(
-        self,
-        kernel: ir.Kernel,
-        facts: Facts,
-        places: Mapping[Node, _Residue],
-        truth: Mapping[Node, bool],
-    ) -> None:
-        self.whole, self.facts, self.truth = kernel, facts, truth
-        self.ranges = {r: _split(r, place) for r, place in places.items()}
-        self.places = dict(self.ranges)
-        self.new: dict[Node, Node] = {}
-        self.zeros: set[Node] = set()
-
-    def kernel(self) -> ir.Kernel:
-        for node in self.whole.nodes:
-            if self._is_zero(node):
-                self.zeros.add(node)
-                self.new[node] = const(0, node.dtype)
-            else:
-                self.new[node] = self._renew(node)
-        stores = known_positions.replace_expressions(self.whole, self.new)
-        return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
-
-    def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
+    def over(ranges: Iterable[Node]) -> tuple[Node, ...]:
         """The new ranges in place of some."""
-        new = self.ranges
-        return tuple(n for r in ranges for n in (new[r].terms if r in new else [r]))
+        return tuple(n for r in ranges for n in (moved[r].terms if r in moved else [r]))
 
-    def _is_zero(self, node: Node) -> bool:
+    def is_zero(node: Node, new: Mapping[Node, Node]) -> bool:
         """Is there nothing to be loaded, multiplied or summed over?"""
         if node.op is ir.load_p:
-            return any(_is_known(self.new[valid], False) for valid in node.src[2:])
+            return any(_is_known(new[valid], False) for valid in node.src[2:])
         if node.op is p.mul:
-            return not self.zeros.isdisjoint(node.src)
+            return not zeros.isdisjoint(node.src)
         if node.op is ir.reduce_p:
-            return node.src[0] in self.zeros
+            return node.src[0] in zeros
         if node.op is p.select:
             condition, met, unmet = node.src
-            if _is_known(self.new[condition], False):
-                return unmet in self.zeros or _is_known(unmet, 0)
-            return _is_known(self.new[condition], True) and met in self.zeros
+            if _is_known(new[condition], False):
+                return unmet in zeros or _is_known(unmet, 0)
+            return _is_known(new[condition], True) and met in zeros
         return False
 
-    def _renew(self, node: Node) -> Node:
-        if node in self.truth:
-            return const(self.truth[node], dtypes.bool_)
-        moved = known_positions.move(node, self.facts, self.places)
-        if moved is not None:
-            return moved
-        src = tuple([self.new[s] for s in node.src])
+    def replaced(node: Node, new: Mapping[Node, Node]) -> Node | None:
+        if is_zero(node, new):
+            zeros.add(node)
+            return const(0, node.dtype)
+        if node in truth:
+            return const(truth[node], dtypes.bool_)
         if node.op is not ir.reduce_p:
-            return known_positions.rebuild(node, src)
-        ranges = self._over(node.src[1:])
-        if not ranges:  # as a sum, it has no -0
-            return p.add(src[0], const(0, node.dtype))
-        return ir.reduce(node.arg, src[0], ranges)
+            return None
+        value, left = new[node.src[0]], over(node.src[1:])
+        if not left:  # as a sum, it has no -0
+            return p.add(value, const(0, node.dtype))
+        return ir.reduce(node.arg, value, left)
+
+    stores = known_positions.stores_over(kernel, facts, moved, replaced)
+    return ir.Kernel(over(kernel.axes), stores, kernel.buffers)
 
 
 def _is_known(node: Node, value: int) -> bool:
@@ -213,22 +198,10 @@ def _vanishes(value: Node, condition: Node) -> bool:
     """Is a value zero where the condition does not hold? Of a product, one factor."""
     src = list(value.src)
     if value.op is ir.load_p:
-        return any(condition in _conjuncts(valid) for valid in src[2:])
+        return any(condition in conjuncts(valid) for valid in src[2:])
     if value.op is p.select:
-        found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)
+        found = condition in conjuncts(src[0]) or _vanishes(src[1], condition)
         return found and _is_known(src[2], 0)
     if value.op is p.mul:
         return any(_vanishes(s, condition) for s in src)
     return value.op is p.cast_p and _vanishes(src[0], condition)
-
-
-def _conjuncts(valid: Node) -> set[Node]:
-    found: set[Node] = set()
-    pending = [valid]
-    while pending:
-        node = pending.pop()
-        if node.op is p.bit_and:
-            pending += node.src
-        else:
-            found.add(node)
-    return found

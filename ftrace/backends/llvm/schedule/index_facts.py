@@ -10,7 +10,7 @@ three are computed once per node, sources first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ftrace import dtypes
@@ -205,12 +205,7 @@ class Facts:
         """The parts of a conjunction; bounds of the same sum are joined."""
         bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
         others: list[Condition] = []
-        pending = [valid]
-        while pending:
-            node = pending.pop()
-            if node.op is p.bit_and:
-                pending += node.src
-                continue
+        for node in conjuncts(valid):
             bound = self.bound_of(node)
             if bound is None:
                 others.append(Condition((node,)))
@@ -234,6 +229,17 @@ def facts_of(kernel: ir.Kernel) -> Facts:
     return Facts([*kernel.roots, *kernel.axes])
 
 
+def conjuncts(valid: Node) -> Iterator[Node]:
+    """The parts of a conjunction, the last one first."""
+    pending = [valid]
+    while pending:
+        node = pending.pop()
+        if node.op is p.bit_and:
+            pending += node.src
+        else:
+            yield node
+
+
 def index_of(load: Node) -> Node:
     """The index of a load."""
     return load.src[1]
@@ -253,9 +259,6 @@ def replace_in_stores(
     stores: Sequence[ir.Store], found: dict[Node, Node]
 ) -> list[ir.Store]:
     """The stores over other expressions."""
-    result: list[ir.Store] = []
-    for store in stores:
-        index, value, *valid = substitute(store.expressions, found)
-        condition = valid[0] if valid else None
-        result.append(ir.Store(store.buffer, index, value, condition, store.combine))
-    return result
+    own = [store.expressions for store in stores]
+    new = [dict(zip(e, substitute(e, found), strict=True)) for e in own]
+    return [store.over(known) for store, known in zip(stores, new, strict=True)]

@@ -41,7 +41,7 @@ is not at the edge of a vector gets a vector of its own, which asks as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
@@ -83,16 +83,32 @@ _NUMBERS = 1 << 20
 
 
 def stores_over(
-    kernel: ir.Kernel, facts: Facts, places: Mapping[Node, ix.Index]
+    kernel: ir.Kernel,
+    facts: Facts,
+    places: Mapping[Node, ix.Index],
+    replaced: Callable[[Node, dict[Node, Node]], Node | None] = lambda node, new: None,
 ) -> tuple[ir.Store, ...]:
-    """The stores of a kernel of which some ranges are elsewhere: see `move`."""
+    """The stores of a kernel of which some ranges are elsewhere: see `move`.
+
+    Some store nothing any more.
+
+    Args:
+      replaced: what a node becomes, given what its sources have become; None if it is
+        to be seen.
+    """
     new: dict[Node, Node] = {}
     places = dict(places)
     for node in kernel.nodes:
-        moved = move(node, facts, places)
-        src = tuple([new[s] for s in node.src])
-        new[node] = rebuild(node, src) if moved is None else moved
-    return replace_expressions(kernel, new)
+        found = replaced(node, new) or move(node, facts, places)
+        new[node] = found or rebuild(node, tuple([new[s] for s in node.src]))
+    stores: list[ir.Store] = []
+    for store in kernel.stores:
+        index, value, *rest = [new[e] for e in store.expressions]
+        known = rest[0] if rest and rest[0].op is const_p else None
+        if known is None or constant_value(known):
+            valid = rest[0] if rest and known is None else None
+            stores.append(replace(store, index=index, value=value, valid=valid))
+    return tuple(stores)
 
 
 def move(node: Node, facts: Facts, places: dict[Node, ix.Index]) -> Node | None:
@@ -137,20 +153,6 @@ def _divide(op: Op, top: ix.Index, by: int) -> ix.Index | None:
         return None
     found = (ix.divide if op is p.div else ix.remainder)(top, by)
     return found if ix.is_affine(found) else None
-
-
-def replace_expressions(
-    kernel: ir.Kernel, new: Mapping[Node, Node]
-) -> tuple[ir.Store, ...]:
-    """The stores over other expressions: some store nothing any more."""
-    found: list[ir.Store] = []
-    for store in kernel.stores:
-        index, value, *rest = [new[e] for e in store.expressions]
-        known = rest[0] if rest and rest[0].op is const_p else None
-        if known is None or constant_value(known):
-            valid = rest[0] if rest and known is None else None
-            found.append(replace(store, index=index, value=value, valid=valid))
-    return tuple(found)
 
 
 def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
@@ -243,13 +245,11 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
             return kernel
     if total > _most_expressions(kernel):
         return kernel
-    new: dict[Node, Node] = {}
-    for node in kernel.nodes:
-        if node.op is ir.reduce_p:
-            new[node] = _combine(node, new, facts, target)
-        else:
-            new[node] = rebuild(node, tuple([new[s] for s in node.src]))
-    return replace(kernel, stores=replace_expressions(kernel, new))
+
+    def steps(node: Node, new: dict[Node, Node]) -> Node | None:
+        return _combine(node, new, facts, target) if node.op is ir.reduce_p else None
+
+    return replace(kernel, stores=stores_over(kernel, facts, {}, steps))
 
 
 def _is_adjacent(

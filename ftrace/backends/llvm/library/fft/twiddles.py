@@ -95,6 +95,10 @@ def _of_angles(radix: int) -> list[Any]:
     return [np.stack([cosines, -sines], axis=-1)]
 
 
+def _of_half(size: int) -> list[Any]:
+    return _roots(np.arange(size), 2 * size)
+
+
 def _of_twist(rows: int, columns: int, lanes: int) -> list[Any]:
     """Of the columns that stand first in a vector, and within it."""
     first = np.minimum(np.arange(0, columns, lanes), columns - lanes)
@@ -123,7 +127,7 @@ def _of_spectrum(size: int, rows: int, columns: int) -> list[Any]:
 _TABLES = {
     "stages": _of_stages,
     "angles": _of_angles,
-    "half": lambda size: _roots(np.arange(size), 2 * size),
+    "half": _of_half,
     "twist": _of_twist,
     "chirp": _of_chirp,
     "spectrum": _of_spectrum,
