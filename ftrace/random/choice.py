@@ -27,14 +27,7 @@ __all__ = ["categorical", "choice", "permutation"]
 
 
 @shard_result
-def permutation(
-    key: Any,
-    x: Any,
-    axis: int = 0,
-    independent: bool = False,
-    *,
-    out_sharding: Any = None,
-) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """The slices of an array along an axis in a random order.
 
     Args:
@@ -97,8 +90,6 @@ def categorical(
     shape: Any = None,
     replace: bool = True,
     mode: Any = None,
-    *,
-    out_sharding: Any = None,
 ) -> Any:
     """Indices along `axis`, drawn with probabilities softmax(logits).
 

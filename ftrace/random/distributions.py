@@ -24,7 +24,7 @@ from ftrace.errors import DtypeError, DtypeOverflowError, ShapeError, one_of
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
-from ftrace.random import distributions as simple, draw as how, keys
+from ftrace.random import draw as how, keys
 from ftrace.random.draw import sampler
 from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape
@@ -119,13 +119,7 @@ def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
 
 @how.shard_result
 def uniform(
-    key: Any,
-    shape: Any = (),
-    dtype: Any = None,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
-    *,
-    out_sharding: Any = None,
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
     """Floats that are uniform in [minval, maxval).
 
@@ -166,15 +160,7 @@ def _is_number(x: Any, value: int) -> bool:
 
 
 @how.shard_result
-def randint(
-    key: Any,
-    shape: Any,
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
     """Integers in [minval, maxval); minval where the range is empty.
 
     Args:
@@ -273,14 +259,7 @@ def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
 
 
 @how.shard_result
-def bernoulli(
-    key: Any,
-    p: Any = 0.5,
-    shape: Any = None,
-    mode: str = "low",
-    *,
-    out_sharding: Any = None,
-) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
     """True with probability `p`.
 
     Args:
@@ -783,8 +762,6 @@ def multivariate_normal(
     shape: Any = None,
     dtype: Any = None,
     method: str = "cholesky",
-    *,
-    out_sharding: Any = None,
 ) -> Any:
     """Normal vectors with a mean and a covariance.
 
@@ -839,7 +816,7 @@ def _normal_vectors(
     else:
         found = fnp.linalg.svd(cov)[1::-1] if method == "svd" else fnp.linalg.eigh(cov)
         factor = found[1] * fnp.sqrt(found[0][..., None, :])
-    x = unwrap(simple.normal)(key, shape, dtype)
+    x = unwrap(normal)(key, shape, dtype)
     return mean + fnp.matmul(factor, x[..., None])[..., 0]
 
 
@@ -873,7 +850,7 @@ def orthogonal(
     n = ax.static_int(n, "random.orthogonal: n")
     m = n if m is None else ax.static_int(m, "random.orthogonal: m")
     size = (*shape, max(n, m), min(n, m))
-    q, r = fnp.linalg.qr(unwrap(simple.normal)(key, size, dtype))
+    q, r = fnp.linalg.qr(unwrap(normal)(key, size, dtype))
     signs = fnp.sign(fnp.linalg.diagonal(r))
     x = q * signs[..., None, :]
     return x if n >= m else x.mT

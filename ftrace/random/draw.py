@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast as cast_to
 
 import numpy as np
 
@@ -150,12 +150,21 @@ _SHARDING = Parameter(
 
 
 def shard_result(function: F) -> F:
-    """A function whose result is where its keyword `out_sharding` says."""
+    """A function whose result is where a further keyword, `out_sharding`, says."""
 
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         return place_result(function(*args, **kwargs), out_sharding)
 
+    return _accept_sharding(call, function)
+
+
+def _accept_sharding(call: Callable[..., Any], function: F) -> F:
+    """`call` in the place of a function; who looks at either sees `out_sharding`."""
+    known, signed = signature(function), cast_to(Any, function)
     made: Any = update_wrapper(call, function)
+    signed.__signature__ = made.__signature__ = known.replace(
+        parameters=[*known.parameters.values(), _SHARDING]
+    )
     return made
 
 
@@ -210,12 +219,7 @@ def sampler(
             return place_result(drawn, out_sharding)
 
         build.__name__ = name
-        made: Any = update_wrapper(call, function)
-        signed: Any = function  # who looks at either sees what users may give
-        signed.__signature__ = made.__signature__ = parameters.replace(
-            parameters=[*parameters.parameters.values(), _SHARDING]
-        )
-        return made
+        return _accept_sharding(call, function)
 
     return decorate
 

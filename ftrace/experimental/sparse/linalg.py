@@ -19,7 +19,7 @@ from ftrace import lax, numpy as fnp
 from ftrace.errors import DtypeError, MissingExtraError, ShapeError, one_of
 from ftrace.experimental.sparse.compressed import CSR
 from ftrace.ground.missing_names import tell_missing
-from ftrace.numpy.axes import as_value
+from ftrace.numpy.axes import as_value, need_shape
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value, is_value
 from ftrace.transforms.custom.callbacks import pure_callback
@@ -57,11 +57,8 @@ def lobpcg_standard(
             "lobpcg_standard: X must have the shape (n, k) with 0 < 5 k < n, got "
             f"{x.shape}"
         )
-    if matrix is not None and matrix.shape != (x.shape[0],) * 2:
-        raise ShapeError(
-            f"lobpcg_standard: A must have the shape {(x.shape[0],) * 2}, got "
-            f"{matrix.shape}"
-        )
+    if matrix is not None:
+        need_shape(matrix, "lobpcg_standard: A", (x.shape[0],) * 2)
     first = _orthonormal(x, fnp.zeros((x.shape[0], 0), x.dtype))
     image = multiply(first)
     if image.shape != x.shape or image.dtype != x.dtype:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
-from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.axes import as_value, cast, need_shape
 from ftrace.random.distributions import normal
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value
@@ -227,10 +227,7 @@ class Rotation(NamedTuple):
         """
         q, count = self.quat, len(self)
         w = fnp.ones(count, q.dtype) if weights is None else cast(weights, q.dtype)
-        if w.shape != (count,):
-            raise ShapeError(
-                f"mean: weights must have the shape ({count},), got {w.shape}"
-            )
+        need_shape(w, "mean: weights", (count,))
         return Rotation(fnp.linalg.eigh((w[None] * q.T) @ q)[1][:, -1])
 
     @property
@@ -270,10 +267,7 @@ class Slerp(NamedTuple):
         if rotations.single or len(rotations) == 1:
             raise ValueRangeError("Slerp: at least two rotations are required, got one")
         t = cast(fnp.asarray(times), rotations.quat.dtype)
-        if t.shape != (len(rotations),):
-            raise ShapeError(
-                f"Slerp: times must have the shape ({len(rotations)},), got {t.shape}"
-            )
+        need_shape(t, "Slerp: times", (len(rotations),))
         first, second = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
         return cls(t, fnp.diff(t), first, (first.inv() * second).as_rotvec())
 

@@ -13,7 +13,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, errors, random
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.reductions import cummax, cummin
-from ftrace.numpy.axes import as_value, canonical_axis, cast, choose
+from ftrace.numpy.axes import as_value, canonical_axis, cast, choose, need_shape
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.linalg import cho_factor, cho_solve
 from ftrace.scipy.special import logsumexp, ndtr
@@ -249,11 +249,7 @@ class gaussian_kde:
         else:
             data, each = promote_inexact(data, weights)
             each = fnp.atleast_1d(each)
-            if each.shape != (n,):
-                raise errors.ShapeError(
-                    f"gaussian_kde: weights must have the shape ({n},), got "
-                    f"{each.shape}"
-                )
+            need_shape(each, "gaussian_kde: weights", (n,))
             each = each / fnp.sum(each)
         neff = 1 / fnp.sum(each * each)
         self._set(neff, data, each, None, None)
@@ -335,11 +331,8 @@ class gaussian_kde:
         """
         mean = fnp.atleast_1d(fnp.squeeze(as_value(mean)))
         cov = fnp.atleast_2d(as_value(cov))
-        if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
-            raise errors.ShapeError(
-                f"integrate_gaussian: mean and cov must have the shapes ({self.d},) "
-                f"and ({self.d}, {self.d}), got {mean.shape} and {cov.shape}"
-            )
+        need_shape(mean, "integrate_gaussian: mean", (self.d,))
+        need_shape(cov, "integrate_gaussian: cov", (self.d, self.d))
         return self._overlap(mean[:, None], self.covariance + cov)[0]
 
     def _overlap(self, means: Any, cov: Any) -> Any:
