@@ -24,14 +24,14 @@ from ftrace.trace.arrays.array import is_array
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite
-from ftrace.trace.effects import call_back
+from ftrace.trace.effects import INSPECTED, Inspection, call_back
 from ftrace.trace.flatten_arguments import P
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import aval_of, is_value
+from ftrace.trace.tracing.tracer import Tracer, aval_of, is_value
 from ftrace.transforms.jit.jit import operations_at
 
 __all__ = [
-    "breakpoint", "callback", "log", "nan_origin", "print",
+    "breakpoint", "callback", "inspect_array_sharding", "log", "nan_origin", "print",
     "visualize_array_sharding", "visualize_sharding",
 ]  # fmt: skip
 
@@ -369,18 +369,49 @@ def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     """`visualize_sharding` of an array: which part of it is on which devices.
 
     Args:
-      arr: the array.
+      arr: the array; a traced one is drawn as `inspect_array_sharding` tells of it.
       kwargs: the options of `visualize_sharding`.
 
     Raises:
       ArgumentError: it is no array on devices.
     """
-    if not is_array(arr):
+    shape = getattr(arr, "shape", ())
+    inspect_array_sharding(
+        arr, callback=lambda sharding: visualize_sharding(shape, sharding, **kwargs)
+    )
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
+    """Calls a function of how a value lies on devices: of an array at once.
+
+    Of a traced value it is called with what `jit` has found, when a program first runs
+    on arguments that lie so; of one in a loop once.
+
+    Args:
+      value: an array.
+      callback: gets its sharding.
+
+    Raises:
+      ArgumentError: it is no array on devices.
+
+    Example:
+      >>> @ft.jit
+      ... def f(x):
+      ...     y = x * 2
+      ...     ft.debug.inspect_array_sharding(y, callback=lambda s: print(s.device_set))
+      ...     return y
+      >>> y = f(fnp.ones(2))
+      {<device cpu>}
+    """
+    if is_array(value):
+        callback(value.sharding)
+    elif not isinstance(value, Tracer):
         raise ArgumentError(
-            "visualize_array_sharding: an array on devices is required, got "
-            f"{type(arr).__name__}; visualize_sharding takes a shape and a sharding"
+            f"an array on devices is required, got {type(value).__name__}; "
+            "visualize_sharding takes a shape and a sharding"
         )
-    visualize_sharding(arr.shape, arr.sharding, **kwargs)
+    else:
+        call_back(INSPECTED, Inspection(callback), None, (value,), {})
 
 
 tell_missing(__name__)

@@ -54,7 +54,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NEVER, _ONE_LOWERING, "jit(f).lower(x).as_text()"): "interpreters.mlir.*",
     (NEVER, _OWN_RULES, "lax.with_sharding_constraint"): """
         experimental.custom_partitioning.* lax.sharding_constraint_p""",
-    (NEVER, _OWN_RULES, "explain_sharding"): "debug.inspect_array_sharding",
     (NEVER, _OWN_RULES, "typeof(x).mat"): "sharding.ManualAxisType",
     (NOT_YET, "of what processes do together", "process_allgather"): (
         "experimental.multihost_utils.*"

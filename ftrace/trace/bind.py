@@ -21,7 +21,7 @@ from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
-from ftrace.trace.arrays.array import Array, is_array, put_somewhere, recording
+from ftrace.trace.arrays.array import Array, is_array, is_away, put_somewhere, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.composite import is_of_host, run_fused
@@ -156,7 +156,7 @@ def do_now(
 def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     """`bind` of an operation with several results, which are returned as a list.
 
-    Concrete operands are taken to the host, and the results to where these were.
+    Concrete operands are taken to the host, where the results are.
 
     Raises:
       OutOfMemoryError: the host has no memory for a result.
@@ -166,6 +166,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         nodes = op.results(*[scope.lift(x) for x in operands], arg=arg)
         return [Tracer(node, scope) for node in nodes]
     arrays = [asarray(x) for x in operands]
+    put_somewhere(arrays)  # raises where they are apart
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     if op.widens([x.dtype for x in arrays]):
         found = bind_compound(op, *map(_wide, arrays), arg=arg)
@@ -186,9 +187,6 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         Array.of(evaluate.settle(value, aval.dtype), aval.weak_type)
         for value, aval in zip(values, avals, strict=True)
     ]
-    found = put_somewhere(arrays)
-    if found is not None and not found.memory.host:
-        return [backend().device_put(result, found.memory) for result in results]
     if recording.tape is not None and is_of_host(op):
         recording.tape.note_results(op, avals, arg, arrays, results)
     return results
@@ -227,8 +225,10 @@ def elementwise(
         nodes = [scope.lift_to(x, compute, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
-    found = put_somewhere([x for x in operands if is_array(x)])
-    if found is not None and not found.memory.host:
+    arrays = [x for x in operands if is_array(x)]
+    if Array.any_placed:
+        put_somewhere(arrays)  # raises where they are apart
+    if is_away(arrays):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )

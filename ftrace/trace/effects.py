@@ -35,7 +35,7 @@ from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Batched, Compound, Results
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, item_p
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import is_dynamic, same_size
@@ -52,6 +52,7 @@ from ftrace.trace.tracing.trace import record_compound
 
 
 _SCALARS = (bool, int, float, complex)
+INSPECTED = "debug.inspect_array_sharding"
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ class Callback:
     def name(self) -> str:
         function = self.function.value
         return getattr(function, "__name__", type(function).__name__)
+
+    @property
+    def is_told(self) -> bool:
+        """Is it told how its operand lies, when a program is made, and never run?"""
+        return self.kind == INSPECTED
 
     @property
     def drops_result(self) -> bool:
@@ -442,6 +448,36 @@ def check_repeatable(nodes: Sequence[g.Node]) -> None:
                 "again; pass the values in, or have a loop of a known length (scan)",
                 arg.origin,
             )
+
+
+class Inspection:
+    """The function of a callback that is told how its operand lies."""
+
+    def __init__(self, tell: Callable[[Any], Any]) -> None:
+        self.tell = tell
+        self.__name__ = "tell"
+
+    def __call__(self, value: Array) -> None:
+        self.tell(value.sharding)
+
+
+def inspected(graph: g.Graph) -> list[tuple[g.Node, Callback]]:
+    """The values of a graph of which a callback is told how they lie."""
+    found: list[tuple[g.Node, Callback]] = []
+    tokens = [*graph.effects[1:]]
+    for token in tokens:  # from the last effect to the first
+        node = token.src[0] if token.op is item_p else token
+        if node.op is callback_p and node.arg.is_told:
+            found.append((node.src[1], node.arg))
+        within = [x for body in g.bodies_in(node.arg) for x in body.outputs]
+        tokens += [x for x in (*within, *node.src) if x.aval is TOKEN]
+    return found[::-1]
+
+
+def tell(graph: g.Graph, sharding: Any) -> None:
+    """Tells that all values of a graph lie so."""
+    for _, callback in inspected(graph):
+        callback.function.value.tell(sharding)
 
 
 # On values.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from enum import Enum
@@ -144,6 +144,11 @@ def sharding_of(array: Array | ShapedArray) -> Any:
     return _shardings().sharding_of(array)
 
 
+def single_device(device: base.Device) -> Any:
+    """How arrays lie that are on one device."""
+    return _shardings().SingleDeviceSharding(device)
+
+
 def shards_of(array: Array) -> list[Any]:
     """The parts of an array, one for each device."""
     return _shardings().shards_of(array)
@@ -158,6 +163,17 @@ def call_placed(function: Any, args: Any, kwargs: Any) -> Any:
 def format_of(array: Array) -> Any:
     """How the elements lie: row-major."""
     return _shardings().row_major(array.ndim, array.sharding)
+
+
+def lead_of(places: Sequence[Any]) -> base.Device | None:
+    """The first device of the last of several shardings that names one.
+
+    Raises:
+      ShardingError: they are over different devices.
+    """
+    if len(places) > 1:
+        _shardings().check_together(places)
+    return next(filter(None, map(lead_device, reversed(places))), None)
 
 
 def lead_device(place: Any, what: str = "jit") -> base.Device | None:
@@ -178,8 +194,14 @@ def lead_device(place: Any, what: str = "jit") -> base.Device | None:
     return shardings.device_of(sharding) if sharding.is_fully_addressable else None
 
 
-def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
-    """A value where a device, its name, a sharding, a spec or a format says."""
+def put_by(
+    value: Any, place: Any, what: str = "device_put", free: frozenset[Any] = frozenset()
+) -> Any:
+    """A value where a device, its name, a sharding, a spec or a format says.
+
+    Args:
+      free: axes of a mesh along which a traced value is as it was.
+    """
     if hasattr(place, "layout"):
         _shardings().check_rows(what, place.layout, aval_of(value).ndim)
         place = place.sharding
@@ -188,10 +210,7 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     if isinstance(place, (str, base.Device)):
         device = base.get_device(place)
         array = _put(value, device)
-        # On others arrays are because somebody has put them there.
-        told = not device.host or isinstance(array, Tracer)
-        alone = len(base.own_devices(device.platform)) * processes.count() == 1
-        if told or alone:
+        if isinstance(array, Tracer) or not is_choice(device):
             return array
         return _shardings().with_device(array, device)
     if isinstance(place, Enum):  # a kind of memory: there is one
@@ -208,8 +227,14 @@ def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
         partition = import_module("ftrace.transforms.partition.partition")
         exact = what != "with_sharding_constraint"
         why = {"jit: in_shardings": "argument", "device_put": "put"}.get(what, "")
-        return partition.constrain(array, sharding, exact, why)
+        return partition.constrain(array, sharding, exact, why, free)
     return shardings.with_sharding(array, sharding)
+
+
+def is_choice(device: base.Device) -> bool:
+    """Might arrays be elsewhere, so that those put there have to know it?"""
+    alone = len(base.own_devices(device.platform)) * processes.count() == 1
+    return not (device.host and alone)
 
 
 def is_first(device: base.Device) -> bool:
@@ -229,8 +254,7 @@ def _put(value: Any, device: base.Device) -> Any:
         return array
     buffer = array.buffer if array.memory.host and device.host else None
     if buffer is None or array.memory is not device:
-        elements: Any = array.numpy()
-        buffer = device.copy_in(elements.view(dtypes.carrier(array.dtype)))
+        buffer = array.buffer_on(device)
     return Array(array.shape, array.dtype, array.weak_type, buffer)
 
 

@@ -382,6 +382,11 @@ def _spanning() -> Any:
 
 def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
     """The shape of what a process has of an array; None where it is the whole."""
+    if len(wanted or got) != len(got):
+        raise errors.ShapeError(
+            f"{what}: global_shape has a size for each axis of the data, which have "
+            f"shape {got}; got {wanted}"
+        )
     pairs = zip(got, wanted or got, strict=True)
     if sharding.is_fully_addressable:
         _check_part(what, got, [n if m is None else m for n, m in pairs])

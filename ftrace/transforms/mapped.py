@@ -66,7 +66,7 @@ from ftrace.transforms.placed.spanning import (
     split,
     whole,
 )
-from ftrace.transforms.shardings import NamedSharding, as_sharding
+from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
 from ftrace.transforms.vmap import SHARED, over_lanes
 
 Function = Callable[..., Any]
@@ -385,11 +385,22 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
 # Over a mesh.
 
 
-def _place(x: Any, mesh: Any, spec: PartitionSpec) -> Any:
-    """A value that is divided so over the devices; in a trace it is said to be."""
+def _place(
+    x: Any, mesh: Any, spec: PartitionSpec, free: frozenset[Any] = frozenset()
+) -> Any:
+    """A value that is divided so over the devices; in a trace it is said to be.
+
+    Args:
+      free: axes of the mesh along which a traced value is as it was.
+    """
     what = "with_sharding_constraint" if isinstance(x, Tracer) else "device_put"
     known = isinstance(mesh, Mesh) and mesh.size > 1
-    return put_by(x, NamedSharding(mesh, spec), what) if known else x
+    return put_by(x, NamedSharding(mesh, spec), what, free) if known else x
+
+
+def _given(x: Any) -> Any:
+    """The sharding that was given for an array."""
+    return getattr(x, "given_sharding", None)
 
 
 def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
@@ -423,7 +434,8 @@ def shard_map(
         of their pytrees.
       mesh: by default that of a `shard_map` around this one, or of `set_mesh`.
       axis_names: a set of the axes of the mesh that specs may name, and collectives in
-        `f` use; all by default. Along the others `f` sees whole arrays.
+        `f` use; all by default. Along the others `f` sees whole arrays, which are
+        divided along them as `jit` finds.
       check_vma, check_rep: False takes a result that `out_specs` says is the same along
         an axis from the first device, without a proof that it is.
       auto: the axes that are not in `axis_names`.
@@ -433,6 +445,7 @@ def shard_map(
 
     Raises:
       ArgumentError: `axis_names` is no set.
+      ShardingError: an argument was put on other devices than those of the mesh.
       ValueRangeError: the mesh has no axes, or not one that a spec or `axis_names`
         names, or `axis_names` lacks it; a result differs along an axis that its spec
         does not name.
@@ -455,14 +468,18 @@ def shard_map(
     tree.check_callable(f, "shard_map")
     _check_sets(axis_names=axis_names, auto=auto)
 
-    def give(own: Any, across: bool, x: Any, spec: PartitionSpec) -> Any:
+    def give(own: Any, across: bool, x: Any, spec: Any, free: frozenset[Any]) -> Any:
         if across:
             return part(x, NamedSharding(own, spec))
-        return _place(x, own, spec) if isinstance(x, Tracer) else x
+        return _place(x, own, spec, free) if isinstance(x, Tracer) else x
 
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
         manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
+        free = frozenset(own.axis_names) - manual - around
+        if free and not (across or stack.scopes):
+            # How the others divide the results is known of a program alone.
+            return jit(lambda *args: over(own, False, args))(*args)
         alone: _Axes = {name: (None, n) for name, n in own.shape_tuple}
         known: _Axes = split(own) if across else alone
         axes = {name: known[name] for name in own.axis_names if name in manual}
@@ -472,11 +489,11 @@ def shard_map(
         _check_manual(manual, own, "out_specs", tree.leaves(out_specs))
         leaves, treedef = tree.flatten(args)
         rows = zip(leaves, specs, strict=True)
-        parts = [give(own, across, x, spec) if spec else x for x, spec in rows]
+        parts = [give(own, across, x, spec, free) if spec else x for x, spec in rows]
         args = tree.unflatten(treedef, parts)
         run = _in_lanes(f, own, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
-        return _whole(f, own, axes, out_specs, result, across)
+        return _whole(f, own, axes, out_specs, result, across, free)
 
     def together(own: Any, *args: Any) -> Any:
         return over(own, True, args)
@@ -495,6 +512,8 @@ def shard_map(
             )
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
+        if not stack.scopes:
+            check_together([own, *map(_given, leaves)])
         if not across:
             return over(own, False, args)
         if stack.scopes:
@@ -603,8 +622,9 @@ def _list(names: Iterable[Any]) -> str:
 
 
 def _whole(
-    f: Any, mesh: Any, axes: _Axes, out_specs: Any, result: Any, across: bool
-) -> Any:
+    f: Any, mesh: Any, axes: _Axes, out_specs: Any, result: Any, across: bool,
+    free: frozenset[Any],
+) -> Any:  # fmt: skip
     """The results of all lanes as whole arrays, divided over the devices."""
     leaves, treedef = tree.flatten(result)
     sizes = {name: lanes for name, (_, lanes) in axes.items()}
@@ -619,7 +639,7 @@ def _whole(
         if across:
             found.append(whole(lift(x), NamedSharding(mesh, spec)) if named else x)
         else:
-            found.append(_place(x, mesh, spec))
+            found.append(_place(x, mesh, spec, free))
     return tree.unflatten(treedef, found)
 
 
@@ -762,8 +782,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Args:
       x: a pytree of arrays.
-      shardings: a sharding, a `PartitionSpec` along the mesh of `set_mesh`, or a prefix
-        of the tree of them.
+      shardings: a sharding, a `PartitionSpec` along the mesh of `set_mesh`, or within
+        `shard_map` along its mesh, or a prefix of the tree of them.
 
     Raises:
       ShardingError: a mesh has several devices, or there is none for a spec.
@@ -779,9 +799,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     what = "with_sharding_constraint"
     leaves, treedef = tree.flatten(x)
     places = tree.broadcast_prefix(shardings, x, f"{what}: shardings")
-    manual = {axis.name for axis in stack.axes if axis.devices}
+    around = [axis for axis in stack.axes if axis.devices]
+    manual = {axis.name for axis in around}
 
     def place_by(leaf: Any, place: Any) -> Any:
+        if around and isinstance(place, PartitionSpec):
+            place = NamedSharding(around[-1].devices, place)
         place = as_sharding(place, what)
         if own := manual & {*_names_of(getattr(place, "spec", ()))}:
             raise ValueRangeError(
@@ -789,6 +812,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
                 f"{place.mesh}: within shard_map each device has its own part along "
                 "them"
             )
+        check_together([_given(leaf), place])
         return put_by(leaf, place, what)
 
     rows = zip(leaves, places, strict=True)

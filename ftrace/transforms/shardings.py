@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from itertools import product
 from typing import Any, cast
@@ -415,7 +415,7 @@ class Placed(Array):
     __slots__ = ("given_sharding",)
 
     given_sharding: Sharding
-    committed: Any = True
+    committed = True
 
     @property
     def device(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -491,8 +491,13 @@ def device_of(sharding: Any) -> Device:
     """The device of a sharding that has the whole array, and runs programs on it.
 
     Raises:
-      ShardingError: there are several, which do not share their memory.
+      ShardingError: there are several, which do not share their memory, or one twice.
     """
+    if sharding.num_devices != len(sharding.device_set):
+        raise ShardingError(
+            f"a device has one part of an array: {sharding} has one twice, in "
+            f"{order_of(sharding)}; FTRACE_CPU_DEVICES sets how many there are"
+        )
     found = sorted(sharding.addressable_devices, key=lambda device: device.id)
     if len(found) > 1 and {device.platform for device in found} != {"cpu"}:
         raise ShardingError(
@@ -500,6 +505,32 @@ def device_of(sharding: Any) -> Device:
             "over devices of the host, or over one"
         )
     return found[0]
+
+
+def order_of(place: Any) -> list[Device]:
+    """The devices of a mesh or a sharding, in their order; none of abstract ones."""
+    place = getattr(place, "sharding", place)  # of a format
+    if isinstance(place, SingleDeviceSharding):
+        return [*place.device_set]
+    mesh = getattr(place, "mesh", place)
+    return [*mesh.devices.flat] if isinstance(mesh, meshes.Mesh) else []
+
+
+def check_together(places: Iterable[Any]) -> None:
+    """Raises where meshes and shardings are not over the same devices.
+
+    Raises:
+      ShardingError: two are over others, or have them in another order.
+    """
+    known = [(place, order) for place in places if (order := order_of(place))]
+    for place, order in known[1:]:
+        if order != known[0][1]:
+            raise ShardingError(
+                "Received incompatible devices for jitted computation: the arrays and "
+                "constraints of a program are over the same devices in the same order, "
+                f"got {known[0][0]} of {known[0][1]} and {place} of {order}; move them "
+                "to one mesh with device_put"
+            )
 
 
 def as_sharding(sharding: Any, what: str) -> Any:

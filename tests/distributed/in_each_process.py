@@ -729,6 +729,8 @@ def meshes_of_the_same_devices_meet() -> None:
         assert [x.sharding for x in (*made, *held)] == [*places, *places]
     turned = put(X, ALONG, Mesh(np.array(ft.devices()[::-1]), ("x",)))
     raises(errors.ShardingError, "incompatible devices", lambda: x + turned)
+    for run in (over(lambda v: v * 2), ft.jit(over(lambda v: v * 2))):
+        raises(errors.ShardingError, "incompatible devices", lambda f=run: f(turned))
 
 
 @check
@@ -739,6 +741,9 @@ def what_one_process_was_given_meets_no_other() -> None:
         raises(errors.ShardingError, "incompatible devices", lambda f=f: f(x, own))
         equal(f(own, own), 2 * (X + RANK))
         lies(f(x, fnp.array(X)), X * 2, ALONG)
+        with ft.default_device(ft.local_devices()[-1]):
+            made = fnp.array(X)
+        lies(f(x, made), X * 2, ALONG)
 
 
 @check
@@ -764,6 +769,9 @@ def arrays_are_made_of_what_each_process_has() -> None:
     raises(parts, "a part", lambda: ft.make_array_from_process_local_data(
         along, mine[1:], X.shape))  # fmt: skip
     odd = X.shape[0] + 1, 3
+    raises(parts, "a size for each axis", lambda: ft.make_array_from_process_local_data(
+        along, mine, (*X.shape, 1)
+    ))  # fmt: skip
     raises(parts, "cannot be divided", lambda: ft.make_array_from_process_local_data(
         along, mine, odd))  # fmt: skip
     few = errors.ValueRangeError

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,34 @@ def test_eager_results_are_on_the_default_device() -> None:
         assert {x.device for x in made} == {third}
         assert elsewhere.device is ft.devices()[2]
     assert (fnp.ones(3) + 1).device is ft.devices()[0]
+
+
+def test_what_nobody_put_on_the_default_device_goes_where_others_are() -> None:
+    third, other = ft.devices()[3], ft.device_put(X[0], "cpu:2")
+    divided = ft.device_put(X[0], NamedSharding(mesh(), P("x")))
+    with ft.default_device(third):
+        made = [
+            fnp.ones(8), fnp.asarray(X[0]), ft.device_put(X[0]), fnp.ones(8) * 2,
+            ft.jit(lambda x: x + 1)(X[0]), ft.random.normal(ft.random.key(0), (8,)),
+            copy.deepcopy(fnp.ones(8)),
+        ]  # fmt: skip
+    for x in made:
+        assert (x.committed, x.device) == (False, third)
+        for f in (fnp.add, ft.jit(fnp.add), ft.grad(lambda a, b: (a * b).sum())):
+            assert f(x, other).device is f(other, x).device is other.device
+            assert f(x, divided).sharding == divided.sharding
+            assert f(x, X[0]).device is ft.devices()[0]  # as nobody says where
+    assert ft.jit(lambda x: x, device=third)(X[0]).committed
+    with ft.default_device(third):
+        first = ft.device_put(X[0], "cpu:0")
+        assert (first + 1).device is fnp.zeros_like(first).device is ft.devices()[0]
+
+
+def test_eager_results_are_over_a_mesh_without_the_first_device() -> None:
+    half = NamedSharding(Mesh(np.array(ft.devices()[4:]), ("i",)), P("i"))
+    y = ft.device_put(X[0], half) + 1
+    assert y.sharding == half
+    np.testing.assert_array_equal(y, X[0] + 1)
 
 
 def test_the_setting_of_a_default_device_is_enough_by_itself() -> None:
@@ -264,6 +293,38 @@ def test_a_drawing_shows_which_devices_have_a_part(capsys: Any) -> None:
         assert drawn in capsys.readouterr().out
     with pytest.raises(errors.ShapeError, match="1 and 2 dimensions"):
         ft.debug.visualize_sharding((2, 2, 2), NamedSharding(mesh(), P()))
+
+
+def test_how_a_traced_value_lies_is_told_when_a_program_is_made(capsys: Any) -> None:
+    told: list[Any] = []
+
+    def f(x: Any) -> Any:
+        ft.debug.inspect_array_sharding(x.T, callback=told.append)
+        return x * 2
+
+    auto = ft.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    ways = (
+        ft.jit, lambda f: f, lambda f: ft.jit(ft.grad(lambda x: f(x).sum())),
+        lambda f: ft.jit(lambda x: lax.fori_loop(0, 2, lambda i, c: f(c), x)),
+        lambda f: ft.jit(lambda x: lax.cond(x.sum() > 0, f, lambda x: x, x)),
+    )  # fmt: skip
+    for given, of_turned in ((P("x", "y"), P("y", "x")), (P(None, "x"), P("x"))):
+        x = ft.device_put(X, NamedSharding(auto, given))
+        for way in ways:
+            run = way(f)
+            run(x)
+            assert told.pop() == NamedSharding(auto, of_turned)
+            assert not told
+    ft.jit(f)(X)
+    assert told.pop() == SingleDeviceSharding(ft.devices()[0])
+    second = ft.device_put(X, "cpu:2")
+    jitted = ft.jit(f)
+    for _ in range(2):
+        jitted(second)
+    assert told == [second.sharding]
+    assert not [step for step in ft.explain(f)(X).kernels if "callback" in step.name]
+    ft.jit(lambda x: (ft.debug.visualize_array_sharding(x + 1), x)[1])(x)
+    assert "CPU 0,1,2,3│" in capsys.readouterr().out
 
 
 def test_wrong_meshes_and_specs_say_what_is_wrong() -> None:
@@ -480,6 +541,56 @@ def test_arrays_put_on_different_devices_do_not_meet() -> None:
             for y in on[:i] + on[i + 1 :]:
                 with pytest.raises(ValueError, match="incompatible devices"):
                     function(x, y)
+
+
+def shard(mesh: Mesh) -> Any:
+    return ft.shard_map(lambda x: x + 1, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+
+
+def constrain(place: Any) -> Any:
+    return lambda x: lax.with_sharding_constraint(x, place)
+
+
+def test_arrays_and_shardings_are_over_the_devices_of_a_program() -> None:
+    devices = np.array(ft.devices())
+    every, four, back = (Mesh(d, ("i",)) for d in (devices, devices[:4], devices[::-1]))
+    second, third = (SingleDeviceSharding(d) for d in devices[1:3])
+    along = NamedSharding(every, P("i"))
+    x, on_second = ft.device_put(X[0], along), ft.device_put(X[0], second)
+    calls: list[Any] = []
+    for mesh in (four, back):
+        functions = shard(mesh), constrain(NamedSharding(mesh, P("i")))
+        calls += [partial(run, x) for f in functions for run in (f, ft.jit(f))]
+        calls.append(partial(ft.grad(lambda x, f=functions[0]: f(x).sum()), x))
+    for f in (shard(every), constrain(along)):
+        calls += [partial(run, on_second) for run in (f, ft.jit(f))]
+    for options in (
+        {"in_shardings": (along, second)},
+        {"in_shardings": along, "out_shardings": second},
+        {"in_shardings": second, "out_shardings": third},
+        {"in_shardings": along, "out_shardings": NamedSharding(back, P("i"))},
+    ):  # fmt: skip
+        calls.append(partial(ft.jit, fnp.add, **options))
+    calls.append(partial(ft.jit(fnp.add, in_shardings=(along, None)), X[0], on_second))
+    for call in calls:
+        with pytest.raises(ValueError, match="incompatible devices"):
+            call()
+    square = NamedSharding(Mesh(devices.reshape(4, 2), ("i", "j")), P("i"))
+    np.testing.assert_array_equal(shard(square.mesh)(x), X[0] + 1)
+    for options in ({"in_shardings": third}, {"device": devices[2]}):
+        moved = ft.jit(lambda x: x + 1, **options)(on_second)
+        assert (moved.device, moved.committed) == (devices[2], True)
+
+
+def test_a_device_has_one_part() -> None:
+    twice = Mesh(np.array(ft.devices()[:1] * 2), ("i",))
+    place = NamedSharding(twice, P("i"))
+    for call in (
+        lambda: ft.device_put(X, place), lambda: shard(twice)(X),
+        lambda: ft.jit(constrain(place))(X),
+    ):  # fmt: skip
+        with pytest.raises(errors.ShardingError, match="has one twice"):
+            call()
 
 
 def test_arrays_are_made_of_parts_on_distinct_devices() -> None:
@@ -721,6 +832,45 @@ def test_axes_that_are_not_manual_are_in_no_spec(
     np.testing.assert_array_equal(some(X), X[:4] + X[4:])
     with pytest.raises(errors.AxisNameError, match="axes of its mesh, in axis_names"):
         over(lambda x: lax.psum(x, "y"), P("x"), P(), axis_names={"x"})(X)
+
+
+def by(spec: P) -> Any:
+    return lambda x: lax.with_sharding_constraint(x, spec)
+
+
+#: Of (8, 8) arrays over P("x", "y"): what they become, and how that and a gradient lie
+#: with JAX 0.10.2.
+XY = P("x", "y")
+PARTLY: list[Any] = [
+    (lambda x: x * 2, P("x", None), X * 2, XY, XY),
+    (lambda x: lax.psum(x, "x"), P(), X[:4] + X[4:], P(None, "y"), XY),
+    (
+        lambda x: x @ x.T,
+        P("x"),
+        np.vstack([x @ x.T for x in (X[:4], X[4:])]),
+        P("x"),
+        XY,
+    ),
+    (lambda x: x.sum(1), P("x"), X.sum(1), P("x"), P("x")),
+    (lambda x: x.T, P(None, "x"), np.hstack([X[:4].T, X[4:].T]), P("y", "x"), XY),
+    (by(P("y")), P("x"), X, P(("x", "y")), P(("x", "y"))),
+    (by(P(None, None)), P("x"), X, P("x"), P("x")),
+]
+
+
+@pytest.mark.parametrize(("f", "out", "wanted", "spec", "of_gradient"), PARTLY)
+def test_axes_that_are_not_manual_divide_what_they_did(
+    f: Any, out: P, wanted: Any, spec: P, of_gradient: P
+) -> None:
+    auto = ft.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    x = ft.device_put(X, NamedSharding(auto, XY))
+    run = ft.shard_map(f, mesh=auto, in_specs=P("x"), out_specs=out, axis_names={"x"})
+    for made in (run(x), ft.jit(run)(x)):
+        assert made.sharding.spec == spec
+        np.testing.assert_array_equal(made, wanted)
+    assert ft.grad(lambda x: (run(x) ** 2).sum())(x).sharding.spec == of_gradient
+    gathered = ft.shard_map(f, mesh=auto, in_specs=P(), out_specs=P(), axis_names={"x"})
+    assert "x" not in str(gathered(x).sharding.spec)
 
 
 @pytest.mark.parametrize("scalar", [np.int64(3), np.float64(2), np.complex128(1j)])

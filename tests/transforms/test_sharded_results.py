@@ -46,6 +46,11 @@ def over(*spec: Any) -> Any:
     return NamedSharding(mesh(), P(*spec))
 
 
+def powers(x: Any) -> Any:
+    """A carry that the body of the loop leaves divided less."""
+    return lax.scan(lambda c, _: (c @ (c.T @ c) / 1e4, c), x, None, length=3)
+
+
 #: a function of A, divided (x, y), and the spec of its result
 ONE: list[tuple[Callable[..., Any], Any]] = [
     (lambda x: x + 1, P("x", "y")), (lambda x: x.T, P("y", "x")),
@@ -61,6 +66,9 @@ ONE: list[tuple[Callable[..., Any], Any]] = [
     (lambda x: ft.vmap(lambda row: row * 2)(x), P("x", "y")),
     (lambda x: x.mean(-1, keepdims=True), P("x")),
     (lambda x: nn.softmax(x), P("x", "y")), (lambda x: x.at[0].set(1), P("x", "y")),
+    (lambda x: powers(x)[0], P("x", "y")), (lambda x: powers(x)[1], P(None, "x", "y")),
+    (lambda x: ft.grad(lambda x: (powers(x)[0] ** 2).sum())(x), P("x", "y")),
+    (lambda x: lax.fori_loop(0, 2, lambda i, c: c + (c @ c.T) @ x, x), P("x", "y")),
 ]  # fmt: skip
 
 

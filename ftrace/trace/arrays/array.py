@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, cast
 
 import numpy as np
@@ -485,10 +485,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     is_fully_addressable = is_fully_replicated = property(lambda self: True)
 
-    @property
-    def committed(self) -> bool:
-        """Was it put on a device on purpose?"""
-        return not self.memory.host
+    #: Was it put on a device on purpose?
+    committed: ClassVar[bool] = False
 
     def on_device_size_in_bytes(self) -> int:
         return self.nbytes
@@ -502,12 +500,17 @@ class Array(ArrayLike, metaclass=_ArrayType):
         host = self._host = flat.reshape(self._shape)
         return host.ctypes.data
 
+    def buffer_on(self, device: Any) -> Buffer:
+        """Its elements in memory of a device, which may be shared."""
+        values: Any = self.numpy()
+        return device.copy_in(values.view(dtypes.carrier(self._dtype)))
+
     @in_span("copy", "an array")
     def copy_to(self, device: Any) -> Buffer:
         """Its elements in memory of the device's own allocator."""
-        values: Any = self.numpy()
         if not device.host:
-            return device.copy_in(values)
+            return self.buffer_on(device)
+        values: Any = self.numpy()
         buffer = device.allocate(values.nbytes)
         memory: Any = device.copy_out(buffer, self._dtype, self.size)
         memory.reshape(self._shape)[...] = values
@@ -756,9 +759,10 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __deepcopy__(self, memo: Any) -> Array:
         self._require_room()
         try:
-            made = Array.of(copy_aligned(self.numpy()), self.weak_type)
-            memory = self.memory
-            return made if memory.host else backend().device_put(made, memory)
+            if (memory := self.memory).host:
+                return Array.of(copy_aligned(self.numpy()), self.weak_type)
+            buffer = self.copy_to(memory)
+            return Array(self._shape, self._dtype, self.weak_type, buffer)
         except MemoryError:
             raise self._no_memory() from None
 
@@ -771,15 +775,25 @@ def is_array(value: Any) -> TypeGuard[Array]:
     return type(value) is Array or Array in type(value).__mro__
 
 
+def is_away(arrays: Iterable[Array]) -> bool:
+    """Is one of the arrays in memory that NumPy does not read?"""
+    for array in arrays:
+        buffer = array._buffer  # pyright: ignore[reportPrivateUsage]
+        memory: Any = array.memory if buffer is None else buffer.device
+        if not memory.host:
+            return True
+    return False
+
+
 def put_somewhere(arrays: Sequence[Array]) -> Array | None:
-    """The first of the arrays that were put on devices; None of those of the host.
+    """The first of the arrays that were put on devices on purpose; None of others.
 
     Raises:
       ShardingError: another one was put on others.
     """
     first: Array | None = None
     for array in arrays:
-        if array.memory.host and type(array) is Array:
+        if not array.committed:
             continue
         if first is None:
             first = array

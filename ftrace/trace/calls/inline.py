@@ -24,6 +24,7 @@ from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import While
 from ftrace.trace.control.scan import Scan
+from ftrace.trace.effects import callback_p
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
@@ -33,7 +34,7 @@ from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
 _RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
-_VANISHING = (name_p, constraint_p, widened, pvary_p)
+_VANISHING = (name_p, constraint_p, widened, pvary_p, callback_p)
 _HELD_DEPTH = -12
 #: Families of the operations that may have bodies in their argument.
 HOLDERS = ("control", "call")
@@ -124,31 +125,35 @@ def _no_constraint(constraint: Any) -> None:
 
 
 def inline_calls(
-    outputs: Sequence[g.Node], over: Callable[[Any], Any] = _no_constraint
-) -> list[g.Node]:
+    outputs: Sequence[g.Node], over: Callable[[Any], Any] = _no_constraint,
+    told: bool = False,
+) -> list[g.Node]:  # fmt: skip
     """The outputs without calls, also in the bodies of loops and branches.
 
     Args:
       over: what a constraint of how a value is divided is for who divides it; None is
         nothing.
+      told: keep callbacks that are told how values lie; nothing runs them.
 
     Raises:
       DerivativeError: a tangent is needed of a function that has none (custom_vjp).
     """
-    return _Inliner(over).inline(outputs)
+    return _Inliner(over, told).inline(outputs)
 
 
-def ready_graph(graph: g.Graph, over: Callable[[Any], Any] = _no_constraint) -> g.Graph:
+def ready_graph(
+    graph: g.Graph, over: Callable[[Any], Any] = _no_constraint, told: bool = False
+) -> g.Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
-    tokens = graph.effects[1:]
-    before = (*graph.outputs, *tokens)
-    outputs = inline_calls(before, over)
+    before = (*graph.outputs, *graph.effects[1:])
+    outputs = inline_calls(before, over, told)
     if tuple(outputs) == before and not g.has_any(before, (held_p,)):
         return graph
     nodes = [n for n in g.toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
     names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(nodes)]
     found = g.substitute(outputs, dict(zip(nodes, names, strict=True)))
     count = len(graph.outputs)
+    tokens = (*graph.effects[:1], *found[count:])
     results = [
         match_aval(new, old.aval)
         for new, old in zip(found[:count], graph.outputs, strict=True)
@@ -157,7 +162,8 @@ def ready_graph(graph: g.Graph, over: Callable[[Any], Any] = _no_constraint) -> 
         (*graph.inputs, *names),
         tuple(results),
         (*graph.captured, *map(_array, nodes)),
-        (*graph.effects[:1], *found[count:]),
+        # Where the first is the last nothing has effects any more.
+        tokens if len({*tokens}) > 1 else (),
     )
 
 
@@ -167,9 +173,9 @@ def _array(node: g.Node) -> Array:
 
 
 class _Inliner(_Walk):
-    def __init__(self, over: Callable[[Any], Any]) -> None:
+    def __init__(self, over: Callable[[Any], Any], told: bool) -> None:
         super().__init__()
-        self._over = over
+        self._over, self._told = over, told
 
     def inline(self, outputs: Sequence[g.Node], looped: bool = False) -> list[g.Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
@@ -194,6 +200,8 @@ class _Inliner(_Walk):
         if node.op is constraint_p:
             constraint = self._over(node.arg)
             return constraint_p(*src, arg=constraint) if constraint else src[0]
+        if node.op is callback_p and node.arg.is_told and not self._told:
+            return src[:1]
         if node.op is widened:
             return src[1]
         if node.op in (pvary_p, custom_derivative.varies_as_p):

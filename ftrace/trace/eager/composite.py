@@ -31,7 +31,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.trace.arrays.array import Array, is_array, recording
+from ftrace.trace.arrays.array import Array, is_array, is_away, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import calls, signature
@@ -259,7 +259,7 @@ class Composite:
           arrays: the operands.
           given: what they were made of, where steps are noted.
         """
-        if any(not x.memory.host for x in arrays):
+        if is_away(arrays):
             return backend().run_graph(self.graph, arrays)[0]
         count_operation()
         aval = self.graph.outputs[0].aval

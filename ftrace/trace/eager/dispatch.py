@@ -64,7 +64,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array, is_array, is_away
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import call_checked, call_recorded
 from ftrace.trace.graph import Node, provenance, toposort
@@ -130,7 +130,7 @@ def place_result(x: Any, device: Any, like: Any = None) -> Any:
       device: None names none, nor does the sharding of a type outside of any mesh.
       like: the other array.
     """
-    if device is None and is_array(like) and not like.memory.host:
+    if device is None and is_array(like) and like.committed and is_away([like]):
         device = like.memory
     if device is None or getattr(getattr(device, "mesh", None), "empty", False):
         return x

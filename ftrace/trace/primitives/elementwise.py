@@ -722,11 +722,13 @@ class Constraint:
         the constraint says nothing of it.
       why: what said it. An "argument" lies so already if it was put anywhere; what is
         "put" was elsewhere before, and so may its cotangent be.
+      free: axes of the mesh along which it says nothing of any axis.
     """
 
     mesh: Any
     spec: tuple[tuple[Any, ...] | None, ...]
     why: str = ""
+    free: frozenset[Any] = frozenset()
 
     def __str__(self) -> str:
         return ", ".join(

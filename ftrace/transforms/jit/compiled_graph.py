@@ -43,6 +43,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.eager.dispatch import calls, own_array, recorded_callables, signature
 from ftrace.trace.eager.nonfinite import check_program
+from ftrace.trace.effects import inspected
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
@@ -242,7 +243,7 @@ class CompiledGraph:
         memory = array.memory
         if memory is self.device or (memory.host and self.device.host):
             return array.buffer
-        return self.device.copy_in(array.numpy())
+        return array.buffer_on(self.device)
 
 
 def _arguments_in(graph: g.Graph) -> Iterator[Any]:
@@ -462,20 +463,21 @@ def apply_graph(
 
 
 def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
-    """Is an operand or a value of the graph divided over devices?"""
-    if g.has_any(graph.outputs, (constraint_p, part_p, whole_p)):
+    """Is an operand or a value of the graph divided over devices, or does it ask?"""
+    if g.has_any(graph.outputs, (constraint_p, part_p, whole_p)) or inspected(graph):
         return True
     return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
 
 
 def place_results(
-    graph: g.Graph, operands: Sequence[Value], results: Sequence[Array]
-) -> list[Any]:
-    """The results, which know how they are divided."""
+    graph: g.Graph, operands: Sequence[Value], results: Sequence[Array],
+    device: str | None = None,
+) -> list[Any]:  # fmt: skip
+    """The results, which know how they are divided; else they are on the device."""
     if any(hasattr(x, "given_sharding") for x in results):
         return list(results)  # those of several processes do
     late = import_module("ftrace.transforms.placed.results")
-    return late.place_results(graph, operands, results)
+    return late.place_results(graph, operands, results, device)
 
 
 def _inline_again(graph: g.Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:

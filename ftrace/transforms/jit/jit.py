@@ -62,7 +62,12 @@ from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, stack
-from ftrace.transforms.device_placement import lead_device, place_tree
+from ftrace.transforms.device_placement import (
+    is_choice,
+    lead_of,
+    place_tree,
+    put_by,
+)
 from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import (
     apply_graph,
@@ -157,6 +162,7 @@ def jit(
       DeviceError: a sharding has several devices that share no memory, or there is no
         such device, or no such option.
       ShapeError: an argument or result cannot be divided so.
+      ShardingError: shardings are over different devices.
 
     Example:
       >>> @ft.jit
@@ -177,8 +183,7 @@ def jit(
             f"jit: give device or backend, got device={device!r}, backend={backend!r}"
         )
     device = backend if device is None else device
-    for place in tree.leaves((in_shardings, out_shardings)):
-        device = lead_device(place) or device
+    device = lead_of(tree.leaves((in_shardings, out_shardings))) or device
     if fun is None:
         return partial(
             jit,
@@ -458,8 +463,11 @@ class Jitted(RecordedCallable, Travels):
             return traced.output.build(apply_graph(traced.graph, values, traced.closed))
         place = None
         fixed = traced.whole is None  # sizes that are open are not divided
-        if Array.any_placed and fixed and is_divided(traced.graph, values):
-            place = partial(place_results, traced.graph, values)
+        looks = fixed and (Array.any_placed or traced.graph.effects)
+        if looks and is_divided(traced.graph, values):
+            place = partial(place_results, traced.graph, values, device=self._device)
+        elif self._device is not None and is_choice(get_device(self._device)):
+            place = self._stay
         arrays = [asarray(x) for x in values if type(x) not in _PLAIN]
         device = self.target(arrays, traced.graph)
         key = device.name, config.compilation
@@ -520,6 +528,10 @@ class Jitted(RecordedCallable, Travels):
             if len(ready.records) < KINDS_RECORDED:
                 ready.unbound = Tally()
             self.add_record(made)
+
+    def _stay(self, results: Sequence[Any]) -> list[Any]:
+        """The results, on the device that the function was given."""
+        return [put_by(x, self._device) for x in results]
 
     def target(
         self, arrays: Sequence[Array], graph: Graph | None = None,

@@ -9,21 +9,22 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from ftrace.errors import ShardingError
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import merge_control
+from ftrace.trace.effects import callback_p, inspected
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import meshes_in
+from ftrace.transforms.meshes import AxisType
 from ftrace.transforms.partition.localize import Partitioned, localize
-from ftrace.transforms.partition.propagate import Propagation, Specs
-from ftrace.transforms.partition.specs import divides, partition_spec, spec_of
-from ftrace.transforms.shardings import NamedSharding
+from ftrace.transforms.partition.propagate import NOTHING, Propagation, Specs
+from ftrace.transforms.partition.specs import Spec, divides, partition_spec, spec_of
+from ftrace.transforms.shardings import NamedSharding, check_together
 
 
 def constraint_of(sharding: NamedSharding, shape: Shape, exact: bool) -> Constraint:
@@ -46,12 +47,15 @@ def constraint_of(sharding: NamedSharding, shape: Shape, exact: bool) -> Constra
     return Constraint(sharding.mesh, tuple(found))
 
 
-def constrain(value: Tracer, sharding: Any, exact: bool, why: str = "") -> Any:
-    """A traced value that is divided so."""
+def constrain(
+    value: Tracer, sharding: Any, exact: bool, why: str = "",
+    free: frozenset[Any] = frozenset(),
+) -> Any:  # fmt: skip
+    """A traced value that is divided so; as it is along axes of the mesh in `free`."""
     if not isinstance(sharding, NamedSharding):
         return value
     arg = constraint_of(sharding, value.shape, exact)
-    arg = replace(arg, why=why)
+    arg = replace(arg, why=why, free=free)
     Array.any_placed = True  # results have to be looked at
     return bind(constraint_p, value, arg=arg)
 
@@ -71,19 +75,11 @@ def meshes_of(graph: Graph, shardings: Sequence[Any]) -> list[Any]:
     """The meshes of a program; results are told in terms of the first.
 
     Raises:
-      ShardingError: they are of different devices.
+      ShardingError: they are of different devices, or something is on others.
     """
-    given = [sharding.mesh for sharding in shardings if sharding is not None]
-    meshes = [*given, *meshes_in(graph)]
-    for mesh in meshes[1:]:
-        if [*mesh.devices.flat] != [*meshes[0].devices.flat]:
-            raise ShardingError(
-                "Received incompatible devices for jitted computation: the arrays and "
-                "constraints of a program are over the same devices in the same order, "
-                f"got {meshes[0]} of {[*meshes[0].devices.flat]} and {mesh} of "
-                f"{[*mesh.devices.flat]}; move them to one mesh with device_put"
-            )
-    return meshes
+    named = meshes_in(graph)
+    check_together([*shardings, *named])
+    return [*[s.mesh for s in shardings if hasattr(s, "mesh")], *named]
 
 
 def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:
@@ -102,6 +98,15 @@ def _cuts(mesh: Any) -> set[int]:
     """Of how many devices in a row there are groups: of x: 2, y: 4 of 1, 4 and 8."""
     sizes = mesh.axis_sizes
     return {math.prod(sizes[i:]) for i in range(len(sizes) + 1)}
+
+
+def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
+    """As JAX spells it: over `Explicit` axes a type names all axes of a value."""
+    entries = list(spec)
+    if AxisType.Explicit not in mesh.axis_types or node.op is constraint_p:
+        while entries and not entries[-1]:
+            entries.pop()
+    return NamedSharding(mesh, partition_spec(tuple(entries)))
 
 
 @memo(64)
@@ -141,12 +146,13 @@ def _constraint_over(mesh: Any, constraint: Constraint) -> Constraint | None:
         return None
     rows = zip(constraint.spec, spec_of(found, len(spec)), strict=True)
     spec = tuple([None if old is None else names for old, names in rows])
-    return replace(constraint, mesh=mesh, spec=spec)
+    return replace(constraint, mesh=mesh, spec=spec, free=NOTHING)
 
 
 def find_specs(
-    graph: Graph, mesh: Any, in_shardings: Sequence[Any], out_shardings: Sequence[Any]
-) -> tuple[Graph, Propagation, Specs, Specs]:
+    graph: Graph, mesh: Any, in_shardings: Sequence[Any], out_shardings: Sequence[Any],
+    told: bool = False,
+) -> tuple[Graph, Propagation, Specs, Specs]:  # fmt: skip
     """The graph as it is divided, its specs, and those of its inputs and outputs.
 
     Args:
@@ -155,11 +161,15 @@ def find_specs(
         None, or in terms of another mesh alone, each device has the whole. They may be
         fewer than the inputs.
       out_shardings: of each output a `NamedSharding`, or None: as it is found.
+      told: keep callbacks that are told how values lie.
 
     Raises:
       ShapeError: a value cannot be divided so.
     """
-    ready = ready_graph(graph, partial(_constraint_over, mesh))
+    if not told and inspected(graph):
+        found = find_specs(graph, mesh, in_shardings, out_shardings, told=True)[1]
+        _tell(found, mesh)
+    ready = ready_graph(graph, partial(_constraint_over, mesh), told)
     rows = zip(out_shardings, ready.outputs, strict=True)
     wanted = [over_mesh(s, mesh, node.ndim) for s, node in rows]
     outputs = list(map(_constrain, ready.outputs, wanted))
@@ -185,6 +195,17 @@ def find_specs(
     found = Propagation(ends, known, mesh.shape)
     results = tuple([found.own[node] for node in ready.outputs])
     return ready, found, specs, results
+
+
+def _tell(found: Propagation, mesh: Any) -> None:
+    """Tells callbacks of a graph, and of loops and branches in it, how values lie."""
+    for node in found.order:
+        if node.op is callback_p and node.arg.is_told:
+            value = node.src[1]
+            spec = found.own[value]
+            node.arg.function.value.tell(sharding_over(mesh, spec, value))
+        for plan in found.flows[node].bodies if node in found.flows else ():
+            _tell(plan.found, mesh)
 
 
 def partition(

@@ -9,16 +9,16 @@ windows that its readers need (`windows.py`). Inputs and constraints are closed.
 two factors of an operation want one axis of the mesh, that choice is taken for which
 each device receives the fewest bytes, then that which divides more, then the first.
 
-A loop carries what it gives back: its carry has the spec with which the body leaves it
-as it was. What else a loop or branch gives is divided in its body already, where those
-who read it need it so.
+A loop carries what it gives back: its carry has the spec with which it begins. Where it
+lies nowhere before, as zeros do, it has that with which the body leaves it. What else a
+loop or branch gives is divided in its body already, where those who read it need it so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from ftrace import dtypes
@@ -48,6 +48,8 @@ FREE = (*ELEMENTWISE, "source", "movement")
 _CHOICES = 64
 #: Through so many operations edges are computed again, where that moves less.
 _DEPTH = 4
+#: No axes of a mesh.
+NOTHING = frozenset[Any]()
 #: Sweeps, forwards and backwards, after which specs stay as they are.
 _SWEEPS = 8
 
@@ -232,7 +234,8 @@ class Propagation:
         rows = zip(spec, value.shape, strict=True)
         few = [() if s and 2 * n <= sp.shards(s, self.sizes) else s for s, n in rows]
         spec = tuple(few)
-        merged = grow(old, spec, self._closed.get(value, ()))
+        free = value.arg.free if value.op is constraint_p else NOTHING
+        merged = grow(old, spec, self._closed.get(value, ()), free)
         if merged != old:
             self.specs[value] = merged
             maker = value.src[0] if value.op is item_p else value
@@ -270,14 +273,10 @@ class Propagation:
         return chosen
 
     def _constrain(self, node: Node, rule: rules.Rule) -> Division:
-        """As the constraint says; axes of which it says nothing, as the operand is."""
-        (axes,) = rule.results
-        own = rules.divide(rule, axes, self.specs[node], self.sizes)
-        used = {name for names in own.values() for name in names}
-        given = rules.divide(rule, axes, self.specs[node.src[0]], self.sizes)
-        shut = self._closed[node]
-        more = {f: n for f, n in given.items() if not (shut[f] or used & {*n})}
-        return {**more, **own}
+        """As the constraint says; where it says nothing, as the operand is."""
+        given, (axes,) = self.specs[node.src[0]], rule.results
+        spec = grow(self.specs[node], given, self._closed[node], node.arg.free)
+        return rules.divide(rule, axes, spec, self.sizes)
 
     def _candidates(self, node: Node, rule: rules.Rule) -> dict[int, list[sp.Names]]:
         found: dict[int, list[sp.Names]] = {}
@@ -503,19 +502,25 @@ def _count_received(
 # Bodies.
 
 
-def grow(old: sp.Spec, by: sp.Spec, closed: Sequence[bool] = ()) -> sp.Spec:
+def grow(
+    old: sp.Spec, by: sp.Spec, closed: Sequence[bool] = (),
+    free: frozenset[Any] = NOTHING,
+) -> sp.Spec:  # fmt: skip
     """A spec divided further, as another one is, where nothing is in the way.
 
     Args:
       closed: for each axis, whether it stays as it is; `()` is of none.
+      free: axes of the mesh that may divide also these.
     """
     merged = list(old)
     for axis, names in enumerate(by):
         more = names[len(old[axis]) :]
-        if not more or (closed and closed[axis]) or not sp.is_prefix(old[axis], names):
+        if closed and closed[axis]:
+            more = tuple(takewhile(free.__contains__, more))
+        if not more or not sp.is_prefix(old[axis], names):
             continue
         if not {*more} & {*sp.names_of(tuple(merged))}:
-            merged[axis] = names
+            merged[axis] = (*old[axis], *more)
     return tuple(merged)
 
 
@@ -587,10 +592,10 @@ def _flow_of_loop(
             body.inputs[first:], node.src[first:], specs[first:], strict=True
         )
     ]
-    carry: list[sp.Spec | None] = [
-        spec if known else None
-        for spec, known in list(zip(specs, fixed, strict=True))[arg.consts : first]
-    ]
+    stays = fixed[arg.consts : first]
+    begins = zip(specs[arg.consts : first], stays, strict=True)
+    carry: list[sp.Spec | None] = [spec if known else None for spec, known in begins]
+    kept = tuple([spec or () for spec in carry])
     results = outputs_of(node)[arg.carry :]
     ends = tuple(
         [
@@ -599,10 +604,12 @@ def _flow_of_loop(
         ]
     )
     while True:
-        found, outputs = _plan(body, [*consts, *carry, *elements], ends, sizes)
+        found, outputs = _plan(body, [*consts, *carry, *elements], kept + ends, sizes)
         after = [
-            out if before is None else meet(before, out)
-            for before, out in zip(carry, outputs[: arg.carry], strict=True)
+            out if before is None else before if known else meet(before, out)
+            for before, out, known in zip(
+                carry, outputs[: arg.carry], stays, strict=True
+            )
         ]
         if after == carry:
             break

@@ -13,23 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, errors
+from ftrace import errors
 from ftrace.backends.base import Device, get_device
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
+from ftrace.trace.effects import inspected, tell
 from ftrace.trace.flatten_arguments import Output, name_of
-from ftrace.trace.graph import Graph, Node, nodes_of
-from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.graph import Graph, nodes_of
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, stack
-from ftrace.transforms.device_placement import is_first
+from ftrace.transforms.device_placement import (
+    device_of,
+    is_first,
+    put_by,
+    single_device,
+)
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
-from ftrace.transforms.meshes import AxisType, PartitionSpec
+from ftrace.transforms.meshes import PartitionSpec
 from ftrace.transforms.partition.partition import (
     constrain,
     constraints_in,
@@ -37,19 +42,10 @@ from ftrace.transforms.partition.partition import (
     in_words_of_users,
     mesh_of,
     meshes_of,
+    sharding_over,
 )
-from ftrace.transforms.partition.specs import Spec, partition_spec
 from ftrace.transforms.placed.spanning import Spanning, lift
 from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
-
-
-def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
-    """As JAX spells it: over `Explicit` axes a type names all axes of a value."""
-    entries = list(spec)
-    if AxisType.Explicit not in mesh.axis_types or node.op is constraint_p:
-        while entries and not entries[-1]:
-            entries.pop()
-    return NamedSharding(mesh, partition_spec(tuple(entries)))
 
 
 def shardings_of_results(
@@ -78,13 +74,15 @@ def _shardings(
 ) -> tuple[Any, ...]:
     """The shardings of the outputs; () where nothing is over a mesh."""
     _check_arguments(graph, given)
-    given = [s if hasattr(s, "mesh") else None for s in given]
-    used = nodes_of(graph.outputs)
+    used = nodes_of((*graph.outputs, *[node for node, _ in inspected(graph)]))
     rows = zip(graph.inputs, given, strict=True)
     places = [*[s for node, s in rows if node in used], *outs]
     mesh = mesh_of(graph, places)
     if mesh is None:
+        alone = [s for s in given if s is not None and not hasattr(s, "mesh")]
+        tell(graph, alone[0] if alone else single_device(get_device()))
         return ()
+    given = [s if hasattr(s, "mesh") else None for s in given]
     ready, _, _, specs = find_specs(graph, mesh, given, outs)
     first, *_ = meshes_of(graph, places)
     rows = zip(specs, ready.outputs, graph.outputs, strict=True)
@@ -117,15 +115,18 @@ def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
 
 def place_results(
     graph: Graph, values: Sequence[Any], results: Sequence[Any],
-    wanted: Sequence[Any] | None = None,
+    device: str | None = None,
 ) -> list[Any]:  # fmt: skip
     """The results of a graph, which know how they are divided.
 
     Args:
       values: those of its inputs, without the captured ones.
+      device: where they are if nothing is over a mesh; by default where the values are.
     """
     given = [getattr(x, "given_sharding", None) for x in (*values, *graph.captured)]
-    shardings = shardings_of_results(graph, given, wanted)
+    shardings = shardings_of_results(graph, given, None)
+    if shardings is None and device is not None:
+        return [put_by(x, device) for x in results]
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
@@ -133,12 +134,13 @@ def place_results(
 
 
 def _stay(first: Array | None, results: Any) -> Any:
-    """Results of arrays that were put on one device of the host, which are there."""
+    """Results of arrays that were put on one device, which are there."""
     if type(first) is not Placed or mesh_sharding(first) is not None:
         return results
-    given = first.given_sharding
+    device, given = device_of(first), first.given_sharding
     return tree.map(
-        lambda x: with_sharding(x, given) if type(x) is Array else x, results
+        lambda x: with_sharding(_lie_on(device, x), given) if type(x) is Array else x,
+        results,
     )
 
 
@@ -181,7 +183,8 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     leaves, treedef = tree.flatten((args, kwargs))
     if any(type(x) is Spanning for x in leaves):
         if not stack.scopes:
-            return _call_across(function, args, kwargs)
+            here = partial(_lie_on, get_device("cpu"))
+            return _call_across(function, *tree.map(here, (args, kwargs)))
         known = [lift(x) if type(x) is Spanning else x for x in leaves]
         args, kwargs = tree.unflatten(treedef, known)
         return function(*args, **kwargs)
@@ -195,9 +198,16 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         with settings.config(device=device.platform):
             result = function(*args, **kwargs)
         return tree.map(lambda x: _lie_on(device, x), result)
-    bare = [x.bare if type(x) is Placed else x for x in leaves]
+    device: Any = first.memory
+    if getattr(device, "platform", "cpu") == "cpu":
+        device = get_device("cpu")  # with which the others share their memory
+    bare = [_lie_on(device, x.bare if type(x) is Placed else x) for x in leaves]
     args, kwargs = tree.unflatten(treedef, bare)
-    result = function(*args, **kwargs)
+    if get_device() is device:
+        result = function(*args, **kwargs)
+    else:
+        with settings.config(device=device.name):
+            result = function(*args, **kwargs)
     results, structure = tree.flatten(result)
     if not any(type(x) is Array for x in results):
         return NotImplemented  # it may hold what it was given, as `x.at` does
@@ -267,8 +277,9 @@ def _lie_on(device: Device, result: Any) -> Any:
     """An array of nobody's choice on the default device."""
     if type(result) is not Array or result.memory is device:
         return result
-    elements: Any = result.numpy()
-    buffer = device.copy_in(elements.view(dtypes.carrier(result.dtype)))
+    if result.memory.host and device.host:
+        return result
+    buffer = result.buffer_on(device)
     return Array(result.shape, result.dtype, result.weak_type, buffer)
 
 
