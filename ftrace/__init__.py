@@ -49,17 +49,9 @@ finally:
 _put_away()
 
 
-def _typeof(x: Any) -> Any:
-    return import_module("ftrace.transforms.environment").typeof(x)
-
-
-def _html_of(graph: Any) -> str:
-    return import_module("ftrace.transforms.viz.regions").html_of(graph)
-
-
-def _of_lax(name: str, *args: Any, **options: Any) -> Any:
-    """A function of `lax`, for functions of numpy that few programs call."""
-    return getattr(import_module("ftrace.lax"), name)(*args, **options)
+def _call_of(module: str, name: str, *args: Any, **options: Any) -> Any:
+    """A function of a module that is loaded now: few programs call it."""
+    return getattr(import_module(f"ftrace.{module}"), name)(*args, **options)
 
 
 _register(
@@ -74,8 +66,8 @@ _register(
         call_placed=_placement.call_placed,
         value_of_dim=_value_of_dim,
         aval_of=_aval_of,
-        typeof=_typeof,
-        html_of=_html_of,
+        typeof=_partial(_call_of, "transforms.environment", "typeof"),
+        html_of=_partial(_call_of, "transforms.viz.regions", "html_of"),
         device_of=_placement.device_of,
         sharding_of=_placement.sharding_of,
         format_of=_placement.format_of,
@@ -84,9 +76,9 @@ _register(
         device_put=_placement.device_put,
         block_until_ready=_placement.block_until_ready,
         vmap=vmap,
-        reduce=_partial(_of_lax, "reduce"),
-        scan=_partial(_of_lax, "scan"),
-        while_loop=_partial(_of_lax, "while_loop"),
+        reduce=_partial(_call_of, "lax", "reduce"),
+        scan=_partial(_call_of, "lax", "scan"),
+        while_loop=_partial(_call_of, "lax", "while_loop"),
     )
 )
 _show_users_frames()

@@ -99,7 +99,7 @@ def odeint(
     if not dtypes.is_float(times.dtype):
         raise DtypeError(f"odeint: t must be floats, got {times.dtype}")
     if times.ndim != 1 or not times.shape[0]:
-        raise ShapeError(f"odeint: t must be a vector, got the shape {times.shape}")
+        raise ShapeError(f"odeint: t must be a vector, got shape {times.shape}")
     y0 = tree.map(fnp.asarray, y0)
     converted, consts = closure_convert(func, y0, times[0], *args)
     options = (float(rtol), float(atol), mxstep, hmax)

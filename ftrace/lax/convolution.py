@@ -118,7 +118,7 @@ def conv_dimension_numbers(
     ndim = len(lhs_shape)
     if ndim != len(rhs_shape):
         raise ShapeError(
-            f"convolution: lhs and rhs must have as many axes, got the shapes "
+            f"convolution: lhs and rhs must have as many axes, got shapes "
             f"{tuple(lhs_shape)} and {tuple(rhs_shape)}"
         )
     if dimension_numbers is None:

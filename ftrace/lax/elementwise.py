@@ -105,7 +105,7 @@ def check_ranks(name: str, *operands: Value) -> None:
         listed = " and ".join(map(str, shapes))
         raise ShapeError(
             f"lax.{name} requires operands with the same number of axes, or scalars, "
-            f"got the shapes {listed}; use lax.broadcast_in_dim or reshape"
+            f"got shapes {listed}; use lax.broadcast_in_dim or reshape"
         )
 
 

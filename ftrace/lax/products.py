@@ -482,7 +482,7 @@ def scaled_matmul(
     if not fits or not s.shape[2] or x.shape[2] % s.shape[2]:
         raise ShapeError(
             "scaled_matmul: (batch, m, k), (batch, n, k), (batch, m, blocks) and "
-            "(batch, n, blocks) are required, k a multiple of blocks; got the shapes "
+            "(batch, n, blocks) are required, k a multiple of blocks; got shapes "
             f"{x.shape}, {y.shape}, {s.shape} and {t.shape}"
         )
     x, y = (_in_blocks(v, f.shape[2]) * f[..., None] for v, f in ((x, s), (y, t)))

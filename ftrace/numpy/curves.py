@@ -762,7 +762,7 @@ def polyfit(
     size = places.shape[0] if places.ndim == 1 else 0
     if not size or values.ndim not in (1, 2) or values.shape[0] != size:
         raise ShapeError(
-            "polyfit: x must be (m,) and y (m,) or (m, k), with m > 0; got the shapes "
+            "polyfit: x must be (m,) and y (m,) or (m, k), with m > 0; got shapes "
             f"{places.shape} and {values.shape}"
         )
     limit = size * epsilon(places) if rcond is None else rcond

@@ -83,7 +83,7 @@ def square(name: str, x: Value) -> Any:
     x = matrices(name, x)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(
-            f"{name}: square matrices (…, n, n) are required, got the shape {x.shape}"
+            f"{name}: square matrices (…, n, n) are required, got shape {x.shape}"
         )
     return x
 

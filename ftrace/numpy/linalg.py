@@ -297,7 +297,7 @@ def lstsq(
     x, y = ew.promote_inexact(ax.as_value(a), ax.as_value(b))
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
         raise ShapeError(
-            "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "
+            "lstsq: a must be (m, n) and b (m,) or (m, k), got shapes "
             f"{x.shape} and {y.shape}; apply vmap for several systems"
         )
     m, n = x.shape

@@ -139,7 +139,7 @@ def _batch(name: str, grads: Tree) -> None:
     sizes = {fnp.shape(x)[:1] for x in tree.leaves(grads)}
     if len(sizes) != 1 or () in sizes:
         raise ShapeError(
-            f"{name} takes gradients whose first axis counts examples, got the shapes "
+            f"{name} takes gradients whose first axis counts examples, got shapes "
             f"{[fnp.shape(x) for x in tree.leaves(grads)]}"
         )
 

@@ -62,7 +62,7 @@ class RegularGridInterpolator:
         if len(self.grid) > self.values.ndim:
             raise ShapeError(
                 f"RegularGridInterpolator: {len(self.grid)} axes need values with as "
-                f"many, got the shape {self.values.shape}"
+                f"many, got shape {self.values.shape}"
             )
         if fill_value is not None:
             fill_value = fnp.asarray(fill_value)
@@ -99,7 +99,7 @@ class RegularGridInterpolator:
         if places.ndim == 0 or places.shape[-1] != count:
             raise ShapeError(
                 f"RegularGridInterpolator: points of {count} coordinates are required, "
-                f"got the shape {places.shape}"
+                f"got shape {places.shape}"
             )
         outside: Any = False
         cells: list[tuple[Any, Any]] = []

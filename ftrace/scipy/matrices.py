@@ -55,7 +55,7 @@ def block_diag(*arrs: Value) -> Any:
     for x in blocks:
         if x.ndim > 2:
             raise ShapeError(
-                "block_diag: operands of at most two axes are required, got the shape "
+                "block_diag: operands of at most two axes are required, got shape "
                 f"{x.shape}"
             )
     width = sum(x.shape[1] for x in blocks)
@@ -137,8 +137,7 @@ def _vector(name: str, x: Value, least: int) -> Any:
     value = fnp.atleast_1d(x)
     if value.shape[-1] < least:
         raise ShapeError(
-            f"{name}: at least {least} elements are required, got the shape "
-            f"{value.shape}"
+            f"{name}: at least {least} elements are required, got shape {value.shape}"
         )
     return value
 
@@ -266,7 +265,7 @@ def fiedler_companion(a: Value) -> Any:
     x = ew.inexact(ax.as_value(a))
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ShapeError(
-            f"fiedler_companion: coefficients are required, got the shape {x.shape}"
+            f"fiedler_companion: coefficients are required, got shape {x.shape}"
         )
     *lead, n = x.shape
     n -= 1
@@ -635,9 +634,7 @@ def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """
     x = square("funm", A)
     if x.ndim != 2:
-        raise ShapeError(
-            f"funm: one square matrix is required, got the shape {x.shape}"
-        )
+        raise ShapeError(f"funm: one square matrix is required, got shape {x.shape}")
     x = ax.cast(x, dtypes.complex_dtype(dtypes.real_dtype(x.dtype)))
     t, z = bind_compound(factors.schur_p, x)
     count = x.shape[-1]

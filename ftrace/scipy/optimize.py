@@ -124,7 +124,7 @@ def minimize(
     x = fnp.asarray(x0)
     if x.ndim != 1:
         raise errors.ShapeError(
-            f"minimize: x0 must be a vector, got the shape {x.shape}; use "
+            f"minimize: x0 must be a vector, got shape {x.shape}; use "
             "ftrace.flatten_util.ravel_pytree"
         )
     chosen = {k: v for k, v in (options or {}).items() if v is not None}

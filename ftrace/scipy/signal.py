@@ -271,9 +271,7 @@ def istft(
     """
     z = ax.as_value(Zxx)
     if z.ndim < 2:
-        raise errors.ShapeError(
-            f"istft: two axes are required, got the shape {z.shape}"
-        )
+        raise errors.ShapeError(f"istft: two axes are required, got shape {z.shape}")
     along = [ax.canonical_axis(a, z.ndim, "istft") for a in (freq_axis, time_axis)]
     if along[0] == along[1]:
         raise errors.ValueRangeError(
@@ -392,7 +390,7 @@ def _window(
         if win.ndim != 1 or win.size > most or size not in (None, win.size):
             raise errors.ValueRangeError(
                 f"{name}: window must be a vector of nperseg elements, at most as many "
-                f"as the signal has ({most}), got the shape {win.shape}, nperseg={size}"
+                f"as the signal has ({most}), got shape {win.shape}, nperseg={size}"
             )
         return win, win.size
     size = most if size is None else size
@@ -540,8 +538,7 @@ def _convolution_of_matrices(name: str, mirrored: bool):
         shapes = [ax.as_value(x).shape for x in (in1, in2)]
         if any(len(shape) != 2 for shape in shapes):
             raise errors.ShapeError(
-                f"{name}: matrices are required, got the shapes {shapes[0]} and "
-                f"{shapes[1]}"
+                f"{name}: matrices are required, got shapes {shapes[0]} and {shapes[1]}"
             )
         other = _mirror(in2) if mirrored else in2
         return _convolve(name, in1, other, mode, late=int(mirrored))
@@ -638,7 +635,7 @@ def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     if x.ndim != k.ndim or not x.ndim or 0 in (*x.shape, *k.shape):
         raise errors.ShapeError(
             f"{name}: two arrays with as many axes and without empty ones are "
-            f"required, got the shapes {x.shape} and {k.shape}"
+            f"required, got shapes {x.shape} and {k.shape}"
         )
     return x, k
 
@@ -646,7 +643,7 @@ def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
 def _order_error(name: str, first: Any, second: Any) -> errors.ShapeError:
     return errors.ShapeError(
         f"{name}: one operand must be at least as large as the other along each axis, "
-        f"got the shapes {first} and {second}"
+        f"got shapes {first} and {second}"
     )
 
 

@@ -140,7 +140,7 @@ def _matmul(x: Any, y: Any) -> Any:
     if max(n, m) > 2 and (n != m or x.shape[:count] != y.shape[:count]):
         if min(n, m) > 2:
             raise errors.ShapeError(
-                "matmul of sparse arrays broadcasts no batches, got the shapes "
+                "matmul of sparse arrays broadcasts no batches, got shapes "
                 f"{x.shape} and {y.shape}"
             )
         count = 0
@@ -232,7 +232,7 @@ def bcoo_conv_general_dilated(
     if not plain or any(s[:2] != (1, 1) or len(s) != 3 for s in shapes):
         raise errors.MissingRuleError(
             "bcoo_conv_general_dilated: for signals (1, 1, n) with steps of 1 alone, "
-            f"got the shapes {shapes[0]} and {shapes[1]}"
+            f"got shapes {shapes[0]} and {shapes[1]}"
         )
     (n, m) = [s[2] for s in shapes]
     if isinstance(padding, str):

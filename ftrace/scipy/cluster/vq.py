@@ -40,7 +40,7 @@ def vq(obs: Value, code_book: Value, check_finite: bool = True) -> tuple[Any, An
         x, codes = x[:, None], codes[:, None]
     if x.ndim != 2 or codes.ndim != 2 or x.shape[1] != codes.shape[1]:
         raise ShapeError(
-            "vq: observations (m, n) and codes (k, n) are required, got the shapes "
+            "vq: observations (m, n) and codes (k, n) are required, got shapes "
             f"{shapes[0]} and {shapes[1]}"
         )
     dtype = dtypes.to_inexact(x.dtype)

@@ -275,7 +275,7 @@ class Slerp(NamedTuple):
         """The rotations at times (n,) or ()."""
         t = cast(fnp.asarray(times), self.times.dtype)
         if t.ndim > 1:
-            raise ShapeError(f"Slerp: times must be a vector, got the shape {t.shape}")
+            raise ShapeError(f"Slerp: times must be a vector, got shape {t.shape}")
         last = self.timedelta.shape[0] - 1
         k = fnp.clip(fnp.searchsorted(self.times, t) - 1, 0, last)
         part = (t - self.times[k]) / self.timedelta[k]

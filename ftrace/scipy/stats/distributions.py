@@ -93,17 +93,20 @@ _beta, _beta_rest = _pair(beta_ratio), _pair(beta_rest)
 
 # Without a shape parameter.
 
-cauchy = distribution(
-    "cauchy", "the Cauchy distribution", "", f"{EVERYTHING} ppf isf",
-    example=(
-        "0.5 -> cdf 0.64758354, isf 1., logcdf -0.43450737, logpdf -1.3678734, "
-        "logsf -1.0429418, pdf 0.2546479, ppf -1., sf 0.3524164"
-    ),
+
+@distribution(
+    f"{EVERYTHING} ppf isf",
     symmetric=True,
     logpdf=lambda z: -LOG_PI - _log1p_square(fnp.abs(z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi,
     ppf=lambda q: choose(q < 0.5, -1.0, 1.0) * _cotangent(fnp.minimum(q + 0.0, 1 - q)),
-)  # fmt: skip
+)
+def cauchy() -> None:
+    """the Cauchy distribution.
+
+    0.5 -> cdf 0.64758354, isf 1., logcdf -0.43450737, logpdf -1.3678734, logsf
+    -1.0429418, pdf 0.2546479, ppf -1., sf 0.3524164
+    """
 
 
 def _log1p_square(z: Any) -> Any:
@@ -121,159 +124,198 @@ def _cotangent(turns: Any) -> Any:
     return choose(near, 1 / fnp.tan(choose(near, angle, 1.0)), fnp.tan(angle))
 
 
-expon = distribution(
-    "expon", "the exponential distribution", "", f"{EVERYTHING} ppf",
-    example=(
-        "0.5 -> cdf 0.39346933, logcdf -0.93275213, logpdf -0.5, logsf -0.5, pdf "
-        "0.60653067, ppf 0.28768206, sf 0.60653067"
-    ),
+@distribution(
+    f"{EVERYTHING} ppf",
     support=(0, math.inf),
     logpdf=lambda z: -z,
     cdf=lambda z: -fnp.expm1(-z),
     logsf=lambda z: -z,
     ppf=lambda q: -fnp.log1p(-q),
-)  # fmt: skip
+)
+def expon() -> None:
+    """the exponential distribution.
 
-laplace = distribution(
-    "laplace", "the Laplace distribution", "", "logpdf cdf",
-    example="0.5 -> cdf 0.69673467, logpdf -1.1931472, pdf 0.30326533",
+    0.5 -> cdf 0.39346933, logcdf -0.93275213, logpdf -0.5, logsf -0.5, pdf 0.60653067,
+    ppf 0.28768206, sf 0.60653067
+    """
+
+
+@distribution(
+    "logpdf cdf",
     symmetric=True,
     logpdf=lambda z: -fnp.abs(z) - math.log(2),
     cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(choose(z <= 0, z, -z)) + (z > 0),
-)  # fmt: skip
+)
+def laplace() -> None:
+    """the Laplace distribution.
 
-norm = distribution(
-    "norm", "the normal distribution of mean loc and standard deviation scale", "",
+    0.5 -> cdf 0.69673467, logpdf -1.1931472, pdf 0.30326533
+    """
+
+
+@distribution(
     f"{EVERYTHING} ppf isf",
-    example=(
-        "0.5 -> cdf 0.69146246, isf 0.67448974, logcdf -0.36894643, logpdf "
-        "-1.0439385, logsf -1.1759118, pdf 0.35206532, ppf -0.67448974, sf "
-        "0.30853754"
-    ),
     symmetric=True,
     wide="ppf isf",
     logpdf=lambda z: z * z * -0.5 - 0.5 * LOG_TWO_PI,
-    cdf=special.ndtr, logcdf=special.log_ndtr, ppf=special.ndtri,
-)  # fmt: skip
+    cdf=special.ndtr,
+    logcdf=special.log_ndtr,
+    ppf=special.ndtri,
+)
+def norm() -> None:
+    """the normal distribution of mean loc and standard deviation scale.
 
-logistic = distribution(
-    "logistic", "the logistic distribution", "", "logpdf cdf sf ppf isf",
-    example=(
-        "0.5 -> cdf 0.62245935, isf 1.0986123, logpdf -1.448154, pdf 0.23500371, "
-        "ppf -1.0986123, sf 0.37754068"
-    ),
+    0.5 -> cdf 0.69146246, isf 0.67448974, logcdf -0.36894643, logpdf -1.0439385, logsf
+    -1.1759118, pdf 0.35206532, ppf -0.67448974, sf 0.30853754
+    """
+
+
+@distribution(
+    "logpdf cdf sf ppf isf",
     symmetric=True,
     first={"ppf": "x", "isf": "x"},
     logpdf=lambda z: -fnp.abs(z) - 2 * fnp.log1p(fnp.exp(-fnp.abs(z))),
     cdf=lambda z: special.expit(z),
     ppf=lambda q: special.logit(q),
-)  # fmt: skip
+)
+def logistic() -> None:
+    """the logistic distribution.
 
-uniform = distribution(
-    "uniform", "the uniform distribution between loc and loc + scale", "",
+    0.5 -> cdf 0.62245935, isf 1.0986123, logpdf -1.448154, pdf 0.23500371, ppf
+    -1.0986123, sf 0.37754068
+    """
+
+
+@distribution(
     "logpdf cdf ppf",
-    example="0.5 -> cdf 0.5, logpdf 0., pdf 1., ppf 0.25",
     support=(0, 1),
     logpdf=lambda z: 0 * z,
     cdf=lambda z: z,
     ppf=lambda q: q,
-)  # fmt: skip
+)
+def uniform() -> None:
+    """the uniform distribution between loc and loc + scale.
 
-gumbel_l = distribution(
-    "gumbel_l", "the left-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
-    example=(
-        "0.5 -> cdf 0.8077044, logcdf -0.2135592, logpdf -1.1487212, logsf "
-        "-1.6487212, pdf 0.31704196, ppf -1.2458994, sf 0.19229566"
-    ),
+    0.5 -> cdf 0.5, logpdf 0., pdf 1., ppf 0.25
+    """
+
+
+@distribution(
+    f"{EVERYTHING} ppf",
     valid=lambda scale: scale > 0,
     first={"ppf": "p"},
     logpdf=lambda z: z - fnp.exp(z),
     cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
     logsf=lambda z: -fnp.exp(z),
     ppf=lambda q: fnp.log(-fnp.log1p(-q)),
-)  # fmt: skip
+)
+def gumbel_l() -> None:
+    """the left-skewed Gumbel distribution.
 
-gumbel_r = distribution(
-    "gumbel_r", "the right-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
-    example=(
-        "0.5 -> cdf 0.5452392, logcdf -0.60653067, logpdf -1.1065307, logsf "
-        "-0.7879837, pdf 0.3307043, ppf -0.32663426, sf 0.4547608"
-    ),
+    0.5 -> cdf 0.8077044, logcdf -0.2135592, logpdf -1.1487212, logsf -1.6487212, pdf
+    0.31704196, ppf -1.2458994, sf 0.19229566
+    """
+
+
+@distribution(
+    f"{EVERYTHING} ppf",
     valid=lambda scale: scale > 0,
     first={"ppf": "p"},
     logpdf=lambda z: -z - fnp.exp(-z),
     sf=lambda z: -fnp.expm1(-fnp.exp(-z)),
     logcdf=lambda z: -fnp.exp(-z),
     ppf=lambda q: -fnp.log(-fnp.log(q)),
-)  # fmt: skip
+)
+def gumbel_r() -> None:
+    """the right-skewed Gumbel distribution.
+
+    0.5 -> cdf 0.5452392, logcdf -0.60653067, logpdf -1.1065307, logsf -0.7879837, pdf
+    0.3307043, ppf -0.32663426, sf 0.4547608
+    """
 
 
 # With shape parameters.
 
-beta = distribution(
-    "beta", "the beta distribution of shapes a and b", "a b", EVERYTHING,
-    example=(
-        "0.5, 2.0, 3.0 -> cdf 0.6875, logcdf -0.37469345, logpdf 0.40546513, logsf "
-        "-1.1631508, pdf 1.5, sf 0.3125"
-    ),
+
+@distribution(
+    EVERYTHING,
     support=(0, 1),
     valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0) & (a - b == a - b),
     logpdf=lambda z, a, b: log_beta_density(a, b, z),
     cdf=lambda z, a, b: _beta(a, b, z),
     sf=lambda z, a, b: _beta_rest(a, b, z),
-)  # fmt: skip
+)
+def beta(a: Value, b: Value) -> None:
+    """the beta distribution of shapes a and b.
 
-gamma = distribution(
-    "gamma", "the gamma distribution of shape a", "a", EVERYTHING,
-    example=(
-        "0.5, 2.0 -> cdf 0.090204, logcdf -2.4056816, logpdf -1.1931472, logsf "
-        "-0.09453488, pdf 0.30326533, sf 0.909796"
-    ),
+    0.5, 2.0, 3.0 -> cdf 0.6875, logcdf -0.37469345, logpdf 0.40546513, logsf
+    -1.1631508, pdf 1.5, sf 0.3125
+    """
+
+
+@distribution(
+    EVERYTHING,
     support=(0, math.inf),
     logpdf=lambda z, a: log_gamma_density(a, z),
     cdf=lambda z, a: _lower(a, z),
     sf=lambda z, a: _upper(a, z),
-)  # fmt: skip
+)
+def gamma(a: Value) -> None:
+    """the gamma distribution of shape a.
 
-chi2 = distribution(
-    "chi2", "the chi-squared distribution of df degrees of freedom", "df", EVERYTHING,
-    example=(
-        "0.5, 2.0 -> cdf 0.22119918, logcdf -1.5086917, logpdf -0.9431472, logsf "
-        "-0.24999996, pdf 0.38940036, sf 0.77880085"
-    ),
+    0.5, 2.0 -> cdf 0.090204, logcdf -2.4056816, logpdf -1.1931472, logsf -0.09453488,
+    pdf 0.30326533, sf 0.909796
+    """
+
+
+@distribution(
+    EVERYTHING,
     support=(0, math.inf),
     logpdf=lambda z, df: log_gamma_density(0.5 * df, 0.5 * z) - math.log(2),
     cdf=lambda z, df: _lower(0.5 * df, 0.5 * z),
     sf=lambda z, df: _upper(0.5 * df, 0.5 * z),
-)  # fmt: skip
+)
+def chi2(df: Value) -> None:
+    """the chi-squared distribution of df degrees of freedom.
 
-pareto = distribution(
-    "pareto", "the Pareto distribution of shape b", "b", f"{EVERYTHING} ppf",
-    example=(
-        "2.0, 3.0 -> cdf 0.875, logcdf -0.13353139, logpdf -1.6739764, logsf "
-        "-2.0794415, pdf 0.1875, ppf 1.1006423, sf 0.125"
-    ),
+    0.5, 2.0 -> cdf 0.22119918, logcdf -1.5086917, logpdf -0.9431472, logsf -0.24999996,
+    pdf 0.38940036, sf 0.77880085
+    """
+
+
+@distribution(
+    f"{EVERYTHING} ppf",
     support=(1, math.inf),
     logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(z)),
     logsf=lambda z, b: -b * fnp.log(z),
     ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b),
-)  # fmt: skip
+)
+def pareto(b: Value) -> None:
+    """the Pareto distribution of shape b.
 
-t = distribution(
-    "t", "Student's t distribution of df degrees of freedom", "df", "logpdf",
-    example="0.5, 2.0 -> logpdf -1.2163954, pdf 0.2962963",
+    2.0, 3.0 -> cdf 0.875, logcdf -0.13353139, logpdf -1.6739764, logsf -2.0794415, pdf
+    0.1875, ppf 1.1006423, sf 0.125
+    """
+
+
+@distribution(
+    "logpdf",
     logpdf=lambda z, df: (
         -log_beta(*fnp.broadcast_arrays(0.5 * df, 0.5))
         - 0.5 * fnp.log(df)
         - (0.5 * df + 0.5) * _log1p_square(fnp.abs(z) / fnp.sqrt(df))
     ),
-)  # fmt: skip
+)
+def t(df: Value) -> None:
+    """Student's t distribution of df degrees of freedom.
 
-gennorm = distribution(
-    "gennorm", "the generalized normal distribution of shape beta", "beta",
+    0.5, 2.0 -> logpdf -1.2163954, pdf 0.2962963
+    """
+
+
+@distribution(
     "logpdf cdf",
-    example="0.5, 2.0 -> cdf 0.7602499, logpdf -0.8223649, pdf 0.43939131",
     place="",
     logpdf=lambda x, beta: (
         fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
@@ -283,34 +325,50 @@ gennorm = distribution(
         0.5 * _upper(1 / beta, fnp.power(fnp.abs(x), beta)),
         0.5 + 0.5 * _lower(1 / beta, fnp.power(fnp.abs(x), beta)),
     ),
-)  # fmt: skip
+)
+def gennorm(beta: Value) -> None:
+    """the generalized normal distribution of shape beta.
+
+    0.5, 2.0 -> cdf 0.7602499, logpdf -0.8223649, pdf 0.43939131
+    """
 
 
 # On a circle.
 
-vonmises = distribution(
-    "vonmises", "the von Mises distribution of concentration kappa", "kappa",
+
+@distribution(
     "logpdf",
-    example="0.5, 2.0 -> logpdf -0.9067055, pdf 0.40385255",
     place="",
     valid=lambda kappa, _: kappa > 0,
     logpdf=lambda x, kappa: (
         -2 * kappa * fnp.square(fnp.sin(0.5 * x))
-        - fnp.log(bessel("vonmises", kappa, 0, scaled=True)) - LOG_TWO_PI
+        - fnp.log(bessel("vonmises", kappa, 0, scaled=True))
+        - LOG_TWO_PI
     ),
-)  # fmt: skip
+)
+def vonmises(kappa: Value) -> None:
+    """the von Mises distribution of concentration kappa.
 
-wrapcauchy = distribution(
-    "wrapcauchy", "the wrapped Cauchy distribution of shape c", "c", "logpdf",
-    example="0.5, 0.5 -> logpdf -1.1378192, pdf 0.32051727",
+    0.5, 2.0 -> logpdf -0.9067055, pdf 0.40385255
+    """
+
+
+@distribution(
+    "logpdf",
     place="",
     support=(0, 2 * math.pi),
     valid=lambda c, _: (c > 0) & (c < 1),
     logpdf=lambda x, c: (
-        fnp.log1p(-c * c) - LOG_TWO_PI
+        fnp.log1p(-c * c)
+        - LOG_TWO_PI
         - fnp.log(fnp.square(1 - c) + 4 * c * fnp.square(fnp.sin(0.5 * x)))
     ),
-)  # fmt: skip
+)
+def wrapcauchy(c: Value) -> None:
+    """the wrapped Cauchy distribution of shape c.
+
+    0.5, 0.5 -> logpdf -1.1378192, pdf 0.32051727
+    """
 
 
 # The normal distribution between two bounds.
@@ -342,19 +400,20 @@ def _log_cdf_between(z: Any, a: Any, b: Any) -> Any:
     return choose(z != z, z, value)
 
 
-truncnorm = distribution(
-    "truncnorm", "the normal distribution between loc + a·scale and loc + b·scale",
-    "a b", EVERYTHING,
-    example=(
-        "0.5, -1.0, 1.0 -> cdf 0.78045326, logcdf -0.24788046, logpdf -0.66222334, "
-        "logsf -1.5161899, pdf 0.5157035, sf 0.2195468"
-    ),
+@distribution(
+    EVERYTHING,
     support=lambda a, b: (a, b),
     valid=lambda a, b, _: a < b,
     logpdf=lambda z, a, b: -0.5 * z * z - 0.5 * LOG_TWO_PI - _log_mass(a, b),
     logcdf=_log_cdf_between,
     logsf=lambda z, a, b: _log_cdf_between(-z, -b, -a),
-)  # fmt: skip
+)
+def truncnorm(a: Value, b: Value) -> None:
+    """the normal distribution between loc + a·scale and loc + b·scale.
+
+    0.5, -1.0, 1.0 -> cdf 0.78045326, logcdf -0.24788046, logpdf -0.66222334, logsf
+    -1.5161899, pdf 0.5157035, sf 0.2195468
+    """
 
 
 def _log_beta(a: Any, b: Any) -> Any:
@@ -371,16 +430,19 @@ def _bernoulli_ppf(q: Any, p: Any) -> Any:
     return choose(known, choose(q <= 1 - p, 0.0, 1.0), np.nan)
 
 
-bernoulli = discrete(
-    "bernoulli", "a trial that succeeds with probability p", "p",
-    example="1, 0.25 -> cdf 1., logpmf -1.3862944, pmf 0.25, ppf 0.",
+@discrete(
     place="loc cdf ppf",
     logpmf=lambda k, p: choose(
         (k < 0) | (k > 1), -np.inf, special.xlogy(k, p) + special.xlog1py(1 - k, -p)
     ),
     cdf=_bernoulli_cdf,
     ppf=_bernoulli_ppf,
-)  # fmt: skip
+)
+def bernoulli(p: Value) -> None:
+    """a trial that succeeds with probability p.
+
+    1, 0.25 -> cdf 1., logpmf -1.3862944, pmf 0.25, ppf 0.
+    """
 
 
 def _binomial(k: Any, n: Any, p: Any) -> Any:
@@ -391,11 +453,14 @@ def _binomial(k: Any, n: Any, p: Any) -> Any:
     return choose(inside, value, -np.inf)
 
 
-binom = discrete(
-    "binom", "the binomial distribution of n trials of probability p", "n p",
-    example="2, 4, 0.25 -> logpmf -1.5561934, pmf 0.21093751",
+@discrete(
     logpmf=_binomial,
-)  # fmt: skip
+)
+def binom(n: Value, p: Value) -> None:
+    """the binomial distribution of n trials of probability p.
+
+    2, 4, 0.25 -> logpmf -1.5561934, pmf 0.21093751
+    """
 
 
 def _beta_binomial(k: Any, n: Any, a: Any, b: Any) -> Any:
@@ -409,19 +474,26 @@ def _beta_binomial(k: Any, n: Any, a: Any, b: Any) -> Any:
     return choose(valid, choose(inside, value, -np.inf), np.nan)
 
 
-betabinom = discrete(
-    "betabinom", "n trials of a probability with a beta distribution", "n a b",
-    example="2, 4, 1.0, 2.0 -> logpmf -1.609438, pmf 0.19999999",
+@discrete(
     logpmf=_beta_binomial,
-)  # fmt: skip
+)
+def betabinom(n: Value, a: Value, b: Value) -> None:
+    """n trials of a probability with a beta distribution.
 
-geom = discrete(
-    "geom", "the number of trials of probability p up to the first success", "p",
-    example="2, 0.25 -> logpmf -1.6739764, pmf 0.1875",
+    2, 4, 1.0, 2.0 -> logpmf -1.609438, pmf 0.19999999
+    """
+
+
+@discrete(
     logpmf=lambda k, p: choose(
         k <= 0, -np.inf, special.xlog1py(choose(k <= 0, 0.0, k - 1), -p) + fnp.log(p)
     ),
-)  # fmt: skip
+)
+def geom(p: Value) -> None:
+    """the number of trials of probability p up to the first success.
+
+    2, 0.25 -> logpmf -1.6739764, pmf 0.1875
+    """
 
 
 def _negative_binomial(k: Any, n: Any, p: Any) -> Any:
@@ -430,11 +502,14 @@ def _negative_binomial(k: Any, n: Any, p: Any) -> Any:
     return choose(k < 0, -np.inf, value)
 
 
-nbinom = discrete(
-    "nbinom", "the failures before the n-th success of probability p", "n p",
-    example="2, 4, 0.25 -> logpmf -3.8179564, pmf 0.02197266",
+@discrete(
     logpmf=_negative_binomial,
-)  # fmt: skip
+)
+def nbinom(n: Value, p: Value) -> None:
+    """the failures before the n-th success of probability p.
+
+    2, 4, 0.25 -> logpmf -3.8179564, pmf 0.02197266
+    """
 
 
 def _log_poisson(k: Any, mu: Any) -> Any:
@@ -468,16 +543,16 @@ def _poisson_entropy(mu: Any) -> Any:
     return choose(few, fnp.sum(terms, axis=-1), asymptotic)
 
 
-poisson = discrete(
-    "poisson", "Poisson's distribution of mean mu", "mu",
-    example=(
-        "2, 3.0 -> cdf 0.42319012, entropy 1.9314702, logpmf -1.4959226, pmf "
-        "0.22404182"
-    ),
+@discrete(
     logpmf=_log_poisson,
     cdf=_poisson_cdf,
     entropy=lambda mu: choose(mu == 0, 0.0, _poisson_entropy(mu)),
-)  # fmt: skip
+)
+def poisson(mu: Value) -> None:
+    """Poisson's distribution of mean mu.
+
+    2, 3.0 -> cdf 0.42319012, entropy 1.9314702, logpmf -1.4959226, pmf 0.22404182
+    """
 
 
 def _dirichlet_log_density(x: Value, alpha: Value) -> Any:
@@ -499,7 +574,7 @@ def _dirichlet_log_density(x: Value, alpha: Value) -> Any:
     if alpha.ndim != 1 or not x.ndim or x.shape[0] not in (alpha.size, alpha.size - 1):
         raise ShapeError(
             "dirichlet: alpha must have one axis, and x as many entries along its "
-            f"first one, or one less; got the shapes {x.shape} and {alpha.shape}"
+            f"first one, or one less; got shapes {x.shape} and {alpha.shape}"
         )
     if x.shape[0] != alpha.shape[0]:
         x = fnp.concatenate([x, 1 - fnp.sum(x, axis=0, keepdims=True)])

@@ -1,15 +1,21 @@
-"""How distributions are declared: by formulas for location 0 and scale 1.
+'''How distributions are declared: by formulas for location 0 and scale 1.
 
-    gamma = distribution(
-        "gamma", "the gamma distribution of shape a", "a", "logpdf cdf sf",
-        support=(0, inf), logpdf=lambda z, a: …, cdf=lambda z, a: …,
-    )
+    @distribution("logpdf cdf sf", support=(0, inf), logpdf=…, cdf=lambda z, a: …)
+    def gamma(a) -> None:
+        """the gamma distribution of shape a.
+
+        0.5, 2.0 -> cdf 0.090204, logpdf -1.1931472, pdf 0.30326533, sf 0.909796
+        """
+
+The function in whose place it is has the name, the shape parameters, and in words what
+the distribution is; behind that an example: operands, and the value of each function of
+them (of quantiles, at 0.25).
 
 What is not given follows: `pdf` from `logpdf`, `logcdf` from `cdf`, `sf` from `cdf` by
 symmetry or as what is left of 1, and so on. Outside of the support a density is 0;
 below it `cdf` is 0 and above it 1. A distribution is a module without a file, as
 `ftrace.scipy.stats.gamma`: `import ftrace.scipy.stats.gamma` finds it.
-"""
+'''
 
 from __future__ import annotations
 
@@ -71,12 +77,13 @@ def _evaluate(*operands: Any, of: str) -> Any:
     return FORMULAS[of](*operands)
 
 
-def install(
-    name: str, about: str, functions: dict[str, tuple[Signature, Formula]],
-    example: str, wide: str = "",
-) -> Distribution:  # fmt: skip
+def _install(
+    said: Formula, functions: dict[str, tuple[Signature, Formula]], wide: str = ""
+) -> Distribution:
     """A module of functions, which promote their operands to one float dtype."""
     made: dict[str, Formula] = {}
+    name = said.__name__  # alone there where Python strips docstrings
+    about, _, example = (said.__doc__ or name).partition(".\n\n")
     for log, plain in EXPONENTIALS.items():
         if log in functions:
             signature, formula = functions[log]
@@ -85,7 +92,7 @@ def install(
         FORMULAS[f"{name}.{function}"] = formula
         doc = f"{DOCS[function][0]} {about}"
         is_wide = function in wide.split()
-        shown = _example(name, function, example, is_wide)
+        shown = example and _example(name, function, example, is_wide)
         made[function] = _function(name, function, signature, (doc, shown), is_wide)
     return functions_of(name, about, **made)
 
@@ -113,7 +120,7 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
 
 def _example(name: str, function: str, example: str, wide: bool) -> str:
     """A call of one of the functions, of which an example tells the values of all."""
-    given, _, values = example.partition(" -> ")
+    given, _, values = " ".join(example.split()).partition(" -> ")
     first, *shapes = given.split(", ")
     first = "0.25" if function in QUANTILES else first
     operands = ", ".join([first, *shapes] if DOCS[function][1] else shapes)
@@ -183,10 +190,10 @@ def _function(
     return made
 
 
-def signature_of(first: str, shapes: str, place: str) -> Signature:
+def signature_of(first: str, said: Formula, place: str) -> Signature:
     """The operand, shape parameters without defaults, then `loc` and `scale`."""
     kind = Parameter.POSITIONAL_OR_KEYWORD
-    names = [*first.split(), *shapes.split()]
+    names = [*first.split(), *signature(said).parameters]
     parameters = [Parameter(n, kind, annotation="Value") for n in names]
     parameters += [
         Parameter(n, kind, annotation="Value", default=int(n == "scale"))
@@ -196,12 +203,8 @@ def signature_of(first: str, shapes: str, place: str) -> Signature:
 
 
 def distribution(
-    name: str,
-    about: str,
-    shapes: str,
     functions: str,
     *,
-    example: str,
     support: tuple[float, float] | Formula = (-math.inf, math.inf),
     valid: Formula | None = None,
     symmetric: bool = False,
@@ -209,15 +212,11 @@ def distribution(
     first: dict[str, str] | None = None,
     wide: str = "",
     **formulas: Formula,
-) -> Distribution:
-    """Declares a continuous distribution.
+) -> Callable[[Formula], Distribution]:
+    """A continuous distribution, in the place of a function that says what it is.
 
     Args:
-      name: of the module.
-      about: what it is, for docstrings.
-      shapes: the names of its shape parameters.
       functions: the functions that it has, beside `pdf`.
-      example: operands, and the value of each function of them; quantiles are of 0.25.
       support: where the density is not 0: bounds, or a function of the shapes.
       valid: of the shapes and the scale, where the functions are not NaN.
       symmetric: around 0.
@@ -228,12 +227,16 @@ def distribution(
         shapes.
     """
     family = _Family(support, valid, symmetric, bool(place), formulas)
-    first = first or {}
-    made: dict[str, tuple[Signature, Formula]] = {}
-    for function in functions.split():
-        signature = signature_of(first.get(function, DOCS[function][1]), shapes, place)
-        made[function] = signature, family.formula(function)
-    return install(name, about, made, example, wide)
+    names = {name: (first or {}).get(name, DOCS[name][1]) for name in functions.split()}
+
+    def declare(said: Formula) -> Distribution:
+        made = {
+            name: (signature_of(x, said, place), family.formula(name))
+            for name, x in names.items()
+        }
+        return _install(said, made, wide)
+
+    return declare
 
 
 #: The probabilities where a support begins.
@@ -353,18 +356,13 @@ class _Family:
 
 
 def discrete(
-    name: str,
-    about: str,
-    shapes: str,
-    *,
-    example: str,
-    place: str = "loc",
-    **formulas: Formula,
-) -> Distribution:
-    """Declares a distribution of whole numbers: `logpmf`, `pmf` and what is given.
+    *, place: str = "loc", **formulas: Formula
+) -> Callable[[Formula], Distribution]:
+    """A distribution of whole numbers: `logpmf`, `pmf` and what is given.
+
+    It is in the place of a function that says what it is, as of `distribution`.
 
     Args:
-      name, about, shapes, example: as those of `distribution`.
       place: "loc", or functions that have none, behind it.
       formulas: for location 0; of a whole number, or a probability, and the shapes.
     """
@@ -379,10 +377,12 @@ def discrete(
 
         return formula if function in without else located
 
-    made: dict[str, tuple[Signature, Formula]] = {}
-    for function, formula in formulas.items():
-        own = "" if function in without else "loc"
-        first = DOCS[function][1].replace("x", "k")
-        known = signature_of(first, shapes, own)
-        made[function] = known, at_location(function, formula)
-    return install(name, about, made, example)
+    def declare(said: Formula) -> Distribution:
+        made: dict[str, tuple[Signature, Formula]] = {}
+        for function, formula in formulas.items():
+            own = "" if function in without else "loc"
+            known = signature_of(DOCS[function][1].replace("x", "k"), said, own)
+            made[function] = known, at_location(function, formula)
+        return _install(said, made)
+
+    return declare

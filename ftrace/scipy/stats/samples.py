@@ -320,7 +320,7 @@ class gaussian_kde:
             return fnp.reshape(x, (self.d, 1))
         raise errors.ShapeError(
             f"gaussian_kde: points must have {self.d} coordinates along their first "
-            f"axis, as the dataset has, got the shape {x.shape}"
+            f"axis, as the dataset has, got shape {x.shape}"
         )
 
     def integrate_gaussian(self, mean: Value, cov: Value) -> Any:
