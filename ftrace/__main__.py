@@ -130,7 +130,7 @@ def check(names: Sequence[str]) -> bool:
     return right
 
 
-# What is kept.
+# What is cached.
 
 
 def cache_info() -> str:

@@ -73,7 +73,7 @@ KINDS = {
     "copy": "copying",
 }
 #: Those beside what a thread of Python does, which waits meanwhile: they add no time.
-BESIDE = frozenset(("piece", "llvm", "collective"))
+PARALLEL = frozenset(("piece", "llvm", "collective"))
 #: Lines of which a row names so many.
 _NAMED = 3
 
@@ -172,7 +172,7 @@ class profile(Tables):
         times: Counter[str] = Counter()
         # Those that share kernels and loops are no threads of Python's.
         own = [
-            s for s in self.spans if s.kind not in BESIDE and self._threads[s.thread]
+            s for s in self.spans if s.kind not in PARALLEL and self._threads[s.thread]
         ]
         for each, seconds, lines in _own_times(own):
             text = _text_of(lines)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.missing_names import tell_missing
-from ftrace.trace.flatten_arguments import told_name, wraps
+from ftrace.trace.flatten_arguments import display_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of
@@ -68,7 +68,7 @@ def check_grads(
                 "the arguments and an order, write check_grads(f, (x,), order=1)"
             )
     rng = np.random.default_rng(0)
-    pending = [(f, tuple(args), order, told_name(f))]
+    pending = [(f, tuple(args), order, display_name(f))]
     while pending:
         function, values, left, name = pending.pop()
         if left <= 0:
@@ -109,7 +109,7 @@ def check_jvp(
       args, atol, rtol, eps: as those of `check_grads`.
       err_msg: what is checked, for the message.
     """
-    name = err_msg or told_name(f)
+    name = err_msg or display_name(f)
     tangents = random_like(args, np.random.default_rng(0))
     value, _ = f_jvp(args, tangents)
     compare = partial(_compare, _width((args, value)), atol, rtol, args)
@@ -139,7 +139,7 @@ def check_vjp(
       f_vjp: of the arguments, as `partial(vjp, f)`.
       args, atol, rtol, eps, err_msg: as those of `check_jvp`.
     """
-    name, rng = err_msg or told_name(f), np.random.default_rng(0)
+    name, rng = err_msg or display_name(f), np.random.default_rng(0)
     tangents = random_like(args, rng)
     value, pullback = f_vjp(*args)
     cotangents = random_like(value, rng)

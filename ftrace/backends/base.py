@@ -282,7 +282,7 @@ class Device(ABC):
         """Renders and compiles the kernels that are not in the cache."""
 
     def load(self, identity: str) -> Executable | None:
-        """What was kept of a graph, by another process as well; None if nothing was."""
+        """What was cached of a graph, by any process; None if nothing was."""
         return None
 
     def keep(self, identity: str, executable: Executable) -> None:  # noqa: B027

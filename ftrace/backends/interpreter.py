@@ -44,7 +44,7 @@ from ftrace.trace.symbolic import Sizes, evaluate
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
-#: Plans that are kept for the next program with the same kernel.
+#: Plans that are cached for the next program with the same kernel.
 PLANS_CACHED = 4096
 #: What a plan weighs, roughly, for each node of its kernel, which it keeps.
 NODE_BYTES = 1500

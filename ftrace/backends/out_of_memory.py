@@ -26,7 +26,7 @@ def footprint(program: ir.Program) -> int:
 def require_memory(
     name: str, allocator: Allocator, program: ir.Program, most: int | None = None
 ) -> None:
-    """Refuses a call if there is no memory for it, also without what is kept.
+    """Refuses a call if there is no memory for it, also without what is cached.
 
     Args:
       name: of the device.

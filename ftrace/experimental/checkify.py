@@ -329,8 +329,8 @@ def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
     )
     site = Site(OOBError, message, tree.structure(((0, 0, 0), {})))
     rows = (fnp.ravel(places), axes, sizes)
-    told = [fnp.where(here, row, 0).sum() for row in rows]
-    _record(_Check(site), outside.any(), told)
+    positions = [fnp.where(here, row, 0).sum() for row in rows]
+    _record(_Check(site), outside.any(), positions)
 
 
 # The graph without checks.

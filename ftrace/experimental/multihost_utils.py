@@ -14,7 +14,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.device_placement import device_put
 from ftrace.transforms.meshes import PartitionSpec
-from ftrace.transforms.placed.spanning import Spanning, of_process, own_part, put
+from ftrace.transforms.placed.spanning import Spanning, of_process, own_shard, put
 from ftrace.transforms.shardings import NamedSharding
 
 __all__ = [
@@ -136,7 +136,7 @@ def global_array_to_host_local_array(
     def own(x: Any, sharding: NamedSharding) -> Any:
         made = put(x, sharding)
         if type(made) is Spanning:
-            return own_part(made)
+            return own_shard(made)
         return device_put(made, NamedSharding(global_mesh.local_mesh, sharding.spec))
 
     return _by_specs(own, global_inputs, global_mesh, pspecs)

@@ -126,7 +126,7 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
         return func(y, t, *args)
 
     def to_time(carry: Any, target: Any) -> Any:
-        def goes_on(state: Any) -> Any:
+        def cond_fun(state: Any) -> Any:
             count, _, _, t, step, _, _ = state
             return (t < target) & (count < most) & (step > 0)
 
@@ -148,7 +148,7 @@ def _solve(func: Function, options: Any, y0: Any, t: Any, *args: Any) -> Any:
             step = fnp.clip(step * times, 0, longest)
             return count + 1, y, f, t, cast(step, t.dtype), last, polynomial
 
-        _, *carry = while_loop(goes_on, advance, (0, *carry))
+        _, *carry = while_loop(cond_fun, advance, (0, *carry))
         _, _, t, _, last, polynomial = carry
         # Before a first step only its start is known.
         past = fnp.where(t == last, fnp.where(target == t, 1, math.nan), t - last)

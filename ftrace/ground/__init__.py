@@ -1,4 +1,4 @@
-"""What everything stands on: settings, records, locks, and tables of what is kept.
+"""What everything stands on: settings, records, locks, and caches.
 
 From the ground up:
 
@@ -19,8 +19,7 @@ From the ground up:
                       once
     spans             Spans of time, for whoever records where time goes
     progress          What takes more than a second shows how far it is
-    tables            What is kept so that it need not be made again, all of it within
-                      one limit of bytes
+    tables            Caches, all of them within one limit of bytes
     processes         The processes of a program, from `join` to `leave`, over MPI
     process_groups    What processes do together: collectives, started and finished
 """

@@ -62,7 +62,7 @@ _PATIENCE = 3.0
 #: than one piece waits as long for its next one. A look takes 20 to 30 µs with what
 #: wakes the thread: 4 % of a core, and 8 % at 1e-4 (Zen 4, busy otherwise).
 _PAUSE = 5e-4
-#: Bytes up to which memory for a time is kept.
+#: Bytes up to which memory for a time is cached.
 _REUSED = 1 << 26
 #: Lines of a difference that a message shows.
 _LINES = 12
@@ -494,16 +494,16 @@ class Group:
     def _leave(self, pending: Pending, error: BaseException) -> None:
         """Ends all that was started by an error; MPI may still use its memory."""
         with self._lock:
-            told = self._explain_error(pending, error)
+            ours = self._explain_error(pending, error)
             if world.mpi is not None and self.size > 1 and self._queue:
                 self.handle.value, self.left = (
                     0,
-                    self.left or _explain_left(pending.what, told),
+                    self.left or _explain_left(pending.what, ours),
                 )
                 world.left, cut.value = True, 1
                 world.retained.append([*self._queue])
             for each in self._queue:
-                each.end(error=told if each is pending else ProcessError(self.left))
+                each.end(error=ours if each is pending else ProcessError(self.left))
             self._queue.clear()
 
     def _explain_error(self, pending: Pending, error: BaseException) -> BaseException:

@@ -82,7 +82,7 @@ class Config:
       cache_dir: folder of the disk cache; empty for the platform's own.
       cache_size: bytes that the disk cache may hold; 0 is no disk cache.
       cache_memory: bytes of memory, roughly, that graphs and programs may take which
-        are kept for calls to come: see `tables.py`.
+        are cached for calls to come: see `tables.py`.
       tune: try several schedules of each kernel on this machine and keep the fastest.
       cpu: the kind of processor that code is generated for; empty for this machine.
       fence: buffers lie beside memory that nobody may touch, so that an access outside

@@ -1,4 +1,4 @@
-"""What is kept so that it need not be made again, all of it within one limit of bytes.
+"""Caches: what need not be made again, all of it within one limit of bytes.
 
     Table    what was made, by key       graphs, programs, records of calls
     Shared   the same, while it lives    a program that several functions use
@@ -33,7 +33,7 @@ LATEST = 16
 
 
 class Entry(Generic[V]):
-    """What is kept, its weight, and when it was used last."""
+    """What is cached, its weight, and when it was used last."""
 
     __slots__ = ("nbytes", "used", "value")
 
@@ -181,7 +181,7 @@ class Table(Generic[K, V]):
 
 
 class Shared(Generic[K, V]):
-    """What was made, by key, while anyone has it; the latest is kept for others.
+    """What was made, by key, while anyone has it; the latest is cached for others.
 
     Args:
       most: so many are kept that nobody else has.

@@ -52,8 +52,8 @@ def _without_ours(
 
 def _shown_with(error: BaseException) -> list[BaseException]:
     """What is shown beside an exception: its cause, its context, those of a group."""
-    beside = [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
-    return [each for each in beside if each is not None]
+    related = [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+    return [each for each in related if each is not None]
 
 
 def _chain(error: BaseException | None) -> list[tuple[BaseException, bool]]:

@@ -261,7 +261,7 @@ def while_loop(
 ) -> C:
     """`body_fun` again and again, as long as `cond_fun` of its result holds.
 
-    Unlike in JAX it has a gradient: what reverse mode needs of each iteration is kept
+    Unlike in JAX it has a gradient: what reverse mode needs of each iteration is saved
     on stacks that grow with the number of iterations (see docs/control_flow.md).
 
     Args:
@@ -491,7 +491,7 @@ def fori_loop(
                 f"{upper!r}"
             )
 
-        def goes_on(carry: Any) -> Any:
+        def cond_fun(carry: Any) -> Any:
             return carry[0] < carry[1]
 
         def body(carry: Any) -> Any:
@@ -501,7 +501,7 @@ def fori_loop(
         counter, first, last = _counter(bounds), as_value(lower), as_value(upper)
         if not counter.weak_type:
             first, last = (x.astype(counter.dtype) for x in (first, last))
-        return while_loop(goes_on, body, (first, last, init_val))[2]
+        return while_loop(cond_fun, body, (first, last, init_val))[2]
     start, stop = _int(lower), _int(upper)
     counter = _counter([aval_of(start), aval_of(stop)])
     if _in_python(init_val):

@@ -383,7 +383,7 @@ def qdwh(
     scale = fnp.sqrt(sums[0]) * fnp.sqrt(sums[1])
     eye: Any = np.eye(columns, dtype=a.dtype)
 
-    def goes_on(state: Any) -> Any:
+    def cond_fun(state: Any) -> Any:
         _, bound, change, count = state
         near = (change < least) & (abs(bound - 1) < 5 * tiny)
         return (count < most) & ~near
@@ -405,7 +405,7 @@ def qdwh(
     start = a / ax.choose(scale == 0, 1, scale)
     kind = scale.dtype
     state = (start, *(fnp.asarray(v, kind) for v in (tiny, np.inf)), np.int32(0))
-    u, bound, change, count = while_loop(goes_on, step, state)
+    u, bound, change, count = while_loop(cond_fun, step, state)
     converged = (change < least) & (abs(bound - 1) < 5 * tiny)
     h = matmul(adjoint(u), a)
     return u, (h + adjoint(h)) / 2, count, converged
@@ -542,10 +542,10 @@ def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
       Array([2., 2.], dtype=float32)
     """
     x = square("tridiagonal", a)
-    packed, diagonal, beside, taus = bind_compound(
+    packed, diagonal, off_diagonal, taus = bind_compound(
         factors.tridiagonal_p, x, arg=bool(lower)
     )
-    return packed, diagonal, beside, taus
+    return packed, diagonal, off_diagonal, taus
 
 
 # Systems.

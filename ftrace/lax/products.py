@@ -595,8 +595,8 @@ def _flat(x: Any, summed: Sequence[int], batch: Sequence[int]) -> tuple[Any, Any
     """(batch, kept, summed), and the sizes of the axes that are kept."""
     kept = [i for i in range(x.ndim) if i not in (*summed, *batch)]
     groups = [[x.shape[i] for i in axes] for axes in (batch, kept, summed)]
-    turned = ax.permute(x, (*batch, *kept, *summed))
-    return ax.reshape(turned, tuple(map(prod, groups))), groups[1]
+    transposed = ax.permute(x, (*batch, *kept, *summed))
+    return ax.reshape(transposed, tuple(map(prod, groups))), groups[1]
 
 
 def _dot(x: Any, y: Any, configs: Sequence[BlockScaleConfig]) -> Any:
@@ -610,11 +610,11 @@ def _dot(x: Any, y: Any, configs: Sequence[BlockScaleConfig]) -> Any:
     def forward(x: Any, y: Any, scales: Any) -> tuple[Any, Any]:
         return dot(x, y, scales), (x, y, scales)
 
-    def backward(kept: Any, cotangent: Any) -> tuple[Any, Any, Any]:
-        x, y, scales = kept
+    def backward(residuals: Any, cotangent: Any) -> tuple[Any, Any, Any]:
+        x, y, scales = residuals
         of_x, of_y, of_result = _with(configs, scales)
-        turned = cotangent.swapaxes(1, 2)
-        pairs = ((cotangent, y, of_y, x, of_x), (turned, x, of_x, y, of_y))
+        transposed = cotangent.swapaxes(1, 2)
+        pairs = ((cotangent, y, of_y, x, of_x), (transposed, x, of_x, y, of_y))
         found = [
             _beyond(mine, config, _slope(g, other, of_result, of_other)).astype(
                 mine.dtype

@@ -309,15 +309,15 @@ def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
     """What a graph is after each stage that changed it, and how it came about."""
     outputs, found = graph.outputs, list[Pass]()
     for stage in PIPELINE:
-        told, before = list[Firing](), outputs
+        firings, before = list[Firing](), outputs
 
-        def note(*parts: Any, told: list[Firing] = told) -> None:
-            told.append(Firing(*parts))
+        def note(*parts: Any, firings: list[Firing] = firings) -> None:
+            firings.append(Firing(*parts))
 
         outputs = tuple(run_stages(outputs, limits, (stage,), note))
         if outputs != before:
-            fired = [firing for firing in told if firing.rule]
-            rebuilt = {node: made for rule, node, made in told if not rule}
+            fired = [firing for firing in firings if firing.rule]
+            rebuilt = {node: made for rule, node, made in firings if not rule}
             found.append(Pass(stage, Graph(graph.inputs, outputs), fired, rebuilt))
     return found
 

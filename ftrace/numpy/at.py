@@ -340,13 +340,13 @@ def apply_repeatedly(
     if isinstance(repeats, tracer.Tracer):
         most = repeats.max()
 
-        def goes_on(state: Any) -> Any:
+        def cond_fun(state: Any) -> Any:
             return state[0] < most
 
         def step(state: Any) -> Any:
             return state[0] + 1, once_more(*state)
 
-        return backend().while_loop(goes_on, step, (0, ax.cast(x, x.dtype)))[1]
+        return backend().while_loop(cond_fun, step, (0, ax.cast(x, x.dtype)))[1]
     for done in range(np.asarray(repeats).max(initial=1)):
         x = once_more(done, x)
     return x

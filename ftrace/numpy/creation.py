@@ -725,8 +725,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def type_like(a: Any) -> ShapedArray:
     """The type of an array, of what has a shape and a dtype, of what makes an array."""
-    told = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
-    return type_of(a if told else array(a))
+    typed = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
+    return type_of(a if typed else array(a))
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:

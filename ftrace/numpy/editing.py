@@ -682,7 +682,7 @@ def delete(
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     if assume_unique_indices and ax.is_unknown(obj) and obj.dtype != dtypes.bool_:
         return _without(arr, ravel(obj), axis)
-    return along(arr, np.flatnonzero(_retained(obj, size)), axis)
+    return along(arr, np.flatnonzero(_retained_mask(obj, size)), axis)
 
 
 def _without(arr: Any, places: Any, axis: int) -> Any:
@@ -701,7 +701,7 @@ def _without(arr: Any, places: Any, axis: int) -> Any:
     return along(arr, numbers + searchsorted(before, numbers, side="right"), axis)
 
 
-def _retained(obj: Any, size: int) -> np.ndarray[Any, Any]:
+def _retained_mask(obj: Any, size: int) -> np.ndarray[Any, Any]:
     """Of each position along an axis, whether it stays."""
     mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:

@@ -229,7 +229,7 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
     x, arg = _partition("partition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
         return bind_compound(library.partition_p, x, arg=arg)[0]
-    before, behind = split(sort_along(x, arg.axis), [arg.place + 1], arg.axis)
+    before, behind = split(sort_along(x, arg.axis), [arg.kth + 1], arg.axis)
     return concatenate([before, ax.flip(behind, (arg.axis,))], arg.axis)
 
 
@@ -259,7 +259,7 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
         found = bind_compound(library.argpartition_p, x, arg=arg)[0]
         return ax.cast(found, dtypes.default_dtype("i"))
     places = positions_along([x], arg.axis)
-    before, behind = split(places, [arg.place + 1], arg.axis)
+    before, behind = split(places, [arg.kth + 1], arg.axis)
     result = concatenate([before, sort_along(behind, arg.axis)], arg.axis)
     return ax.cast(result, dtypes.default_dtype("i"))
 
@@ -351,7 +351,7 @@ def _first_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     if size == 0 or a.size == 0:
         return tuple(ax.full((size,), fill, integer) for fill in fills)
     flat = ax.reshape(ew.truth(a), (a.size,))
-    (places,) = bind_compound(library.places_p, flat, arg=size)
+    (places,) = bind_compound(library.positions_p, flat, arg=size)
     there = places < a.size
     places = ax.cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
     results: list[Any] = []

@@ -183,7 +183,7 @@ def of_each(function: Callable[[Any], Any]) -> GradientTransformation:
     return stateless(lambda updates, _: each(function, updates))
 
 
-def beside_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
+def with_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
     """Applies `function` to each array of the updates and its parameter."""
     return stateless(lambda u, params: each(function, u, need_params(name, params)))
 

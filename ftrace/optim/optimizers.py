@@ -159,7 +159,7 @@ def add_decayed_weights(
 
         made = base.running(name, CountState, rule, params="needed")
     else:
-        made = base.beside_params(name, lambda u, param: u + weight_decay * param)
+        made = base.with_params(name, lambda u, param: u + weight_decay * param)
     return made if mask is None else base.masked(made, mask)
 
 

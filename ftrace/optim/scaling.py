@@ -539,7 +539,7 @@ def scale_by_trust_ratio(
         ratio = trust_coefficient * of_param / (of_update + eps)
         return update * fnp.where(nothing, fnp.ones((), param.dtype), ratio)
 
-    return base.beside_params("scale_by_trust_ratio", scale)
+    return base.with_params("scale_by_trust_ratio", scale)
 
 
 def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformation:
@@ -557,7 +557,7 @@ def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformatio
       >>> updates
       Array([ 1.118034  , -0.22360681], dtype=float32)
     """
-    return base.beside_params(
+    return base.with_params(
         "scale_by_param_block_norm", lambda u, p: u * safe_norm(p, min_scale)
     )
 
@@ -577,7 +577,7 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
       >>> updates
       Array([ 0.7905694 , -0.15811388], dtype=float32)
     """
-    return base.beside_params(
+    return base.with_params(
         "scale_by_param_block_rms",
         lambda u, p: u * safe_root_mean_squares(p, min_scale),
     )

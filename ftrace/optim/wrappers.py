@@ -132,7 +132,7 @@ def adaptive_grad_clip(
         bound = clipping * fnp.maximum(unitwise_norm(param, axis), eps)
         return unitwise_clip(unitwise_norm(g, axis), bound, g)
 
-    return base.beside_params("adaptive_grad_clip", shorten)
+    return base.with_params("adaptive_grad_clip", shorten)
 
 
 def _batch(name: str, grads: Tree) -> None:
@@ -225,7 +225,7 @@ def keep_params_nonnegative() -> GradientTransformation:
       >>> updates
       Array([ 0.5, -0.1], dtype=float32)
     """
-    return base.beside_params(
+    return base.with_params(
         "keep_params_nonnegative", lambda g, p: fnp.where(p + g < 0, -p, g)
     )
 

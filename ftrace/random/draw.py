@@ -1,8 +1,8 @@
 """How a sampler runs: recorded where something is traced, evaluated where not.
 
-A sampler is written as a function of traced arrays. The graph of an eager call is kept,
-by the types of the operands and the static arguments, with what evaluates it: NumPy's
-code first, compiled code if it pays.
+A sampler is written as a function of traced arrays. The graph of an eager call is
+cached, by the types of the operands and the static arguments, with what evaluates it:
+NumPy's code first, compiled code if it pays.
 
     gauss(key)   ->   threefry, shifts, u - 1     exact: compiled, after some calls
                       u * 2 - 1, erf_inv          NumPy, or all of it compiled

@@ -42,7 +42,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.effects import rehearsal
 from ftrace.trace.evaluate import NumpyPlan, observe
-from ftrace.trace.flatten_arguments import told_name
+from ftrace.trace.flatten_arguments import display_name
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.pytree import tree
@@ -168,8 +168,8 @@ class Bisection(Shown):
         counts = ", ".join(several)
         if self.agrees:
             most = f"{self.largest} units in the last place at the most"
-            told = "no difference but rounding" if self.rounding else "no difference"
-            lines = [f"{head}{told}: {counts}, {most}; allowed: {self.allowed}"]
+            text = "no difference but rounding" if self.rounding else "no difference"
+            lines = [f"{head}{text}: {counts}, {most}; allowed: {self.allowed}"]
             lines += [self.rounding] if self.rounding else []
             return "\n".join([*lines, *self.notes])
         lines = [f"{head}{self.wrong} ({counts})"]
@@ -227,7 +227,7 @@ def bisect(
     place = jitted.target(arrays) if device is None else get_device(device)
     scaled = rtol is None and atol is None and ulps is None
     limits = Limits(rtol, atol, ulps, scaled)
-    name = told_name(jitted)
+    name = display_name(jitted)
     search = pp.Search(
         _numbers_of(graph), list(map(_as_numbers, arrays)), place, limits
     )
@@ -285,45 +285,45 @@ def _write(found: Bisection, path: str | os.PathLike[str]) -> Bisection:
 def _compare(search: pp.Search, name: str) -> Bisection:
     """The whole program first, and then what of it differs."""
     graph, device = search.graph, search.device
-    whole = pp.Part(graph, search.arrays, search.order, graph.outputs)
+    whole = pp.Subprogram(graph, search.arrays, search.order, graph.outputs)
     compiled = CompiledGraph(graph, device)
     results = pp.results_of(compiled, search.arrays)
-    apart = search.find_different(results, whole.expected)
+    wrong = search.find_different(results, whole.expected)
     kernel = _wrong_kernel(search, compiled, search.arrays)
     counts = len(search.order), len(compiled.program.kernels)
     known = name, device.name, *counts, search.largest
     allowed = search.limits.describe()
-    if not apart and not kernel:
+    if not wrong and not kernel:
         return Bisection(*known, allowed=allowed)
-    if apart:
+    if wrong:
         _check_repeats(whole)
-    if not apart:
-        told = f"results agree with NumPy's, but not what the kernel {kernel} computes"
-        return Bisection(*known, told, kernel=kernel)
-    told = f"{len(apart)} of {len(results)} results differ from NumPy's"
+    if not wrong:
+        text = f"results agree with NumPy's, but not what the kernel {kernel} computes"
+        return Bisection(*known, text, kernel=kernel)
+    text = f"{len(wrong)} of {len(results)} results differ from NumPy's"
     with settings.config(cache_size=0):
         anew = pp.results_of(CompiledGraph(graph, device), search.arrays)
         if not search.find_different(anew, whole.expected):
             note = "compiled anew it agrees: the disk cache has other code of it"
-            return Bisection(*known, told, notes=(note,))
+            return Bisection(*known, text, notes=(note,))
         smallest = search.smallest()
         if smallest is None:
             rounding = (
-                f"{told} by more, but no part of it more than rounding of its "
+                f"{text} by more, but no part of it more than rounding of its "
                 "inputs does"
             )
             if search.left:
                 rounding += f"; {search.left} parts were not looked at"
-            rounding += f"\n{_describe_worst(graph, results, whole.expected, apart)}"
+            rounding += f"\n{_describe_worst(graph, results, whole.expected, wrong)}"
             return Bisection(*known, allowed=allowed, rounding=rounding)
         found = _explain(*smallest)
         return replace(
             found, name=name, device=device.name, operations=counts[0],
-            kernels=counts[1], largest=search.largest, wrong=told,
+            kernels=counts[1], largest=search.largest, wrong=text,
         )  # fmt: skip
 
 
-def _check_repeats(part: pp.Part) -> None:
+def _check_repeats(part: pp.Subprogram) -> None:
     """Raises where NumPy itself computes something else the second time."""
     runs: list[list[tuple[Node, bytes]]] = []
 
@@ -347,7 +347,7 @@ def _check_repeats(part: pp.Part) -> None:
 
 def _describe_worst(
     graph: Graph, results: Sequence[Values], expected: Sequence[Values],
-    apart: Sequence[tuple[int, str]],
+    wrong: Sequence[tuple[int, str]],
 ) -> str:  # fmt: skip
     """Of results that differ the one that is the most units apart, and its line."""
 
@@ -356,7 +356,7 @@ def _describe_worst(
             pp.ulps_of(results[item[0]], expected[item[0]]).ravel().tolist() or [0]
         )
 
-    number, text = max(apart, key=units)
+    number, text = max(wrong, key=units)
     node = graph.outputs[number]
     made = node.src[0] if node.op is item_p else node
     at = "" if node.origin is None else f"\n  at {node.origin.describe()}"
@@ -367,7 +367,7 @@ def _describe_worst(
 # Why.
 
 
-def _explain(part: pp.Part, search: pp.Search, inside: str) -> Bisection:
+def _explain(part: pp.Subprogram, search: pp.Search, inside: str) -> Bisection:
     """What differs in a part, and why."""
     compiled = CompiledGraph(part.graph, search.device)
     results, expected = pp.results_of(compiled, part.arrays), part.expected
@@ -391,7 +391,7 @@ def _wrong_kernel(
     return pp.first_wrong_kernel(compiled.program, arrays, search.device, search.wrong)
 
 
-def _wrong_stage(search: pp.Search, part: pp.Part) -> str:
+def _wrong_stage(search: pp.Search, part: pp.Subprogram) -> str:
     """The first pass of lowering after which NumPy computes something else."""
     expected = part.expected
     for stage, graph, *_ in passes_of(part.graph, search.device.limits):
@@ -404,7 +404,7 @@ def _wrong_stage(search: pp.Search, part: pp.Part) -> str:
     return ""
 
 
-def _rules(search: pp.Search, part: pp.Part) -> tuple[str, ...]:
+def _rules(search: pp.Search, part: pp.Subprogram) -> tuple[str, ...]:
     """The fewest rules and decisions without which a part agrees; () for none."""
     off, expected = settings.current().disabled_rules, part.expected
 
@@ -452,7 +452,7 @@ def _histogram(x: Values, y: Values) -> dict[str, int]:
 # A program of it.
 
 
-def _program(search: pp.Search, part: pp.Part, difference: Difference) -> str:
+def _program(search: pp.Search, part: pp.Subprogram, difference: Difference) -> str:
     limits = search.limits
     options = {"rtol": limits.rtol, "atol": limits.atol, "ulps": limits.ulps}
     given = [f"{k}={v!r}" for k, v in options.items() if v is not None]
@@ -471,7 +471,7 @@ def _program(search: pp.Search, part: pp.Part, difference: Difference) -> str:
     )
 
 
-def _inputs(search: pp.Search, part: pp.Part) -> list[str]:
+def _inputs(search: pp.Search, part: pp.Subprogram) -> list[str]:
     """Code for inputs; of few words, where the part differs with these too."""
     builtin = all(x.dtype.isbuiltin == 1 for x in part.arrays)
     for make, text in _SIMPLE if builtin else ():

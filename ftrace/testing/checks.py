@@ -353,10 +353,10 @@ def check(
             failures.append(f"check: {name}: {getattr(error, 'message', error)}")
         except errors.DerivativeError as error:
             advice = '; where reverse mode is all it has, write check(…, modes="rev")'
-            told, at, place = str(error).partition("\n")
-            told += advice if {*modes} == {"fwd", "rev"} else ""
+            message, at, place = str(error).partition("\n")
+            message += advice if {*modes} == {"fwd", "rev"} else ""
             what = f"check: {name} of {subject.name} raises DerivativeError: "
-            failures.append(what + told + at + place)
+            failures.append(what + message + at + place)
         except Exception as error:
             kind = type(error).__name__
             failures.append(f"check: {name} of {subject.name} raises {kind}: {error}")

@@ -231,9 +231,9 @@ def function_text(graph: g.Graph) -> str:
         parts = [repr(node.op.name), repr(aval), *[names[s] for s in node.src]]
         arg = encode(node.arg)
         parts += [] if arg is None else [f"arg={arg!r}"]
-        told = [str(node.origin)] if node.origin is not None else []
-        told += [str(g.constant_value(node))] if node.op.name == "const" else []
-        note = f"  # {', '.join(told)}" if told else ""
+        comments = [str(node.origin)] if node.origin is not None else []
+        comments += [str(g.constant_value(node))] if node.op.name == "const" else []
+        note = f"  # {', '.join(comments)}" if comments else ""
         lines.append(f"    {names[node]} = operation({', '.join(parts)}){note}")
     results = "".join([f"{names[node]}, " for node in graph.outputs])
     return "\n".join([*lines, f"    return ({results})"])

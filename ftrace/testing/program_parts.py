@@ -60,7 +60,7 @@ _FEW = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Subprogram:
     """Some operations of a program, as a program by itself.
 
     Attributes:
@@ -167,11 +167,11 @@ class Search:
         ]
         return self.find_different(kept, expected)
 
-    def differing(self, part: Part) -> list[int]:
+    def differing(self, part: Subprogram) -> list[int]:
         """The numbers of the outputs of a part that are wrong."""
         return [i for i, _ in self.wrong(self._run(part), part.expected, part.again)]
 
-    def _run(self, part: Part) -> list[Values]:
+    def _run(self, part: Subprogram) -> list[Values]:
         try:
             return results_of(CompiledGraph(part.graph, self.device), part.arrays)
         except FtraceError:
@@ -187,7 +187,9 @@ class Search:
         plain = type(node.aval) is ShapedArray and node.dtype != dtypes.float0
         return plain and 0 < nbytes_of(node.aval) <= self.most
 
-    def part(self, inside: Collection[Node], wanted: Collection[Node]) -> Part:
+    def subprogram(
+        self, inside: Collection[Node], wanted: Collection[Node]
+    ) -> Subprogram:
         """These operations as a program, and of what is wanted what it can give."""
         taken = {n for n in inside if n.op is not item_p or n.src[0] in inside}
         taken |= {n for n in inside if n.op is item_p and not self._is_value(n)}
@@ -205,7 +207,8 @@ class Search:
         mapping = {n: variable(n.aval, 0, i) for i, n in enumerate(inputs)}
         ends = [n for n in ordered if n in wanted and self._is_value(n)]
         outputs = tuple(substitute(ends, mapping))
-        return Part(Graph(tuple(mapping.values()), outputs), values, ordered, ends)
+        graph = Graph(tuple(mapping.values()), outputs)
+        return Subprogram(graph, values, ordered, ends)
 
     def _values(self, nodes: Sequence[Node]) -> list[Values]:
         """What NumPy computes for some nodes of the graph."""
@@ -218,13 +221,13 @@ class Search:
             self.known.update(zip(missing, found, strict=True))
         return [self.known[n] for n in nodes]
 
-    def window(self, first: int, last: int) -> Part:
+    def window(self, first: int, last: int) -> Subprogram:
         """The operations from number `first` to `last` - 1, and what others read."""
         inside = set(self.order[first:last])
         wanted = {n for n in inside if self.last_use[n] >= last}
-        return self.part(inside, wanted)
+        return self.subprogram(inside, wanted)
 
-    def smallest(self) -> tuple[Part, Search, str] | None:
+    def smallest(self) -> tuple[Subprogram, Search, str] | None:
         """A part that is wrong and has no smaller one, where it stands, and in what.
 
         None where nothing is wrong but by rounding.
@@ -276,18 +279,18 @@ class Search:
             first = edge(middle, first, lambda start: differs(start, last))
         return first, last
 
-    def _of_one_output(self, part: Part) -> Part:
+    def _of_one_output(self, part: Subprogram) -> Subprogram:
         """A part with one of the outputs that differ, and what it needs."""
         inside = set(part.inside)
         for i in self.differing(part)[:_OUTPUTS]:
             end = part.wanted[i]
             needed = [n for n in toposort((end,)) if n in inside]
-            smaller = self.part(needed, (end,))
+            smaller = self.subprogram(needed, (end,))
             if self.differing(smaller):
                 return smaller
         return part
 
-    def _without_others(self, part: Part) -> Part:
+    def _without_others(self, part: Subprogram) -> Subprogram:
         """A part in which nothing is left out, with values in its place."""
         if len(part.inside) > _FEW:
             return part
@@ -297,7 +300,7 @@ class Search:
             while start < len(inside):
                 rest = [*inside[:start], *inside[start + size :]]
                 ends = [n for n in part.wanted if n in rest]
-                smaller = self.part(_find_needed(ends, rest), ends)
+                smaller = self.subprogram(_find_needed(ends, rest), ends)
                 fewer = ends and len(smaller.inside) < len(part.inside)
                 if fewer and self.differing(smaller):
                     part, inside = smaller, smaller.inside
@@ -306,7 +309,7 @@ class Search:
             size //= 2
         return part
 
-    def _look_into(self, part: Part) -> tuple[Part, Search, str]:
+    def _look_into(self, part: Subprogram) -> tuple[Subprogram, Search, str]:
         """In a loop or a branch: the first iteration that differs by itself."""
         node, *rest = part.inside
         if any(n.op is not item_p for n in rest):
@@ -315,7 +318,7 @@ class Search:
         for number, (body, operands) in enumerate(steps):
             inner = Graph(body.inputs, body.outputs)
             search = Search(inner, operands, self.device, self.limits, self.largest)
-            whole = Part(inner, operands, search.order, body.outputs)
+            whole = Subprogram(inner, operands, search.order, body.outputs)
             found = search.smallest() if search.differing(whole) else None
             if found is not None:
                 part, where, deeper = found

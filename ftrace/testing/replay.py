@@ -37,7 +37,7 @@ from ftrace.testing.close import Limits, compare
 from ftrace.testing.graph_text import NoTextError, graph_of, graph_rows
 from ftrace.testing.program_parts import results_of, ulps_of
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.flatten_arguments import told_name
+from ftrace.trace.flatten_arguments import display_name
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic
@@ -100,7 +100,7 @@ def record(path: array_files.PathLike, f: Callable[..., Any], *args: Any) -> Non
     inputs = [x.numpy() for x in arrays]
     kernels, results = _run(Graph(graph.inputs, graph.outputs), inputs, device)
     note = {
-        "form": FORM, "version": VERSION, "name": told_name(jitted),
+        "form": FORM, "version": VERSION, "name": display_name(jitted),
         "device": device.name, "machine": _machine(device), "kernels": kernels,
         "disabled_rules": sorted(settings.current().disabled_rules), "graph": rows,
     }  # fmt: skip
@@ -299,6 +299,6 @@ def _changes(
 def _change(kind: str, x: dict[str, str], y: dict[str, str], what: str) -> KernelChange:
     old, new = [kernel.get(what, "").splitlines() for kernel in (x, y)]
     rows = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
-    told = [row for row in rows if not row.startswith("@@")]
+    changes = [row for row in rows if not row.startswith("@@")]
     shown = y or x
-    return KernelChange(shown["name"], kind, shown["lines"], "\n".join(told))
+    return KernelChange(shown["name"], kind, shown["lines"], "\n".join(changes))

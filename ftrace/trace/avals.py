@@ -230,8 +230,8 @@ def _divided_size(n: Any, names: Any) -> str:
     """An axis and what divides it: 8@x, 8@(x,y)."""
     if names is None:
         return f"{n}"
-    told = f"({','.join(map(str, names))})" if isinstance(names, _TUPLE) else names
-    return f"{n}@{told}"
+    text = f"({','.join(map(str, names))})" if isinstance(names, _TUPLE) else names
+    return f"{n}@{text}"
 
 
 class LargeInteger(ShapedArray):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import OutOfMemoryError
-from ftrace.trace.arrays.buffer import has_room
+from ftrace.trace.arrays.buffer import has_memory
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
@@ -44,7 +44,7 @@ def nbytes_of(aval: ShapedArray) -> int:
 
 def require_memory(name: str, aval: ShapedArray) -> None:
     """Raises OutOfMemoryError where there is no memory for a result."""
-    if aval.size >= ASKED and not has_room(nbytes_of(aval)):
+    if aval.size >= ASKED and not has_memory(nbytes_of(aval)):
         raise no_memory(name, aval)
 
 
@@ -298,10 +298,10 @@ def _repeated_by_numpy(
 
 def _with_releases(
     steps: Sequence[tuple[Node, PreparedProduct | None, tuple[int, ...], int]],
-    kept: set[int],
+    outputs: set[int],
 ) -> list[tuple[Node, PreparedProduct | None, tuple[int, ...], int, tuple[int, ...]]]:
     """Adds to each step the slots that no later step reads."""
-    alive_later = set(kept)
+    alive_later = set(outputs)
     found: list[Any] = []
     for node, contracts, sources, slot in reversed(steps):
         finished = tuple({s for s in (*sources, slot) if s not in alive_later})

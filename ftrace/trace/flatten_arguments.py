@@ -51,7 +51,7 @@ def name_of(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-def told_name(function: Any) -> str:
+def display_name(function: Any) -> str:
     """What people call a function: loss, Net.step, grad of loss.
 
     Its `__name__` is that of the innermost one, as with JAX.
@@ -78,14 +78,14 @@ def names_of_captured(function: Any, values: Sequence[Any]) -> list[str]:
     Those that are found in its cells, in the globals that its code names, or in what
     they hold; the others are "captured 0".
     """
-    wanted = {_place_of(value): i for i, value in enumerate(values)}
+    wanted = {_identity_of(value): i for i, value in enumerate(values)}
     names = [f"captured {i}" for i in range(len(values))]
     pending, seen = [("", inspect.unwrap(function))], set[int]()
     for name, value in pending:  # which grows
         if not wanted or len(pending) > _MOST_LOOKED_AT:
             break
         with suppress(Exception):  # of attributes of any object, which may be code
-            if (place := _place_of(value)) in wanted:
+            if (place := _identity_of(value)) in wanted:
                 names[wanted.pop(place)] = name
             elif id(value) not in seen:
                 seen.add(id(value))
@@ -93,7 +93,7 @@ def names_of_captured(function: Any, values: Sequence[Any]) -> list[str]:
     return names
 
 
-def _place_of(value: Any) -> tuple[str, int]:
+def _identity_of(value: Any) -> tuple[str, int]:
     """What a value has in common with its views: of a matrix products capture one."""
     host = getattr(value, "_host", value)
     if isinstance(host, np.ndarray):
@@ -138,7 +138,7 @@ def wraps(function: Any, transform: str = "") -> Callable[[Any], Any]:
     """`functools.wraps`, of any callable: of its names and notes what can be set.
 
     Args:
-      transform: what the wrapper is of `function`, for `told_name`: "grad".
+      transform: what the wrapper is of `function`, for `display_name`: "grad".
     """
 
     def dress(wrapper: Any) -> Any:

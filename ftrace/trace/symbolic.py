@@ -630,8 +630,8 @@ def dynamic_slice_bounds(part: slice, size: Any) -> tuple[tuple[Any, Any], Any]:
     if step == 0:
         raise ValueRangeError("the step of a slice must not be 0")
     first, last = (0, size) if step > 0 else (size - 1, -1)
-    start = first if part.start is None else _place(part, part.start, size, step)
-    stop = last if part.stop is None else _place(part, part.stop, size, step)
+    start = first if part.start is None else _clamp_bound(part, part.start, size, step)
+    stop = last if part.stop is None else _clamp_bound(part, part.stop, size, step)
     count = -((start - stop) // step)
     low, high = bounds(count)
     if high < 1:
@@ -643,7 +643,7 @@ def dynamic_slice_bounds(part: slice, size: Any) -> tuple[tuple[Any, Any], Any]:
     return (lowest, highest + 1), 1 if high == 1 else step
 
 
-def _place(part: slice, given: Any, size: Any, step: int) -> Any:
+def _clamp_bound(part: slice, given: Any, size: Any, step: int) -> Any:
     """Where a bound of a slice is, counted from the front and inside the axis."""
     place = given if is_dynamic(given) else int(given)
     if surely_less(place, 0):

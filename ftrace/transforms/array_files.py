@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.trace.arrays.buffer import has_room
+from ftrace.trace.arrays.buffer import has_memory
 from ftrace.transforms.tree_structure import describe, rebuild
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
@@ -348,10 +348,10 @@ def read_safetensors_header(
     header = json.loads(text)
     metadata: Any = header.pop("__metadata__", None) or {}
     note = json.loads(metadata[_NOTE]) if _NOTE in metadata else None
-    return {k: _place(8 + length, entry) for k, entry in header.items()}, note
+    return {k: _extent_of(8 + length, entry) for k, entry in header.items()}, note
 
 
-def _place(data: int, entry: Any) -> Extent:
+def _extent_of(data: int, entry: Any) -> Extent:
     """The first byte of an array, its dtype and its shape."""
     if entry["dtype"] not in _TAGS:
         raise ValueError(f"the dtype {entry['dtype']!r} is unknown")
@@ -437,7 +437,7 @@ def _read_member(
         nbytes = file.tell() + prod(shape) * dtype.itemsize
         _check_claim(member, nbytes, mapped)
         if member.compress_type != zipfile.ZIP_STORED or not dtype.isnative:
-            if not has_room(nbytes):
+            if not has_memory(nbytes):
                 raise errors.OutOfMemoryError(
                     f"load: {member.filename} takes {nbytes} bytes of memory, which "
                     "the host does not have; save it without compression"

@@ -291,7 +291,7 @@ def make_array_from_process_local_data(
         if own is None:
             made.append(device_put(array, sharding))
         else:
-            _check_part(what, array.shape, own)
+            _check_shard(what, array.shape, own)
             made.append(_spanning().of_process(array, sharding))
     return tree.unflatten(treedef, made)
 
@@ -359,7 +359,7 @@ def _of_parts(
 ) -> Array:  # fmt: skip
     """The array that has these parts, each on a device, at these indices."""
     for *_, part in parts:
-        _check_part(what, part.shape, sharding.shard_shape(shape))
+        _check_shard(what, part.shape, sharding.shard_shape(shape))
     if not sharding.is_fully_addressable:
         known = {repr(index): np.asarray(part) for _, index, part in parts}
 
@@ -389,7 +389,7 @@ def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
         )
     pairs = zip(got, wanted or got, strict=True)
     if sharding.is_fully_addressable:
-        _check_part(what, got, [n if m is None else m for n, m in pairs])
+        _check_shard(what, got, [n if m is None else m for n, m in pairs])
         return None
     if wanted is None:
         return got
@@ -412,6 +412,6 @@ def _check_dtype(what: str, part: Array, dtype: Any) -> None:
         )
 
 
-def _check_part(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:
+def _check_shard(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:
     if tuple(got) != tuple(wanted):
         raise errors.ShapeError(f"{what}: a part must have shape {wanted}, got {got}")

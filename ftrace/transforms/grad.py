@@ -621,7 +621,7 @@ class _Later:
     def __call__(self, cotangents: Sequence[Value]) -> list[Any]:
         graph = self._graph
         given = dict(zip(self._unknown, cotangents, strict=True))
-        with graph.level.called(given) as level:
+        with graph.level.in_call(given) as level:
             outputs = self._outputs(level)
             if not are_weak(cotangents):
                 outputs = strong(outputs)

@@ -124,7 +124,7 @@ def hessian(
              [ 6.,  0.]], dtype=float32)
     """
     inner = _jacobian(
-        "hessian", _by_rows, fun, argnums, has_aux, holomorphic, told=False
+        "hessian", _by_rows, fun, argnums, has_aux, holomorphic, named=False
     )
     return _jacobian("hessian", _by_columns, inner, argnums, has_aux, holomorphic)
 
@@ -136,18 +136,18 @@ _Blocks = list[list[Value]]
 def _jacobian(
     name: str, blocks: Callable[..., tuple[Any, _Blocks, list[Any]]],
     fun: grad.Function, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool,
-    allow_int: bool = False, told: bool = True,
+    allow_int: bool = False, named: bool = True,
 ) -> grad.Function:  # fmt: skip
     """A Jacobian under the name of what the user has called.
 
     Args:
-      told: has the function what people call it from here?
+      named: has the function what people call it from here?
     """
     tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
     complex_too = blocks is _by_rows
 
-    @wraps(fun, name if told else "")
+    @wraps(fun, name if named else "")
     def jacobian_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]

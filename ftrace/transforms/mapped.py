@@ -60,9 +60,9 @@ from ftrace.transforms.partition.specs import merge_by, names_by_axis, split_by
 from ftrace.transforms.placed.spanning import (
     Spanning,
     lift,
+    local_shard,
     of_process,
-    own_part,
-    part,
+    own_shard,
     split,
     whole,
 )
@@ -164,13 +164,13 @@ def pmap(
         size = _size(fun, args, kwargs, one.axes_of(args), axis_size)
         found = one.devices
         if any(device.process_index != processes.index() for device in found):
-            args, kwargs = one.parts_of_all(size, args, kwargs)
-            return tree.map(own_part, across(*args, **kwargs))
+            args, kwargs = one.shards_of_all(size, args, kwargs)
+            return tree.map(own_shard, across(*args, **kwargs))
         one.check_devices(size)
         with _around.those_of(size):
             result = compiled(*args, **kwargs)
         mesh = Mesh(found[:size], (name,))
-        return _place_along(mesh, out_axes, result) if size > 1 else result
+        return _put_along(mesh, out_axes, result) if size > 1 else result
 
     shown: Any = pmap_f
     shown.lower, shown.trace = compiled.lower, compiled.trace
@@ -231,7 +231,7 @@ class _Pmap:
         mesh, fixed = Mesh(self.devices, (self.name,)), self._statics(args)
         return _map_across(run, mesh, axes, self.out_axes, fixed, args, kwargs)
 
-    def parts_of_all(self, size: int, args: Any, kwargs: Any) -> Any:
+    def shards_of_all(self, size: int, args: Any, kwargs: Any) -> Any:
         """The arguments, of which the mapped ones are over all processes.
 
         Raises:
@@ -256,7 +256,7 @@ class _Pmap:
                 f"has an element for each of the {own} devices of this one, got "
                 f"{size}; devices=ft.local_devices() maps over these alone"
             )
-        return _own_parts(mesh, self.axes_of(args), self._statics(args), args, kwargs)
+        return _own_shards(mesh, self.axes_of(args), self._statics(args), args, kwargs)
 
     def check_devices(self, size: int) -> None:
         """Raises ShardingError where there are too few devices, or others are named."""
@@ -308,15 +308,15 @@ def _spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
 
 
 def _axes_of_leaves(
-    axes: Sequence[Any], kept: Sequence[int], args: Sequence[Any], leaves: Sequence[Any]
+    axes: Sequence[Any], used: Sequence[int], args: Sequence[Any], leaves: Sequence[Any]
 ) -> list[Any]:
     found = tree.broadcast_prefix(
-        [axes[i] for i in kept], [args[i] for i in kept], "pmap: in_axes"
+        [axes[i] for i in used], [args[i] for i in used], "pmap: in_axes"
     )
     return [*found, *[0] * (len(leaves) - len(found))]
 
 
-def _own_parts(
+def _own_shards(
     mesh: Mesh, axes: Sequence[Any], fixed: Collection[int], args: Sequence[Any],
     kwargs: Any,
 ) -> tuple[tuple[Any, ...], Any]:  # fmt: skip
@@ -349,7 +349,7 @@ def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
     return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
 
 
-def _place_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
+def _put_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     """The results of `pmap`, each divided along its axis of the devices."""
     leaves, treedef = tree.flatten(result)
     places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
@@ -358,7 +358,7 @@ def _place_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     for x, axis in zip(leaves, places, strict=True):
         along = () if axis is None else (*[None] * (axis % x.ndim), name)
         known = not isinstance(x, Tracer)
-        rows.append(_place(x, mesh, PartitionSpec(*along)) if known else x)
+        rows.append(_put(x, mesh, PartitionSpec(*along)) if known else x)
     return tree.unflatten(treedef, rows)
 
 
@@ -385,7 +385,7 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
 # Over a mesh.
 
 
-def _place(
+def _put(
     x: Any, mesh: Any, spec: PartitionSpec, free: frozenset[Any] = frozenset()
 ) -> Any:
     """A value that is divided so over the devices; in a trace it is said to be.
@@ -470,8 +470,8 @@ def shard_map(
 
     def give(own: Any, across: bool, x: Any, spec: Any, free: frozenset[Any]) -> Any:
         if across:
-            return part(x, NamedSharding(own, spec))
-        return _place(x, own, spec, free) if isinstance(x, Tracer) else x
+            return local_shard(x, NamedSharding(own, spec))
+        return _put(x, own, spec, free) if isinstance(x, Tracer) else x
 
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
@@ -521,11 +521,11 @@ def shard_map(
         # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         rows = zip(leaves, specs, strict=True)
-        args = tree.unflatten(treedef, [_place(x, own, s) if s else x for x, s in rows])
+        args = tree.unflatten(treedef, [_put(x, own, s) if s else x for x, s in rows])
         result = in_processes(own, *args)
         places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
         found = zip(tree.leaves(result), places, strict=True)
-        made = [_place(x, own, s or PartitionSpec()) for x, s in found]
+        made = [_put(x, own, s or PartitionSpec()) for x, s in found]
         return tree.unflatten(tree.structure(result), made)
 
     return shard_map_f
@@ -639,7 +639,7 @@ def _whole(
         if across:
             found.append(whole(lift(x), NamedSharding(mesh, spec)) if named else x)
         else:
-            found.append(_place(x, mesh, spec, free))
+            found.append(_put(x, mesh, spec, free))
     return tree.unflatten(treedef, found)
 
 

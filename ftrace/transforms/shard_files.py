@@ -42,7 +42,7 @@ from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
 from ftrace.transforms.array_files import write_safetensors
 from ftrace.transforms.meshes import names_in
-from ftrace.transforms.placed.spanning import Spanning, places
+from ftrace.transforms.placed.spanning import Spanning, boxes
 from ftrace.transforms.shardings import NamedSharding
 from ftrace.transforms.tree_structure import describe
 
@@ -104,7 +104,7 @@ class Writing:
         everyone, config = process_groups.everyone(), settings.current()
         self.folder, self._timeout = folder, config.distributed_timeout
         self._offered = False
-        self._place, self._count = everyone.rank, everyone.size
+        self._find_extent, self._count = everyone.rank, everyone.size
         self._loads, self._own, self._digests = (
             [0] * self._count,
             array_files.Arrays(),
@@ -123,7 +123,7 @@ class Writing:
     @property
     def first(self) -> bool:
         """Is this the process that writes the index?"""
-        return self._place == 0
+        return self._find_extent == 0
 
     def _text(self) -> str:
         """What all processes must have alike."""
@@ -142,7 +142,7 @@ class Writing:
                 owners.setdefault(box_of(index, shape), []).append(device.process_index)
             values: Any = {
                 box_of(index, shape): leaf.local.numpy()[within]
-                for index, within in places(sharding, shape)
+                for index, within in boxes(sharding, shape)
             }
         else:
             value = array_files.number_array(
@@ -159,7 +159,7 @@ class Writing:
             place = min(sorted(set(among)), key=self._loads.__getitem__)
             self._loads[place] += prod(_shape(box)) * dtype.itemsize
             parts.append([place, box])
-            if place == self._place:  # what is NumPy's may change meanwhile
+            if place == self._find_extent:  # what is NumPy's may change meanwhile
                 kept = values[box] if is_array(leaf) else values[box].copy()
                 self._own[_key(name, box, shape)] = kept
         described = {"dtype": dtypes.name_of(dtype), "shape": shape, "parts": parts}
@@ -199,7 +199,7 @@ class Writing:
             raise
 
     def _path(self, ending: str, place: int | None = None) -> Path:
-        place = self._place if place is None else place
+        place = self._find_extent if place is None else place
         return self.folder / f"{self._word}-{place}{ending}"
 
     def _mark(self, place: int | None = None) -> Path:
@@ -255,7 +255,7 @@ class Writing:
                 now = self._count_bytes()
                 if now == sizes:
                     raise ProcessError(
-                        f"process {self._place} of {self._count} has waited "
+                        f"process {self._find_extent} of {self._count} has waited "
                         f"{self._timeout} seconds for process {place} to write its "
                         f"part of {self.folder}, in vain. Do all of them see the same "
                         "folder? FTRACE_DISTRIBUTED_TIMEOUT sets the time"
@@ -395,7 +395,7 @@ class Folder:
                 part: Box = tuple([(first, last) for first, last in rows])
                 common = _common(part, box)
                 if common == box or 0 not in _shape(common):
-                    place = self._place(number, _key(name, part, shape), part)
+                    place = self._find_extent(number, _key(name, part, shape), part)
                     pieces.append((common, part, number, place))
             if sum(prod(_shape(common)) for common, *_ in pieces) != prod(_shape(box)):
                 raise ValueError(f"its index does not know where all of {name!r} is")
@@ -423,7 +423,7 @@ class Folder:
                 self._path, f"it was cut off: {path.name} has {found} bytes of {size}"
             )
 
-    def _place(self, number: int, key: str, part: Box) -> array_files.Extent:
+    def _find_extent(self, number: int, key: str, part: Box) -> array_files.Extent:
         """Where in a file a part is."""
         if number not in self._places:
             self._check_file(number)

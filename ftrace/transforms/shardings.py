@@ -367,7 +367,7 @@ class Shard:
             return None
         if not self.sharding.is_fully_addressable:
             whole: Any = self.whole
-            return whole.part_on(self.device)
+            return whole.shard_on(self.device)
         if self.sharding.num_devices == 1:
             return self.whole
         bare = getattr(self.whole, "bare", self.whole)
@@ -393,12 +393,12 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
 def shards_of(array: Array) -> list[Shard]:
     """The parts of an array, one for each device."""
     sharding, shape = sharding_of(array), array.shape
-    rows = _numbered(sharding, shape)
+    rows = _list_shards(sharding, shape)
     return [Shard(row[0], sharding, shape, *row[1:], array) for row in rows]
 
 
 @memo(1 << 8)
-def _numbered(sharding: Sharding, shape: Shape) -> list[tuple[Device, Index, int]]:
+def _list_shards(sharding: Sharding, shape: Shape) -> list[tuple[Device, Index, int]]:
     """The devices, where their parts are, and their numbers among equal ones."""
     equal = Counter[str]()
     found: list[tuple[Device, Index, int]] = []
@@ -446,7 +446,7 @@ class Placed(Array):
         """The array, of which no sharding is known."""
         return Array(self.shape, self.dtype, self.weak_type, self.stored, self._host)
 
-    def part_on(self, device: Device) -> Any:
+    def shard_on(self, device: Device) -> Any:
         """The part of a device of this process: all of it, if several have it."""
         return backend().device_put(self.bare, device)
 

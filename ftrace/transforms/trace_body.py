@@ -194,9 +194,9 @@ def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
     )
     found = [f"{name} is missing" for name in sorted(before - after)]
     found += [f"{name} is new" for name in sorted(after - before)]
-    told = "; ".join(found[:4]) or f"{wanted} became {got}"
+    diff = "; ".join(found[:4]) or f"{wanted} became {got}"
     raise TreeError(
-        f"{what}: the carry must keep its structure, but {told}; return a carry built "
+        f"{what}: the carry must keep its structure, but {diff}; return a carry built "
         "like the one that came in"
     )
 

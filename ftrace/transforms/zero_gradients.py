@@ -26,7 +26,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.evaluate import NumpyPlan, observe
-from ftrace.trace.flatten_arguments import P, told_name, wraps
+from ftrace.trace.flatten_arguments import P, display_name, wraps
 from ftrace.trace.graph import Graph, Node, constant_value, dependents
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import mul, mul_zero
@@ -73,7 +73,7 @@ def zero_gradients(fun: Callable[P, Any]) -> Callable[P, str]:
         own = dict(zip(names, graph.inputs, strict=False))
         found = _reasons(graph, own, [x.numpy() for x in arrays])
         head = (
-            f"the gradient of {told_name(jitted)} is zero for "
+            f"the gradient of {display_name(jitted)} is zero for "
             f"{len(found) or 'none'} of {len(names)} arguments"
         )
         lines = [head, *[f"{name}: {why}" for name, why in found.items()]]

@@ -178,7 +178,7 @@ def test_no_number_of_shapes_takes_more_than_the_limit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = sys.modules["ftrace.transforms.jit.jit"]
-    monkeypatch.setattr(whole, "SIGNATURES_KEPT", 8)
+    monkeypatch.setattr(whole, "SIGNATURES_CACHED", 8)
     ft.clear_caches()
     with ft.config(cache_memory=0):  # what is left of other functions goes now
         ft.jit(lambda x: x * 2.5)(np.ones(3))

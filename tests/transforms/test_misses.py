@@ -13,7 +13,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import TracingError
-from ftrace.trace.flatten_arguments import told_name
+from ftrace.trace.flatten_arguments import display_name
 
 W = fnp.ones((3, 4))
 
@@ -167,7 +167,7 @@ def test_what_was_cleared_is_told(clear: Any) -> None:
 
 
 def test_what_was_forgotten_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftrace.transforms.jit.jit.SIGNATURES_KEPT", 1)
+    monkeypatch.setattr("ftrace.transforms.jit.jit.SIGNATURES_CACHED", 1)
     f = ft.jit(lambda x: x + 1)
     f(1.0)
     with ft.config(cache_memory=1):
@@ -225,7 +225,7 @@ TOLD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("function", "name"), TOLD)
 def test_a_function_is_told_with_its_transforms(function: Any, name: str) -> None:
-    assert told_name(function) == name
+    assert display_name(function) == name
 
 
 def test_a_gradient_is_told_apart_from_its_function(

@@ -298,7 +298,7 @@ def test_the_table_has_a_row_for_each_family() -> None:
     }
     listed = {what for row in RULES for what in row.what}
     own = {"sharding_constraint", "unshear", "unary", "binary", "compare"}
-    own |= {"exchange", "part", "whole"}  # of several processes: tests/distributed
+    own |= {"exchange", "shard", "whole"}  # of several processes: tests/distributed
     assert listed - tested - own <= {
         "select",
         "cast",

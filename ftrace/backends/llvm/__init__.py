@@ -25,7 +25,7 @@ From the ground up:
     register_loops   Loops whose steps need the one before: registers are phi nodes,
                      lanes a vector
     library/         Library operations as native code
-    kernels/         Compiled kernels and programs: how they are found, made and kept
+    kernels/         Compiled kernels and programs: how they are found, made and cached
     render           A kernel as LLVM IR for a processor: legal operations, then the
                      writer for its kind
     device           The CPU: kernels as vector code of this machine, a program as one

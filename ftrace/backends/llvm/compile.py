@@ -52,7 +52,7 @@ class Code:
 
     def __init__(self, tracker: Any, nbytes: int) -> None:
         self._tracker = tracker
-        self._kept: list[Any] = []
+        self._references: list[Any] = []
         self.nbytes = nbytes
 
     def address(self, name: str) -> int:
@@ -61,7 +61,7 @@ class Code:
 
     def keep(self, what: Any) -> None:
         """It stays as long as this does: the code knows where it is."""
-        self._kept.append(what)
+        self._references.append(what)
 
 
 class _Compiler:
@@ -81,7 +81,7 @@ class _Compiler:
         self.numbers = itertools.count()
         self._lock = fresh_after_fork(threading.Lock())
         self._lean_blocks = 0
-        # A context and a machine serve one thread at a time; they are kept for reuse,
+        # A context and a machine serve one thread at a time; they are cached for reuse,
         # with how much they have compiled.
         self._benches: dict[Target, list[tuple[Any, Any, int]]] = {}
 
@@ -194,8 +194,8 @@ def _generate(text: str, target: Target | None) -> bytes:
 
 
 def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
-    """What object code is kept under: what it is made of and all that makes it."""
-    if not object_cache.limit:  # nothing is kept, and to read our sources takes time
+    """What object code is cached under: what it is made of and all that makes it."""
+    if not object_cache.limit:  # nothing is cached, and to read our sources takes time
         return (text,)
     parts = VERSION, machine().llvm, sources(), CODEGEN_LEVEL, LEAN_OPTIONS
     return text, repr(target or host_target()), " ".join(map(str, parts))
@@ -221,7 +221,7 @@ def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
 
 
 def load_or_make(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
-    """What is on disk under a key; if nothing is, it is made and kept there."""
+    """What is on disk under a key; if nothing is, it is made and cached there."""
     code = object_cache.load(*key)
     if code is None:
         code = make()

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ftrace.backends.llvm.call.install import Native
     from ftrace.backends.llvm.emit.module import Rendered
 
-#: Kernels kept for programs to come; those of living programs stay in any case.
+#: Kernels cached for programs to come; those of living programs stay in any case.
 KERNELS_CACHED = 64
 #: Bytes of a kernel besides its machine code, and of each of its nodes, roughly.
 KERNEL_BYTES, NODE_BYTES = 2000, 300
@@ -72,7 +72,7 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     return _renderer()(kernel, target or host_target())
 
 
-class Way(NamedTuple):
+class Codegen(NamedTuple):
     """What the settings say about the code of kernels.
 
     Attributes:
@@ -84,10 +84,10 @@ class Way(NamedTuple):
     without: tuple[str, ...]
 
     @staticmethod
-    def current() -> Way:
+    def current() -> Codegen:
         """The current settings."""
         now = settings.current()
-        return Way(now.tune, tuple(sorted(now.disabled_rules & DECISIONS.keys())))
+        return Codegen(now.tune, tuple(sorted(now.disabled_rules & DECISIONS.keys())))
 
     def target(self) -> Target | None:
         """The processor that code is written for, if not just this one."""
@@ -111,7 +111,7 @@ class CPU(base.Device):
         self.host = not number
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, without its numbers where it loads them, and how it is scheduled.
-        self._kernels: Shared[tuple[Kernel, Way], cached_kernel.CompiledKernel]
+        self._kernels: Shared[tuple[Kernel, Codegen], cached_kernel.CompiledKernel]
         self._kernels = Shared(KERNELS_CACHED)
         # One that forks takes them in the order in which calls do: the last one first.
         free_after_fork(self.memory.lock)
@@ -167,7 +167,7 @@ class CPU(base.Device):
 
     @without_collection
     def load(self, identity: str) -> base.Executable | None:
-        if settings.current().tune:  # what is kept was made by the default schedules
+        if settings.current().tune:  # what is cached was made by the default schedules
             return None
         with base.time_block(self.counters, "compile_seconds"), self._lock:
             whole = object_cache.load("program", *cache_key(identity))
@@ -200,13 +200,13 @@ class CPU(base.Device):
     def _compile_kernels(
         self, steps: Sequence[RunKernel]
     ) -> list[cached_kernel.CompiledKernel]:
-        """The code of each step's kernel, as kept or as compiled now.
+        """The code of each step's kernel, as cached or as compiled now.
 
         Those that differ in numbers alone share it, but for those that are tuned.
         """
         from ftrace.backends.llvm.kernels.compile_kernels import general_kernels
 
-        way = Way.current()
+        way = Codegen.current()
         tuned = way.tune and not way.without
         kernels = {step.kernel for step in steps}
         same: dict[Kernel, Any] = {kernel: (kernel, None) for kernel in kernels}
@@ -226,15 +226,15 @@ class CPU(base.Device):
 
     @in_span("codegen", "kernels")
     def _compile_missing(
-        self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
+        self, missing: dict[Kernel, RunKernel], way: Codegen, tuned: bool
     ) -> list[cached_kernel.CompiledKernel]:
         start = time.perf_counter()
         if tuned:
             from ftrace.backends.llvm.kernels.autotune import compile_tuned
-            from ftrace.backends.llvm.render import ways_to_render
+            from ftrace.backends.llvm.render import renderers_for
 
             infos = {kernel: step.info for kernel, step in missing.items()}
-            codes = compile_tuned(infos, ways_to_render, self.threads, self.allocate)
+            codes = compile_tuned(infos, renderers_for, self.threads, self.allocate)
         else:
             from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
 
@@ -248,7 +248,7 @@ class CPU(base.Device):
         return codes
 
     def schedule_of(self, kernel: Any) -> str:
-        rendered = render_kernel(kernel, Way.current().target())
+        rendered = render_kernel(kernel, Codegen.current().target())
         return "\n".join(map(str, rendered.schedules))
 
     def assembly_of(self, source: str) -> str:
@@ -444,7 +444,7 @@ class CPUExecutable(base.Executable):
 
 def _source_of(step: RunKernel, numbers: Any) -> Callable[[], str]:
     """Gives the LLVM IR of a step that came from disk: with these settings."""
-    target = Way.current().target()
+    target = Codegen.current().target()
 
     def source() -> str:
         from ftrace.backends.llvm.kernels.compile_kernels import without_numbers

@@ -19,9 +19,9 @@ Besides its text this machine, its LLVM and our own sources determine the code:
     stamps of files, what Linux says of the processor  ->  the facts, on disk
 
 LLVM says what the processor is called and what it has, and to load LLVM takes as long
-as all else at the start of a process. So what it said is kept: as long as the files of
-llvmlite and the processor look the same, it would say the same again. In the same way
-the digest of our sources is kept by their sizes and times.
+as all else at the start of a process. So what it said is cached: as long as the files
+of llvmlite and the processor look the same, it would say the same again. In the same
+way the digest of our sources is cached by their sizes and times.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ObjectCache:
 
     Attributes:
       hits, misses: how often `load` found something, and how often not.
-      told: has it been said what is wrong with the folder?
+      reported: has it been said what is wrong with the folder?
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class ObjectCache:
         self._limit = limit
         self.hits = 0
         self.misses = 0
-        self.told = False
-        self._untold: str | None = None
+        self.reported = False
+        self._unreported: str | None = None
 
     @property
     def limit(self) -> int:
@@ -154,28 +154,28 @@ class ObjectCache:
             self.sweep()
 
     def clear(self) -> None:
-        """Removes all that is kept; files of others stay."""
+        """Removes all that is cached; files of others stay."""
         for _, _, path in list(self._files()):
             with suppress(OSError):
                 os.unlink(path)
 
     def content(self) -> tuple[int, int]:
-        """How many files are kept, and how many bytes they have."""
+        """How many files are cached, and how many bytes they have."""
         sizes = [size for _, size, _ in self._files()]
         return len(sizes), sum(sizes)
 
     def tell(self) -> None:
         """Warns of what went wrong in a thread that knows no line of the user's."""
-        if self._untold is not None:
-            self._tell(self._untold)
+        if self._unreported is not None:
+            self._tell(self._unreported)
 
     def _tell(self, message: str) -> None:
-        if self.told:
+        if self.reported:
             return
         if user_origin() is None and not is_main():
-            self._untold = message  # one of ours: where the user's line is known it is
+            self._unreported = message  # one of ours: said at the user's next line
             return
-        self.told, self._untold = True, None
+        self.reported, self._unreported = True, None
         with suppress(CacheWarning):  # where warnings are errors: nothing here raises
             warn_user(message, CacheWarning)
 
@@ -388,7 +388,7 @@ class Machine(NamedTuple):
 
 #: In the folder of the object code, whose owner tells of files that cannot be written.
 _cache = ObjectCache()
-_cache.told = True
+_cache.reported = True
 
 
 def _remember(name: str, stamp: str | None, ask: Callable[[], str]) -> str:

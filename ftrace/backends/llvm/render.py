@@ -56,7 +56,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.kernel.loop_tree import build_loops
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
@@ -73,7 +73,7 @@ class Case:
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
-        self.block, self.facts = place(kernel), facts_of(kernel)
+        self.block, self.facts = build_loops(kernel), facts_of(kernel)
 
     @cached_property
     def plan(self) -> Contraction | None:
@@ -181,7 +181,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
     elif target.decides("keep_rows"):
         kept = keep_values(kernel, facts, target)
     if kept is not None:
-        kernel, block, facts = kept, place(kept), facts_of(kept)
+        kernel, block, facts = kept, build_loops(kept), facts_of(kept)
     own = () if cut is None else cut.axes
     private = len(case.kernel.buffers)
 
@@ -279,7 +279,7 @@ STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Code]]], ...] = (
 )
 
 
-def ways_to_run(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
+def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
     """The code of a legal kernel (see `lower/legalize/`), as `tune` may choose it.
 
     All ways are those of the first strategy that has an answer: another one may add in
@@ -296,7 +296,7 @@ def ways_to_run(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
 
 def render(kernel: Kernel, target: Target, name: str) -> emit.Rendered:
     """The code of a legal kernel, as function `name`."""
-    return _render(next(ways_to_run(kernel, target)), target, name)
+    return _render(next(candidate_schedules(kernel, target)), target, name)
 
 
 def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
@@ -336,7 +336,7 @@ _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], emit.Rendered]] = {
 }
 
 
-def ways_to_render(
+def renderers_for(
     kernel: Kernel, target: Target
 ) -> Iterator[Callable[[], emit.Rendered]]:
     """What gives the code of a kernel of any kind, in operations of the processor."""
@@ -347,10 +347,10 @@ def ways_to_render(
         yield partial(write, kernel, target, emit.NAME)
         return
     kernel = legalize(kernel, operations_of(target) | called_in(kernel))
-    for codes in ways_to_run(kernel, target):
+    for codes in candidate_schedules(kernel, target):
         yield partial(_render, codes, target, emit.NAME)
 
 
 def render_any(kernel: Kernel, target: Target) -> emit.Rendered:
     """The code of a kernel of any kind, in operations that a processor has."""
-    return next(ways_to_render(kernel, target))()
+    return next(renderers_for(kernel, target))()

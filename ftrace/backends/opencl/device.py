@@ -43,7 +43,7 @@ from ftrace.trace.symbolic import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
-#: Built kernels that are kept for the next program that has them.
+#: Built kernels that are cached for the next program that has them.
 KERNELS_CACHED = 4096
 #: What a built kernel weighs in the driver, roughly, beside its source.
 KERNEL_BYTES = 16 << 10
@@ -110,7 +110,7 @@ class Memory:
 
 
 class DeviceAllocator(Allocator):
-    """Buffers of OpenCL, kept for reuse."""
+    """Buffers of OpenCL, cached for reuse."""
 
     def __init__(self, device: OpenCL, limit: int = 1 << 30) -> None:
         super().__init__(device, limit)
@@ -195,7 +195,7 @@ class OpenCL(Device):
             raise DeviceError(f"{self.name} failed: {error}") from error
 
     def enqueue(self, call: Any, *args: Any, **options: Any) -> Any:
-        """Calls the driver; where memory ran out, again without what is kept.
+        """Calls the driver; where memory ran out, again without what is cached.
 
         Drivers may take memory only when a command first needs it.
         """

@@ -24,10 +24,11 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.backends.opencl.scalar_ops import combine, expression, literal, value_type
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel import loop_tree
 from ftrace.lower.kernel.affine_index import Index, affine_forms, is_affine
 from ftrace.lower.kernel.integer_bounds import intervals
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, param_p
-from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
+from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import is_dynamic, same_size, sample, upper_bound
@@ -155,7 +156,7 @@ class Writer:
     def __init__(self, kernel: Kernel, traits: Traits) -> None:
         self.kernel = kernel
         self.traits = traits
-        self.block = place(kernel)
+        self.block = loop_tree.build_loops(kernel)
         nodes = kernel.nodes
         forms = affine_forms(nodes)
         self.forms = {node: f for node, f in forms.items() if is_affine(f)}

@@ -268,8 +268,8 @@ class _Call:
         found = self.value(*values)
         return found, (found, values)
 
-    def backward(self, kept: Any, cotangents: Any) -> tuple[Any, ...]:
-        found, values = kept
+    def backward(self, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        found, values = residuals
         ans = self.out.rebuild(found)
         g = self.out.rebuild(cotangents)
         assert self.primitive.vjp is not None

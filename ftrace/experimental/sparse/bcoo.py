@@ -64,7 +64,7 @@ class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """JAX's, of products that cuSPARSE has not: never given here."""
 
 
-def _given(name: str) -> Any:
+def _flag(name: str) -> Any:
     """What is known of the indices, which may be said later too."""
 
     def get(mat: JAXSparse) -> bool:
@@ -95,7 +95,7 @@ class JAXSparse(ABC):
     components: tuple[str, ...] = ("data", "indices")
     index_axes = 1
     known: dict[str, bool]
-    indices_sorted, unique_indices = _given("indices_sorted"), _given("unique_indices")
+    indices_sorted, unique_indices = _flag("indices_sorted"), _flag("unique_indices")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 

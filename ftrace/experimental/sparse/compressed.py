@@ -214,8 +214,8 @@ class CSC(_Matrix):
         return self.ndim == 2 and self.indptr.shape == (self.shape[1] + 1,)
 
     def to_bcoo(self) -> BCOO:
-        turned = self.transpose().to_bcoo()
-        return turned.transpose()
+        transposed = self.transpose().to_bcoo()
+        return transposed.transpose()
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> Any:
@@ -534,18 +534,18 @@ def _of_data(name: str, transform: Callable[..., Any], of_results: bool, pair: b
             )
             more = {"has_aux": True} if has_aux else {}
             found = transform(of_data, argnums, **more, **kwargs)(*parts)
-            beside: Any = None
+            aux: Any = None
             if pair:
-                beside, found = found
+                aux, found = found
             elif has_aux:
-                found, beside = found
+                found, aux = found
             one = isinstance(argnums, int)
             chosen = args[argnums] if one else tuple([args[i] for i in argnums])
             like = partial(_like, of_results=of_results)
             answer = tree.map(like, chosen, found, is_leaf=_is_sparse)
             if pair:
-                return beside, answer
-            return (answer, beside) if has_aux else answer
+                return aux, answer
+            return (answer, aux) if has_aux else answer
 
         return derivative
 

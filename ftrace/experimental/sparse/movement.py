@@ -278,8 +278,8 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
       operand: a BCOO.
       dimensions: the axes.
     """
-    turned = ax.canonical_axes(tuple(dimensions), operand.ndim, "bcoo_rev")
-    rows = [(n - 1, -1) if i in turned else (0, 1) for i, n in enumerate(operand.shape)]
+    axes = ax.canonical_axes(tuple(dimensions), operand.ndim, "bcoo_rev")
+    rows = [(n - 1, -1) if i in axes else (0, 1) for i, n in enumerate(operand.shape)]
     made = _stride(operand, [a for a, _ in rows], operand.shape, [k for _, k in rows])
     return BCOO((made.data, made.indices), shape=operand.shape,
                 unique_indices=operand.unique_indices)  # fmt: skip

@@ -100,7 +100,7 @@ class _StoredKernel:
     def kernel(self) -> ir.Kernel:
         try:
             nodes, whole = json.loads(self._text)
-            found = _Reader(nodes=nodes).part(whole)
+            found = _Reader(nodes=nodes).decode(whole)
         except _OTHER_FORM as error:
             raise GraphError(
                 "the text of a kernel in the disk cache is none"
@@ -113,28 +113,28 @@ class RunStored(RunKernel):
     """Run a kernel whose code is there; what it computes is read when asked for."""
 
     def __init__(
-        self, kept: _StoredKernel, slots: tuple[int, ...], info: ir.KernelInfo
+        self, stored: _StoredKernel, slots: tuple[int, ...], info: ir.KernelInfo
     ) -> None:
-        vars(self).update(kept=kept, slots=slots, info=info)
+        vars(self).update(stored=stored, slots=slots, info=info)
 
     @property
     def kernel(self) -> ir.Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return vars(self)["kept"].kernel
+        return vars(self)["stored"].kernel
 
     @property
     def buffers(self) -> tuple[ir.BufferSpec, ...]:
-        return vars(self)["kept"].buffers
+        return vars(self)["stored"].buffers
 
     @property
     def bounded(self) -> bool:
-        return vars(self)["kept"].bounded
+        return vars(self)["stored"].bounded
 
 
 def program_text(program: Program) -> str | None:
     """The text of a program; None if it has none."""
     writer = _Writer(readable=True)
     try:
-        whole = writer.part(program)
+        whole = writer.encode(program)
     except _NoTextError:
         return None
     return _dump([writer.kernels, writer.infos, whole])
@@ -144,7 +144,7 @@ def program_of(text: str) -> Program | None:
     """The program that `program_text` wrote; None for any other text."""
     try:
         kernels, infos, whole = json.loads(text)
-        found = _Reader(kernels, infos).part(whole)
+        found = _Reader(kernels, infos).decode(whole)
     except _OTHER_FORM:
         return None
     return found if isinstance(found, Program) else None
@@ -170,7 +170,7 @@ def _identity(value: Any, nodes: Iterable[g.Node] = ()) -> str | None:
     writer = _Writer(readable=False)
     try:
         writer.write(nodes)
-        whole = writer.part(value)
+        whole = writer.encode(value)
     except _NoTextError:
         return None
     # In half the time of JSON; this form has no references and no interned names.
@@ -251,12 +251,12 @@ class _Writer:
         self._kernel_numbers: dict[ir.Kernel, int] = {}
         self._info_numbers: dict[ir.KernelInfo, int] = {}
 
-    def part(self, value: Any) -> Any:
+    def encode(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
         if kind is tuple:
-            return ["(", *self._parts(value)]
+            return ["(", *self._encode_all(value)]
         if kind is g.Node:
             return ["%", self._number(value)]
         if kind is g.Body and not self._readable:
@@ -264,9 +264,9 @@ class _Writer:
         form = _form(kind, self._readable)
         if form is not None:
             name, parts_of = form
-            return [name, *self._parts(parts_of(value))]
+            return [name, *self._encode_all(parts_of(value))]
         if kind is frozenset:
-            return ["{", *sorted(self._parts(value), key=_dump)]
+            return ["{", *sorted(self._encode_all(value), key=_dump)]
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
@@ -275,11 +275,11 @@ class _Writer:
             return self._call(value)
         if isinstance(value, RunKernel):
             number = self._kernel(value.kernel), self._info(value.info)
-            return ["run", *number, self.part(value.slots)]
+            return ["run", *number, self.encode(value.slots)]
         raise _NoTextError
 
-    def _parts(self, values: Iterable[Any]) -> list[Any]:
-        return [v if v.__class__ in _PLAIN else self.part(v) for v in values]
+    def _encode_all(self, values: Iterable[Any]) -> list[Any]:
+        return [v if v.__class__ in _PLAIN else self.encode(v) for v in values]
 
     def _info(self, info: ir.KernelInfo) -> int:
         """The number of what people are told of a kernel, but for its lines."""
@@ -287,7 +287,7 @@ class _Writer:
         number = self._info_numbers.get(told)
         if number is None:
             number = self._info_numbers[told] = len(self.infos)
-            self.infos.append(self.part(told))
+            self.infos.append(self.encode(told))
         return number
 
     def _kernel(self, kernel: ir.Kernel) -> int:
@@ -296,9 +296,9 @@ class _Writer:
         if number is None:
             number = self._kernel_numbers[kernel] = len(self.kernels)
             writer = _Writer(readable=True)
-            whole = writer.part(kernel)
+            whole = writer.encode(kernel)
             text = _dump([writer.nodes, whole])
-            self.kernels.append([text, self.part(kernel.buffers), kernel.bounded])
+            self.kernels.append([text, self.encode(kernel.buffers), kernel.bounded])
         return number
 
     def _call(self, step: CallHost) -> list[Any]:
@@ -307,15 +307,15 @@ class _Writer:
         if COMPOUNDS.get(node.op.name) is not node.op:
             raise _NoTextError
         types = [self._type(operand.aval) for operand in node.src]
-        slots = self.part(step.operands), self.part(step.results)
-        return ["host", node.op.name, self.part(node.arg), types, *slots]
+        slots = self.encode(step.operands), self.encode(step.results)
+        return ["host", node.op.name, self.encode(node.arg), types, *slots]
 
     def _body(self, body: g.Body) -> int:
         """The number of a body; it has nodes of its own."""
         if body not in self.bodies:
             inner = _Writer(False, self.bodies)
             inner.write(g.toposort(body.outputs))
-            whole = inner.part((body.inputs, body.outputs))
+            whole = inner.encode((body.inputs, body.outputs))
             self.bodies[body] = [len(self.bodies), inner.nodes, whole]
         return self.bodies[body][0]
 
@@ -335,7 +335,7 @@ class _Writer:
         if (self._readable and _op_of(op.name) is not op) or op.name in ir.OF_USERS:
             raise _NoTextError
         sources = [self._numbers[s] for s in node.src]
-        return [op.name, self._type(node.aval), self.part(node.arg), sources]
+        return [op.name, self._type(node.aval), self.encode(node.arg), sources]
 
     def _type(self, aval: ShapedArray) -> Any:
         if aval not in self._types:
@@ -344,7 +344,7 @@ class _Writer:
 
     def _new_type(self, aval: ShapedArray) -> Any:
         if type(aval) is ShapedArray:
-            dtype, shape = dtypes.name_of(aval.dtype), self.part(aval.shape)
+            dtype, shape = dtypes.name_of(aval.dtype), self.encode(aval.shape)
             return [dtype, shape, int(aval.weak_type)]
         if self._readable:
             raise _NoTextError
@@ -366,22 +366,22 @@ class _Reader:
         for row in nodes:
             self._nodes.append(self._node(*row))
         self._kernels = [
-            _StoredKernel(text, self.part(specs), bounded)
+            _StoredKernel(text, self.decode(specs), bounded)
             for text, specs, bounded in kernels
         ]
-        self._infos: list[ir.KernelInfo] = [self.part(info) for info in infos]
+        self._infos: list[ir.KernelInfo] = [self.decode(info) for info in infos]
 
     def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> g.Node:
         op, src = _op_of(name), tuple([self._nodes[s] for s in sources])
         if op is None:
             raise KeyError(name)
-        return make_node(op, self._type(kind), src, self.part(argument))
+        return make_node(op, self._type(kind), src, self.decode(argument))
 
     def _type(self, kind: Any) -> ShapedArray:
         dtype, shape, weak = kind
-        return ShapedArray.of(self.part(shape), _dtype(dtype), bool(weak))
+        return ShapedArray.of(self.decode(shape), _dtype(dtype), bool(weak))
 
-    def part(self, value: Any) -> Any:
+    def decode(self, value: Any) -> Any:
         if not isinstance(value, _LIST):
             return value
         kind: str = value[0]
@@ -392,7 +392,7 @@ class _Reader:
         if kind == "run":
             kernel: int = parts[0]
             info: int = parts[1]
-            slots = self.part(parts[2])
+            slots = self.decode(parts[2])
             return RunStored(self._kernels[kernel], slots, self._infos[info])
         if kind == "host":
             return self._call(*parts)
@@ -400,7 +400,7 @@ class _Reader:
             return bytes.fromhex(parts[0])
         if kind == "d":
             return _dtype(parts[0])
-        found: list[Any] = [self.part(p) for p in parts]
+        found: list[Any] = [self.decode(p) for p in parts]
         if kind == "(":
             return tuple(found)
         if kind == "{":
@@ -411,8 +411,8 @@ class _Reader:
         self, name: str, argument: Any, types: list[Any], operands: Any, results: Any
     ) -> CallHost:
         values = [variable(self._type(t), 0, n) for n, t in enumerate(types)]
-        node = COMPOUNDS[name](*values, arg=self.part(argument))
-        return CallHost(node, self.part(operands), self.part(results))
+        node = COMPOUNDS[name](*values, arg=self.decode(argument))
+        return CallHost(node, self.decode(operands), self.decode(results))
 
 
 @cache

@@ -346,13 +346,13 @@ def _with_company(
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
     shared = cost.find_shared_dear(order)
     stored += [e for e in map(cost.elements_of_sum, wanted) if e in shared]
-    beside = {root: _elements_of(root) for root in stored}
+    elements = {root: _elements_of(root) for root in stored}
     found: set[Node] = set()
     for node in wanted:
         mine = _elements_of(node.src[0])
         if any(map(cost.is_contraction, mine)):
             continue  # the product's kernel has no such loops
-        for root, theirs in beside.items():
+        for root, theirs in elements.items():
             if not after[root] & number[node] and not mine.isdisjoint(theirs):
                 found.add(node)
     return found

@@ -452,7 +452,7 @@ def _nodes_of_drafts(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
         for number in numbers:
             found[number].append(node)
     for draft in plan.drafts:
-        found[draft.number] += sorted(draft.sums, key=plan.places.__getitem__)
+        found[draft.number] += sorted(draft.sums, key=plan.order.__getitem__)
     return list(zip(plan.drafts, found, strict=True))
 
 

@@ -76,7 +76,7 @@ class View:
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
         pending: list[tuple[int, Node]] = []
-        places, inlined = self.plan.places, self.plan.inlined
+        places, inlined = self.plan.order, self.plan.inlined
 
         def need(node: Node, context: drafts.Context) -> None:
             if node not in self.contexts:
@@ -186,8 +186,8 @@ class View:
         where = context.indices
         positions = [where[a] for a in axes_and_kind(node)[0]]
         whole = ix.flatten_index(where, node.shape)
-        apart = never_meeting([*positions, whole], ranges)
-        return frozenset(axis_of(a).number for a in ranges - apart)
+        disjoint = never_meeting([*positions, whole], ranges)
+        return frozenset(axis_of(a).number for a in ranges - disjoint)
 
 
 #: What `config.disabled_rules` can switch off here.

@@ -61,12 +61,12 @@ def _infer(arg: Loop, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     )
 
 
-def _not_evaluated(*_: Any) -> Any:
+def _refuse_to_evaluate(*_: Any) -> Any:
     raise GraphError("a loop exists in lowered programs only")
 
 
 loop_p = Compound(
-    "loop", "loop", _infer, _not_evaluated, _not_evaluated,
+    "loop", "loop", _infer, _refuse_to_evaluate, _refuse_to_evaluate,
     no_derivative="it exists in lowered programs only", show=str,
     doc="what scan and while become in lowering",
 )  # fmt: skip

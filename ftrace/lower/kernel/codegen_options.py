@@ -20,7 +20,7 @@ DECISIONS = {
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "sliding_rows": "windows of channels that lie side by side slide along rows",
-    "in_squares": "operands that lie across are turned square by square, in registers",
+    "in_squares": "operands that lie across are transposed in squares of registers",
     # 300×500 1.6, 3000×1000 and 64×100,000 1.4, 4096² 1.07
     "transposed_results": "where all operands lie across, results turn by squares",
     "short_axes": "short axes and sums over short windows are written out by steps",

@@ -143,14 +143,14 @@ def never_meeting(positions: Iterable[ix.Index], ranges: frozenset[Node]) -> set
 
     Iterations that differ in one of them differ in a position, whatever the others are.
     """
-    apart: set[Node] = set()
+    disjoint: set[Node] = set()
     waiting = list(positions)
     while True:
-        found = next((part for part in waiting if _is_injective(part, apart)), None)
+        found = next((part for part in waiting if _is_injective(part, disjoint)), None)
         if found is None:
-            return apart & ranges
+            return disjoint & ranges
         waiting.remove(found)
-        apart |= ix.ranges_of(found)
+        disjoint |= ix.ranges_of(found)
 
 
 def _is_injective(index: ix.Index, fixed: set[Node]) -> bool:

@@ -81,7 +81,7 @@ word_pairs_p = KernelOp("word_pairs")
 byte_quads_p = KernelOp("byte_quads")
 
 #: Names of operations, of this process, whose formula a user has given
-#: (`extend.elementwise`). Nothing that is computed by one is kept on disk: another
+#: (`extend.elementwise`). Nothing that is computed by one is cached on disk: another
 #: process may have another function of that name.
 OF_USERS: Final[set[str]] = set()
 
@@ -353,5 +353,5 @@ def render_kernel(kernel: Kernel, lines: Lines = NO_LINES) -> str:
     """
     loops = ", ".join(f"i{a.number}<{a.size}" for a in map(axis_of, kernel.axes))
     rows = kernel_lines(kernel)
-    told = [g.with_line(f"  {text}", lines.get(node)) for text, node in rows]
-    return "\n".join([f"kernel ({loops}):", *told])
+    texts = [g.with_line(f"  {text}", lines.get(node)) for text, node in rows]
+    return "\n".join([f"kernel ({loops}):", *texts])

@@ -54,7 +54,7 @@ Statement = Let | Loop | ReduceLoop | ir.Store
 Scope = Loop | ReduceLoop | None  # None is the kernel's outermost block
 
 
-def place(kernel: ir.Kernel) -> list[Statement]:
+def build_loops(kernel: ir.Kernel) -> list[Statement]:
     """The loops of a kernel with every expression in its place.
 
     Raises:
@@ -65,7 +65,7 @@ def place(kernel: ir.Kernel) -> list[Statement]:
 
 
 class _Placement:
-    """The state of one call of `place`: which scope each node and range is in."""
+    """The state of one call of `build_loops`: which scope each node and range is in."""
 
     def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
@@ -283,4 +283,4 @@ def render_tree(kernel: ir.Kernel, lines: ir.Lines = ir.NO_LINES) -> str:
         line = lines.get(of.value if isinstance(of, ir.Store) else of)
         return with_line(indent + texts[of], line)
 
-    return "\n".join(block(place(kernel), ""))
+    return "\n".join(block(build_loops(kernel), ""))

@@ -122,7 +122,7 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 
 def _is_plain(node: Node) -> bool:
     """Real numbers, no more than can be counted."""
-    if node.op is sorting.places_p:
+    if node.op is sorting.positions_p:
         if "places_natively" in settings.current().disabled_rules:
             return False
         axis = node.src[0].ndim - 1
@@ -272,7 +272,7 @@ def _top_k(node: Node) -> Node:
 _LEAST_RUN, _MOST_MASKS, _WORD = 1 << 15, 64, 64
 
 
-def _places(node: Node) -> Node:
+def _positions(node: Node) -> Node:
     (mask,) = node.src
     rows = _Rows(node, mask.shape)
     runs = 1 if rows.rows >= _MANY_ROWS else rows.size // _LEAST_RUN
@@ -353,5 +353,5 @@ SORTS: dict[Any, Callable[[Node], Node]] = {
     sorting.top_k_p: _top_k,
     partition.partition_p: _partition,
     partition.argpartition_p: _argpartition,
-    sorting.places_p: _places,
+    sorting.positions_p: _positions,
 }

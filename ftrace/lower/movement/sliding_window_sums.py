@@ -171,11 +171,11 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
     whole = mv.pad(source, tuple((0, gap if a == arg.window else 0, 0) for a in axes))
     rest = [a for a in axes if a != arg.window]
     at = rest.index(arg.axis)
-    beside = mv.permute(whole, (*rest[: at + 1], arg.window, *rest[at + 1 :]))
+    interleaved = mv.permute(whole, (*rest[: at + 1], arg.window, *rest[at + 1 :]))
     length = outputs * arg.stride
     sizes = [source.shape[a] for a in rest]
     shape = (*sizes[:at], length, *sizes[at + 1 :])
-    line = mv.reshape(beside, shape)
+    line = mv.reshape(interleaved, shape)
     bounds = [(0, n) for n in shape]
     bounds[at] = (0, min(length, arg.size))
     line = mv.shrink(line, tuple(bounds))

@@ -269,13 +269,13 @@ def _infer(arg: Step, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     return arg.results
 
 
-def _not_evaluated(*_: Any) -> Any:
+def _refuse_to_evaluate(*_: Any) -> Any:
     raise AssertionError("a recurrence exists in lowered programs only")
 
 
 register_loop_p = Compound(
-    "register_loop", "loop", _infer, _not_evaluated,
-    _not_evaluated,
+    "register_loop", "loop", _infer, _refuse_to_evaluate,
+    _refuse_to_evaluate,
     no_derivative="it exists in lowered programs only", show=str,
     doc="a loop that keeps its carry in registers",
 )  # fmt: skip

@@ -49,10 +49,10 @@ class Context:
 
     Attributes:
       ranges: those on which the indices depend.
-      places: how many places a window that slides is at; 0 where none slides.
+      window_positions: at how many places a window that slides is; 0 where none slides.
     """
 
-    __slots__ = ("indices", "kernel", "places", "ranges", "valid")
+    __slots__ = ("indices", "kernel", "ranges", "valid", "window_positions")
 
     def __init__(
         self, kernel: int, indices: tuple[ix.Index, ...], valid: ix.Valid | None
@@ -61,7 +61,7 @@ class Context:
         self.indices = indices
         self.valid = valid
         self.ranges = ix.ranges_of_all(indices)
-        self.places = _count_positions(indices)
+        self.window_positions = _count_positions(indices)
 
 
 @memo(ix.REMEMBERED)
@@ -198,7 +198,7 @@ class Schedule:
       stored: for each stored value the kernel that stores it.
       inlined: for each value the kernels that compute it.
       levels: for each value how many reduces are below it.
-      places: of the values in the order in which the graph was read.
+      order: of the values in the order in which the graph was read.
       readings: values of index arrays at an index, by their numbers.
     """
 
@@ -207,7 +207,7 @@ class Schedule:
     stored: dict[Node, int] = field(default_factory=dict[Node, int])
     inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
     levels: dict[Node, int] = field(default_factory=dict[Node, int])
-    places: dict[Node, int] = field(default_factory=dict[Node, int])
+    order: dict[Node, int] = field(default_factory=dict[Node, int])
     readings: list[Reading] = field(default_factory=list[Reading])
     _numbers: dict[Reading, int] = field(default_factory=dict[Reading, int])
 
@@ -391,7 +391,7 @@ class Plan:
 
     def _measure(self) -> None:
         """Per node: operations below it down to what is loaded; reduces below it."""
-        levels, places, costs = self.result.levels, self.result.places, self.costs
+        levels, places, costs = self.result.levels, self.result.order, self.costs
         for place, node in enumerate(self.order):
             places[node] = place
             family, level, total = node.op.family, 0, 0
@@ -476,7 +476,7 @@ class Plan:
             return found.pop() if found else frozenset()
         joined = frozenset[Node]().union(*found)
         if len(joined) > CONTRACTIONS:
-            latest = sorted(joined, key=self.result.places.__getitem__)[-CONTRACTIONS:]
+            latest = sorted(joined, key=self.result.order.__getitem__)[-CONTRACTIONS:]
             joined = frozenset(latest)
         return joined
 

@@ -121,7 +121,7 @@ def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
             return False
         kernels.add(context.kernel)
         again = again or factor > 1
-        slides = slides or context.places > 0
+        slides = slides or context.window_positions > 0
     if plan.disabled and not may_fuse(plan, uses):
         return False
     if again and (cost > costs.CHEAP or any(_in_product(plan, c) for c in uses)):
@@ -196,7 +196,7 @@ def _is_plain(context: Context) -> bool:
 
 def _overlap(node: Node, context: Context) -> int:
     """How many windows see each element; 0 where none slide over it."""
-    found = context.places // max(sample(node.size), 1)
+    found = context.window_positions // max(sample(node.size), 1)
     return found if found > 1 else 0  # each place is asked for by one
 
 

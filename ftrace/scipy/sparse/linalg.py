@@ -205,7 +205,7 @@ def _cg(
     most = _limit(b, tol, atol)
     improve = M or _same
 
-    def goes_on(state: Any) -> Any:
+    def cond_fun(state: Any) -> Any:
         _, r, gamma, _, k = state
         return ((gamma if M is None else _square(r)) > most) & (k < maxiter)
 
@@ -220,7 +220,7 @@ def _cg(
 
     r = b - A(x0)
     z = improve(r)
-    return while_loop(goes_on, step, (x0, r, fnp.vdot(r, z).real, z, 0))[0]
+    return while_loop(cond_fun, step, (x0, r, fnp.vdot(r, z).real, z, 0))[0]
 
 
 def _bicgstab(
@@ -230,7 +230,7 @@ def _bicgstab(
     most = _limit(b, tol, atol)
     improve = M or _same
 
-    def goes_on(state: Any) -> Any:
+    def cond_fun(state: Any) -> Any:
         _, r, *_, k, broken = state
         return (_square(r) > most) & (k < maxiter) & ~broken
 
@@ -255,7 +255,7 @@ def _bicgstab(
     r = shadow = b - A(x0)
     one = fnp.ones((), b.dtype)
     first = (x0, r, one, one, one, r, r, 0, fnp.asarray(False))
-    return while_loop(goes_on, step, first)[0]
+    return while_loop(cond_fun, step, first)[0]
 
 
 def _gmres(
@@ -274,7 +274,7 @@ def _gmres(
     def image(v: Any) -> Any:
         return improve(A(v))
 
-    def goes_on(state: Any) -> Any:
+    def cond_fun(state: Any) -> Any:
         _, _, left, k = state
         return (k < maxiter) & (left > most)
 
@@ -286,7 +286,7 @@ def _gmres(
         x = x + (y + 0 * y) @ basis[:-1]  # infinities, of a singular one, become NaN
         return (x, *begin(x), k + 1)
 
-    return while_loop(goes_on, step, (x0, *begin(x0), 0))[0]
+    return while_loop(cond_fun, step, (x0, *begin(x0), 0))[0]
 
 
 def _normalize(x: Any, least: Any = None) -> tuple[Any, Any]:
@@ -318,7 +318,7 @@ def _space(
 ) -> tuple[Any, Any]:
     """The space, until so little is left in it, and where that is."""
 
-    def goes_on(state: Any) -> Any:
+    def cond_fun(state: Any) -> Any:
         _, _, free, ended, k = state
         return (k < count) & ~ended & (left > least * fnp.sqrt(_square(free)))
 
@@ -334,7 +334,7 @@ def _space(
     # Orthogonal to all columns, with 1 first: what is left is `left` over its length.
     free = fnp.zeros(count + 1, basis.dtype).at[0].set(1)
     first = (basis, hessenberg, free, fnp.asarray(False), 0)
-    basis, hessenberg, _, _, _ = while_loop(goes_on, step, first)
+    basis, hessenberg, _, _, _ = while_loop(cond_fun, step, first)
     q, r = fnp.linalg.qr(hessenberg.T)
     return basis, solve_triangular(r, fnp.conj(q[0]) * left.astype(basis.dtype))
 

@@ -20,7 +20,7 @@ from ftrace.trace.arrays.buffer import (
     Buffer,
     Memory,
     copy_aligned,
-    has_room,
+    has_memory,
     is_exclusive,
 )
 from ftrace.trace.backend import backend
@@ -430,7 +430,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
                 raise self._deletion_error()
             values: Any = self._host
             if not values.flags.c_contiguous:  # maybe one element, shown at every place
-                self._require_room()
+                self._require_memory()
             try:
                 rows = values.flags.c_contiguous
                 flat: Any = np.ravel(values if rows else copy_aligned(values))
@@ -568,7 +568,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         if dtype is not None and np.dtype(dtype) != values.dtype:
             return values.astype(dtype)
         if copy:
-            self._require_room()
+            self._require_memory()
             return np.array(values)
         return values
 
@@ -595,8 +595,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
-    def _require_room(self) -> None:
-        if not has_room(self.nbytes):
+    def _require_memory(self) -> None:
+        if not has_memory(self.nbytes):
             raise self._no_memory()
 
     def _no_memory(self) -> errors.OutOfMemoryError:
@@ -757,7 +757,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return self.__deepcopy__(None)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        self._require_room()
+        self._require_memory()
         try:
             if (memory := self.memory).host:
                 return Array.of(copy_aligned(self.numpy()), self.weak_type)

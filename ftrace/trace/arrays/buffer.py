@@ -92,8 +92,8 @@ LARGE = machine_memory() // UNASKED
 keepers: Final[WeakValues[int, Allocator]] = WeakValues()
 
 
-def has_room(nbytes: int) -> bool:
-    """Is there memory for so much, also without what is kept for reuse?"""
+def has_memory(nbytes: int) -> bool:
+    """Is there memory for so much, also without what is cached for reuse?"""
     if nbytes < LARGE or nbytes <= free_memory():
         return True
     for keeper in keepers.values():
@@ -185,7 +185,7 @@ class _Loan(weakref.ref[Buffer]):
     """A buffer that was given out, and what comes back when it is gone.
 
     Attributes:
-      memory: None if it is not kept, and goes with the buffer.
+      memory: None if it is not cached, and goes with the buffer.
       size: the bytes that were taken.
     """
 
@@ -200,12 +200,12 @@ class Allocator(ABC):
     That a buffer is gone is noted in C alone; its memory is taken back when the
     allocator is asked for something next.
 
-    When more than `limit` bytes are kept the least recently freed ones go; when an
+    When more than `limit` bytes are cached the least recently freed ones go; when an
     allocation fails all of them go and it is tried once more.
 
     Args:
       device: whose memory it is.
-      limit: bytes kept at the most.
+      limit: bytes cached at the most.
 
     Attributes:
       peak: the most bytes that were in use at one time.
@@ -217,7 +217,7 @@ class Allocator(ABC):
         self.device = device
         self.limit = limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
-        self._in_use = self._kept = 0
+        self._in_use = self._cached = 0
         self._lent: dict[_Loan, None] = {}
         self._returned: deque[_Loan] = deque()
         self._note: Any = self._returned.append
@@ -248,16 +248,16 @@ class Allocator(ABC):
 
     @property
     def cached(self) -> int:
-        """Bytes that are free and kept for reuse."""
+        """Bytes that are free and cached for reuse."""
         self._take_back()
-        return self._kept
+        return self._cached
 
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory of `nbytes` bytes.
 
         Raises:
           OutOfMemoryError: the device has none left, also after giving back all
-            that was kept.
+            that was cached.
         """
         size = self.size_class(nbytes)
         with self._lock:
@@ -280,7 +280,7 @@ class Allocator(ABC):
             self._take_back()
         free = self._free.get(size)
         if free:
-            self._kept -= size
+            self._cached -= size
             return free.pop()
         try:
             return self._obtain(size)
@@ -309,26 +309,26 @@ class Allocator(ABC):
                 del self._returned[0], self._lent[loan]
                 self._in_use -= size
                 if held:
-                    self._kept += size
+                    self._cached += size
                     free += held
-            if self._kept > self.limit:
+            if self._cached > self.limit:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        while self._kept > self.limit:
+        while self._cached > self.limit:
             size, memories = next(iter(self._free.items()))
             if memories:  # a class whose memory is all in use has none
                 del memories[0]
-                self._kept -= size
+                self._cached -= size
             if not memories:
                 del self._free[size]
 
     def trim(self) -> None:
-        """Gives all memory that is kept back to the device."""
+        """Gives all memory that is cached back to the device."""
         with self._lock:
             self._take_back()
             self._free.clear()
-            self._kept = 0
+            self._cached = 0
 
 
 # Memory that ends at a page which nobody may touch: FTRACE_FENCE=1.
@@ -356,17 +356,17 @@ def allocate_fenced(nbytes: int) -> Any:
     """
     mmap: Any = import_module("mmap")  # only behind a fence
     page: int = mmap.PAGESIZE
-    room = -(-nbytes // page) * page
+    rounded = -(-nbytes // page) * page
     try:
-        whole: Any = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
+        whole: Any = np.frombuffer(mmap.mmap(-1, rounded + 2 * page), np.uint8)
     except OSError:
         raise MemoryError from None
     first = whole.ctypes.data
-    whole[page : page + room] = _UNWRITTEN
-    for fence in (first, first + page + room):
+    whole[page : page + rounded] = _UNWRITTEN
+    for fence in (first, first + page + rounded):
         if _protect()(fence, page, 0):
             raise MemoryError
-    start = page if _AT_FRONT else page + room - nbytes
+    start = page if _AT_FRONT else page + rounded - nbytes
     return whole[start : start + nbytes]
 
 

@@ -82,11 +82,11 @@ def widen(codes: g.Node, dtype: Dtype) -> g.Node:
     unused = 8 - dtypes.bits_of(dtype)
     if dtypes.kind(dtype) != "f":
         kind = dtypes.int8 if dtypes.kind(dtype) == "i" else dtypes.uint8
-        x, room = p.cast(codes, kind), const_like(p.cast(codes, kind), unused)
+        x, shift = p.cast(codes, kind), const_like(p.cast(codes, kind), unused)
         back = p.shift_right_arithmetic if kind == dtypes.int8 else (
             p.shift_right_logical
         )  # fmt: skip
-        return back(p.shift_left(x, room), room)
+        return back(p.shift_left(x, shift), shift)
     layout = _layout(dtype)
     code = p.cast(codes, dtypes.int32)
     size = p.bit_and(code, const_like(code, (layout.sign or 256) - 1))

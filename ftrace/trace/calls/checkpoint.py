@@ -31,7 +31,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import autodiff, body as bodies, flatten_arguments
 from ftrace.trace.avals import TOKEN, Shape, Stack
 from ftrace.trace.bind import bind
-from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
+from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, trace_call
 from ftrace.trace.flatten_arguments import P, R
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p, primitive as prim
@@ -58,7 +58,7 @@ name_p = p.identity(
 
 # Policies.
 
-#: (primitive, *avals, **params) -> is the value kept?
+#: (primitive, *avals, **params) -> is the value saved?
 Policy = Callable[..., Any]
 
 
@@ -95,7 +95,7 @@ def _dots(batched: bool, primitive: Any, avals: Any, params: Any) -> bool:
 def _names(
     names: Any, named: bool, unnamed: bool, primitive: Any, avals: Any, params: Any
 ) -> bool:
-    """By the names of `checkpoint_name`: are these kept, or others, or the nameless?"""
+    """By the names of `checkpoint_name`: are these saved, others, or the nameless?"""
     if primitive.name != name_p.name:
         return unnamed
     return (params["name"] in names) == named
@@ -234,8 +234,8 @@ def _contraction(node: Node) -> Contraction | None:
 
 
 def saved_nodes(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
-    """What is kept, so that the residuals can be computed from it and the inputs."""
-    kept: dict[Node, None] = {}
+    """What is saved, so that the residuals can be computed from it and the inputs."""
+    saved: dict[Node, None] = {}
     seen = set(inputs)
     pending = list(reversed(residuals))
     while pending:
@@ -244,10 +244,10 @@ def saved_nodes(residuals: list[Node], inputs: set[Node], policy: Policy) -> lis
             continue
         seen.add(node)
         if _must_keep(node) or (_can_keep(node) and keeps(policy, node)):
-            kept[node] = None
+            saved[node] = None
         else:
             pending.extend(reversed(node.src))
-    return list(kept)
+    return list(saved)
 
 
 def _can_keep(node: Node) -> bool:
@@ -293,8 +293,8 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     names, outputs = found.names, found.moved
     if not outputs:
         return [None] * len(found.outputs)
-    kept = saved_nodes(autodiff.split_known(outputs, names), set(inputs), arg.policy)
-    mapping = {n: variable(n.aval, _SAVED_DEPTH, i) for i, n in enumerate(kept)}
+    saved = saved_nodes(autodiff.split_known(outputs, names), set(inputs), arg.policy)
+    mapping = {n: variable(n.aval, _SAVED_DEPTH, i) for i, n in enumerate(saved)}
     outputs = substitute(outputs, mapping)
     used = nodes_of(outputs)
     needed = [i for i, name in enumerate(inputs) if name in used]
@@ -303,7 +303,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     )
     operands = [
         *(node.src[i] for i in needed),
-        *bodies.apply_body(Body(inputs, tuple(kept)), node.src),
+        *bodies.apply_body(Body(inputs, tuple(saved)), node.src),
         *bodies.select(tangents, found.moving),
     ]
     again = arg.policy != everything_saveable
@@ -335,12 +335,12 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
         *(node.src[i] for i in constant),
         *(ct for ct in cotangents if ct is not None),
     ]
-    apart = arg.again and bool(constant)
+    barred = arg.again and bool(constant)
     where = None if arg.barrier else prim.IN_LOOPS
-    if apart:
+    if barred:
         operands = _behind_barrier(operands, where)
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
-    if apart:  # what was computed again is done with before others begin
+    if barred:  # what was computed again is done with before others begin
         results = prim.barrier(results, where)
     return bodies.place_results(len(node.src), parts, results)
 
@@ -396,9 +396,9 @@ def checkpoint(
     Args:
       fun: a function of arrays.
       prevent_cse: keep the second computation apart from the first. Without it equal
-        parts are computed once and kept; that is right inside of `scan`, where the two
+        parts are computed once and saved; that is right inside of `scan`, where the two
         are in different loops anyway, and saves a little there.
-      policy: which values are kept all the same: one of `checkpoint_policies`, or a
+      policy: which values are saved all the same: one of `checkpoint_policies`, or a
         function (primitive, *avals, **params) -> bool. None keeps none.
       static_argnums, static_argnames: arguments that are Python values.
       concrete: accepted; where an argument has a value, Python may ask for it.
@@ -428,11 +428,11 @@ def checkpoint(
     if fun is None:
         return again
     tree.check_callable(fun, "checkpoint")
-    kept = policy_of(policy)
+    chosen = policy_of(policy)
     numbers = flatten_arguments.read_argnums(
         "checkpoint", "static_argnums", static_argnums
     )
-    apart = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
+    barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
     names = (
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
     )
@@ -459,14 +459,14 @@ def checkpoint(
             call, treedef, "checkpoint", keywords=True
         )
         try:
-            found = called("checkpoint", output, values, [])
+            found = trace_call("checkpoint", output, values, [])
         except Written as written:
             return written.differentiate(
                 "checkpoint", lambda f: again(f)(*args, **kwargs), fun, False
             )[0]
         if found is None:
             return _run_now(call, values, treedef)
-        arg = Checkpoint(found.body, found.effects, kept, apart)
+        arg = Checkpoint(found.body, found.effects, chosen, barrier)
         return output.build(bind_call(checkpoint_p, found, arg))
 
     return checkpointed

@@ -265,7 +265,7 @@ class custom_vmap(custom_call.WithRules[P, R]):
         call = self.invocation(args, kwargs)
         rules = [self.vmap_rule] if open_scopes() else []
         others = rule_graphs.captured_by_rules(rules)
-        found = rule_graphs.called("custom_vmap", call.output, call.values, others)
+        found = rule_graphs.trace_call("custom_vmap", call.output, call.values, others)
         if found is None:
             plain: Callable[..., Any] = self.fun
             return tree.map(_as_array, plain(*call.args))

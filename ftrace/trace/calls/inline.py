@@ -239,7 +239,7 @@ def take_in(
     """`rebuild_with`, where the bodies use some nodes from around, as operands more."""
     if not used:
         return g.rebuild_with(node, src, bodies)
-    at = _place_of_constants(node.arg, src)
+    at = _position_of_constants(node.arg, src)
     names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(used)]
     mapping = dict(zip(used, names, strict=True))
     first = len(src) - len(bodies[-1].inputs)  # of a branch: the index
@@ -307,7 +307,7 @@ def _constants_of(bodies: Sequence[g.Body]) -> list[g.Node]:
     return list(found)
 
 
-def _place_of_constants(arg: Any, src: Sequence[g.Node]) -> int:
+def _position_of_constants(arg: Any, src: Sequence[g.Node]) -> int:
     """The position among the operands at which new constants are put."""
     if isinstance(arg, (Scan, While)):
         return arg.consts

@@ -218,7 +218,7 @@ class Called:
     exact: tuple[tuple[int, int], ...] = ()
 
 
-def called(
+def trace_call(
     transform: str,
     function: Flat,
     values: Sequence[tracer.Value],

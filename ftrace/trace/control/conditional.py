@@ -106,7 +106,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
                 free.remove(fitting[0])
             mine[residual] = fitting[0]
         place_of.append(mine)
-    kept = _with_residuals(node, places, place_of)
+    forward = _with_residuals(node, places, place_of)
     names = [variable(a, bodies.RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
     inputs = [*arg.bodies[0].inputs, *names, *found[0].names]
     made = tuple(
@@ -121,7 +121,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     )
     moving = bodies.select(tangents[1:], found[0].moving)
     arg = Branches(made)
-    results = cond_p.results(index, *operands, *kept, *moving, arg=arg)
+    results = cond_p.results(index, *operands, *forward, *moving, arg=arg)
     return bodies.place_results(count, varying, results)
 
 
@@ -306,11 +306,11 @@ def _while_tangents(node: Node, tangents: prim.Results) -> prim.Results:
     first = len(node.src)
     given = [t is not None for t in tangents]
     found = bodies.varying_carry(arg.body, given, range(arg.consts, first))
-    kept = scan.remember(found, arg.body, arg.consts, first)
-    if not kept.stacked:  # the height of a stack is the length of the loop
-        kept.stacked.append(const(0, dtypes.uint8))
-    stacks = scan.stack_also(node, kept.stacked)
-    return scan.tangent_scan(node, tangents, found, kept, stacks, False)
+    saved = scan.remember(found, arg.body, arg.consts, first)
+    if not saved.stacked:  # the height of a stack is the length of the loop
+        saved.stacked.append(const(0, dtypes.uint8))
+    stacks = scan.stack_also(node, saved.stacked)
+    return scan.tangent_scan(node, tangents, found, saved, stacks, False)
 
 
 def _batch_while(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:

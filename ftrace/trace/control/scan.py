@@ -122,10 +122,10 @@ def _stack(aval: ShapedArray, rows: Sequence[Sequence[Any]], k: int) -> Any:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a loop's derivative needs of the loop, by how it is kept.
+    """What a loop's derivative needs of the loop, by how it is saved.
 
     Attributes:
-      invariant: the same in each iteration: kept once.
+      invariant: the same in each iteration: saved once.
       elements: operands of the scan that are at hand anyway.
       stacked: the others, one per iteration.
     """
@@ -157,18 +157,18 @@ def _jvp(node: Node, tangents: Results) -> Results:
     first = arg.consts + arg.carry
     given = [t is not None for t in tangents]
     found = bodies.varying_carry(arg.body, given, range(arg.consts, first))
-    kept = remember(found, arg.body, arg.consts, first)
+    saved = remember(found, arg.body, arg.consts, first)
     stacks: list[Node] = []
-    if kept.stacked:
-        stacks = stack_also(node, kept.stacked)
+    if saved.stacked:
+        stacks = stack_also(node, saved.stacked)
     position = {n: i for i, n in enumerate(arg.body.inputs)}
-    elements = [node.src[position[n]] for n in kept.elements]
+    elements = [node.src[position[n]] for n in saved.elements]
     if arg.length is None and not (elements or stacks):
         stacked = next(i for i, s in enumerate(node.src) if isinstance(s.aval, Stack))
-        kept.elements.append(arg.body.inputs[stacked])
+        saved.elements.append(arg.body.inputs[stacked])
         elements = [node.src[stacked]]
     elements += stacks
-    return tangent_scan(node, tangents, found, kept, elements, arg.reverse)
+    return tangent_scan(node, tangents, found, saved, elements, arg.reverse)
 
 
 def stack_also(node: Node, values: Sequence[Node]) -> list[Node]:
@@ -183,7 +183,7 @@ def tangent_scan(
     node: Node,
     tangents: Results,
     found: bodies.Linearized,
-    kept: Remembered,
+    saved: Remembered,
     elements: Sequence[Node],
     reverse: bool,
 ) -> Results:
@@ -192,8 +192,8 @@ def tangent_scan(
     Args:
       node: the loop; its first operands are constants and carry.
       tangents: of its operands.
-      found, kept: the derivative of its body.
-      elements: the values of `kept.elements` and `kept.stacked`.
+      found, saved: the derivative of its body.
+      elements: the values of `saved.elements` and `saved.stacked`.
     """
     arg: Any = node.arg
     body: Body = arg.body
@@ -201,9 +201,9 @@ def tangent_scan(
     first: int = before + arg.carry
     length: int | None = getattr(arg, "length", None)
     invariant = substitute(
-        kept.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
+        saved.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
     )
-    residuals: list[Node] = [*kept.invariant, *kept.elements, *kept.stacked]
+    residuals: list[Node] = [*saved.invariant, *saved.elements, *saved.stacked]
     names = {
         n: variable(n.aval, bodies.RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)
     }
@@ -211,9 +211,9 @@ def tangent_scan(
     consts = sum(i < before for i in moving)
     carry = [i for i in moving if before <= i < first]
     inputs = [
-        *(names[n] for n in kept.invariant),
+        *(names[n] for n in saved.invariant),
         *found.names,
-        *(names[n] for n in (*kept.elements, *kept.stacked)),
+        *(names[n] for n in (*saved.elements, *saved.stacked)),
     ]
     after = [
         bodies.or_zeros(found.outputs[i - before], body.outputs[i - before])

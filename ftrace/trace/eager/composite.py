@@ -16,7 +16,7 @@ Compositions are recorded as such, or done by a plan of NumPy's calls:
                                 on a device     its program
 
 The graph follows from the function, the types of its operands and what is static; that
-of a function of a module is kept.
+of a function of a module is cached.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def run_fused(
 
     For compositions whose intermediate values must not be made one by one, such as
     matrix products. `function` takes and returns arrays only; the graphs of functions
-    of a module are kept, by the types of the operands and the static arguments.
+    of a module are cached, by the types of the operands and the static arguments.
     """
     if scope_of(operands) is not None:
         return function(*operands, **static)

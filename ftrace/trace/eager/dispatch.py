@@ -1,6 +1,6 @@
 """Have I seen this call? What calls became, by what identifies them.
 
-    signature                                     what is kept                by
+    signature                                     what is cached                by
     ------------------------------------------------------------------------------------
     function, types, static values                a plan of NumPy's calls     `calls`
       the same, on large arrays                   a program
@@ -15,7 +15,7 @@
       of any function, in native code             native records              itself
 
 All are a `Table`, which forgets what was used longest ago; `tiering` says which of
-what is kept does a call. To a signature belong the settings on which traces depend.
+what is cached does a call. To a signature belong the settings on which traces depend.
 
 Nodes are interned: a function that is traced again is given the same nodes and makes
 the same ones. One look tells which, whatever the function is composed of. Un-jitted
@@ -140,13 +140,13 @@ def place_result(x: Any, device: Any, like: Any = None) -> Any:
 def _with_arguments(doc: str, names: Sequence[str]) -> str:
     """A docstring with arguments that have to be None at the end of its `Args`."""
     before, mark, after = doc.partition("Args:\n")
-    told, gap, rest = after.partition("\n\n")
-    blanks = told[: -len(told.lstrip())]
+    entries, gap, rest = after.partition("\n\n")
+    blanks = entries[: -len(entries.lstrip())]
     means = "must be None."
     if "out_sharding" in names:
         means = "where the result is, as `device_put` takes it."
-    told = f"{told.rstrip()}\n{blanks}{', '.join(names)}: {means}"
-    return f"{before}{mark}{told}{gap}{rest}" if mark else doc
+    entries = f"{entries.rstrip()}\n{blanks}{', '.join(names)}: {means}"
+    return f"{before}{mark}{entries}{gap}{rest}" if mark else doc
 
 
 def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
@@ -313,7 +313,7 @@ def run_at(
 def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
     """Where what is given to a call in a trace comes from, with the lines."""
     leaves: list[Any] = tree.leaves((args, kwargs))
-    for x in {id(x): x for x in filter(_is_told, leaves)}.values():
+    for x in {id(x): x for x in filter(_is_described, leaves)}.values():
         value: Any = x
         while type(value) is Tracer and is_variable(value.node):
             held = value.scope.captured_for(value.node)
@@ -331,7 +331,7 @@ def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
             yield f"its operand {aval_of(x)!r} {made} {call.describe()}"
 
 
-def _is_told(x: Any) -> bool:
+def _is_described(x: Any) -> bool:
     return is_array(x) or isinstance(x, (Tracer, np.ndarray))
 
 

@@ -84,16 +84,16 @@ class NonFinite(Shown):
         lines = [self.summary]
         if self.origin is not None:
             lines.append(f"  at {self.origin.describe()}")
-        told = {str(self.origin)}
+        shown = {str(self.origin)}
         taken = self.origin and self.origin.derived_at
         places = [("from", source) for source in self.sources]
         for what, place in [
             *places,
             *([("derivative taken at", taken)] if taken else []),
         ]:
-            if str(place) not in told:
+            if str(place) not in shown:
                 lines.append(f"  {what} {place.describe()}")
-            told.add(str(place))
+            shown.add(str(place))
         return "\n".join(lines) + (f"\nbefore it {self.before}" if self.before else "")
 
 
@@ -207,11 +207,11 @@ def check_program(
     repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
     made = first_nonfinite(graph, operands) if repeats else None
     if made is not None:
-        told = f"{made.summary}; debug_{found}s is set"
+        cause = f"{made.summary}; debug_{found}s is set"
         if made.before is not None:
-            told += f"; before it {made.before.summary}, at {made.before.origin}"
+            cause += f"; before it {made.before.summary}, at {made.before.origin}"
         raise NonFiniteError(
-            f"invalid value ({found}) encountered in {made.name}: {told}", made.origin
+            f"invalid value ({found}) encountered in {made.name}: {cause}", made.origin
         )
     raise NonFiniteError(
         f"invalid value ({found}) encountered in a program, whose operations are not "

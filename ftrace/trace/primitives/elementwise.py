@@ -175,14 +175,14 @@ def scale(tangent: Node, factor: Node) -> Node:
     """
     if factor.op is sources.const_p or tangent.op is sources.const_p:
         sides = (factor, tangent), (tangent, factor)
-        beside = {
+        others = {
             _as_factor(a.dtype, a.arg): b for a, b in sides if a.op is sources.const_p
         }
-        if 0 in beside:
-            return sources.zeros_like(beside[0])
-        if 1 in beside:
-            return beside[1]
-        if 2 in beside:
+        if 0 in others:
+            return sources.zeros_like(others[0])
+        if 1 in others:
+            return others[1]
+        if 2 in others:
             return mul(tangent, factor)
     if is_reused(tangent) and is_reused(factor):
         return mul(tangent, factor)

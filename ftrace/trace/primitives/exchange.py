@@ -427,7 +427,7 @@ exchange_p = Compound(
 
 
 # Parts of arrays over a mesh. What a process has of one is, along each axis, the parts
-# of its devices in their order; `whole` and `part` go from it to the array and back.
+# of its devices in their order; `whole` and `shard` go from it to the array and back.
 
 
 @dataclass(frozen=True)
@@ -464,7 +464,7 @@ class Spread(Between):
         """`of_process` back."""
         return tuple([n * c for n, c in zip(shape, self._counts, strict=True)])
 
-    def part(self, x: Array) -> Array:
+    def shard(self, x: Array) -> Array:
         """What this process has of an array."""
         for axis, factors in enumerate(self.factors):
             shape = x.shape
@@ -527,10 +527,10 @@ def _between(
 
 
 whole_p = _between(
-    "whole", Spread.of_all, Spread.whole, lambda: part_p,
+    "whole", Spread.of_all, Spread.whole, lambda: shard_p,
     "an array over a mesh, of what each process has of it",
 )  # fmt: skip
-part_p = _between(
-    "part", Spread.of_process, Spread.part, lambda: whole_p,
+shard_p = _between(
+    "shard", Spread.of_process, Spread.shard, lambda: whole_p,
     "what a process has of an array over a mesh",
 )  # fmt: skip

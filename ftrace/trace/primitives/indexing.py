@@ -235,7 +235,7 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
         kept = p.scale(t, scatter(ones, updates, indices, axes, "mul"))
         return scatter(kept, p.scale(u, _other_factors(node)), indices, axes, "add")
     read = read_back(node, indices, axes)
-    here = p.bit_or(p.eq(x, node), _untouched(node))
+    here = p.bit_or(p.eq(x, node), _select_untouched(node))
     here, there = (p.cast(h, x.dtype) for h in (here, p.eq(updates, read)))
     count = scatter(here, there, indices, axes, "add")
     total = scatter(p.scale(t, here), p.scale(u, there), indices, axes, "add")
@@ -262,7 +262,7 @@ def _other_factors(node: Node) -> Node:
     return p.select(alone, p.div(product, factors), zeros_like(updates))
 
 
-def _untouched(node: Node) -> Node:
+def _select_untouched(node: Node) -> Node:
     """Where a scatter leaves what was there: also a NaN, which equals nothing."""
     axes, _ = axes_and_kind(node)
     x, updates, *indices = node.src

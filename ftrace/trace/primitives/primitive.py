@@ -71,7 +71,7 @@ MOVING = {
     "select", "source",
 }  # fmt: skip
 _MOVING = {
-    "bitcast", "callback", "exchange", "gather", "part", "pure_callback", "whole",
+    "bitcast", "callback", "exchange", "gather", "shard", "pure_callback", "whole",
 }  # fmt: skip
 
 

@@ -206,7 +206,7 @@ def linear_call(
     tree.check_callable(fun_transpose, "linear_call")
     call = Invocation(fun, "linear_call", (residual_args, linear_args), ())
     count = len(tree.leaves(residual_args))
-    found = rule_graphs.called(
+    found = rule_graphs.trace_call(
         "linear_call",
         call.output,
         call.values,

@@ -389,7 +389,7 @@ class WithDerivative(calls.WithRules[P, R]):
         for result in _without_rules(call, scopes):
             return result
         others = rule_graphs.captured_by_rules([*self.rules, *call.constants])
-        found = rule_graphs.called(self.kind, call.output, call.values, others)
+        found = rule_graphs.trace_call(self.kind, call.output, call.values, others)
         if found is None:
             return call.run()
         call.forget()

@@ -134,12 +134,12 @@ class _Call:
         self.number.update({ref: i for i, ref in enumerate(own)})
         return (result, self.unwrap(backs), last), residuals
 
-    def _bwd(self, kept: Any, cotangents: Any) -> Any:
+    def _bwd(self, saved: Any, cotangents: Any) -> Any:
         ct, backs, _ = cotangents
         pairs = list(zip(self.refs, map(_array, backs), strict=True))
         own = [Ref(x.astype(ref.dtype)) for ref, x in pairs]
         residuals = tree.map(
-            lambda x: own[self.number[x]] if type(x) is Ref else x, kept
+            lambda x: own[self.number[x]] if type(x) is Ref else x, saved
         )
         answer = self.custom.bwd(*self.constants, residuals, ct)
         found: Any = calls.as_tuple(answer)

@@ -243,7 +243,7 @@ class Level:
                     scope.closed = False
 
     @contextmanager
-    def called(self, values: Mapping[Node, Value]) -> Generator[Level]:
+    def in_call(self, values: Mapping[Node, Value]) -> Generator[Level]:
         """The level in a call of a pullback, in which other variables have values.
 
         It leaves no trace: other threads may call the same one.

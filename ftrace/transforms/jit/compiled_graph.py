@@ -47,7 +47,7 @@ from ftrace.trace.effects import inspected
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
-from ftrace.trace.primitives.exchange import Between, Spread, part_p, whole_p
+from ftrace.trace.primitives.exchange import Between, Spread, shard_p, whole_p
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ftrace.lower.build.build_kernel import BuiltProgram
     from ftrace.lower.program import Program
 
-#: Compiled graphs that are kept when nobody has them: a function that is made anew at
+#: Compiled graphs that are cached when nobody has them: a function that is made anew at
 #: each call finds its program.
 LATEST = 32
 #: What a node of a graph takes with all that it becomes, and a kernel, in bytes of
@@ -75,7 +75,7 @@ def _lower(
 ) -> tuple[g.Graph, Program]:
     """The graph after the rewrites, and its program."""
     found = lowering()(graph, limits, given)
-    return found.simplified, found.program  # the plan would be half of what is kept
+    return found.simplified, found.program  # the plan would be half of what is cached
 
 
 def _program_of(lower: Callable[[], tuple[g.Graph, Program]]) -> Program:
@@ -464,7 +464,7 @@ def apply_graph(
 
 def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
     """Is an operand or a value of the graph divided over devices, or does it ask?"""
-    if g.has_any(graph.outputs, (constraint_p, part_p, whole_p)) or inspected(graph):
+    if g.has_any(graph.outputs, (constraint_p, shard_p, whole_p)) or inspected(graph):
         return True
     return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
 

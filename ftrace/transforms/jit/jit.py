@@ -40,9 +40,9 @@ from ftrace.trace.flatten_arguments import (
     R,
     Travels,
     check_arguments,
+    display_name,
     name_of,
     read_argnums,
-    told_name,
     type_of,
     wraps,
 )
@@ -79,7 +79,7 @@ from ftrace.transforms.jit.compiled_graph import (
 from ftrace.transforms.jit.misses import (
     CLEARED,
     FORGOTTEN,
-    MISSES_KEPT,
+    MISSES_RETAINED,
     OPEN,
     CacheInfo,
     Miss,
@@ -96,11 +96,11 @@ if TYPE_CHECKING:
 
     from ftrace.transforms.jit.signatures import JitOptions, Wrapped
 
-#: Signatures of a function that are kept whatever they weigh.
-SIGNATURES_KEPT = 64
-#: Signatures of a function of which it is known why they are kept no more.
-LOST_KEPT = 1024
-#: Bytes of what is kept for one, besides its graph and its program, and of a class of
+#: Signatures of a function that are cached whatever they weigh.
+SIGNATURES_CACHED = 64
+#: Signatures of a function of which it is known why they are cached no more.
+LOST_CACHED = 1024
+#: Bytes of what is cached for one, besides its graph and its program, and of a class of
 #: containers, which lives as long: measured with 6,000 of each, on Linux.
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
 
@@ -255,10 +255,10 @@ class Traces(Table[Any, OneTrace]):
     """
 
     def __init__(self) -> None:
-        super().__init__(latest=SIGNATURES_KEPT, is_needed=_has_records)
+        super().__init__(latest=SIGNATURES_CACHED, is_needed=_has_records)
         self.count = self.missed = 0
         self.lost: dict[int, str] = {}
-        self.misses: deque[Miss] = deque(maxlen=MISSES_KEPT)
+        self.misses: deque[Miss] = deque(maxlen=MISSES_RETAINED)
         self.lock = fresh_after_fork(threading.RLock())
 
     def put(self, key: Any, value: OneTrace, nbytes: int = LIGHT) -> OneTrace:
@@ -279,7 +279,7 @@ class Traces(Table[Any, OneTrace]):
     def lose(self, key: Any, why: str) -> None:
         """Notes why what was traced for a signature is not there."""
         self.lost[hash(key)] = why
-        if len(self.lost) > LOST_KEPT:
+        if len(self.lost) > LOST_CACHED:
             self.lost.pop(next(iter(self.lost)))
 
 
@@ -380,7 +380,7 @@ class Jitted(RecordedCallable, Travels):
         return Misses(self._traced.misses)
 
     def cache_info(self) -> CacheInfo:
-        """What is kept of the function."""
+        """What is cached of the function."""
         traced = [entry.value for _, entry in self._traced.by_age()]
         programs = [ready for each in traced for ready in each.programs.values()]
         native = sum(len(ready.records) for ready in programs)
@@ -400,12 +400,12 @@ class Jitted(RecordedCallable, Travels):
         """A call in Python's code, whether or not calls like it could be native."""
         if recorders:
             with span("call", name_of(self._fun), None):
-                found = self._beside_refs(args, kwargs, self._call)
+                found = self._try_with_refs(args, kwargs, self._call)
                 return found() if type(found) is Threaded else found
-        found = self._beside_refs(args, kwargs, self._call)
+        found = self._try_with_refs(args, kwargs, self._call)
         return found() if type(found) is Threaded else found
 
-    def _beside_refs(
+    def _try_with_refs(
         self, args: Any, kwargs: Any, attempt: Callable[[Any, Any], Any]
     ) -> Any:
         """What is tried with a call, or a call of another function in its place.
@@ -440,7 +440,7 @@ class Jitted(RecordedCallable, Travels):
                     around = error.refs_of("jit")
                 run = thread(of_leaves, around, written)
             known = Jitted(run, device=self._device), around, written
-            if len(self._with_refs) >= SIGNATURES_KEPT:
+            if len(self._with_refs) >= SIGNATURES_CACHED:
                 self._with_refs.pop(next(iter(self._with_refs)))
             self._with_refs[key] = known
         run, around, written = known
@@ -507,7 +507,7 @@ class Jitted(RecordedCallable, Travels):
             name, miss = name_of(self._fun), traced.miss
             if miss is not None and traced.programs:
                 why = _why_compiled(key, traced.programs)
-                miss = self._note_miss(Miss(told_name(self._fun), why))
+                miss = self._note_miss(Miss(display_name(self._fun), why))
             took = list[float]()
             with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
@@ -626,7 +626,7 @@ class Jitted(RecordedCallable, Travels):
         Raises:
           TracingError: there must be none.
         """
-        config, name = settings.current(), told_name(self._fun)
+        config, name = settings.current(), display_name(self._fun)
         before = [key for key, _ in self._traced.by_age()]
         before += [self._latest] if self._latest is not None else []
         why = self._traced.lost.get(hash(signature))
@@ -655,7 +655,7 @@ class Jitted(RecordedCallable, Travels):
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
-        found = self._beside_refs(args, kwargs, self._trace_at)
+        found = self._try_with_refs(args, kwargs, self._trace_at)
         if type(found) is Threaded:
             return found.run.trace(*found.arguments).called_by(self)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
@@ -693,7 +693,7 @@ class Jitted(RecordedCallable, Travels):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
-        found = self._beside_refs(args, kwargs, self._trace_at)
+        found = self._try_with_refs(args, kwargs, self._trace_at)
         if type(found) is Threaded:
             return found.run.eval_shape(*found.arguments)[0]
         types = [

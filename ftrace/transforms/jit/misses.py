@@ -31,7 +31,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 
 #: Misses of a function that are told, the latest ones.
-MISSES_KEPT = 64
+MISSES_RETAINED = 64
 #: Calls that a new one is compared with, the latest ones: more of them would take time
 #: where there are a thousand leaves.
 _COMPARED = 8
@@ -40,7 +40,7 @@ _LEAST = 5e-5
 #: Leaves that a text names.
 _NAMED = 4
 #: Lines whose functions are counted, the latest ones.
-_LINES_KEPT = 256
+_LINES_RETAINED = 256
 
 
 @dataclass(eq=False, repr=False)
@@ -94,7 +94,7 @@ class CacheInfo(NamedTuple):
 
     Attributes:
       misses: how often it was traced, or compiled again for what was traced.
-      signatures: kinds of calls whose graph is kept.
+      signatures: kinds of calls whose graph is cached.
       programs: that are compiled for them.
       native: kinds of calls that are native.
       nbytes: memory that it takes, roughly.
@@ -114,7 +114,7 @@ OPEN = "it was traced before, but with traced values that it captures"
 
 #: How many functions of the same lines were traced, by these: a lambda in a loop is a
 #: new function each time.
-_functions_of: Table[Any, int] = Table(latest=_LINES_KEPT)
+_functions_of: Table[Any, int] = Table(latest=_LINES_RETAINED)
 
 
 def _first_call(fun: Any) -> str:
@@ -147,7 +147,7 @@ def why_missed(
       fun: the function.
       signature: as `Jitted` makes it: the tree, static arguments, settings, axes around
         it, and the types of its leaves.
-      before: those that are kept, the latest last.
+      before: those that are cached, the latest last.
     """
     if not before:
         return _first_call(fun)
@@ -160,14 +160,14 @@ def why_missed(
 
 def _far(new: dict[Any, Any], old: dict[Any, Any]) -> tuple[int, int, int]:
     """How far apart two signatures are: in how many parts, other than leaves, axes."""
-    apart = [k for k in {**new, **old} if new.get(k, _NOTHING) != old.get(k, _NOTHING)]
-    leaves = [k for k in apart if k[0] == _LEAF]
+    diffs = [k for k in {**new, **old} if new.get(k, _NOTHING) != old.get(k, _NOTHING)]
+    leaves = [k for k in diffs if k[0] == _LEAF]
     pairs = [(new[k], old[k]) for k in leaves if k in new and k in old]
-    axes = sum(_axes_apart(a, b) for a, b in pairs)
-    return len(apart), len(apart) - len(leaves), axes
+    axes = sum(_count_differences(a, b) for a, b in pairs)
+    return len(diffs), len(diffs) - len(leaves), axes
 
 
-def _axes_apart(a: ShapedArray, b: ShapedArray) -> int:
+def _count_differences(a: ShapedArray, b: ShapedArray) -> int:
     """In how many axes two types differ, all if the ranks do; a dtype is one more."""
     ranks = len(a.shape), len(b.shape)
     if ranks[0] != ranks[1]:
@@ -188,7 +188,7 @@ def _parts(signature: Sequence[Any], parameters: Parameters) -> dict[Any, Any]:
         (_STATIC, _argument(place, parameters)): value
         for place, value in _static_values(signature).items()
     }
-    places, paths = _leaf_places(treedef, static), treedef.paths()
+    places, paths = _arguments_of_leaves(treedef, static), treedef.paths()
     found |= {
         (_LEAF, _argument(place, parameters), path[2:]): kind
         for place, path, kind in zip(places, paths, types, strict=True)
@@ -204,32 +204,32 @@ def _static_values(signature: Sequence[Any]) -> dict[int | str, Any]:
 
 
 def _difference(parameters: Parameters, new: Sequence[Any], old: Sequence[Any]) -> str:
-    told = _changes(_rows(parameters, new), _rows(parameters, old))
+    diff = _changes(_rows(parameters, new), _rows(parameters, old))
     ways, former = _ways(parameters, new), _ways(parameters, old)
-    told += [
+    diff += [
         f"{name} is passed by {way} and was by {former[name]}"
         for name, way in ways.items()
         if former.get(name, way) != way
     ]
-    if new[0] != old[0] and not told:
-        told = _changes(_containers(parameters, new), _containers(parameters, old))
-    if not told:
+    if new[0] != old[0] and not diff:
+        diff = _changes(_containers(parameters, new), _containers(parameters, old))
+    if not diff:
         return FORGOTTEN
-    more = f", and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    return "; ".join(told[:_NAMED]) + more
+    more = f", and {len(diff) - _NAMED} more" if len(diff) > _NAMED else ""
+    return "; ".join(diff[:_NAMED]) + more
 
 
 def _changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     """In words what some parts are and were, by their names."""
-    told: list[str] = []
+    diff: list[str] = []
     for name in {**new, **old}:
         if name not in old:
-            told.append(f"{name} is new")
+            diff.append(f"{name} is new")
         elif name not in new:
-            told.append(f"{name} is no more")
+            diff.append(f"{name} is no more")
         elif new[name] != old[name]:
-            told.append(f"{name} is {_text(new[name])} and was {_text(old[name])}")
-    return told
+            diff.append(f"{name} is {_text(new[name])} and was {_text(old[name])}")
+    return diff
 
 
 def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
 def _ways(parameters: Parameters, signature: Sequence[Any]) -> dict[str, str]:
     """How each argument that has a leaf, or is static, is passed."""
     treedef, static, *_ = signature
-    places = _leaf_places(treedef, static)
+    places = _arguments_of_leaves(treedef, static)
     return {
         _argument(place, parameters): "keyword" if type(place) is str else "position"
         for place in (*_static_values(signature), *places)
@@ -290,14 +290,14 @@ def leaf_names(fun: Callable[..., Any], treedef: Any, static: Any) -> list[str]:
 
 
 def _leaf_names(parameters: Parameters, treedef: Any, static: Any) -> list[str]:
-    places = _leaf_places(treedef, static)
+    places = _arguments_of_leaves(treedef, static)
     return [
         _argument(place, parameters) + tree.keystr(path[2:])
         for place, path in zip(places, tree.paths(treedef), strict=True)
     ]
 
 
-def _leaf_places(treedef: Any, static: Any) -> list[int | str]:
+def _arguments_of_leaves(treedef: Any, static: Any) -> list[int | str]:
     """The argument of each leaf, by position or name."""
     places = _positions(static, treedef.child(0).num_children)
     return [places[p[1]] if p[0] == 0 else p[1] for p in treedef.paths()]

@@ -157,8 +157,8 @@ class Device:
             made = windows.take(made, axis, start, found.size)
         for name in names if found.flipped else ():
             place, n = self.ranks[name], self.sizes[name]
-            turned = windows.affine(place, -1, n - 1)
-            made = self.send(sp.Move("ppermute", name), made, cause, turned, turned)
+            mirrored = windows.affine(place, -1, n - 1)
+            made = self.send(sp.Move("ppermute", name), made, cause, mirrored, mirrored)
         return made
 
     def _receive(
@@ -179,7 +179,7 @@ class Device:
         number, part = self.number(names), x.shape[axis]
         assert number is not None
         start = windows.affine(number, -part, window.start)
-        places = windows.places_along(const(0, _RANK.dtype, (window.size,)), 0, start)
+        places = windows.iota_along(const(0, _RANK.dtype, (window.size,)), 0, start)
         return mv.move_axis(read_back(x, [places], (axis,)), 0, axis)
 
     def _shift(

@@ -88,7 +88,7 @@ def _text(divided: Divided) -> str:
     mesh, graph, made, specs = divided
 
     def type_of(node: Node) -> str:
-        return typed(node, specs.get(node, ()))
+        return format_type(node, specs.get(node, ()))
 
     rows = [(str(entry), str(entry.origin or "")) for entry in made.ledger]
     width = max([len(text) for text, _ in rows], default=0)
@@ -113,7 +113,7 @@ def _collect(found: Propagation, own: dict[Node, Spec]) -> None:
             _collect(plan.found, own)
 
 
-def typed(node: Node, spec: Spec) -> str:
+def format_type(node: Node, spec: Spec) -> str:
     """The type of a value, with the axes of the mesh that divide it: f32[8@x,16]."""
     text = repr(node.aval)
     if not any(spec):

@@ -32,9 +32,9 @@ from ftrace.transforms.partition.windows import (
     even,
     has,
     hull,
+    iota_along,
     join_near,
     mask,
-    places_along,
     window_of,
 )
 
@@ -253,7 +253,7 @@ class _Localizer:
             if value.pending:
                 made = value._replace(pending=(*own, *value.pending))
         return made._replace(
-            node=rule.local(node, src, self._part(node, rule, way)), clean=False
+            node=rule.local(node, src, self._shard(node, rule, way)), clean=False
         )
 
     def _takes_terms(
@@ -288,7 +288,7 @@ class _Localizer:
                 local = mask(local, axis, begin, n, nothing)
         return local
 
-    def _part(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Shard:
+    def _shard(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Shard:
         """What the operation is told of the device."""
         sizes, device, division = self.sizes, self.device, way.division
 
@@ -318,7 +318,7 @@ class _Localizer:
         def before(factor: int, x: Node, fill: Node, reverse: bool) -> Node:
             names = division[factor]
             rows = device.gather(x, names, Cause(node, self.times))
-            number, places = device.number(names), places_along(rows, 0)
+            number, places = device.number(names), iota_along(rows, 0)
             assert number is not None
             number = expand(mv.reshape(number, (1,) * rows.ndim), rows.shape)
             earlier = p.gt(places, number) if reverse else p.lt(places, number)

@@ -78,7 +78,7 @@ class BodyPlan:
     outputs: Specs
 
 
-def replicated(node: Node) -> sp.Spec:
+def replicated_spec(node: Node) -> sp.Spec:
     return ((),) * len(node.aval.shape)
 
 
@@ -116,7 +116,7 @@ class Propagation:
         self._operations = [n for n in self.order if not self._is_value(n)]
         self.outputs_of = {n: outputs_of(n) for n in self._operations}
         values = [v for n in self.order for v in self.outputs_of.get(n, [n])]
-        self.specs = {value: replicated(value) for value in values} | {**given}
+        self.specs = {value: replicated_spec(value) for value in values} | {**given}
         self._closed: dict[Node, tuple[bool, ...]] = {
             node: (True,) * len(spec) for node, spec in given.items()
         }
@@ -587,7 +587,7 @@ def _flow_of_loop(
     body, first = arg.body, arg.consts + arg.carry
     consts = specs[: arg.consts]
     elements = [
-        replicated(name) if isinstance(source.aval, Stack) else spec[1:]
+        replicated_spec(name) if isinstance(source.aval, Stack) else spec[1:]
         for name, source, spec in zip(
             body.inputs[first:], node.src[first:], specs[first:], strict=True
         )
@@ -617,7 +617,7 @@ def _flow_of_loop(
     around = tuple(after)
     rows = zip(body.outputs[arg.carry :], results, outputs[arg.carry :], strict=True)
     pushed = [
-        replicated(name) if isinstance(value.aval, Stack) else spec
+        replicated_spec(name) if isinstance(value.aval, Stack) else spec
         for name, value, spec in rows
     ]
     inputs = (*consts, *around, *elements)

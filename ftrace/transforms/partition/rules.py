@@ -788,7 +788,7 @@ RULES = (
         "keeps its sharding; the axis that a scan runs over is whole",
     ),
     Row(
-        ("exchange", "part", "whole"), whole, "*i *j -> *i *j",
+        ("exchange", "shard", "whole"), whole, "*i *j -> *i *j",
         "of what processes have: `shard_map` has divided it already",
     ),
     Row((), whole, "*i *j -> *i *j", "of whole arrays"),

@@ -233,12 +233,12 @@ def join(parts: Sequence[Node], axis: int) -> Node:
         pads = [[(0, 0, 0)] * x.ndim for _ in range(2)]
         pads[0][axis], pads[1][axis] = (0, rest, 0), (n, 0, 0)
         one, other = mv.pad(x, tuple(pads[0])), mv.pad(joined, tuple(pads[1]))
-        places = places_along(one, axis)
+        places = iota_along(one, axis)
         joined = p.select(p.lt(places, const_like(places, n)), one, other)
     return joined
 
 
-def places_along(x: Node, axis: int, begin: Node | None = None) -> Node:
+def iota_along(x: Node, axis: int, begin: Node | None = None) -> Node:
     """The place of each element along an axis, of which the first is `begin`."""
     places = iota(dtypes.int32, x.shape, axis)
     if begin is None:
@@ -248,7 +248,7 @@ def places_along(x: Node, axis: int, begin: Node | None = None) -> Node:
 
 def take(x: Node, axis: int, start: Node, size: int) -> Node:
     """So many elements along an axis, from a place on that each device knows."""
-    index = places_along(const(0, dtypes.int32, (size,)), 0, start)
+    index = iota_along(const(0, dtypes.int32, (size,)), 0, start)
     return mv.move_axis(gather(x, [index], (axis,)), 0, axis)
 
 
@@ -274,7 +274,7 @@ def affine(number: Node, by: int, offset: int) -> Node:
 
 def mask(x: Node, axis: int, begin: Node, n: int, fill: Node) -> Node:
     """What stands beyond an axis of size n as `fill`."""
-    places = places_along(x, axis, begin)
+    places = iota_along(x, axis, begin)
     inside = p.bit_and(
         p.ge(places, const_like(places, 0)), p.lt(places, const_like(places, n))
     )

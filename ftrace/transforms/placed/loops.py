@@ -1,9 +1,9 @@
 """Loops and branches around `shard_map` over several processes: all stays in parts.
 
-    loop(x), c -> 0.5 * whole(f(part(c)))    ->    whole(loop(part(x))), c -> 0.5 * f(c)
-    cond(i, x), c -> whole(f(part(c))) or c  ->    whole(cond(i, part(x))), f(c) or c
+    loop(x), c -> 0.5 * whole(f(shard(c)))  ->  whole(loop(shard(x))), c -> 0.5 * f(c)
+    cond(i, x), c -> whole(f(shard(c))) or c  ->  whole(cond(i, shard(x))), f(c) or c
 
-The part of elementwise work is that work on parts, and `part(whole(x))` is x. What the
+The part of elementwise work is that work on parts, and `shard(whole(x))` is x. What the
 body or a test reads whole is gathered there in each turn, as it was before; what a
 branch reads so, where that is chosen.
 """
@@ -18,13 +18,13 @@ from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.broadcast import expand, expand_p
-from ftrace.trace.primitives.exchange import Spread, part_p, whole_p
+from ftrace.trace.primitives.exchange import Spread, shard_p, whole_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, item_p, items
 from ftrace.trace.primitives.sources import const_p, scope_and_position, variable
 from ftrace.trace.symbolic import same_size
 
 
-def carry_parts(outputs: Sequence[g.Node]) -> list[g.Node]:
+def shard_loops(outputs: Sequence[g.Node]) -> list[g.Node]:
     """Nodes, of which loops and branches take parts where their bodies make these."""
     return convert(outputs, {scan_p: _loop, while_p: _loop, cond_p: _choice})
 
@@ -35,8 +35,8 @@ def whole_of(node: g.Node) -> g.Node | None:
     return node.src[0] if known else None
 
 
-def part_of_whole(node: g.Node, read: Collection[int]) -> list[g.Node]:
-    # part(whole(x)) -> x, for the same division
+def shard_of_whole(node: g.Node, read: Collection[int]) -> list[g.Node]:
+    # shard(whole(x)) -> x, for the same division
     inner = whole_of(node.src[0])
     same = inner is not None and inner.arg == node.arg
     return [inner.src[0]] if inner is not None and same else items(node)
@@ -44,7 +44,7 @@ def part_of_whole(node: g.Node, read: Collection[int]) -> list[g.Node]:
 
 def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
     arg: Scan | While = node.arg
-    bodies = [g.Body(b.inputs, tuple(carry_parts(b.outputs))) for b in g.bodies_of(arg)]
+    bodies = [g.Body(b.inputs, tuple(shard_loops(b.outputs))) for b in g.bodies_of(arg)]
     *tests, body = bodies
     if not g.has_any(body.outputs, (whole_p,)):
         return items(g.rebuild_with(node, node.src, bodies))
@@ -53,10 +53,10 @@ def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
         ends[arg.carry :] = [None] * (len(ends) - arg.carry)
     ways = [*[None] * arg.consts, *ends[: arg.carry]]
     ways += [None] * (len(body.inputs) - len(ways))
-    made = [_over_parts(test, ways, [None]) for test in tests]
-    made.append(_over_parts(body, ways, ends))
+    made = [_over_shards(test, ways, [None]) for test in tests]
+    made.append(_over_shards(body, ways, ends))
     rows = zip(node.src, ways, strict=True)
-    src = [x if way is None else _part(x, way) for x, way in rows]
+    src = [x if way is None else _shard(x, way) for x, way in rows]
     results = items(node.op(*src, arg=g.with_bodies(arg, made)))
     ends[arg.carry :] = [way and _of_rows(way) for way in ends[arg.carry :]]
     rows = zip(results, ends, strict=True)
@@ -65,13 +65,13 @@ def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
 
 def _choice(node: g.Node, read: Collection[int]) -> list[g.Node]:
     arg: Branches = node.arg
-    bodies = [g.Body(b.inputs, tuple(carry_parts(b.outputs))) for b in arg.bodies]
+    bodies = [g.Body(b.inputs, tuple(shard_loops(b.outputs))) for b in arg.bodies]
     ends = _firsts([list(map(_spread_of, body.outputs)) for body in bodies])
     ways = _firsts([_ways_of(body, ends) for body in bodies])
     index, *operands = node.src
     rows = zip(operands, ways, strict=True)
-    src = [x if way is None else _part(x, way) for x, way in rows]
-    made = tuple([_over_parts(body, ways, ends) for body in bodies])
+    src = [x if way is None else _shard(x, way) for x, way in rows]
+    made = tuple([_over_shards(body, ways, ends) for body in bodies])
     rows = zip(items(cond_p(index, *src, arg=Branches(made))), ends, strict=True)
     return [x if way is None else _whole(x, way) for x, way in rows]
 
@@ -84,7 +84,7 @@ def _firsts(rows: Sequence[Sequence[Spread | None]]) -> list[Spread | None]:
 
 def _ways_of(body: g.Body, ends: Sequence[Spread | None]) -> list[Spread | None]:
     """How the inputs are divided that are read in parts, or become parts of outputs."""
-    known = {n.src[0]: n.arg for n in g.toposort(body.outputs) if n.op is part_p}
+    known = {n.src[0]: n.arg for n in g.toposort(body.outputs) if n.op is shard_p}
     pending = [row for row in zip(body.outputs, ends, strict=True) if row[1]]
     seen: set[g.Node] = set()
     while pending:
@@ -116,8 +116,8 @@ def _is_elementwise(node: g.Node) -> bool:
     return node.op.family in ELEMENTWISE
 
 
-def _part(x: g.Node, spread: Spread) -> g.Node:
-    return part_p.results(x, arg=spread)[0]
+def _shard(x: g.Node, spread: Spread) -> g.Node:
+    return shard_p.results(x, arg=spread)[0]
 
 
 def _whole(x: g.Node, spread: Spread) -> g.Node:
@@ -129,7 +129,7 @@ def _of_rows(spread: Spread) -> Spread:
     return replace(spread, spec=(None, *spread.spec), factors=((), *spread.factors))
 
 
-def _over_parts(
+def _over_shards(
     body: g.Body, ways: Sequence[Spread | None], ends: Sequence[Spread | None]
 ) -> g.Body:
     """A body of which some inputs and outputs are parts."""
@@ -143,7 +143,7 @@ def _over_parts(
     found = g.substitute(body.outputs, mapping)
     rows = zip(found, ends, strict=True)
     outputs = [x if spread is None else _cut(x, spread) for x, spread in rows]
-    return g.Body(tuple(inputs), tuple(convert(outputs, {part_p: part_of_whole})))
+    return g.Body(tuple(inputs), tuple(convert(outputs, {shard_p: shard_of_whole})))
 
 
 def _cut(out: g.Node, spread: Spread) -> g.Node:
@@ -158,7 +158,7 @@ def _cut(out: g.Node, spread: Spread) -> g.Node:
             return g.make_node(const_p, x.aval.with_shape(shape), (), x.arg)
         if x.op is expand_p and same_size(x.src[0].size, 1):
             return expand(x.src[0], shape)
-        return _part(x, spread)
+        return _shard(x, spread)
 
     for node in g.toposort([out]):
         whole = whole_of(node)

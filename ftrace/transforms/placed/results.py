@@ -156,10 +156,10 @@ def shardings_of(
     outs = outs or shardings_of_results(graph, [*given, *captured], None)
     if outs is None:
         return None
-    told = {node.src[0]: node for node in constraints_in(graph)}
+    constraints = {node.src[0]: node for node in constraints_in(graph)}
     ins: list[Any] = []
     for node, sharding in zip(graph.inputs, given, strict=False):
-        constraint = told.get(node)
+        constraint = constraints.get(node)
         if constraint is None:
             own = sharding_over(outs[0].mesh, ((),) * node.ndim, node)
         else:

@@ -5,9 +5,9 @@
 Each process has the parts of its own devices, as one array. A program on such arrays is
 traced for the whole ones; what runs in a process takes its own parts:
 
-    f(x)  ->  f(whole(x'))        part(whole(x')) -> x'
+    f(x)  ->  f(whole(x'))        shard(whole(x')) -> x'
 
-and what is a whole of parts at the end stays in parts. `shard_map` begins with `part`
+and what is a whole of parts at the end stays in parts. `shard_map` begins with `shard`
 and ends with `whole`, so that nothing is moved between two of them. A program that has
 none of it is divided by rules (`partition/`), for each of the process's devices.
 """
@@ -34,7 +34,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.graph import Graph, Node, has_any, nodes_of, substitute, toposort
 from ftrace.trace.graph_map import convert
-from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, part_p, whole_p
+from ftrace.trace.primitives.exchange import Ranks, Spread, of_ranks, shard_p, whole_p
 from ftrace.trace.primitives.movement import permute, reshape
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import scope_and_position, variable
@@ -53,7 +53,7 @@ from ftrace.transforms.partition.partition import (
     partition,
 )
 from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
-from ftrace.transforms.placed.loops import carry_parts, part_of_whole, whole_of
+from ftrace.transforms.placed.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.shardings import (
     Index,
     NamedSharding,
@@ -120,9 +120,9 @@ def lift(value: Any) -> Tracer:
     return scope.wrap(scope.lift(value))
 
 
-def part(x: Any, sharding: NamedSharding) -> Any:
+def local_shard(x: Any, sharding: NamedSharding) -> Any:
     """What this process has of a traced array."""
-    return bind_compound(part_p, x, arg=spread_of(sharding, x.ndim))[0]
+    return bind_compound(shard_p, x, arg=spread_of(sharding, x.ndim))[0]
 
 
 def whole(x: Any, sharding: NamedSharding) -> Any:
@@ -174,7 +174,7 @@ class Spanning(Placed):
         sharding: Any = self.given_sharding
         return spread_of(sharding, self.ndim).whole(self.local.numpy())
 
-    def part_on(self, device: Device) -> Array | None:
+    def shard_on(self, device: Device) -> Array | None:
         """The part of a device; None of one of another process."""
         own = with_sharding(self.local, self.local_sharding)
         parts = [s.data for s in shards_of(own) if s.device is device]
@@ -216,7 +216,7 @@ def of_process(local: Array, sharding: NamedSharding) -> Array:
     return spanning(local, sharding, shape)
 
 
-def own_part(value: Any) -> Any:
+def own_shard(value: Any) -> Any:
     """Of an array over processes what this one has, over its own devices."""
     if type(value) is not Spanning:
         return value
@@ -247,11 +247,11 @@ def put(value: Any, sharding: NamedSharding) -> Array:
 
 def cut(known: Any, sharding: NamedSharding) -> Array:
     """Of an array in NumPy's memory, which all processes have alike, their parts."""
-    own = copy_aligned(spread_of(sharding, known.ndim).part(known))
+    own = copy_aligned(spread_of(sharding, known.ndim).shard(known))
     return spanning(Array.of(own), sharding, known.shape)
 
 
-def places(sharding: NamedSharding, shape: Sequence[int]) -> list[tuple[Index, Index]]:
+def boxes(sharding: NamedSharding, shape: Sequence[int]) -> list[tuple[Index, Index]]:
     """Where the parts of this process's devices are: in the array, and in its own."""
     own = NamedSharding(sharding.mesh.local_mesh, sharding.spec)
     within = own.devices_indices_map(shape_of_process(sharding, shape))
@@ -267,7 +267,7 @@ def of_indices(
     size = shape_of_process(sharding, shape)
     memory = allocate_aligned(prod(size) * np.dtype(dtype).itemsize)
     own = memory.view(dtype).reshape(size)
-    for index, within in places(sharding, shape):
+    for index, within in boxes(sharding, shape):
         own[within] = part(index)
     return spanning(Array.of(own), sharding, shape)
 
@@ -390,10 +390,10 @@ _LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
     mesh: Any = mesh_of(graph, given)
-    found = carry_parts((*graph.outputs, *graph.effects[1:]))
+    found = shard_loops((*graph.outputs, *graph.effects[1:]))
     ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
     graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
-    if not has_any((*graph.outputs, *graph.effects), (part_p, whole_p)):
+    if not has_any((*graph.outputs, *graph.effects), (shard_p, whole_p)):
         return _divide_by_rules(graph, mesh, given)
     # `shard_map` has said what each device does.
     return _divide_around(graph, mesh, given) or _of_wholes(graph, mesh, given)
@@ -404,7 +404,7 @@ def _divide_around(
 ) -> tuple[Graph, list[Spread]] | None:
     """What is around each `shard_map` divided by rules, as it wants it and leaves it.
 
-        g(whole(f(part(x))))  ->  g(w), x       w: an input, divided as the whole is
+        g(whole(f(shard(x))))  ->  g(w), x       w: an input, divided as the whole is
 
     Both are put together again, once each device has its program of the latter. What
     `f` reads of all devices is wanted whole. None where a part or whole stands in a
@@ -412,7 +412,7 @@ def _divide_around(
     """
     ordered = toposort(graph.outputs)
     wholes = {items(node)[0]: node for node in ordered if node.op is whole_p}
-    parts = {items(node)[0]: node for node in ordered if node.op is part_p}
+    parts = {items(node)[0]: node for node in ordered if node.op is shard_p}
     meshes = [node.arg.mesh for node in (*parts.values(), *wholes.values())]
     meshes += [sharding.mesh for sharding in given if sharding is not None]
     if graph.effects or any(other != mesh for other in meshes):
@@ -434,7 +434,7 @@ def _divide_around(
     sources = substitute([source for source, _ in read.values()], cuts)
     rows = zip(around[:count], alike, strict=False)
     outputs = [*[node for node, flag in rows if not flag], *sources]
-    if has_any((*outputs, *inner), (part_p, whole_p)) or any(alike[count:]):
+    if has_any((*outputs, *inner), (shard_p, whole_p)) or any(alike[count:]):
         return None
     first, n = len(graph.inputs), len(outputs) - len(sources)
     local, spreads = _divide_by_rules(
@@ -486,7 +486,7 @@ def _of_wholes(
         inputs.append(variable(aval, *scope_and_position(node)))
         (mapping[node],) = whole_p.results(inputs[-1], arg=spread)
     found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
-    found = convert(found, {part_p: part_of_whole})
+    found = convert(found, {shard_p: shard_of_whole})
     outputs: list[Node] = []
     spreads: list[Spread] = []
     for node in found[: len(graph.outputs)]:

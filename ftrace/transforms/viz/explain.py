@@ -50,9 +50,9 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.flatten_arguments import P, names_of_captured, told_name, wraps
+from ftrace.trace.flatten_arguments import P, display_name, names_of_captured, wraps
 from ftrace.trace.graph import Graph, Node, has_any, with_line
-from ftrace.trace.primitives.exchange import exchange_p, part_p, whole_p
+from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
@@ -221,7 +221,7 @@ def _timings_of(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Part(Shown):
+class StepReport(Shown):
     """A step of a program: a kernel, a loop, a branch, or work of the host.
 
     Its texts are empty where there is nothing to tell.
@@ -250,7 +250,7 @@ class Part(Shown):
     step: ir.Step
     device: Device
     source: str = ""
-    inner: list[Part] = field(default_factory=list[Any])
+    inner: list[StepReport] = field(default_factory=list[Any])
     nodes: Sequence[Node] = ()
     built: build.BuiltKernel | build.BuiltStep | None = None
     body: int = 0
@@ -274,8 +274,8 @@ class Part(Shown):
         if not isinstance(kernel, Recurrence):
             return str(kernel or "")
         head, rows = str(kernel).splitlines()[0], kernel.lines
-        told = [with_line(text, node and lines.get(node)) for text, node in rows]
-        return "\n".join([head, *told])
+        texts = [with_line(text, node and lines.get(node)) for text, node in rows]
+        return "\n".join([head, *texts])
 
     @property
     def bodies(self) -> list[Graph]:
@@ -375,7 +375,7 @@ class Explanation(Tables):
     closed: Graph
     leaves: list[str]
     built: build.BuiltProgram
-    kernels: list[Part] = field(default_factory=list[Part])
+    kernels: list[StepReport] = field(default_factory=list[StepReport])
     arguments: int = 0
     results: int = 0
     most: Roofline | None = None
@@ -421,8 +421,8 @@ class Explanation(Tables):
     def sections(self) -> list[Section]:
         most = "" if self.most is None else f"limits of this machine: {self.most}"
         limits = [Section(most)] if most else []
-        told = [] if self.divided is None else [self._collectives()]
-        return [self._steps(), self._memory(), *told, *limits]
+        collectives = [] if self.divided is None else [self._collectives()]
+        return [self._steps(), self._memory(), *collectives, *limits]
 
     def _repr_html_(self) -> str:
         graph = f"<details><summary>graph</summary>{html_of(self.graph)}</details>"
@@ -458,7 +458,7 @@ class Explanation(Tables):
         )  # fmt: skip
 
     def _rows(
-        self, parts: Iterable[tuple[int, Part]], front: str = ""
+        self, parts: Iterable[tuple[int, StepReport]], front: str = ""
     ) -> Iterator[Sequence[str]]:
         """A row for each step, and behind it those of what it runs, set in."""
         for number, part in parts:
@@ -477,12 +477,12 @@ class Explanation(Tables):
             yield from self._rows(enumerate(part.inner), f"  {front}{number}.")
 
     def _collectives(self) -> Section:
-        told = self.collectives
-        total = _bytes(sum(entry.nbytes * entry.times for entry in told))
+        entries = self.collectives
+        total = _bytes(sum(entry.nbytes * entry.times for entry in entries))
         rows = [
             (f"{entry.kind} over {entry.axis!r}", repr(entry.aval), entry.operation,
              _bytes(entry.nbytes), str(entry.times), str(entry.origin or ""))
-            for entry in told
+            for entry in entries
         ]  # fmt: skip
         title = f"collectives: {len(rows)}; the device receives {total}"
         heads = "collective", "of", "for", "bytes", "times", ""
@@ -498,10 +498,10 @@ class Explanation(Tables):
         return peak.table(title)
 
 
-def _longest(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], list[Part]]:
+def _longest(parts: Sequence[StepReport]) -> tuple[list[Any], list[StepReport]]:
     """The steps that take longest, numbered, in order; and the others."""
 
-    def cost(pair: tuple[int, Part]) -> tuple[float, float]:
+    def cost(pair: tuple[int, StepReport]) -> tuple[float, float]:
         return pair[1].seconds or 0.0, pair[1].operations + pair[1].nbytes
 
     shown = sorted(sorted(enumerate(parts), key=cost, reverse=True)[:_STEPS])
@@ -509,8 +509,8 @@ def _longest(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], list[Part]]
     return shown, [part for number, part in enumerate(parts) if number not in kept]
 
 
-class Held(NamedTuple):
-    """A value that is kept between steps.
+class LiveValue(NamedTuple):
+    """A value that is live between steps.
 
     Attributes:
       type: its dtype and shape; of what a loop or branch has for itself "scratch".
@@ -532,11 +532,11 @@ class Peak(Shown):
 
     Attributes:
       step: its number.
-      parts: what is kept then, the largest first.
+      parts: what is live then, the largest first.
     """
 
     step: int
-    parts: list[Held]
+    parts: list[LiveValue]
 
     @property
     def nbytes(self) -> int:
@@ -567,20 +567,20 @@ def peak_of(program: ir.Program) -> Peak:
     lines = [ir.lines_of_results(step) for step in program.steps]
     scratch = {getattr(step, "scratch", -1) for step in program.steps}
     placed = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
-    kept: list[Held] = []
+    held: list[LiveValue] = []
     for number, life in zip(placed, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]
         of_step = ir.lines_of(program.steps[life.first]) if not made else ()
         origin = next(iter((*made, *of_step)), None)
         text = "scratch" if number in scratch else _type(program.slots[number])
-        kept.append(Held(text, life.nbytes, life.first, life.last, origin))
+        held.append(LiveValue(text, life.nbytes, life.first, life.last, origin))
 
-    def at(step: int) -> list[Held]:
-        return [held for held in kept if held.first <= step <= held.last]
+    def at(step: int) -> list[LiveValue]:
+        return [held for held in held if held.first <= step <= held.last]
 
     peaks = [Peak(i, at(i)) for i in range(len(program.steps))]
-    if not peaks or any_dynamic(held.nbytes for held in kept):
-        return Peak(0, kept)
+    if not peaks or any_dynamic(held.nbytes for held in held):
+        return Peak(0, held)
     found = max(peaks, key=lambda peak: peak.nbytes)
     return Peak(found.step, sorted(found.parts, key=lambda held: -held.nbytes))
 
@@ -641,10 +641,10 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
             names += names_of_captured(jitted, graph.captured)
         arrays, divided = inputs_of(graph, leaves) if concrete else [], None
         if any(lowered.places) or is_divided(lowered.graph, ()):
-            graph, program, divided = _divided(lowered)
+            graph, program, divided = _divide(lowered)
             if divided is None and has_any(program.outputs, (exchange_p,)):
                 concrete = False  # the others would have to run it as well
-            arrays = [*map(_part, arrays, program.inputs)]
+            arrays = [*map(_first_shard, arrays, program.inputs)]
         device = jitted.target(arrays)
         compiled = compile_graph(program, device)
         pure = all(op is None or op.pure for op in map(compound_of, graph.nodes))
@@ -659,7 +659,7 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
         rates = [part.operations / part.seconds for part in parts if part.seconds]
         done = max(rates, default=0.0)
         return Explanation(
-            told_name(jitted), device, threads, graph,
+            display_name(jitted), device, threads, graph,
             carry_keys(closed_graph(program)), names, built, parts,
             _nbytes(program.inputs), _nbytes(program.outputs),
             roofline(device, threads, done) if runs else None, divided,
@@ -668,14 +668,14 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
     return explained
 
 
-def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
+def _divide(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
     """A program over a mesh as a device has it, what that runs, and how it is divided.
 
     What `shard_map` does over processes is divided already: a process runs its parts.
     """
     graph, places = lowered.graph, lowered.places
     whole = ready_graph(graph, lambda constraint: constraint)
-    if has_any((*whole.outputs, *whole.effects), (part_p, whole_p)):
+    if has_any((*whole.outputs, *whole.effects), (shard_p, whole_p)):
         given = [*places, *map(mesh_sharding, whole.captured)]
         local, _ = spanning.localize_graph(whole, given)
         return local, ready_graph(local), None
@@ -686,7 +686,7 @@ def _divided(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
     return found.made.graph, spanning.program_of_device(found.made), found
 
 
-def _part(array: Any, node: Node) -> Array:
+def _first_shard(array: Any, node: Node) -> Array:
     """What the first device has of an array."""
     own = array.local if type(array) is spanning.Spanning else array
     own = own.bare if type(own) is Placed else own
@@ -707,21 +707,21 @@ def _parts(
     device: Device,
     timings: Iterator[Timing] | None,
     body: int = 0,
-) -> list[Part]:
+) -> list[StepReport]:
     """The steps of a program.
 
     Args:
       sources: of the kernels, in order.
       timings: of the steps, each before those that it runs.
     """
-    found: list[Part] = []
+    found: list[StepReport] = []
     rows = zip(whole.program.steps, whole.members(), strict=True)
     for step, (nodes, built) in rows:
         sent = isinstance(step, ir.RunExchange)  # which nobody else does here
         took = None if timings is None else next(timings)
         took = None if sent else took
         if isinstance(step, ir.RunKernel):
-            info, source, inner = step.info, next(sources), list[Part]()
+            info, source, inner = step.info, next(sources), list[StepReport]()
             known = info.name, info.origins, info.operations, info.bytes
         else:
             bodies = built.bodies if isinstance(built, build.BuiltStep) else ()
@@ -737,6 +737,6 @@ def _parts(
             name = ir.name_of(step).partition(" (")[0]  # without its slots
             known = name, ir.lines_of(step), work.operations, work.bytes
         found.append(
-            Part(*known, took, step, device, source, inner, nodes, built, body)
+            StepReport(*known, took, step, device, source, inner, nodes, built, body)
         )
     return found

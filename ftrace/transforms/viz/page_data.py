@@ -33,8 +33,8 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.collectives import Entry
-from ftrace.transforms.partition.explain import typed
-from ftrace.transforms.viz.explain import Explanation, Part
+from ftrace.transforms.partition.explain import format_type
+from ftrace.transforms.viz.explain import Explanation, StepReport
 
 #: Lines around those of a module, which has no end that would be worth showing.
 _AROUND = 2
@@ -291,7 +291,7 @@ class Walked:
                 _follow(became, made, last),
             )
 
-    def _renewed(self, before: Graph) -> Iterator[tuple[Node, Node]]:
+    def _renewals(self, before: Graph) -> Iterator[tuple[Node, Node]]:
         """Nodes that are new for their operands alone, behind what they were."""
         was = {new: old for old, new in self.rebuilt.items()}
         first = set(before.nodes)
@@ -317,7 +317,7 @@ class Walked:
                 [tables.text(rule), *tables.numbers(nodes)]
                 for rule, *nodes in self._with_ends(rows, graph_before)
             ],
-            "renewed": [tables.numbers(pair) for pair in self._renewed(graph_before)],
+            "renewed": [tables.numbers(pair) for pair in self._renewals(graph_before)],
             "unlisted": len(self.fired) - len(rows),
             "types": types,
         }
@@ -367,12 +367,12 @@ def walk(explained: Explanation) -> Walk:
     about = "what the function does, operation by operation"
     graph = closed if divided is None else divided.graph
     steps = [Walked("traced", about, graph)]
-    names = _named(graph.inputs, explained.leaves)
-    names |= _named(closed.inputs, explained.leaves)
-    names |= _named(explained.graph.inputs, explained.leaves)
+    names = _name_inputs(graph.inputs, explained.leaves)
+    names |= _name_inputs(closed.inputs, explained.leaves)
+    names |= _name_inputs(explained.graph.inputs, explained.leaves)
     if divided is not None:
         mesh, whole, made, specs = divided
-        types = {node: typed(node, spec) for node, spec in specs.items()}
+        types = {node: format_type(node, spec) for node, spec in specs.items()}
         sizes = ", ".join(f"{name} {n}" for name, n in mesh.shape_tuple)
         about = f"how each value is divided over the mesh ({sizes})"
         steps.append(Walked("sharded", about, whole, types=types))
@@ -394,14 +394,14 @@ def walk(explained: Explanation) -> Walk:
     return Walk(steps, names, bodies)
 
 
-def parts_of(parts: Sequence[Part]) -> Iterator[Part]:
+def parts_of(parts: Sequence[StepReport]) -> Iterator[StepReport]:
     """The steps of a program, and behind each those of its bodies."""
     for part in parts:
         yield part
         yield from parts_of(part.inner)
 
 
-def _named(inputs: Sequence[Node], leaves: Sequence[str]) -> dict[Node, str]:
+def _name_inputs(inputs: Sequence[Node], leaves: Sequence[str]) -> dict[Node, str]:
     """The inputs by the names of the arguments; the others were captured."""
     captured = [f"captured {i}" for i in range(len(inputs) - len(leaves))]
     return dict(zip(inputs, [*leaves, *captured], strict=False))
@@ -417,7 +417,7 @@ def kernels_as_data(explained: Explanation, tables: Tables) -> list[dict[str, An
     texts = _Texts()
     found: list[dict[str, Any]] = []
 
-    def add(part: Part, parent: int, depth: int) -> None:
+    def add(part: StepReport, parent: int, depth: int) -> None:
         built, number = part.built, len(found)
         written = set[Node]() if built is None else {*built.writes}
         row = {
@@ -458,26 +458,26 @@ class _Texts:
         self._schedules: dict[Any, str] = {}
         self._assemblies: dict[str, str] = {}
 
-    def schedule(self, part: Part) -> str:
+    def schedule(self, part: StepReport) -> str:
         kernel = part.kernel
         if kernel not in self._schedules:
             self._schedules[kernel] = part.schedule
         return self._schedules[kernel]
 
-    def assembly(self, part: Part) -> str:
+    def assembly(self, part: StepReport) -> str:
         known, source = self._assemblies, part.source
         if source not in known:
             known[source] = part.assembly if len(known) < _ASSEMBLED else ""
         return known[source]
 
 
-def _loops(part: Part) -> str:
+def _loops(part: StepReport) -> str:
     """Where each statement is computed, without the lines that stand beside those."""
     kernel = part.kernel
     return render_tree(kernel) if type(kernel) is ir.Kernel else ""
 
 
-def _statements(part: Part, tables: Tables) -> list[list[Any]]:
+def _statements(part: StepReport, tables: Tables) -> list[list[Any]]:
     """The statements of a kernel: text, line, and the node that each computes."""
     kernel, built = part.kernel, part.built
     if kernel is None:

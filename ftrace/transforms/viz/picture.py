@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.flatten_arguments import P, told_name, wraps
+from ftrace.trace.flatten_arguments import P, display_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.array_files import check_writable, read_path, replacing
 from ftrace.transforms.jit.jit import Jitted
@@ -76,7 +76,7 @@ def viz(
     Args:
       fun: a function of arrays, under `jit` or not.
       path: the file, or the folder in which it is to be; by default a new one for files
-        that are not kept.
+        that are not cached.
       show: open the page in a browser, if the machine has one and a screen. In a
         notebook it stands below the cell.
 
@@ -101,10 +101,10 @@ def viz(
     @wraps(fun)
     def pictured(*args: Any, **kwargs: Any) -> Picture:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
-        chosen = None if named is None else _chosen(named, told_name(jitted))
+        chosen = None if named is None else _choose_path(named, display_name(jitted))
         explained = explain(jitted)(*args, **kwargs)
         page = _page(explained.name, _data(explained))
-        picture = Picture(_written(page, explained.name, chosen), page, explained)
+        picture = Picture(_write(page, explained.name, chosen), page, explained)
         if not _in_notebook():
             sys.stdout.write(f"{picture.path}\n")
             if show and _has_screen():
@@ -164,7 +164,7 @@ def _file(name: str) -> str:
     return (_PAGE / name).read_text("utf-8")
 
 
-def _chosen(path: Path, name: str) -> Path:
+def _choose_path(path: Path, name: str) -> Path:
     """The file that is named, or one in the folder; it can be written."""
     chosen = path.absolute()
     chosen = chosen / _file_name(name) if chosen.is_dir() else chosen
@@ -179,7 +179,7 @@ def _file_name(name: str) -> str:
     return f"{letters or 'function'}.html"
 
 
-def _written(page: str, name: str, path: Path | None) -> Path:
+def _write(page: str, name: str, path: Path | None) -> Path:
     """The path of a file that has the page."""
     chosen = path or Path(tempfile.mkdtemp(prefix="ftrace-"), _file_name(name))
     with replacing(chosen) as out:

@@ -75,7 +75,7 @@ def regions_of(graph: g.Graph) -> list[Region]:
     ends = (*graph.outputs, *graph.effects[1:])
     nodes = [n for n in g.toposort(ends) if names[n] and not is_variable(n)]
     home = _homes(nodes)
-    shared = _shared(nodes, home, {*ends})
+    shared = _find_shared(nodes, home, {*ends})
     users: dict[g.Node, set[Any]] = {node: {None} for node in ends}
     members: dict[Any, list[g.Node]] = {}
     for node in nodes:
@@ -96,7 +96,7 @@ def regions_of(graph: g.Graph) -> list[Region]:
     return found
 
 
-def _shared(
+def _find_shared(
     nodes: Sequence[g.Node], home: Mapping[g.Node, Any], ends: Collection[g.Node]
 ) -> dict[g.Node, set[Any]]:
     """Nodes that two calls have made, and the regions that each of them is in.

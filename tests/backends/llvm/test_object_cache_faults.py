@@ -54,10 +54,10 @@ def compiled() -> tuple[Any, Any]:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
-    object_cache.told = False
+    object_cache.reported = False
     with ft.config(cache_dir=str(tmp_path / "cache")):
         yield tmp_path / "cache"
-    object_cache.told = False
+    object_cache.reported = False
 
 
 def run_python(program: str, folder: Path, **environment: str) -> Any:

@@ -130,7 +130,7 @@ class BoundCall:
         for number, array in enumerate(captured, len(leaves)):
             self._arrays.add(number)
             aval = aval_of(array)
-            part = r.LeafPart(self._kind_of(number, aval), number, self._refer(aval))
+            part = r.LeafPattern(self._kind_of(number, aval), number, self._refer(aval))
             captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
         rows: list[Any] = []
         for nbytes, size in made:
@@ -186,25 +186,25 @@ class BoundCall:
         if isinstance(expected, Fixed):
             return self._block.add(*self._encode_fixed(expected))
         if isinstance(expected, Nothing):
-            return self._block.add(*r.ObjectPart(r.STATIC, id(None)))
+            return self._block.add(*r.ObjectPattern(r.STATIC, id(None)))
         if isinstance(expected, Leaf):
             return self._block.add(*self._leaf(expected.number))
         parts = self._list([self._expect(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:
             name = r.LIST if expected.kind is list else r.TUPLE
-            return self._block.add(*r.ContainerPart(name, kind, count, parts))
+            return self._block.add(*r.ContainerPattern(name, kind, count, parts))
         keys = self._list([self._refer(key) for key in expected.keys])
-        return self._block.add(*r.ContainerPart(r.DICT, kind, count, parts, keys))
+        return self._block.add(*r.ContainerPattern(r.DICT, kind, count, parts, keys))
 
     def _encode_fixed(self, fixed: Fixed) -> Sequence[Any]:
         value: Any = fixed.value
         kind: type[Any] = value.__class__
         if kind is int and abs(value) < 1 << 63:
-            return r.ObjectPart(r.INTEGER, value)
+            return r.ObjectPattern(r.INTEGER, value)
         if kind not in _CONSTANT and kind is not int and not fixed.constant:
             raise NotNative
-        return r.ObjectPart(r.STATIC, self._refer(value))
+        return r.ObjectPattern(r.STATIC, self._refer(value))
 
     def _kind_of(self, number: int, aval: ShapedArray) -> int:
         """The kind of an Array, by what results have its memory."""
@@ -216,7 +216,7 @@ class BoundCall:
         other = not all(same_size(kind, own) for kind in kinds)
         return r.BUFFERED if other else r.ARRAY
 
-    def _leaf(self, number: int) -> r.LeafPart:
+    def _leaf(self, number: int) -> r.LeafPattern:
         kind, aval = self._signature.leaves[number]
         eager = self._executable is None
         if kind is Array:
@@ -225,24 +225,24 @@ class BoundCall:
                 use = r.OVERWRITTEN
             elif number in self._signature.donated:
                 use = r.DONATED
-            return r.LeafPart(use, number, self._refer(aval))
+            return r.LeafPattern(use, number, self._refer(aval))
         if number in self._signature.overwritten:
             raise NotNative
         if kind is np.ndarray:
             sizes = self._list(aval.shape)
             dtype = self._refer(aval.dtype)
-            return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
+            return r.LeafPattern(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
             loops = self._plan.loops
             dtype = loops and loops.numbers.get(number)
             plain = r.INT32 if kind is int else r.FLOAT64
-            return r.LeafPart(_NUMBERS.get((kind, dtype), plain), number, 0)
+            return r.LeafPattern(_NUMBERS.get((kind, dtype), plain), number, 0)
         if kind in SCALARS and aval.dtype == np.dtype(kind):
             small = kind is np.int64 and type(aval) is not LargeInteger
-            return r.LeafPart(r.SCALAR, number, self._refer(kind), int(small))
+            return r.LeafPattern(r.SCALAR, number, self._refer(kind), int(small))
         if (kind, aval.dtype) not in _NUMBERS:
             raise NotNative
-        return r.LeafPart(_NUMBERS[kind, aval.dtype], number, 0)
+        return r.LeafPattern(_NUMBERS[kind, aval.dtype], number, 0)
 
     # Results.
 
@@ -257,12 +257,12 @@ class BoundCall:
             keys = self._list([self._refer(key) for key in part.keys])
             template, slots = template_of(part.keys)
             offsets = self._block.add(*slots) if slots else 0
-            copied = self._refer(template)
-            built = r.BuiltPart(r.MAPPING, kind, count, parts, keys, copied, offsets)
+            facts = count, parts, keys, self._refer(template), offsets
+            built = r.ContainerResult(r.MAPPING, kind, *facts)
         else:
             names = {list: r.LIST, tuple: r.TUPLE}
             name = names.get(part.kind, r.NAMEDTUPLE)
-            built = r.BuiltPart(name, kind, count, parts)
+            built = r.ContainerResult(name, kind, count, parts)
         return self._block.add(*built)
 
     def _result_leaf(self, number: int) -> Sequence[Any]:
@@ -270,11 +270,11 @@ class BoundCall:
         aval, holder = self._signature.avals[number], done.results[number]
         if self._executable is None:
             if aval is None or holder < len(self._signature.leaves):
-                return r.GivenPart(r.GIVEN, holder)
+                return r.ObjectResult(r.GIVEN, holder)
         elif holder < len(self._executable.program.inputs) and (
             holder not in self._arrays
         ):
             raise NotNative  # it would share what NumPy may change
         assert aval is not None
         facts = aval, aval.shape, aval.dtype, aval.weak_type
-        return r.ResultPart(r.RESULT, holder, *map(self._refer, facts))
+        return r.ArrayResult(r.RESULT, holder, *map(self._refer, facts))

@@ -58,7 +58,7 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
 def call(f: ObjectFunction) -> None:
     """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
     found = try_records(f, "%self", "%args", "%given", "%names")
-    f.give_if(f.differ("ptr", found, MISS), found)
+    f.ret_if(f.differ("ptr", found, MISS), found)
     _call_plain(f)
 
 
@@ -72,25 +72,25 @@ def call_eager(f: ObjectFunction) -> None:
         found = try_records(f, "%self", "%args", "%given", "%names")
         with f.when(f.equal("ptr", found, MISS)):
             _call_plain(f)
-        f.give_if(f.differ("ptr", found, LEAVE), found)
+        f.ret_if(f.differ("ptr", found, LEAVE), found)
     function = f.at("%self", state.number("behind"))
     operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
-    f.give(f.outside("ptr plain_call", f"{operands}"))
+    f.ret(f.outside("ptr plain_call", f"{operands}"))
 
 
 @entries("ptr", *_CALLED)
 def try_records(f: ObjectFunction) -> None:
     """What the first record makes of a call that fits it."""
     holder = f.at("%self", f.state().number("links"))
-    f.give_if(f.equal("ptr", holder, "null"), MISS)
+    f.ret_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
-    f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
+    f.ret_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
     records, config = f.at(holder, layout.DATA), current(f)
     with f.repeat(f.load("i64", records)) as i:
         record = f.slot(records, f.let(f"add i64 {i}, 1"))
         found = attempt(f, record, "%args", "%given", "%names", config)
-        f.give_if(f.differ("ptr", found, MISS), found)
-    f.give(MISS)
+        f.ret_if(f.differ("ptr", found, MISS), found)
+    f.ret(MISS)
 
 
 def _call_plain(f: ObjectFunction) -> None:
@@ -98,7 +98,7 @@ def _call_plain(f: ObjectFunction) -> None:
     operands, count = _with_self(f)
     plain = f.state().pointer("plain")
     call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
-    f.give(f.outside("ptr PyObject_VectorcallMethod", f"{call}"))
+    f.ret(f.outside("ptr PyObject_VectorcallMethod", f"{call}"))
 
 
 def _with_self(f: ObjectFunction) -> tuple[str, str]:
@@ -126,32 +126,32 @@ def current(f: ObjectFunction) -> None:
     status = f.outside("i32 PyContextVar_Get", f"{operands}")
     with f.when(f.differ("i32", status, 0)):
         f.outside("void PyErr_Clear")
-        f.give("null")
+        f.ret("null")
     config = f.load("ptr", found)
     with f.when(f.differ("ptr", config, "null")):
         f.let_go(config)  # the context keeps it
-        f.give_if(f.differ("ptr", config, state.pointer("none")), config)
+        f.ret_if(f.differ("ptr", config, state.pointer("none")), config)
     pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
-    f.give(f.outside("ptr PyDict_GetItem", f"{pair}"))
+    f.ret(f.outside("ptr PyDict_GetItem", f"{pair}"))
 
 
 @entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %findings")
 def match(f: ObjectFunction) -> None:
     """Are the arguments as a record expects? 1 or 0; fills the places."""
     record = f.view("%record", r.Call)
-    f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
+    f.ret_if(f.differ("i64", "%given", record.number("positional")), 0)
     named, names = record.number("named"), record.pointer("names")
-    f.give_if(f.differ("i64", _count_named(f), named), 0)
+    f.ret_if(f.differ("i64", _count_named(f), named), 0)
     with f.repeat(named) as i:
         name = f.slot(f.beyond("%names", layout.ITEMS), i)
-        f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)
-    parts = record.pointer("parts")
+        f.ret_if(f.differ("ptr", name, f.slot(names, i)), 0)
+    patterns = record.pointer("patterns")
     with f.repeat(f.let(f"add i64 {named}, %given")) as i:
-        require(f, f.slot(parts, i), f.slot("%args", i))
+        require(f, f.slot(patterns, i), f.slot("%args", i))
     captured = record.pointer("captured")
     with f.rows(captured, r.Capture, record.number("captures")) as capture:
-        require(f, capture.pointer("part"), capture.pointer("array"))
-    f.give(1)
+        require(f, capture.pointer("pattern"), capture.pointer("array"))
+    f.ret(1)
 
 
 @entries("void", "ptr %record", "ptr %cells")
@@ -168,7 +168,7 @@ def give_up(f: ObjectFunction, offsets: layout.Offsets) -> None:
             f.store("ptr", none, place)
             with f.when(f.differ("ptr", before, "null")):
                 f.let_go(before)
-    f.give()
+    f.ret()
 
 
 @entries("i64", "ptr %record", "ptr %frame", "ptr %held")
@@ -187,12 +187,12 @@ def take_all(f: ObjectFunction) -> None:
             more = f"ptr {state.pointer('more')}, {operands}"
             new = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({more})")
             with f.when(f.equal("ptr", new, "null")):
-                f.give(f.let(f"add i64 {inputs}, {i}"))
+                f.ret(f.let(f"add i64 {inputs}, {i}"))
             f.store("ptr", new, buffer)
         found, number = f.load("ptr", buffer), f.let(f"add i64 {inputs}, {i}")
         f.set_slot("%held", number, found)
         f.set_slot("%frame", number, f.view(found, r.BufferObject).pointer("data"))
-    f.give(f.let(f"add i64 {inputs}, {makes}"))
+    f.ret(f.let(f"add i64 {inputs}, {makes}"))
 
 
 @entries("i32", "ptr %record", "ptr %frame")
@@ -207,7 +207,7 @@ def run_counted(f: ObjectFunction) -> None:
     f.add_to(state, "nanoseconds", spent)
     for field in ("kernels", "operations", "bytes"):
         f.add_to(state, field, record.number(field))
-    f.give(status)
+    f.ret(status)
 
 
 def _now(f: Function) -> str:
@@ -225,7 +225,7 @@ def _now(f: Function) -> str:
 def attempt(f: ObjectFunction) -> None:
     """Tries one record: its results, or MISS where it takes other arguments."""
     record = f.view("%record", r.Call)
-    f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
+    f.ret_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
     objects, sizes = f.let(f"add i64 {inputs}, {makes}"), record.number("sizes")
     places = f.sum(f.sum(objects, sizes), 2)
@@ -234,10 +234,10 @@ def attempt(f: ObjectFunction) -> None:
     for field, place in zip(Findings.fields, (frame, held, cells), strict=True):
         found_at.set(field, place, "ptr")
     found = match(f, "%record", "%args", "%given", "%names", found_at.address)
-    f.give_if(f.equal("i32", found, 0), MISS)
+    f.ret_if(f.equal("i32", found, 0), MISS)
     with f.when(f.differ("i64", record.number("overwrites"), 0)):
         alone = all_differ(f, "%record", held)
-        f.give_if(f.equal("i32", alone, 0), MISS)
+        f.ret_if(f.equal("i32", alone, 0), MISS)
     # From here on Python's code may run, here or in other threads.
     owner = record.pointer("owner")
     f.hold(owner)
@@ -250,7 +250,7 @@ def attempt(f: ObjectFunction) -> None:
         with f.when(f.equal("ptr", f.load("ptr", made), "null")):
             f.store("ptr", run_function(f, "%record", held), made)
         _release(f, held, inputs, owner)
-        f.give(f.load("ptr", made))
+        f.ret(f.load("ptr", made))
     with f.when(f.differ("i64", record.number("donations"), 0)):
         give_up(f, "%record", cells)
     nbytes = f.let(f"shl i64 {sizes}, 3")
@@ -263,12 +263,12 @@ def attempt(f: ObjectFunction) -> None:
             f.store("ptr", build(f, record.pointer("result"), held), result)
         with f.when(f.equal("i32", status, CUT)):  # what MPI may still use stays
             f.let_go(owner)
-            f.give("null")
+            f.ret("null")
         with f.when(f.equal("i32", status, NO_MEMORY)):
             function = f.state().pointer("no_memory")
             f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
     _release(f, held, taken, owner)
-    f.give(f.load("ptr", result))
+    f.ret(f.load("ptr", result))
 
 
 def _release(f: ObjectFunction, held: str, count: str, owner: str = "") -> None:
@@ -287,29 +287,29 @@ def method(f: ObjectFunction) -> None:
     """A method of arrays, by its number: the array goes before the arguments."""
     function = f.slot(f.state().pointer("methods"), "%number")
     operands, count = _with_self(f)
-    f.give(call_eager(f, function, operands, count, "%names"))
+    f.ret(call_eager(f, function, operands, count, "%names"))
 
 
 def _stub(number: int) -> Function:
     f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
-    f.give(method(f, "%self", "%args", "%given", "%names", number))
+    f.ret(method(f, "%self", "%args", "%given", "%names", number))
     return f
 
 
 @entries("ptr", "ptr %thing")
-def hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
+def host_value_of(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """A new reference to an Array's values in NumPy, or to a float; or null."""
     state = f.state()
     with f.when(f.differ("ptr", f.type_of("%thing"), state.pointer("array"))):
         f.hold("%thing")
-        f.give("%thing")
+        f.ret("%thing")
     host = f.at("%thing", offsets.host)
     missing = f.equal("ptr", host, "null")
     none = f.equal("ptr", host, state.pointer("none"))
     with f.when(f.let(f"or i1 {missing}, {none}")):
-        f.give(f.ask(state.pointer("host_of"), "%thing"))
+        f.ret(f.ask(state.pointer("host_of"), "%thing"))
     f.hold(host)
-    f.give(host)
+    f.ret(host)
 
 
 @entries("ptr", "ptr %record", "ptr %held", "ptr %frame")
@@ -318,7 +318,7 @@ def run_loops(f: ObjectFunction) -> None:
     record, state = f.view("%record", r.Call), f.state()
     loops, inputs = f.view(record.pointer("loops"), r.Loops), record.number("inputs")
     with f.repeat(inputs) as i:
-        f.give_if(f.equal("ptr", f.slot("%frame", i), "null"), "null")
+        f.ret_if(f.equal("ptr", f.slot("%frame", i), "null"), "null")
     made, result = f.variable("i64", 0), f.variable("ptr", "null")
     behind, places = (f.word(x, inputs) for x in ("%held", "%frame"))
     count = loops.number("makes")
@@ -346,7 +346,7 @@ def run_loops(f: ObjectFunction) -> None:
     with f.when(f.equal("ptr", f.load("ptr", result), "null")):
         f.outside("void PyErr_Clear")  # whatever there is no memory for
     _release(f, behind, f.load("i64", made))
-    f.give(f.load("ptr", result))
+    f.ret(f.load("ptr", result))
 
 
 #: Operands of a loop, at the most.
@@ -366,7 +366,7 @@ def run_loop(f: ObjectFunction) -> None:
         function, count = loop.pointer("function"), loop.at("count")
         more = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
         f.do(f"call void {function}(ptr {given}, ptr {count}, {more})")
-    f.give()
+    f.ret()
 
 
 def _select(size: int) -> Function:
@@ -386,7 +386,7 @@ def _select(size: int) -> Function:
         holds = f.differ("i8", f.load("i8", chosen), 0)
         value = f.let(f"select i1 {holds}, ptr {x}, ptr {y}")
         f.store(kind, f.load(kind, value), result)
-    f.give()
+    f.ret()
     return f
 
 
@@ -399,12 +399,12 @@ def run_function(f: ObjectFunction) -> None:
     record, state = f.view("%record", r.Call), f.state()
     function = record.pointer("function")
     leaves, makes = record.number("inputs"), record.number("makes")
-    f.give_if(f.equal("ptr", function, state.pointer("none")), LEAVE)
+    f.ret_if(f.equal("ptr", function, state.pointer("none")), LEAVE)
     operands = f.word(f.pointers(f.sum(leaves, 1)), 1)
     filled, made = f.variable("i64", 0), f.variable("ptr", "null")
     result = f.variable("ptr", "null")
     with f.repeat(leaves) as i:
-        host = hosted(f, f.slot("%held", i))
+        host = host_value_of(f, f.slot("%held", i))
         f.stop_if(f.equal("ptr", host, "null"))
         f.set_slot(operands, i, host)
         f.store("i64", f.sum(i, 1), filled)
@@ -426,11 +426,11 @@ def run_function(f: ObjectFunction) -> None:
         f.let_go(whole)
     _release(f, operands, f.load("i64", filled))
     with f.when(f.differ("ptr", f.load("ptr", result), "null")):
-        f.give(f.load("ptr", result))
+        f.ret(f.load("ptr", result))
     with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred"), "null")):
         ordinary = f"ptr {state.pointer('exception')}"
         status = f.outside("i32 PyErr_ExceptionMatches", f"{ordinary}")
         with f.when(f.equal("i32", status, 0)):
-            f.give("null")  # Ctrl-C is no reason to begin again
+            f.ret("null")  # Ctrl-C is no reason to begin again
         f.outside("void PyErr_Clear")  # Python's code says what is wrong
-    f.give(LEAVE)
+    f.ret(LEAVE)

@@ -133,7 +133,7 @@ class Native:
         self._free = np.zeros(CLASSES, np.int64)
         self.sizes: list[int] = []
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # what native code refers to
+        self._references: list[Any] = []  # what native code refers to
         self.buffer = self._buffer_class()
         self.take: Callable[[int, int], Any] = self._function("give_out", FASTCALL)
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
@@ -148,7 +148,7 @@ class Native:
     def _words(self, *words: int) -> int:
         """The address of words that stay: structures of C's, without gaps but zeros."""
         kept = np.array(words, np.int64)
-        self._kept.append(kept)
+        self._references.append(kept)
         return int(kept.ctypes.data)
 
     def _text(self, text: str) -> int:
@@ -182,7 +182,7 @@ class Native:
 
     def refer(self, thing: Any) -> int:
         """The address of an object that stays."""
-        self._kept.append(thing)
+        self._references.append(thing)
         return id(thing)
 
     @cached_property
@@ -264,7 +264,7 @@ class Native:
             functions.append(Eager(plain, numbers, plain.__module__))
             methods[name] = self._method_of(Array, name, f"method_{number}")
         listed = (ctypes.py_object * len(functions))(*functions)
-        self._kept.append(listed)
+        self._references.append(listed)
         self.put("methods", ctypes.addressof(listed))
         return methods
 
@@ -315,7 +315,7 @@ class NativeAllocator(WarmAllocator):
 
     @property
     def cached(self) -> int:
-        return int(self.native.words[_KEPT])
+        return int(self.native.words[_CACHED])
 
     @property
     def peak(self) -> int:
@@ -349,7 +349,7 @@ class NativeAllocator(WarmAllocator):
         self.native.trim()
 
 
-_IN_USE, _KEPT, _PEAK = map(State.fields.index, ("in_use", "kept", "peak"))
+_IN_USE, _CACHED, _PEAK = map(State.fields.index, ("in_use", "cached", "peak"))
 
 
 def count_natively(native: Native) -> None:

@@ -1,6 +1,6 @@
 """Arguments in native code: is everything as expected, and where is the memory?
 
-    find(part, object, places) -> 1, or 0 if something is not as expected
+    find(pattern, object, places) -> 1, or 0 if something is not as expected
 
 No code of Python's runs in here, so that nothing changes while it is looked at, and
 borrowed references stay good.
@@ -13,7 +13,7 @@ from ftrace.backends.llvm.call.object_ir import ObjectFunction
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, View
 from ftrace.backends.llvm.runtime.records import Record
 
-_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %findings")
+_PARAMETERS = ("ptr %pattern", "ptr %thing", "ptr %findings")
 
 
 class Findings(Record):
@@ -45,33 +45,33 @@ FINDERS = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{_LISTED}]\n"
 
 @arguments("i32", *_PARAMETERS)
 def find(f: ObjectFunction) -> None:
-    finder = f.slot("@finders", f.load("i64", "%part"))
-    f.give(f.let(f"call i32 {finder}({', '.join(_PARAMETERS)})"))
+    finder = f.slot("@finders", f.load("i64", "%pattern"))
+    f.ret(f.let(f"call i32 {finder}({', '.join(_PARAMETERS)})"))
 
 
 @arguments("i32", *_PARAMETERS)
 def find_same(f: ObjectFunction) -> None:
     """This very object."""
-    expected = f.view("%part", r.ObjectPart).pointer("object")
-    f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
+    expected = f.view("%pattern", r.ObjectPattern).pointer("object")
+    f.ret(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
 
 
-def require(f: Function, part: str, thing: str) -> None:
-    """Refuses where an object is not what a part expects."""
-    f.give_if(f.let(f"icmp eq i32 {find(f, part, thing, '%findings')}, 0"), 0)
+def require(f: Function, pattern: str, thing: str) -> None:
+    """Refuses where an object is not what a pattern expects."""
+    f.ret_if(f.let(f"icmp eq i32 {find(f, pattern, thing, '%findings')}, 0"), 0)
 
 
 def _refuse_unless(f: Function, condition: str) -> None:
-    f.give_if(f.let(f"xor i1 {condition}, true"), 0)
+    f.ret_if(f.let(f"xor i1 {condition}, true"), 0)
 
 
 def _note_leaf(f: Function, data: str, holder: str) -> None:
     """Notes where the leaf's memory is, and ends."""
-    number = f.view("%part", r.LeafPart).number("number")
+    number = f.view("%pattern", r.LeafPattern).number("number")
     places = f.view("%findings", Findings)
     f.set_slot(places.pointer("frame"), number, data)
     f.set_slot(places.pointer("held"), number, holder)
-    f.give(1)
+    f.ret(1)
 
 
 @arguments("i32", *_PARAMETERS)
@@ -82,18 +82,18 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     and aligned; of one that is not no memory is noted. A BUFFERED one is no array of
     NumPy's, which has a shape of its own.
     """
-    part, state = f.view("%part", r.LeafPart), f.state()
+    pattern, state = f.view("%pattern", r.LeafPattern), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
     aval = f.at("%thing", offsets.aval)
-    _refuse_unless(f, f.equal("ptr", aval, part.pointer("expected")))
+    _refuse_unless(f, f.equal("ptr", aval, pattern.pointer("expected")))
     buffer = f.at("%thing", offsets.buffer)
     _refuse_unless(f, f.differ("ptr", buffer, "null"))
-    hosted = f.equal("i64", part.number("kind"), r.HOSTED)
+    hosted = f.equal("i64", pattern.number("kind"), r.HOSTED)
     holder = f.let(f"select i1 {hosted}, ptr %thing, ptr {buffer}")
     with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
         _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), holder)
     with f.when(f.equal("ptr", buffer, state.pointer("none"))):
-        _refuse_unless(f, f.differ("i64", part.number("kind"), r.BUFFERED))
+        _refuse_unless(f, f.differ("i64", pattern.number("kind"), r.BUFFERED))
         host = f.at("%thing", offsets.host)
         plain = f.equal("ptr", f.type_of(host), state.pointer("ndarray"))
         _refuse_unless(f, plain)
@@ -122,11 +122,11 @@ def _is_orderly(f: ObjectFunction, array: str) -> str:
 @arguments("i32", *_PARAMETERS)
 def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array that is given up; if it is written, nobody else sees its memory."""
-    found = find_array(f, "%part", "%thing", "%findings")
+    found = find_array(f, "%pattern", "%thing", "%findings")
     _refuse_unless(f, f.differ("i32", found, 0))
-    part, places = f.view("%part", r.LeafPart), f.view("%findings", Findings)
-    number = part.number("number")
-    with f.when(f.equal("i64", part.number("kind"), r.OVERWRITTEN)):
+    pattern, places = f.view("%pattern", r.LeafPattern), f.view("%findings", Findings)
+    number = pattern.number("number")
+    with f.when(f.equal("i64", pattern.number("kind"), r.OVERWRITTEN)):
         host = f.at("%thing", offsets.host)
         missing = f.equal("ptr", host, "null")
         none = f.equal("ptr", host, f.state().pointer("none"))
@@ -138,7 +138,7 @@ def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
         for thing in (held, buffer.pointer("memory"), buffer.pointer("raw")):
             _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
     f.set_slot(places.pointer("cells"), number, "%thing")
-    f.give(1)
+    f.ret(1)
 
 
 @arguments("i32", "ptr %record", "ptr %held")
@@ -162,16 +162,16 @@ def all_differ(f: ObjectFunction) -> None:
             f.add_to(f.view(held, r.BufferObject), "next", 1)
     with f.repeat(overwrites) as i:
         _refuse_unless(f, f.equal("i64", find_written(i).number("next"), 1))
-    f.give(1)
+    f.ret(1)
 
 
 @arguments("i32", *_PARAMETERS)
 def find_sequence(f: ObjectFunction) -> None:
     """A tuple, a list or a namedtuple of this class and length."""
-    part = f.view("%part", r.ContainerPart)
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
+    pattern = f.view("%pattern", r.ContainerPattern)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), pattern.pointer("type")))
     kind, count, parts = (
-        part.number("kind"), part.number("length"), part.pointer("parts")
+        pattern.number("kind"), pattern.number("length"), pattern.pointer("parts")
     )  # fmt: skip
     items = f.variable("ptr", f.beyond("%thing", layout.ITEMS))
     with f.when(f.equal("i64", kind, r.LIST)):
@@ -180,18 +180,18 @@ def find_sequence(f: ObjectFunction) -> None:
     _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:
         require(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
-    f.give(1)
+    f.ret(1)
 
 
 @arguments("i32", *_PARAMETERS)
 def find_dict(f: ObjectFunction) -> None:
     """A dict with these keys in this order: the same objects, or the same text."""
-    part, state = f.view("%part", r.ContainerPart), f.state()
+    pattern, state = f.view("%pattern", r.ContainerPattern), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
-    count, parts = part.number("length"), part.pointer("parts")
+    count, parts = pattern.number("length"), pattern.pointer("parts")
     size = f.load("i64", f.beyond("%thing", layout.SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
-    keys, text = part.pointer("keys"), state.pointer("text")
+    keys, text = pattern.pointer("keys"), state.pointer("text")
     position = f.variable("i64", 0)
     key, value = f.allocate("ptr"), f.allocate("ptr")
     with f.repeat(count) as i:
@@ -205,21 +205,21 @@ def find_dict(f: ObjectFunction) -> None:
             order = f.outside("i32 PyUnicode_Compare", f"ptr {given}, ptr {expected}")
             _refuse_unless(f, f.equal("i32", order, 0))
         require(f, f.slot(parts, i), f.load("ptr", value))
-    f.give(1)
+    f.ret(1)
 
 
 @arguments("i32", *_PARAMETERS)
 def find_numpy(f: ObjectFunction) -> None:
     """An array of NumPy of this dtype and shape, row-major and aligned."""
-    part = f.view("%part", r.LeafPart)
+    pattern = f.view("%pattern", r.LeafPattern)
     kind = f.state().pointer("ndarray")
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
     dtype = f.at("%thing", layout.DTYPE)
-    _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
+    _refuse_unless(f, f.equal("ptr", dtype, pattern.pointer("expected")))
     _refuse_unless(f, _is_orderly(f, "%thing"))
     ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', layout.NDIM))} to i64")
-    _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
-    sizes, given = part.pointer("sizes"), f.at("%thing", layout.SHAPE)
+    _refuse_unless(f, f.equal("i64", ndim, pattern.number("ndim")))
+    sizes, given = pattern.pointer("sizes"), f.at("%thing", layout.SHAPE)
     with f.repeat(ndim) as i:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
@@ -229,9 +229,9 @@ def find_numpy(f: ObjectFunction) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_scalar(f: ObjectFunction) -> None:
     """A scalar of NumPy's, of this class: it is where its object has it."""
-    part = f.view("%part", r.LeafPart)
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
-    with f.when(f.differ("i64", part.number("ndim"), 0)):
+    pattern = f.view("%pattern", r.LeafPattern)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), pattern.pointer("expected")))
+    with f.when(f.differ("i64", pattern.number("ndim"), 0)):
         value = f.load("i64", f.beyond("%thing", layout.NUMBER))
         low = f.let(f"trunc i64 {value} to i32")
         _refuse_unless(f, f.equal("i64", f.let(f"sext i32 {low} to i64"), value))
@@ -243,8 +243,8 @@ def find_integer(f: ObjectFunction) -> None:
     """This integer, whichever object it is."""
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("int")))
     value, fits = _integer(f)
-    same = f.equal("i64", value, f.view("%part", r.ObjectPart).number("object"))
-    f.give(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
+    same = f.equal("i64", value, f.view("%pattern", r.ObjectPattern).number("object"))
+    f.ret(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
 
 
 def _integer(f: ObjectFunction) -> tuple[str, str]:
@@ -258,10 +258,10 @@ def _integer(f: ObjectFunction) -> tuple[str, str]:
 @arguments("i32", *_PARAMETERS)
 def find_number(f: ObjectFunction) -> None:
     """A number of Python's that fits the input's dtype."""
-    part, state = f.view("%part", r.LeafPart), f.state()
-    kind, given = part.number("kind"), f.type_of("%thing")
+    pattern, state = f.view("%pattern", r.LeafPattern), f.state()
+    kind, given = pattern.number("kind"), f.type_of("%thing")
     cells = f.view("%findings", Findings).pointer("cells")
-    cell = f.word(cells, part.number("number"))
+    cell = f.word(cells, pattern.number("number"))
     single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
     with f.when(f.let(f"or i1 {single}, {double}")):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))

@@ -1,11 +1,11 @@
 """Python's objects in native code: their references, buffers, Arrays, and results.
 
-    build(part, held)   what a call returns, a new object; or null with an exception
+    build(result, held)   what a call returns, a new object; or null with an exception
 
 A buffer that nobody holds any more is not freed: the whole object, with its memory and
 NumPy's view of it, waits in the list of its size class. Nobody else may see the memory:
 an array of NumPy that a user still holds refers to `raw`, the owner of the bytes. When
-too much is kept all of it goes.
+too much is cached all of it goes.
 
 `Array` stays the class that Python has made of its definition; only what happens when
 an instance's last reference goes is done here.
@@ -79,19 +79,19 @@ objects = Routines(ObjectFunction)
 @objects("void", "ptr %words", visible=True)
 def set_state(f: ObjectFunction) -> None:
     f.store("ptr", "%words", "@state")
-    f.give()
+    f.ret()
 
 
 @objects("void", "ptr %thing")
 def let_go(f: ObjectFunction) -> None:
     low = f.load("i32", "%thing")
     with f.when(f.let(f"icmp slt i32 {low}, 0")):  # it lives for ever
-        f.give()
+        f.ret()
     less = f.let(f"sub i64 {f.load('i64', '%thing')}, 1")
     f.store("i64", less, "%thing")
     with f.when(f.equal("i64", less, 0)):
         f.outside("void _Py_Dealloc", "ptr %thing")
-    f.give()
+    f.ret()
 
 
 @objects("ptr", "i64 %index", "i64 %nbytes", visible=True)
@@ -100,15 +100,15 @@ def take(f: ObjectFunction) -> None:
     state = f.state()
     free = state.pointer("free")
     found = f.slot(free, "%index")
-    f.give_if(f.equal("ptr", found, "null"), "null")
+    f.ret_if(f.equal("ptr", found, "null"), "null")
     buffer = f.view(found, r.BufferObject)
     f.set_slot(free, "%index", buffer.pointer("next"))
     size = buffer.number("size")
-    f.add_to(state, "kept", f.let(f"sub i64 0, {size}"))
+    f.add_to(state, "cached", f.let(f"sub i64 0, {size}"))
     buffer.set("nbytes", "%nbytes")
     buffer.set("holders", 1)
     _count_in(f, size)
-    f.give(found)
+    f.ret(found)
 
 
 @objects("ptr", "ptr %self", "ptr %args", "i64 %given", visible=True)
@@ -118,17 +118,17 @@ def give_out(f: ObjectFunction) -> None:
         f.outside("i64 PyLong_AsSsize_t", f"ptr {f.slot('%args', i)}") for i in (0, 1)
     )
     found = take(f, index, nbytes)
-    f.give_if(f.differ("ptr", found, "null"), found)
+    f.ret_if(f.differ("ptr", found, "null"), found)
     none = f.state().pointer("none")
     f.outside("void Py_IncRef", f"ptr {none}")
-    f.give(none)
+    f.ret(none)
 
 
 @objects("void", "ptr %buffer", visible=True)
 def admit(f: ObjectFunction) -> None:
     """Counts a buffer that was just made."""
     _count_in(f, f.view("%buffer", r.BufferObject).number("size"))
-    f.give()
+    f.ret()
 
 
 def _count_in(f: ObjectFunction, size: str) -> None:
@@ -150,7 +150,7 @@ def free_buffer(f: ObjectFunction) -> None:
             f.let_go(held)
     f.outside("void PyObject_Free", "ptr %buffer")
     f.let_go(kind)
-    f.give()
+    f.ret()
 
 
 @objects("void", "ptr %buffer", visible=True)
@@ -162,23 +162,23 @@ def buffer_dies(f: ObjectFunction) -> None:
     raw = buffer.pointer("raw")
     with f.when(f.equal("ptr", raw, "null")):
         free_buffer(f, "%buffer")
-        f.give()
+        f.ret()
     for array in (memory, raw):
         with f.when(f.differ("i32", f.load("i32", array), 1)):  # a user sees it
             free_buffer(f, "%buffer")
-            f.give()
+            f.ret()
     place = f.word(state.pointer("free"), buffer.number("size_class"))
     buffer.set("next", f.load("ptr", place), "ptr")
     f.store("ptr", "%buffer", place)
-    kept = f.add_to(state, "kept", size)
-    with f.when(f.let(f"icmp sgt i64 {kept}, {state.number('limit')}")):
+    cached = f.add_to(state, "cached", size)
+    with f.when(f.let(f"icmp sgt i64 {cached}, {state.number('limit')}")):
         trim(f)
-    f.give()
+    f.ret()
 
 
 @objects("void", visible=True)
 def trim(f: ObjectFunction) -> None:
-    """Frees all that is kept."""
+    """Frees all that is cached."""
     with f.repeat(r.CLASSES) as i:
         place = f.word(f.state().pointer("free"), i)
         with f.repeat(1 << 62):
@@ -186,32 +186,32 @@ def trim(f: ObjectFunction) -> None:
             f.stop_if(f.equal("ptr", first, "null"))
             buffer = f.view(first, r.BufferObject)
             f.store("ptr", buffer.pointer("next"), place)
-            f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
+            f.add_to(f.state(), "cached", f.let(f"sub i64 0, {buffer.number('size')}"))
             free_buffer(f, first)
-    f.give()
+    f.ret()
 
 
-#: Dead Arrays that are kept.
-KEPT = 4096
+#: Dead Arrays that are cached.
+MOST_SPARES = 4096
 
 #: What is looked at goes before the buffer, which then finds itself unseen.
 _SLOTS = ("host", "aval", "buffer", "dtype", "shape", "weak_type")
 
 
-@objects("ptr", "ptr %part", "ptr %buffer", "ptr %host")
+@objects("ptr", "ptr %result", "ptr %buffer", "ptr %host")
 def new_array(f: ObjectFunction, offsets: Offsets) -> None:
-    """An Array of the type that a part of a result says; or null.
+    """An Array of the type that a result says; or null.
 
     It is in a buffer or in an array of NumPy's; the other one is None.
     """
-    state, part = f.state(), f.view("%part", r.ResultPart)
+    state, result = f.state(), f.view("%result", r.ArrayResult)
     spare = state.pointer("spare")
     made = f.variable("ptr", spare)
     fresh = f.equal("ptr", spare, "null")
     with f.when(fresh):
         kind = state.pointer("array")
         new = f.outside("ptr PyType_GenericAlloc", f"ptr {kind}, i64 0")
-        f.give_if(f.equal("ptr", new, "null"), "null")
+        f.ret_if(f.equal("ptr", new, "null"), "null")
         f.store("ptr", new, made)
     with f.when(f.let(f"xor i1 {fresh}, true")):
         state.set("spare", f.at(spare, offsets.aval), "ptr")
@@ -222,12 +222,12 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
         f.hold(value)
         f.store("ptr", value, f.beyond(array, offset))
     for field in ("aval", "dtype", "shape", "weak_type"):
-        value = part.pointer(field)
+        value = result.pointer(field)
         f.hold(value)
         f.store("ptr", value, f.beyond(array, getattr(offsets, field)))
     with f.when(f.let(f"xor i1 {fresh}, true")):
         f.outside("void PyObject_GC_Track", f"ptr {array}")
-    f.give(array)
+    f.ret(array)
 
 
 @objects("void", "ptr %array", visible=True)
@@ -245,36 +245,36 @@ def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
             f.let_go(held)
     kind, state = f.type_of("%array"), f.state()
     own = f.equal("ptr", kind, state.pointer("array"))
-    few = f.let(f"icmp slt i64 {state.number('spares')}, {KEPT}")
+    few = f.let(f"icmp slt i64 {state.number('spares')}, {MOST_SPARES}")
     with f.when(f.let(f"and i1 {own}, {few}")):
         f.store("ptr", state.pointer("spare"), f.beyond("%array", offsets.aval))
         state.set("spare", "%array", "ptr")
         f.add_to(state, "spares", 1)
-        f.give()
+        f.ret()
     f.outside("void PyObject_GC_Del", "ptr %array")
     f.let_go(kind)
-    f.give()
+    f.ret()
 
 
 # What a call returns: Arrays, and the containers that hold them.
 
-_PARAMETERS = ("ptr %part", "ptr %held")
+_PARAMETERS = ("ptr %result", "ptr %held")
 
 
 @objects("ptr", *_PARAMETERS)
 def build(f: ObjectFunction) -> None:
-    kind = f.load("i64", "%part")
+    kind = f.load("i64", "%result")
     with f.when(f.equal("i64", kind, r.RESULT)):
-        holder = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
+        holder = f.slot("%held", f.view("%result", r.ArrayResult).number("number"))
         none = f.state().pointer("none")
         hosted = f.equal("ptr", f.type_of(holder), f.state().pointer("ndarray"))
         pair = [(none, holder), (holder, none)]
         buffer, host = (f.let(f"select i1 {hosted}, ptr {x}, ptr {y}") for x, y in pair)
-        f.give(new_array(f, "%part", buffer, host))
+        f.ret(new_array(f, "%result", buffer, host))
     with f.when(f.equal("i64", kind, r.GIVEN)):
-        given = f.slot("%held", f.view("%part", r.GivenPart).number("number"))
+        given = f.slot("%held", f.view("%result", r.ObjectResult).number("number"))
         f.hold(given)
-        f.give(given)
+        f.ret(given)
     for one, build_one in (
         (r.MAPPING, build_mapping),
         (r.TUPLE, build_tuple),
@@ -282,30 +282,30 @@ def build(f: ObjectFunction) -> None:
         (r.NAMEDTUPLE, build_namedtuple),
     ):
         with f.when(f.equal("i64", kind, one)):
-            f.give(build_one(f, "%part", "%held"))
+            f.ret(build_one(f, "%result", "%held"))
     none = f.state().pointer("none")
     f.hold(none)
-    f.give(none)
+    f.ret(none)
 
 
 def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
     with f.when(f.equal("ptr", made, "null")):
         f.let_go(begun)
-        f.give("null")
+        f.ret("null")
 
 
 @objects("ptr", *_PARAMETERS)
 def build_mapping(f: ObjectFunction) -> None:
     """A dict: a copy of one with these keys has them in place."""
-    part = f.view("%part", r.BuiltPart)
-    made = f.outside("ptr PyDict_Copy", f"ptr {part.pointer('template')}")
-    f.give_if(f.equal("ptr", made, "null"), "null")
-    keys, parts = part.pointer("keys"), part.pointer("parts")
-    slots = part.pointer("slots")
+    result = f.view("%result", r.ContainerResult)
+    made = f.outside("ptr PyDict_Copy", f"ptr {result.pointer('template')}")
+    f.ret_if(f.equal("ptr", made, "null"), "null")
+    keys, parts = result.pointer("keys"), result.pointer("parts")
+    slots = result.pointer("slots")
     with f.when(f.differ("ptr", slots, "null")):
-        _put_in_place(f, part, made, slots)
-        f.give(made)
-    with f.repeat(part.number("length")) as i:
+        _fill_template(f, result, made, slots)
+        f.ret(made)
+    with f.repeat(result.number("length")) as i:
         child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
@@ -313,14 +313,14 @@ def build_mapping(f: ObjectFunction) -> None:
         f.let_go(child)
         with f.when(f.differ("i32", status, 0)):
             f.let_go(made)
-            f.give("null")
-    f.give(made)
+            f.ret("null")
+    f.ret(made)
 
 
-def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
+def _fill_template(f: ObjectFunction, result: View, made: str, slots: str) -> None:
     """Puts values where a copy of a template has others."""
-    held, parts = f.at(made, KEYS), part.pointer("parts")
-    with f.repeat(part.number("length")) as i:
+    held, parts = f.at(made, KEYS), result.pointer("parts")
+    with f.repeat(result.number("length")) as i:
         child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         place = f.beyond(held, f.load("i64", f.word(slots, i)))
@@ -342,25 +342,25 @@ def build_list(f: ObjectFunction) -> None:
 def _build_sequence(
     f: ObjectFunction, new: str, items_of: Callable[[str], str]
 ) -> None:
-    part = f.view("%part", r.BuiltPart)
-    count, parts = part.number("length"), part.pointer("parts")
+    result = f.view("%result", r.ContainerResult)
+    count, parts = result.number("length"), result.pointer("parts")
     made = f.outside(f"ptr {new}", f"i64 {count}")
-    f.give_if(f.equal("ptr", made, "null"), "null")
+    f.ret_if(f.equal("ptr", made, "null"), "null")
     items = items_of(made)
     with f.repeat(count) as i:
         child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         f.set_slot(items, i, child)
-    f.give(made)
+    f.ret(made)
 
 
 @objects("ptr", *_PARAMETERS)
 def build_namedtuple(f: ObjectFunction) -> None:
     """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
-    part = f.view("%part", r.BuiltPart)
-    items = build_tuple(f, "%part", "%held")
-    f.give_if(f.equal("ptr", items, "null"), "null")
-    new, kind = f.state().pointer("tuple_new"), part.pointer("type")
+    result = f.view("%result", r.ContainerResult)
+    items = build_tuple(f, "%result", "%held")
+    f.ret_if(f.equal("ptr", items, "null"), "null")
+    new, kind = f.state().pointer("tuple_new"), result.pointer("type")
     made = f.ask(new, kind, items)
     f.let_go(items)
-    f.give(made)
+    f.ret(made)

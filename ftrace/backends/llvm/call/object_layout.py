@@ -118,7 +118,7 @@ def _objects_are_known() -> bool:
 def _numpy_is_known() -> bool:
     sample = np.zeros((2, 3, 5), np.float32)
     start, sizes = id(sample), word(id(sample) + SHAPE)
-    turned: Any = np.asfortranarray(sample)
+    transposed: Any = np.asfortranarray(sample)
     return (
         word(start + DATA) == sample.ctypes.data
         and _half(start + NDIM) == 3
@@ -127,7 +127,7 @@ def _numpy_is_known() -> bool:
         and _half(start + FLAGS) == sample.flags.num
         and _half(start + FLAGS) & ORDERLY == ORDERLY
         and word(id(np.int64(1 << 40)) + NUMBER) == 1 << 40
-        and _half(id(turned) + FLAGS) & ORDERLY != ORDERLY
+        and _half(id(transposed) + FLAGS) & ORDERLY != ORDERLY
     )
 
 

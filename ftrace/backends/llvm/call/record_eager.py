@@ -229,8 +229,8 @@ class EagerRecords:
     ) -> tuple[Kind, list[Any]] | None:
         """Counts a call: its kind and its values where it is to be recorded."""
         config = settings.current()
-        told = config.checks_calls or config.observed
-        native = config.native_calls and not told
+        observed = config.checks_calls or config.observed
+        native = config.native_calls and not observed
         if recording.tape is not None or not native:
             return None
         try:

@@ -35,7 +35,7 @@ class State(Record):
       plain: the name of the method that is called where native code does not go on.
       links: where a `RecordedCallable` has its records, in bytes.
       spare, spares: a list of dead Arrays, and how long it is.
-      in_use, kept, peak, limit: bytes of buffers.
+      in_use, cached, peak, limit: bytes of buffers.
       free: the first free buffer of each size class.
       kernels, operations, bytes, nanoseconds: what has run: see `base.Counters`.
       none, dict, text, float, int: objects of the interpreter.
@@ -53,7 +53,7 @@ class State(Record):
     fields = (
         "array", "buffer", "host_buffer", "ndarray", "host", "device", "variable",
         "settings", "default", "more", "no_memory", "plain", "links", "spare", "spares",
-        "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
+        "in_use", "cached", "peak", "limit", "free", "kernels", "operations", "bytes",
         "nanoseconds", "none", "dict", "text", "float", "int",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
         "hush_variable", "silence", "make_array",
@@ -68,7 +68,7 @@ class Call(Record):
       config: the configuration.
       entry, threads: what `run` takes.
       positional, named, names: how many arguments, and the array of the names.
-      parts: what is expected of each argument.
+      patterns: what is expected of each argument.
       captures, captured: how many arrays the function closed over, and `Capture`s.
       inputs: how many leaves the program takes.
       donations, donated: how many inputs the caller gives up, and their numbers.
@@ -84,17 +84,17 @@ class Call(Record):
     """
 
     fields = (
-        "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
-        "captures", "captured", "inputs", "donations", "donated", "overwrites",
-        "overwritten", "makes", "made", "sizes", "dims", "result", "kernels",
-        "operations", "bytes", "function", "loops",
+        "owner", "config", "entry", "threads", "positional", "named", "names",
+        "patterns", "captures", "captured", "inputs", "donations", "donated",
+        "overwrites", "overwritten", "makes", "made", "sizes", "dims", "result",
+        "kernels", "operations", "bytes", "function", "loops",
     )  # fmt: skip
 
 
 class Capture(Record):
     """An array that a function closed over, and what is expected of it."""
 
-    fields = ("array", "part")
+    fields = ("array", "pattern")
 
 
 class Make(Record):
@@ -138,10 +138,10 @@ class OperandLocation(Record):
     fields = ("slot", "offset", "step")
 
 
-# Parts of arguments: each begins with its kind.
+# Patterns of arguments: each begins with its kind.
 
 
-class LeafPart(Record):
+class LeafPattern(Record):
     """A leaf.
 
     Attributes:
@@ -155,23 +155,23 @@ class LeafPart(Record):
     defaults = (0, 0)
 
 
-class ContainerPart(Record):
+class ContainerPattern(Record):
     """A sequence of `length` parts, or a dict; the keys of a dict stand in an array."""
 
     fields = ("kind", "type", "length", "parts", "keys")
     defaults = (0,)
 
 
-class ObjectPart(Record):
+class ObjectPattern(Record):
     """This object; an INTEGER of this value."""
 
     fields = ("kind", "object")
 
 
-# Parts of results.
+# Results, likewise.
 
 
-class ResultPart(Record):
+class ArrayResult(Record):
     """An Array: the number of what holds its values, and what its slots hold.
 
     That is a buffer among those of the call or, of an eager one, an array of NumPy's.
@@ -180,13 +180,13 @@ class ResultPart(Record):
     fields = ("kind", "number", "aval", "shape", "dtype", "weak_type")
 
 
-class GivenPart(Record):
+class ObjectResult(Record):
     """An object of the call itself, by its number."""
 
     fields = ("kind", "number")
 
 
-class BuiltPart(Record):
+class ContainerResult(Record):
     """A container: its class, its parts; of a dict, how it is made.
 
     Attributes:

@@ -93,16 +93,16 @@ class Blocks:
 @memo(1024)
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
-    deep = min(_deep_ways(target, load, _deep_tile(target, load)), key=_cycles_of)
+    deep = min(_deep_blocks(target, load, _deep_tile(target, load)), key=_cycles_of)
     few = min(_SHALLOW, load.conflict_free)
     may = 0 < few < load.depth and target.decides("few_rows")
-    ways = _shallow_ways(target, load, few) if may else ()
+    ways = _shallow_blocks(target, load, few) if may else ()
     shallow = min(ways, key=_cycles_of, default=deep)
     sure = _SURE if load.conflict_free >= _SHALLOW else _SURE_CLOSE
     return deep if deep.cycles <= shallow.cycles * sure else shallow
 
 
-def ways_to_cut(target: Target, load: Load) -> Iterator[Blocks]:
+def candidate_blocks(target: Target, load: Load) -> Iterator[Blocks]:
     """The cheapest way, then others with as many terms in a block, by their cost.
 
     Of each tile those are looked at whose units differ most.
@@ -111,7 +111,7 @@ def ways_to_cut(target: Target, load: Load) -> Iterator[Blocks]:
     yield best
     sizes = load.rows, load.vectors, target.registers, target.costs, load.together
     for tile in () if best.shallow else (best.tile, *tiling.register_tiles(*sizes)):
-        ways = [w for w in _deep_ways(target, load, tile) if w.depth == best.depth]
+        ways = [w for w in _deep_blocks(target, load, tile) if w.depth == best.depth]
         ways.sort(key=_cycles_of, reverse=True)
         found += {w.strips * w.tiles.bit_length(): w for w in ways}.values()
     yield from sorted(found, key=_cycles_of)
@@ -121,17 +121,17 @@ def _cycles_of(blocks: Blocks) -> float:
     return blocks.cycles
 
 
-def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
+def _shallow_blocks(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
     """Ways to cut with few terms at a time."""
     tile = tiling.register_tile(load.rows, load.vectors, target.registers, target.costs)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     wide = tile.vectors * target.vector_bytes
-    for parts in _ways(1, tiles):
+    for parts in _part_counts(1, tiles):
         high = -(-tiles // parts)
         column = wide * (tile.rows * high * load.sums + depth * load.right)
         most = target.l1 * 3 // 2 // column
-        for count in _ways(-(-total // most), total) if most else ():
+        for count in _part_counts(-(-total // most), total) if most else ():
             strips = -(-total // count)
             cycles = _shallow_cycles(target, load, tile, strips, high, depth)
             yield Blocks(tile, strips, high, depth, cycles, True)
@@ -169,23 +169,23 @@ def _shallow_cycles(
     return cycles * (-(-pieces // target.cores) + 0.15) * size
 
 
-def _deep_ways(
+def _deep_blocks(
     target: Target, load: Load, tile: tiling.RegisterTile
 ) -> Iterator[Blocks]:
     """Ways to cut where each element of a panel is used as often as can be."""
     strip = tile.vectors * target.vector_bytes * load.right
-    room = int(target.l2 * _RIGHT)
+    budget = int(target.l2 * _RIGHT)
     total = -(-load.vectors // tile.vectors)
     depth = _depth(target, load, strip, total)
     tiles = -(-load.rows // tile.rows)
-    most = max(min(room // (depth * strip), total), 1)
-    for count in _ways(-(-total // most), total):
+    most = max(min(budget // (depth * strip), total), 1)
+    for count in _part_counts(-(-total // most), total):
         strips = -(-total // count)
         row = depth * load.item * load.left
         if load.heavy or depth < load.depth:
             row += strips * tile.vectors * target.vector_bytes * load.sums
         high = max(int(target.l2 * _OTHERS) // max(tile.rows * row, 1), 1)
-        for parts in _ways(-(-tiles // high), tiles):
+        for parts in _part_counts(-(-tiles // high), tiles):
             high = -(-tiles // parts)
             cycles = _cycles(target, load, tile, strips, high, depth)
             yield Blocks(tile, strips, high, depth, cycles)
@@ -214,19 +214,19 @@ def _depth(target: Target, load: Load, strip: int, strips: int) -> int:
     Left operands in panels are filled again for each block of columns: several strips
     should fit beside each other.
     """
-    room = int(target.l2 * _RIGHT)
+    budget = int(target.l2 * _RIGHT)
     lanes = target.vector_bytes // load.item
     least = min(strips, 2) if load.left else 1
-    if load.depth * strip * least <= room:
+    if load.depth * strip * least <= budget:
         return load.depth
     most = min(strips, _STRIPS) if load.left else 1
-    deep = max(room // (strip * most), 1)
+    deep = max(budget // (strip * most), 1)
     each = -(-load.depth // -(-load.depth // deep))
     each = -(-each // lanes) * lanes
     return max(each if each <= deep else each - lanes, 16)
 
 
-def _ways(least: int, most: int) -> list[int]:
+def _part_counts(least: int, most: int) -> list[int]:
     """Numbers of parts to try: the small ones, and some larger."""
     found: list[int] = []
     number = least

@@ -42,7 +42,7 @@ from ftrace.trace.symbolic import is_dynamic, same_size
 #: 128 in each of four parts: as numbers without sign, or what turns signs into 128.
 _SIGNS = -0x7F7F7F80
 #: The number of the range of groups.
-_PLACE = OWN_RANGES
+_GROUP_RANGE = OWN_RANGES
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def in_groups(
 ) -> tuple[ir.Kernel, Contraction, tuple[View, ...]]:
     """The kernel over groups, as a contraction, and what it sees as groups."""
     r = _find_grouped_range(plan, groups, facts)
-    place = ir.make_range(_PLACE, size_of(r) // groups.count, False)
+    place = ir.make_range(_GROUP_RANGE, size_of(r) // groups.count, False)
     facts.learn([place])
     made = _Group(kernel, groups, r, place, facts)
     ranges = tuple(made.place if x is r else x for x in plan.ranges)

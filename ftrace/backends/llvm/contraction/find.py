@@ -231,13 +231,13 @@ def conflict_free_rows(plan: Contraction, facts: Facts, target: Target) -> int:
             return 0
         terms = form.terms
         pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
-        room = target.rows_cached(pitch * n.dtype.itemsize)
+        cached = target.rows_cached(pitch * n.dtype.itemsize)
         if n in plan.right:
             if terms.get(column) != 1:
                 return 0
-            found = min(found, room)
+            found = min(found, cached)
         elif pitch > 1:  # it lies across, and takes the places of right rows
-            found = min(found, room // 2)
+            found = min(found, cached // 2)
     return found
 
 

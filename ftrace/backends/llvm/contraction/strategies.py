@@ -18,7 +18,7 @@ from itertools import chain
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
-from ftrace.backends.llvm.contraction.block_sizes import Load, ways_to_cut
+from ftrace.backends.llvm.contraction.block_sizes import Load, candidate_blocks
 from ftrace.backends.llvm.contraction.dot_product_instructions import (
     choose_groups,
     in_groups,
@@ -82,8 +82,8 @@ def _left_panels(
     """Left operands, along the rows where they lie so in memory."""
     found: list[Panel] = []
     rows, flat = tiles.rows.cut, tiles.rows.flat
-    apart = rows.split is not None and not flat
-    around = layout.VectorRows(rows, lanes) if apart else rows
+    splits = rows.split is not None and not flat
+    around = layout.VectorRows(rows, lanes) if splits else rows
     high = tiles.rows.length if flat else layout.whole_vectors(around, lanes)
     for node in plan.left:
         deep = -(-tiles.terms(node) // lanes) * lanes + (0 if flat else lanes)
@@ -152,7 +152,7 @@ def in_blocks(
 
     panel c[i, j] <- 0
     for each block of k:
-        panel b[k, j] <- b(j, k)           any expression, turned where it is turned
+        panel b[k, j] <- b(j, k)           any expression, transposed where it is
         panel a[i, k] <- a(i, k)           unless it can be read where it stands
         panel c[i, j] <- c[i, j] + the sum in tiles of registers
     out <- f(c)
@@ -161,7 +161,7 @@ def in_blocks(
     others = [a for a in plan.rows if plan.loose and a is not row]
     load = replace(_load(plan, row, others, True, facts, target), conflict_free=0)
     lanes = target.vector_bytes // load.item
-    for blocks in ways_to_cut(target, load):
+    for blocks in candidate_blocks(target, load):
         tile, height = blocks.tile, blocks.tiles * blocks.tile.rows
         step = tile.vectors * lanes
         columns = cut_ranges(plan.columns, blocks.strips * step, step)
@@ -228,7 +228,7 @@ def as_panels(
     heavy = contraction.is_heavy(plan, kernel)
     load = _load(plan, row, others, heavy, facts, target)
     item, lanes = load.item, target.vector_bytes // load.item
-    for blocks in ways_to_cut(target, load):
+    for blocks in candidate_blocks(target, load):
         tile, width = blocks.tile, blocks.tile.vectors * lanes
         columns = Cut((), column, width * blocks.strips, (), strip=width)
         rows, steps = cut_tiles(row, tile.rows, blocks.tiles * tile.rows)
@@ -298,7 +298,7 @@ def find_dots(
 ) -> Iterator[Schedule]:
     """A contraction as one of few columns, if that is best.
 
-        right[j][k] <- b(k, j)                  once, turned if it stands otherwise
+        right[j][k] <- b(k, j)                  once, transposed if it stands otherwise
         out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
 
     Vectors along three columns would be mostly empty, and along the rows far apart in
@@ -326,8 +326,8 @@ def find_dots(
     # Of sums in vectors of columns, each step takes half a cycle per row.
     if 0.5 * deep <= wide * (0.5 * deep / lanes + target.costs.add_lanes):
         return
-    room = (target.registers - 1 - wide) // ((wide + 1) * len(plan.reduces))
-    tile = min(room, tiling.rows_together(plan.left, row, facts, target))
+    fitting = (target.registers - 1 - wide) // ((wide + 1) * len(plan.reduces))
+    tile = min(fitting, tiling.rows_together(plan.left, row, facts, target))
     if tile < 1:
         return
     columns, (rows, steps) = Cut.whole(plan.columns), cut_tiles(row, tile, _UNIT_ROWS)

@@ -100,7 +100,7 @@ def find_sliding(
         plan.right[0], plan.columns, plan.ranges, facts
     ):
         s = _window_costs(plan, window, facts, target)
-        cycles = {} if s is None else _ways(s)
+        cycles = {} if s is None else _candidates(s)
         if s is not None and min(cycles.values(), default=least) < least:
             best = [(s, way) for way in sorted(cycles, key=cycles.__getitem__)]
             least = cycles[best[0][1]]
@@ -147,7 +147,7 @@ def _along_columns(
     short = columns.split is not None and s.window.pixels % columns.size > 0
     images = layout.images_of(
         right, (s.window,), columns, Term.of(depth, 1, facts.free[right]), lanes,
-        apart=True, zeros=0 if short else None, behind=True,
+        by_class=True, zeros=0 if short else None, behind=True,
     )  # fmt: skip
     still: Panel | Node = left
     if not s.in_place:
@@ -160,11 +160,11 @@ def _along_columns(
     vectors = layout.whole_vectors(columns, lanes) // lanes
     yield from convolution.slide(
         kernel, plan, images, still, (rows, columns, depth), (*s.outer, columns, rows),
-        lanes, tiling.ways_to_tile(rows.length, vectors, s.target, s.together),
+        lanes, tiling.candidate_tiles(rows.length, vectors, s.target, s.together),
     )  # fmt: skip
 
 
-def _ways(s: _AlongColumns) -> dict[tuple[int, int], float]:
+def _candidates(s: _AlongColumns) -> dict[tuple[int, int], float]:
     """Cycles with so many lines and parts of the rows, of all units on all cores.
 
     Panels of a block fit into the second cache; else they are the smallest.
@@ -184,9 +184,9 @@ def _ways(s: _AlongColumns) -> dict[tuple[int, int], float]:
             each = _unit(s, rows, columns, s.window.share(size) * columns * s.depth)
             cycles[size, parts] = each * -(-units // target.cores)
             places[size, parts] = terms * s.window.lines(size) + rows * size
-    room = target.l2 * 3 // 4 // (s.width * target.vector_bytes // s.lanes)
-    room = max(room, min(places.values(), default=0))
-    return {way: found for way, found in cycles.items() if places[way] <= room}
+    budget = target.l2 * 3 // 4 // (s.width * target.vector_bytes // s.lanes)
+    budget = max(budget, min(places.values(), default=0))
+    return {way: found for way, found in cycles.items() if places[way] <= budget}
 
 
 def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
@@ -262,8 +262,8 @@ def _along_rows(
     lanes = columns.size if groups else lanes
     pitch = layout.whole_vectors(columns, lanes)
     each = max(pitch, depth.length * lanes) if groups else pitch
-    room = target.l2 // _SHARE // total.dtype.itemsize // each
-    rows, outer = _cut_rows(plan, windows, columns.blocks, room, target)
+    budget = target.l2 // _SHARE // total.dtype.itemsize // each
+    rows, outer = _cut_rows(plan, windows, columns.blocks, budget, target)
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
     still = convolution.still_operand(right, columns, summed, lanes, facts)
     images = layout.images_of(
@@ -272,19 +272,19 @@ def _along_rows(
     )  # fmt: skip
     yield from convolution.slide(
         kernel, plan, images, still, (rows, columns, depth), (*outer, rows, columns),
-        lanes, tiling.ways_to_tile(rows.extents[-1], pitch // lanes, target),
+        lanes, tiling.candidate_tiles(rows.extents[-1], pitch // lanes, target),
         place=columns.within[1] if groups else None,
     )  # fmt: skip
 
 
 def _cut_rows(
-    plan: Contraction, windows: list[Window], columns: int, room: int, target: Target
+    plan: Contraction, windows: list[Window], columns: int, budget: int, target: Target
 ) -> tuple[Cut, tuple[Node, ...]]:
     """Blocks of lines, and the axes around them: small images are several in a block.
 
     Args:
       columns: blocks of them.
-      room: pixels of a block at most.
+      budget: pixels of a block at most.
     """
     at = min(plan.rows.index(w.column) for w in windows)
     if at and prod(map(size_of, plan.rows[at:])) < _MANY_PIXELS:
@@ -295,7 +295,7 @@ def _cut_rows(
     size, inside = size_of(first), prod(map(size_of, rest))
     while rest and size > 1:
         few = units * -(-size_of(first) // size) < 4 * target.cores
-        if size * inside <= room and (size * inside <= _FEW_PIXELS or not few):
+        if size * inside <= budget and (size * inside <= _FEW_PIXELS or not few):
             break
         size = -(-size // 2)
     return Cut.of_first(rows, size), outer
@@ -408,10 +408,10 @@ def _of_filters(
     columns = convolution.cut_columns(s.plan.columns, s.lanes, _VECTORS)
     lanes = columns.size if more else s.lanes
     pitch = layout.whole_vectors(columns, lanes)
-    room = target.l2 // _SHARE // right.dtype.itemsize  # elements of a panel
-    rows = _cut_channels(s, columns.blocks, pitch, room, target)
+    budget = target.l2 // _SHARE // right.dtype.itemsize  # elements of a panel
+    rows = _cut_channels(s, columns.blocks, pitch, budget, target)
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
-    depth = _cut_pixels(s, rows.length, pitch, tile[1] * lanes, room, target)
+    depth = _cut_pixels(s, rows.length, pitch, tile[1] * lanes, budget, target)
     images = layout.images_of(
         left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes,
         channels_last=s.channels_last, groups=columns if more else None, zeros=0,
@@ -426,13 +426,13 @@ def _of_filters(
 
 
 def _cut_channels(
-    s: _OfFilters, blocks: int, pitch: int, room: int, target: Target
+    s: _OfFilters, blocks: int, pitch: int, budget: int, target: Target
 ) -> Cut:
     """Blocks of channels: enough units, whose sums fit into the second cache.
 
     Args:
       blocks: of columns, of so many each.
-      room: elements of a panel.
+      budget: elements of a panel.
     """
     if not s.channel:
         return Cut.whole(())
@@ -440,13 +440,13 @@ def _cut_channels(
     others = prod(map(size_of, s.plan.outer)) * blocks
     for n in (n for n in range(1, whole + 1) if whole % n == 0):
         size = whole // n
-        if size * s.taps * pitch <= room and n * others >= 2 * target.cores:
+        if size * s.taps * pitch <= budget and n * others >= 2 * target.cores:
             break
     return Cut.of_first(s.channel, size)
 
 
 def _cut_pixels(
-    s: _OfFilters, channels: int, pitch: int, wide: int, room: int, target: Target
+    s: _OfFilters, channels: int, pitch: int, wide: int, budget: int, target: Target
 ) -> Cut:
     """Blocks of lines: what a tile reads of the right panel stays near it."""
     first, *rest = [w.column for w in s.windows]
@@ -455,9 +455,9 @@ def _cut_pixels(
     groups = min(wide, s.lanes) if len(s.plan.columns) > 1 else 1
     step = s.windows[0].stride * line * channels * groups
     near = target.l1 // 2 // s.plan.right[0].dtype.itemsize
-    most = max(min(room // max(inside * pitch, step), near // (inside * wide)), 1)
+    most = max(min(budget // max(inside * pitch, step), near // (inside * wide)), 1)
     if most < size and not rest:
-        most = max(most // s.lanes, 1) * s.lanes  # turned in squares
+        most = max(most // s.lanes, 1) * s.lanes  # transposed in squares
     elif most < size:
         most = -(-size // -(-size // most))
     return replace(Cut.of_first([first, *rest], most), outer=s.others)
@@ -469,10 +469,10 @@ def _tile(
     """The best tile, channels and vectors, and in how many parts the taps are."""
     best, least = ((1, 1), s.taps), float("inf")
     for wide in range(1, min(vectors, 4) + 1):
-        room = max((target.registers - 2 - wide) // wide, 1)
-        high, parts = min(max(room // s.taps, 1), channels), -(-s.taps // room)
+        fitting = max((target.registers - 2 - wide) // wide, 1)
+        high, parts = min(max(fitting // s.taps, 1), channels), -(-s.taps // fitting)
         if s.channels_last and len(s.plan.columns) == 1:  # numbers side by side
-            high, parts = min(room, channels), s.taps
+            high, parts = min(fitting, channels), s.taps
         rows = -(-s.taps // parts) * high
         cycles = parts * -(-channels // high)
         cycles *= tiling.row_cycles(rows, wide, vectors, target.costs)

@@ -2,7 +2,7 @@
 
 A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
 the expression's loads are contiguous along another range than the panel is, it is
-evaluated along that range, and squares of registers are turned. An image has its
+evaluated along that range, and squares of registers are transposed. An image has its
 padding in it, so that taps, strides and dilations are distances and nothing else.
 """
 
@@ -107,8 +107,8 @@ class Block:
                 found.append(mul(sub(r, self.start), const(step, INDEX)))
             else:
                 assert self.first_strip is not None
-                width, apart = const(cut.strip, INDEX), const(part.strips, INDEX)
-                found.append(mul(sub(div(r, width), self.first_strip), apart))
+                width, stride = const(cut.strip, INDEX), const(part.strips, INDEX)
+                found.append(mul(sub(div(r, width), self.first_strip), stride))
                 found.append(rem(r, width))
         return found
 
@@ -304,7 +304,7 @@ def fill_image(
     memory: Scratch,
     image: Image,
     along: Block,
-    beside: Block,
+    others: Block,
     columns: Block | None,
     lanes: int,
 ) -> None:
@@ -312,7 +312,7 @@ def fill_image(
 
     Args:
       along: the block that windows slide along.
-      beside: of what the image has beside its lines.
+      others: of what the image has beside its lines.
       columns: of groups; vectors run along them.
       lanes: of a vector at most.
     """
@@ -320,8 +320,8 @@ def fill_image(
     (value,) = substitute([image.node], lines.moved)
     if lines.within is not None:
         value = _load_within(value, lines.within)
-    terms = [*lines.terms, *beside.terms(image.others)]
-    ranges, blocks = [*image.others.ranges, *lines.ranges], [along, beside]
+    terms = [*lines.terms, *others.terms(image.others)]
+    ranges, blocks = [*image.others.ranges, *lines.ranges], [along, others]
     if image.channels_last:
         ranges = [*lines.ranges, *image.others.ranges]
     if columns is not None and image.columns is not None:

@@ -150,20 +150,20 @@ def streamed_buffers(
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
     read |= {store.buffer for store in kernel.stores if store.combine}
     written = {store.buffer for store in kernel.stores} - read
-    room = target.l3 * 3 // 4 if scattered else target.l3
-    return large_results(kernel, written, target, room)
+    budget = target.l3 * 3 // 4 if scattered else target.l3
+    return large_results(kernel, written, target, budget)
 
 
 def large_results(
-    kernel: Kernel, written: Iterable[int], target: Target, room: int | None = None
+    kernel: Kernel, written: Iterable[int], target: Target, budget: int | None = None
 ) -> frozenset[int]:
     """Those of some buffers that are worth it, if nothing is to stay in the caches.
 
     Args:
-      room: for all buffers in the last cache; None is all of it.
+      budget: for all buffers in the last cache; None is all of it.
     """
-    room = target.l3 if room is None else room
-    if not target.triple.startswith("x86_64") or bytes_of(kernel.buffers) <= room:
+    budget = target.l3 if budget is None else budget
+    if not target.triple.startswith("x86_64") or bytes_of(kernel.buffers) <= budget:
         return frozenset()
     sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
     return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)
@@ -208,7 +208,7 @@ class LibraryFunction(KernelFunction):
 
     def finish(self, units: int, operations: int) -> Rendered:
         """The code of so many units, of so many operations each."""
-        self.give()
+        self.ret()
         defines = bool(self.parts) or self._constants
         functions = *self.parts, self.text
         module = module_for(self.target, self.declared, *functions, defines=defines)
@@ -242,9 +242,9 @@ def write_function(
     with f.when(f.let(f"icmp eq i64 {low}, 0")):
         f.do(f"call void @{name}.streaming({ARGUMENTS})")
         f.do("call void @llvm.x86.sse.sfence()")
-        f.give()
+        f.ret()
     f.do(f"call void @{name}.plain({ARGUMENTS})")
-    f.give()
+    f.ret()
     fast.declare("declare void @llvm.x86.sse.sfence()")
     return module_for(
         target,
@@ -269,7 +269,7 @@ def write_in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Module:
         with f.when(f.let(f"icmp slt i64 {begin}, {end}")):
             f.do(f"call void @{part}(ptr %buffers, i64 {begin}, i64 {end})")
         first += units
-    f.give()
+    f.ret()
     declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in ("smin", "smax")]
     return Module(dict.fromkeys(declared, ""), [f.text])
 

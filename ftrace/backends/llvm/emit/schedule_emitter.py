@@ -171,10 +171,10 @@ class ScheduleEmitter:
     def fill(self, s: tree.Fill) -> None:
         panel, memory = s.panel, self.memory[s.panel.key]
         if isinstance(panel, layout.Image):
-            along, beside = self.block(panel.along), self.block(panel.others.cut)
+            along, others = self.block(panel.along), self.block(panel.others.cut)
             columns = panel.columns and self.block(panel.columns.cut)
             lanes = self.schedule.lanes
-            blocked_ranges.fill_image(memory, panel, along, beside, columns, lanes)
+            blocked_ranges.fill_image(memory, panel, along, others, columns, lanes)
             return
         blocks = [self.block(part.cut) for part in panel.terms]
         blocked_ranges.fill_panel(
@@ -296,11 +296,11 @@ class ScheduleEmitter:
                 continue
             number: Node = const(group.first, INDEX)
             kind = group.classes, image.kinds[window.column], 1
-            for count, by, apart in (kind, (group.steps, step, group.stride)):
+            for count, by, stride in (kind, (group.steps, step, group.stride)):
                 if count > 1:
                     ranges.append(r := self.stage.new_range(count, True))
                     terms.append(mul(r, const(by, INDEX)))
-                    number = add(number, mul(r, const(apart, INDEX)))
+                    number = add(number, mul(r, const(stride, INDEX)))
             moved[window.tap] = window.tap_of(number)
         pixel = self.memory[image.key].load(index_facts.sum_of(terms))
         (still,) = [source for source in value.src if source is not image.node]

@@ -26,7 +26,7 @@ from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Til
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.kernel.loop_tree import build_loops
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic import is_dynamic
 
@@ -234,7 +234,7 @@ class Stage:
         kernel = ir.Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
         self.facts.learn([e for s in stores for e in s.expressions])
         tiling = Tiling(steps, **directives)
-        Nest(self.values, tiling, spans).block(place(kernel))
+        Nest(self.values, tiling, spans).block(build_loops(kernel))
 
     def fill(self, panel: Scratch, value: Any, first: int = 0) -> None:
         """Sets the columns of a panel from `first` to the end of the row."""

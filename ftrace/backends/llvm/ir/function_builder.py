@@ -5,7 +5,7 @@ Values are names ("%v3") or numbers. Blocks are `with` statements:
     with f.repeat(count) as i:      # for i in 0 … count - 1
         with f.when(condition):
             …
-        f.give_if(condition, 0)     # return
+        f.ret_if(condition, 0)     # return
         f.stop_if(condition)        # break
 """
 
@@ -88,15 +88,15 @@ class Function:
         self.declare(f"declare {result} @{name}({', '.join(kinds)})")
         return self.call(result, name, operands)
 
-    def give(self, value: str | int = "") -> None:
+    def ret(self, value: str | int = "") -> None:
         """Returns."""
         self.do(f"ret {self._result} {value}")
         self._ended = True
 
-    def give_if(self, condition: str, value: str | int = "") -> None:
+    def ret_if(self, condition: str, value: str | int = "") -> None:
         """Returns where a condition holds."""
         with self.when(condition):
-            self.give(value)
+            self.ret(value)
 
     def _name(self, prefix: str) -> str:
         self._count += 1
@@ -270,7 +270,7 @@ class Routines(Generic[F]):
 
         @routines("i32", "ptr %record", visible=True)
         def look(f: Function) -> None:
-            f.give(0)
+            f.ret(0)
 
     In the code of others it is called by that name: `status = look(f, record)`.
 

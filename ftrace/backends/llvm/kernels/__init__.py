@@ -1,4 +1,4 @@
-"""Compiled kernels and programs: how they are found, made and kept.
+"""Compiled kernels and programs: how they are found, made and cached.
 
 From the ground up:
 

@@ -1,9 +1,9 @@
 """Schedules tried on the machine itself: `ft.config(tune=True)`.
 
 Strategies give a kernel schedules, first the one that a model of the processor prefers
-(`ways_to_run` in `render.py`). Those that add in the same order as that one are
+(`candidate_schedules` in `render.py`). Those that add in the same order as that one are
 compiled, run on memory of the kernel's sizes, held to the same bits, and timed in turn.
-The number of the fastest is kept on disk: the next process need not try again.
+The number of the fastest is cached on disk: the next process need not try again.
 
 So results are those of kernels that are not tuned, bit by bit.
 """
@@ -126,7 +126,7 @@ def _find_choice(kernel: Kernel, threads: int) -> int | None:
 
 
 def _tune(kernel: Kernel, ways: Ways, threads: int, allocate: Allocate) -> int:
-    """The number of the fastest schedule, which is kept on disk."""
+    """The number of the fastest schedule, which is cached on disk."""
     candidates = list(candidates_of(kernel, ways))
     number = 0
     if len(candidates) > 1:

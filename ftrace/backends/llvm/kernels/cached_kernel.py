@@ -41,17 +41,17 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Made:
-    """What is kept on disk of a kernel: its function, and where that is.
+    """What is cached on disk of a kernel: its function, and where that is.
 
     Attributes:
       units: what the function can be split into.
       grain: the least number of units worth a thread's while.
       function: its name.
-      module: what its module's object code is kept under; a module may hold the
+      module: what its module's object code is cached under; a module may hold the
         functions of several kernels.
       dims: sizes that are known at calls only; the function takes them as a buffer
         of int64 behind the kernel's own. Then `units` may be one of them, and the
-        kernel is kept by its text alone.
+        kernel is cached by its text alone.
     """
 
     units: int
@@ -62,7 +62,7 @@ class Made:
 
     @property
     def row(self) -> tuple[int, int, str, str]:
-        """What of it is kept."""
+        """What of it is cached."""
         return self.units, self.grain, self.function, self.module
 
     def pack(self) -> bytes:
@@ -108,7 +108,7 @@ class CompiledKernel:
 
 
 class Modules:
-    """The files of modules: what was read or made, by the names they are kept under.
+    """The files of modules: what was read or made, by the names they are cached under.
 
     One is for one use: it would keep all that was ever compiled.
     """

@@ -3,7 +3,7 @@
     kernel -> identity -> its function, object code          (it is on disk)
     kernel -> text -> object code, which is kept on disk     (it is not)
 
-What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
+What is cached is found by the kernel itself, so that nothing is rendered for it. Whole
 programs that are on disk find the object code without their kernels:
 `cached_kernel.py`.
 
@@ -197,9 +197,9 @@ def _make(
     keys: Sequence[tuple[str, ...] | None],
     modules: cached_kernel.Modules,
 ) -> list[Made]:
-    """What kernels come to that are one module, kept on disk under their keys.
+    """What kernels come to that are one module, cached on disk under their keys.
 
-    A kernel of dynamic sizes has none; its code is kept by its text.
+    A kernel of dynamic sizes has none; its code is cached by its text.
     """
     whole, names = in_one_module([rendered.module for rendered in group])
     module = digest_of(whole.text.encode()).hex()
@@ -248,7 +248,7 @@ def group_kernels(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
 
 
 def _can_be_joined(kernel: Rendered) -> bool:
-    """Are its names its own? What is dynamic is kept by its text."""
+    """Are its names its own? What is dynamic is cached by its text."""
     return not (kernel.dims or kernel.module.defines)
 
 

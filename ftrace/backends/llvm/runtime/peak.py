@@ -40,7 +40,7 @@ def _text(lanes: int) -> str:
     place = f.allocate(vector)
     for value in fold.values:
         f.do(f"store volatile {vector} {value}, ptr {place}, align 64")
-    f.give()
+    f.ret()
     declared = f"declare {vector} {name}({', '.join([vector] * 3)})"
     return module_text(declared, [f])
 

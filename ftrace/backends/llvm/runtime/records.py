@@ -119,7 +119,7 @@ class ExchangeStep(Record):
       request, status: the bytes of a request, and of a status.
       count, messages: how many messages, and their `MessageRow`s.
       operand, result: slots.
-      own, kept, nbytes: what of the operand stays, where in the result, and how much.
+      own, retained, nbytes: what of the operand stays, where in the result, how much.
       combine, data: a loop of a ufunc, which combines the former with the result, or 0.
       elements, size: how many there are of how many bytes.
       own_first: 1 if the own ones are its first operand.
@@ -127,8 +127,8 @@ class ExchangeStep(Record):
 
     fields = (
         "handler", "begin", "late", "group", "cut", "test", "request", "status", "kind",
-        "count", "messages", "operand", "result", "own", "kept", "nbytes", "combine",
-        "data", "elements", "size", "own_first",
+        "count", "messages", "operand", "result", "own", "retained", "nbytes",
+        "combine", "data", "elements", "size", "own_first",
     )  # fmt: skip
 
 

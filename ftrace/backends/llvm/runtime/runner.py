@@ -98,43 +98,43 @@ def check_signals(f: Function) -> None:
     mark = call.at("stopped")
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
     with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
-        f.give(f.let(f"trunc i64 {stopped} to i32"))
+        f.ret(f.let(f"trunc i64 {stopped} to i32"))
     if not target.has_threads():
-        f.give(GO_ON)
+        f.ret(GO_ON)
         return
     state = call.pointer("state")
-    f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
+    f.ret_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
     here = f.outside("i64 pthread_self")
-    f.give_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
+    f.ret_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
     now = read_clock(f)
     before = call.number("checked")
     with f.when(f.let(f"icmp eq i64 {before}, 0")):  # a call has just looked by itself
         call.set("checked", now)
-        f.give(GO_ON)
+        f.ret(GO_ON)
     passed = f.let(f"sub i64 {now}, {before}")
-    f.give_if(f.let(f"icmp ult i64 {passed}, {POLL_INTERVAL}"), GO_ON)
+    f.ret_if(f.let(f"icmp ult i64 {passed}, {POLL_INTERVAL}"), GO_ON)
     call.set("checked", now)
     f.outside("void PyEval_RestoreThread", f"ptr {state}")
     found = f.outside("i32 PyErr_CheckSignals")
     call.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     with f.when(f.let(f"icmp ne i32 {found}, 0")):
         f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
-        f.give(RAISED)
-    f.give(GO_ON)
+        f.ret(RAISED)
+    f.ret(GO_ON)
 
 
 @handlers("i32", "ptr %record")
 def renew_budget(f: Function) -> None:
     f.view("%record", Context).set("budget", BUDGET)
-    f.give(check_signals(f, "%record"))
+    f.ret(check_signals(f, "%record"))
 
 
 @handlers("i1", "ptr %buffers", visible=True, name=POLL)
 def poll(f: Function) -> None:
     context = f.slot("%buffers", -1)
-    f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
+    f.ret_if(f.let(f"icmp eq ptr {context}, null"), "false")
     status = check_signals(f, context)
-    f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
+    f.ret(f.let(f"icmp ne i32 {status}, {GO_ON}"))
 
 
 @handlers("void", "ptr %buffers", visible=True, name=STOP)
@@ -144,7 +144,7 @@ def stop(f: Function) -> None:
     call = f.view(f.view(context, Context).pointer("call"), Context)
     numbers = f"i64 {GO_ON}, i64 {NO_MEMORY} monotonic monotonic"
     f.do(f"cmpxchg ptr {call.at('stopped')}, {numbers}")
-    f.give()
+    f.ret()
 
 
 def load_status(f: Function, context: str) -> str:
@@ -168,7 +168,7 @@ def run(f: Function) -> None:
     with f.repeat(count) as i:
         array = f.slot("%objects", i)
         f.set_slot(outer, i, f.load("ptr", f.beyond(array, object.__basicsize__)))
-    f.give(run_pointers(f, "%entry", outer, "%threads"))
+    f.ret(run_pointers(f, "%entry", outer, "%threads"))
 
 
 @handlers("i32", "ptr %entry", "ptr %outer", "i64 %threads", visible=True)
@@ -184,7 +184,7 @@ def run_pointers(f: Function) -> None:
     status = run_program(f, program, frame, context.address)
     with f.when(released):
         f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
-    f.give(status)
+    f.ret(status)
 
 
 def _new_frame(f: Function, program: str, outer: str, scratch: str) -> str:
@@ -208,7 +208,7 @@ def resolve(f: Function) -> None:
         there = f.slot("%outer", f.let(f"select i1 {own}, i64 0, i64 {source}"))
         base = f.let(f"select i1 {own}, ptr %scratch, ptr {there}")
         f.set_slot("%frame", i, f.beyond(base, reference.number("offset")))
-    f.give()
+    f.ret()
 
 
 @handlers("i32", "ptr %program", "ptr %frame", "ptr %context")
@@ -229,12 +229,12 @@ def run_program(f: Function) -> None:
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
-    f.give_if(f.let(f"icmp eq i32 {f.load('i32', status)}, {CUT}"), CUT)
+    f.ret_if(f.let(f"icmp eq i32 {f.load('i32', status)}, {CUT}"), CUT)
     with f.rows(headers, records.Headers, stacks) as row:
         header = f.slot("%frame", row.number("slot"))
         facts = [row.number(name) for name in ("stacks", "size", "log")]
         free_stacks(f, header, *facts)
-    f.give(f.load("i32", status))
+    f.ret(f.load("i32", status))
 
 
 @handlers("i32", *HANDLER, visible=True)
@@ -246,9 +246,9 @@ def run_kernel(f: Function) -> None:
     context = f.view("%context", Context)
     step = f.view("%record", records.KernelStep)
     slots, count = step.pointer("slots"), step.number("buffers")
-    room = f.pointers(f.let(f"add i64 {count}, 1"))
-    f.set_slot(room, 0, "%context")
-    buffers = f.word(room, 1)
+    pointers = f.pointers(f.let(f"add i64 {count}, 1"))
+    f.set_slot(pointers, 0, "%context")
+    buffers = f.word(pointers, 1)
     with f.repeat(count) as i:
         slot = f.load("i64", f.word(slots, i))
         f.set_slot(buffers, i, f.slot("%frame", slot))
@@ -257,16 +257,16 @@ def run_kernel(f: Function) -> None:
     with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
         _give_stopped(f, load_status(f, "%context"))
-        f.give(_spend(f, context, _LITTLE))
+        f.ret(_spend(f, context, _LITTLE))
     threads, quantum = context.number("threads"), step.number("quantum")
     job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {quantum}"
     f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
     _give_stopped(f, load_status(f, "%context"))
-    f.give(_spend(f, context, _MUCH))
+    f.ret(_spend(f, context, _MUCH))
 
 
 def _give_stopped(f: Function, status: str) -> None:
-    f.give_if(f.let(f"icmp ne i32 {status}, {GO_ON}"), status)
+    f.ret_if(f.let(f"icmp ne i32 {status}, {GO_ON}"), status)
 
 
 def _spend(f: Function, context: View, cost: int) -> str:
@@ -274,7 +274,7 @@ def _spend(f: Function, context: View, cost: int) -> str:
     left = f.let(f"sub i64 {context.number('budget')}, {cost}")
     context.set("budget", left)
     with f.when(f.let(f"icmp slt i64 {left}, 0")):
-        f.give(renew_budget(f, "%context"))
+        f.ret(renew_budget(f, "%context"))
     return str(GO_ON)
 
 
@@ -284,7 +284,7 @@ def copy(f: Function) -> None:
     source = f.beyond(f.slot("%buffers", 0), "%begin")
     target = f.beyond(f.slot("%buffers", 1), "%begin")
     f.copy(target, source, f.let("sub i64 %end, %begin"))
-    f.give()
+    f.ret()
 
 
 @handlers("i32", *HANDLER, visible=True)
@@ -301,7 +301,7 @@ def run_branch(f: Function) -> None:
     program = f.slot(step.pointer("programs"), index)
     scratch = f.slot("%frame", step.number("scratch"))
     frame = _new_frame(f, program, "%frame", scratch)
-    f.give(run_program(f, program, frame, "%context"))
+    f.ret(run_program(f, program, frame, "%context"))
 
 
 @handlers("i32", *HANDLER, visible=True)
@@ -311,7 +311,7 @@ def run_host(f: Function) -> None:
     The exception stays with the thread: whoever called `run` raises it.
     """
     function = f.view("%record", records.HostStep).pointer("callable")
-    f.give(_call_python(f, function, "ptr %frame"))
+    f.ret(_call_python(f, function, "ptr %frame"))
 
 
 def _call_python(f: Function, function: str, *numbers: str) -> str:
@@ -346,11 +346,11 @@ def run_exchange(f: Function) -> None:
     with f.when(f.let(f"icmp eq ptr {group}, null")):
         begin = step.pointer("begin")
         done = _call_python(f, begin, "ptr %frame", "ptr %record")
-        f.give_if(f.let(f"icmp eq i32 {done}, {GO_ON}"), GO_ON)
+        f.ret_if(f.let(f"icmp eq i32 {done}, {GO_ON}"), GO_ON)
         cut = f.load("i64", step.pointer("cut"))
         f.store("i64", 0, step.pointer("cut"))
         left = f.let(f"icmp ne i64 {cut}, 0")
-        f.give(f.let(f"select i1 {left}, i32 {CUT}, i32 {done}"))
+        f.ret(f.let(f"select i1 {left}, i32 {CUT}, i32 {done}"))
     requests = _memory(f, step.number("count"), step.number("request"))
     statuses = _memory(f, step.number("count"), step.number("status"))
     count, failed = f.variable("i64", 0), f.variable("i32", 0)
@@ -359,7 +359,7 @@ def run_exchange(f: Function) -> None:
         _begin_message(f, step, row, group, requests, count, failed)
     own = f.beyond(f.slot("%frame", step.number("operand")), step.number("own"))
     result = f.slot("%frame", step.number("result"))
-    f.copy(f.beyond(result, step.number("kept")), own, step.number("nbytes"))
+    f.copy(f.beyond(result, step.number("retained")), own, step.number("nbytes"))
     count, done = f.load("i64", count), f.variable("i32", 0)
     with f.repeat(TRIES):
         few, test = f.let(f"trunc i64 {count} to i32"), step.pointer("test")
@@ -376,11 +376,11 @@ def run_exchange(f: Function) -> None:
         status = _call_python(f, step.pointer("late"), *numbers)
         with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
             f.store("i64", 0, step.pointer("cut"))
-            f.give(CUT)
+            f.ret(CUT)
     combine = step.pointer("combine")
     with f.when(f.let(f"icmp ne ptr {combine}, null")):
         _combine(f, step, combine, own, result)
-    f.give(_spend(f, f.view("%context", Context), _MUCH))
+    f.ret(_spend(f, f.view("%context", Context), _MUCH))
 
 
 def _memory(f: Function, count: str, size: str) -> str:
@@ -450,12 +450,12 @@ def _combine(f: Function, step: View, combine: str, own: str, result: str) -> No
 def read_clock(f: Function) -> None:
     """Nanoseconds."""
     if not target.has_threads():
-        f.give(0)
+        f.ret(0)
         return
     now = f.allocate("i64", 2)  # seconds, nanoseconds
     f.outside("i32 clock_gettime", f"i32 {time.CLOCK_MONOTONIC}, ptr {now}")
     whole = f.let(f"mul i64 {f.load('i64', now)}, 1000000000")
-    f.give(f.sum(whole, f.load("i64", f.word(now, 1))))
+    f.ret(f.sum(whole, f.load("i64", f.word(now, 1))))
 
 
 @handlers("void", "ptr %step", "i64 %number", "i64 %start")
@@ -464,13 +464,13 @@ def note_row(f: Function) -> None:
     end = read_clock(f)
     log = f.view("%step", records.ObservedStep).pointer("log")
     place = f.let(f"atomicrmw add ptr {log}, i64 1 monotonic")
-    f.give_if(f.let(f"icmp uge i64 {place}, {f.load('i64', f.word(log, 1))}"))
+    f.ret_if(f.let(f"icmp uge i64 {place}, {f.load('i64', f.word(log, 1))}"))
     row = f.view(f.word(log, 2), records.LogRow, place)
     thread = f.outside("i64 pthread_self") if target.has_threads() else 0
     facts = {"number": "%number", "thread": thread, "start": "%start", "end": end}
     for name, value in facts.items():
         row.set(name, value)
-    f.give()
+    f.ret()
 
 
 @handlers("i32", *HANDLER, visible=True)
@@ -481,7 +481,7 @@ def observe_step(f: Function) -> None:
     operands = f"ptr {inner}, ptr %frame, ptr %context"
     status = f.let(f"call i32 {f.slot(inner, 0)}({operands})")
     note_row(f, "%record", step.number("number"), start)
-    f.give(status)
+    f.ret(status)
 
 
 @handlers("void", "ptr %buffers", "i64 %begin", "i64 %end", visible=True)
@@ -492,9 +492,9 @@ def observe_piece(f: Function) -> None:
     kernel, start = step.pointer("kernel"), read_clock(f)
     f.do(f"call void {kernel}(ptr %buffers, i64 %begin, i64 %end)")
     done = f.let("sub i64 %end, %begin")
-    f.give_if(f.let(f"icmp eq i64 {done}, {step.number('units')}"))
+    f.ret_if(f.let(f"icmp eq i64 {done}, {step.number('units')}"))
     note_row(f, step.address, f.let(f"sub i64 -1, {step.number('number')}"), start)
-    f.give()
+    f.ret()
 
 
 # Loops.
@@ -506,7 +506,7 @@ def run_loop(f: Function) -> None:
     step = f.view("%record", records.LoopStep)
     lanes = step.number("lanes")
     with f.when(f.let(f"icmp ule i64 {lanes}, 1")):
-        f.give(_call_iterate(f, step, "%context", "0", _length(f, step), "0"))
+        f.ret(_call_iterate(f, step, "%context", "0", _length(f, step), "0"))
     job = f.allocate("ptr", 4)
     f.set_slot(job, 0, "%record")
     f.set_slot(job, 1, "%frame")
@@ -518,7 +518,7 @@ def run_loop(f: Function) -> None:
     stopped = f.let(f"call i32 @share({operands}, i64 {threads}, ptr %context)")
     found = f.load("i32", status)
     none = f.let(f"icmp eq i32 {found}, {GO_ON}")
-    f.give(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
+    f.ret(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
 
 
 def _length(f: Function, step: View) -> str:
@@ -559,7 +559,7 @@ def run_lanes(f: Function) -> None:
     with f.when(f.let(f"icmp ne i32 {found}, {GO_ON}")):
         status = f.word("%job", 2)
         f.do(f"store atomic i32 {found}, ptr {status} monotonic, align 4")
-    f.give()
+    f.ret()
 
 
 @handlers("i32", *HANDLER, "i64 %start", "i64 %stop", "ptr %scratch")
@@ -603,7 +603,7 @@ def iterate(f: Function) -> None:
             f.store("i32", renew_budget(f, "%context"), status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
     _end_carry(f, step, inner)
-    f.give(f.load("i32", status))
+    f.ret(f.load("i32", status))
 
 
 # Carry. The places around the body are in %frame, those of the body in `inner`.

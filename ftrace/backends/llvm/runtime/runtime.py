@@ -28,7 +28,7 @@ from ftrace.trace.arrays import buffer as buffers
 from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer, HostAllocator, Memory
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
-KEPT_SHARE = 8
+CACHED_SHARE = 8
 
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_exchange", "run_branch", "run_loop",
@@ -60,9 +60,9 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        kept = buffers.machine_memory() // KEPT_SHARE
-        facts = kept, target.has_threads(), sys.platform, platform.machine(), FENCED
-        code = emit_own("runner", facts, partial(_text, kept))
+        limit = buffers.machine_memory() // CACHED_SHARE
+        facts = limit, target.has_threads(), sys.platform, platform.machine(), FENCED
+        code = emit_own("runner", facts, partial(_text, limit))
         self.code = link(code, _EXPORTED)
         address = self.code.address
 
@@ -79,7 +79,7 @@ class Runtime:
         self._reset_chunks = function("reset_chunks", None)
         self.run_pointers = address("run_pointers")
         # No callback of ctypes: it would print what a signal raises, and go on.
-        ctypes.c_void_p.from_address(address("ask_memory")).value = id(_has_room)
+        ctypes.c_void_p.from_address(address("ask_memory")).value = id(_has_memory)
         self.handlers = {name: address(name) for name in _EXPORTED[1:9]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
@@ -89,13 +89,13 @@ class Runtime:
         self._reset_chunks()
 
 
-def _text(kept: int) -> str:
+def _text(limit: int) -> str:
     from ftrace.backends.llvm.runtime.thread_pool import runner_ir
 
-    return runner_ir(kept)
+    return runner_ir(limit)
 
 
-def _has_room(nbytes: int) -> bool:
+def _has_memory(nbytes: int) -> bool:
     return nbytes <= buffers.free_memory()
 
 
@@ -113,7 +113,7 @@ def prepare_runtime() -> None:
 
 
 class WarmAllocator(HostAllocator):
-    """Host memory that is kept: up to a quarter of what the machine has.
+    """Host memory that is cached: up to a quarter of what the machine has.
 
     Several buffers are had at once, which is what one call of a program needs.
 

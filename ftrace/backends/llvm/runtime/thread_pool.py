@@ -78,11 +78,11 @@ _BITS = 18
 plain, pool = Routines(Function), Routines(Function)
 
 
-def runner_ir(kept: int) -> str:
+def runner_ir(limit: int) -> str:
     """The module of the runner, for this machine.
 
     Args:
-      kept: bytes that stacks keep at most for the next ones.
+      limit: bytes that stacks keep at most for the next ones.
     """
     variables = runner.VARIABLES + warm_memory.VARIABLES
     functions = [*plain.functions()]
@@ -91,18 +91,18 @@ def runner_ir(kept: int) -> str:
         functions += pool.functions()
     else:
         functions += _without_threads()
-    functions += [*runner.handlers.functions(), *warm_memory.stacks.functions(kept)]
+    functions += [*runner.handlers.functions(), *warm_memory.stacks.functions(limit)]
     functions += (warm_memory.fenced if FENCED else warm_memory.warm).functions()
     return module_text(variables, functions)
 
 
 def _without_threads() -> Sequence[Function]:
     share = Function("share", "i32", *_SHARED)
-    share.give(alone(share, *_ALONE))
+    share.ret(alone(share, *_ALONE))
     reset = Function("pool_reset", "void", visible=True)
-    reset.give()
+    reset.ret()
     workers = Function("pool_workers", "i64", visible=True)
-    workers.give(0)
+    workers.ret(0)
     return share, reset, workers
 
 
@@ -121,7 +121,7 @@ def alone(f: Function) -> None:
     unpolled = f.let("icmp eq ptr %context, null")
     with f.when(f.let(f"or i1 {short}, {unpolled}")):
         f.do("call void %kernel(ptr %buffers, i64 0, i64 %units)")
-        f.give(GO_ON)
+        f.ret(GO_ON)
     with f.fold(-1, [("i64", "0")]) as fold:
         begin = fold.values[0]
         end = f.sum(begin, f.least(f.let(f"sub i64 %units, {begin}"), "%quantum"))
@@ -129,23 +129,23 @@ def alone(f: Function) -> None:
         status = check_signals(f, "%context")
         ended = f.let(f"icmp eq i64 {end}, %units")
         stops = f.let(f"icmp ne i32 {status}, {GO_ON}")
-        f.give_if(f.let(f"or i1 {ended}, {stops}"), status)
+        f.ret_if(f.let(f"or i1 {ended}, {stops}"), status)
         fold.following = [end]
-    f.give(GO_ON)
+    f.ret(GO_ON)
 
 
 @plain("void", *_SHARED[:4], _SHARED[5], visible=True)
 def parallel(f: Function) -> None:
     operands = ("%kernel", "%buffers", "%units", "%grain", "%units", "%threads")
     share(f, *operands, "null")
-    f.give()
+    f.ret()
 
 
 @pool("i32", "ptr %context")
 def status_of(f: Function) -> None:
     """That of the call that a context is of, if there is one."""
-    f.give_if(f.let("icmp eq ptr %context, null"), GO_ON)
-    f.give(load_status(f, "%context"))
+    f.ret_if(f.let("icmp eq ptr %context, null"), GO_ON)
+    f.ret(load_status(f, "%context"))
 
 
 def _ticket(f: Function, order: str = "acquire") -> str:
@@ -195,7 +195,7 @@ def work(f: Function) -> None:
         f.let("atomicrmw add ptr @done, i64 1 release")
         with f.when(calls):
             check_signals(f, "%context")
-    f.give()
+    f.ret()
 
 
 @pool("ptr", "ptr %argument")
@@ -222,7 +222,7 @@ def worker(f: Function) -> None:
         with f.when(_not(f, active)):
             park(f, number)
             f.store("i64", 0, spins)
-    f.give("null")
+    f.ret("null")
 
 
 @pool("void", "i64 %number")
@@ -239,16 +239,16 @@ def park(f: Function) -> None:
         f.stop_if(f.let(f"icmp ne i64 {f.load('i64', '@wakes')}, {before}"))
     f.let("atomicrmw sub ptr @sleepers, i64 1 seq_cst")
     f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
-    f.give()
+    f.ret()
 
 
 @pool("i64")
 def current_core(f: Function) -> None:
     """The core of this thread; elsewhere than on Linux that is not asked."""
     if sys.platform.startswith("linux"):
-        f.give(f.let(f"sext i32 {f.outside('i32 sched_getcpu')} to i64"))
+        f.ret(f.let(f"sext i32 {f.outside('i32 sched_getcpu')} to i64"))
     else:
-        f.give(-1)
+        f.ret(-1)
 
 
 @pool("void")
@@ -260,7 +260,7 @@ def leave_callers_core(f: Function) -> None:
     any other core that it may use, from where it may go on to all of them.
     """
     if not sys.platform.startswith("linux"):
-        f.give()
+        f.ret()
         return
     mine, noted = current_core(f), f.view("@job", Job).at("core")
     callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
@@ -279,7 +279,7 @@ def leave_callers_core(f: Function) -> None:
             f.store("i1024", rest, others)
             for cores_ in (others, all_):
                 f.outside("i32 sched_setaffinity", f"{mask} {cores_}")
-    f.give()
+    f.ret()
 
 
 @pool("void", "i64 %wanted")
@@ -309,7 +309,7 @@ def start_workers(f: Function) -> None:
     f.do(f"store atomic i64 {number}, ptr @workers release, align 8")
     f.outside("i32 pthread_sigmask", f"i32 {set_mask}, ptr {old}, ptr null")
     f.outside("i32 pthread_attr_destroy", f"ptr {attributes}")
-    f.give()
+    f.ret()
 
 
 @pool("void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
@@ -323,9 +323,9 @@ def unpark_workers(f: Function) -> None:
     with f.when(f.let(f"and i1 {all_invited}, {few}")):
         with f.repeat("%helpers"):
             f.outside("i32 pthread_cond_signal", "ptr @wake_up")
-        f.give()
+        f.ret()
     f.outside("i32 pthread_cond_broadcast", "ptr @wake_up")
-    f.give()
+    f.ret()
 
 
 @pool("i32", *_SHARED)
@@ -334,7 +334,7 @@ def share(f: Function) -> None:
 
     def alone_if(condition: str) -> None:
         with f.when(condition):
-            f.give(alone(f, *_ALONE))
+            f.ret(alone(f, *_ALONE))
 
     def over(x: str, divisor: str) -> str:
         return f.let(f"udiv i64 {x}, {divisor}")
@@ -388,7 +388,7 @@ def share(f: Function) -> None:
             with f.when(hears):
                 check_signals(f, "%context")
     f.do("store atomic i32 0, ptr @taken release, align 4")
-    f.give(status_of(f, "%context"))
+    f.ret(status_of(f, "%context"))
 
 
 @pool("void", visible=True)
@@ -398,9 +398,9 @@ def pool_reset(f: Function) -> None:
         f.store("i64", 0, f"@{name}")
     f.store("i32", 0, "@taken")
     f.store("i1", "false", "@no_more")
-    f.give()
+    f.ret()
 
 
 @pool("i64", visible=True)
 def pool_workers(f: Function) -> None:
-    f.give(f.let("load atomic i64, ptr @workers acquire, align 8"))
+    f.ret(f.let("load atomic i64, ptr @workers acquire, align 8"))

@@ -9,7 +9,7 @@ A cell stays where it is, so that nothing is copied: pushing is computing into a
 and reading is computing from one.
 
 Chunks are kept warm: fresh pages cost more than what is pushed. For a large one Python
-is asked first whether there is room: see `out_of_memory`. A chunk that is given back
+is asked first whether there is memory: see `out_of_memory`. A chunk that is given back
 waits in a small table for the next one of its size. When the table is full, or holds
 too much, all of it goes.
 
@@ -45,9 +45,9 @@ _CHUNKS = STACK_HEADER // 8 - 1
 
 #: Smaller ones are kept warm by malloc itself.
 LEAST_CACHED = 1 << 16
-#: For chunks of so many bytes it is asked whether there is room.
+#: For chunks of so many bytes it is asked whether there is memory.
 LEAST_ASKED = 1 << 24
-#: Chunks that are kept at the most: there may be one for each thread that runs kernels.
+#: Chunks that are cached at the most: there may be one for each thread with kernels.
 SLOTS = 64
 #: Advice to the system: huge pages.
 _HUGE = 14
@@ -60,7 +60,7 @@ declare i64 @llvm.ctlz.i64(i64, i1)
 @kept_bytes = internal global i64 0, align 128
 @kept_lock = internal global i32 0, align 128
 
-; A Python object: ask_memory(bytes) -> is there room? null until the runtime sets it
+; A Python object: ask_memory(bytes) -> is there so much? null until the runtime sets it
 @ask_memory = global ptr null, align 8
 """
 
@@ -98,13 +98,13 @@ def cell(f: Function) -> None:
     with f.when(f.let(f"icmp eq ptr {f.load('ptr', at)}, null")):
         nbytes = _chunk_bytes(f, chunk)
         made = take_chunk(f, nbytes)
-        f.give_if(f.let(f"icmp eq ptr {made}, null"), "null")
+        f.ret_if(f.let(f"icmp eq ptr {made}, null"), "null")
         f.store("ptr", made, at)
     start = f.let(f"ptrtoint ptr {f.load('ptr', at)} to i64")
     up = f.let(f"add i64 {start}, {CELL_ALIGNMENT - 1}")
     aligned = f.let(f"and i64 {up}, {-CELL_ALIGNMENT}")
     address = f.let(f"add i64 {aligned}, {f.let(f'mul i64 {within}, %size')}")
-    f.give(f.let(f"inttoptr i64 {address} to ptr"))
+    f.ret(f.let(f"inttoptr i64 {address} to ptr"))
 
 
 @stacks("void", "ptr %header", "i64 %count")
@@ -112,7 +112,7 @@ def empty_stacks(f: Function) -> None:
     """Makes so many headers, one after the other, those of empty stacks."""
     nbytes = f.let(f"mul i64 %count, {STACK_HEADER}")
     f.do(f"call void @llvm.memset.p0.i64(ptr %header, i8 0, i64 {nbytes}, i1 false)")
-    f.give()
+    f.ret()
 
 
 @stacks("void", "ptr %header", "i64 %count", "i64 %size", "i64 %log")
@@ -126,7 +126,7 @@ def free_stacks(f: Function) -> None:
             with f.when(f.let(f"icmp ne ptr {chunk}, null")):
                 nbytes = _chunk_bytes(f, number)
                 give_chunk(f, chunk, nbytes)
-    f.give()
+    f.ret()
 
 
 def _chunk_bytes(f: Function, number: str) -> str:
@@ -137,23 +137,23 @@ def _chunk_bytes(f: Function, number: str) -> str:
 
 
 @stacks("i1", "i64 %size")
-def has_room(f: Function) -> None:
-    """Is there room? What Python raises stays with the thread: then there is none."""
+def has_memory(f: Function) -> None:
+    """Is there memory? What Python raises stays with the thread: then there is none."""
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
-    f.give_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
+    f.ret_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
     state = f.outside("i32 PyGILState_Ensure")
-    room = f.variable("i32", 0)
+    fits = f.variable("i32", 0)
     raised = f.outside("ptr PyErr_Occurred")
     with f.when(f.let(f"icmp eq ptr {raised}, null")):
         operands = f"ptr {ask}, ptr @one_number, i64 %size"
         call = f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})"
         answer = f.let(call)
         with f.when(f.let(f"icmp ne ptr {answer}, null")):
-            f.store("i32", f.outside("i32 PyObject_IsTrue", f"ptr {answer}"), room)
+            f.store("i32", f.outside("i32 PyObject_IsTrue", f"ptr {answer}"), fits)
             f.outside("void Py_DecRef", f"ptr {answer}")
     f.outside("void PyGILState_Release", f"i32 {state}")
-    f.give(f.let(f"icmp ne i32 {f.load('i32', room)}, 0"))
+    f.ret(f.let(f"icmp ne i32 {f.load('i32', fits)}, 0"))
 
 
 @stacks("ptr", "i64 %size")
@@ -170,11 +170,11 @@ def take_chunk(f: Function) -> None:
             f.store("i64", less, "@kept_bytes")
         f.stop_if(fits)
     for again in (False, True):
-        kept = f.load("ptr", found)
-        with f.when(f.let(f"icmp eq ptr {kept}, null")):
+        cached = f.load("ptr", found)
+        with f.when(f.let(f"icmp eq ptr {cached}, null")):
             if again:
                 forget_chunks(f)
-            with f.when(has_room(f, "%size")):
+            with f.when(has_memory(f, "%size")):
                 made = f.outside("ptr malloc", "i64 %size")
                 f.store("ptr", made, found)
                 if sys.platform.startswith("linux"):
@@ -182,7 +182,7 @@ def take_chunk(f: Function) -> None:
                         pages, inside = _first_page(f, made), f.sum("%size", -PAGE)
                         advice = f"ptr {pages}, i64 {inside}, i32 {_HUGE}"
                         f.outside("i32 madvise", advice)
-    f.give(f.load("ptr", found))
+    f.ret(f.load("ptr", found))
 
 
 @stacks("void", "ptr %chunk", "i64 %size")
@@ -191,14 +191,14 @@ def give_chunk(f: Function, limit: int) -> None:
     large = f.let(f"icmp ugt i64 %size, {limit}")
     with f.when(f.let(f"or i1 {small}, {large}")):
         f.outside("void free", "ptr %chunk")
-        f.give()
+        f.ret()
     with f.hold_lock("@kept_lock"):
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
         with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
-            release_kept(f)
+            release_cached(f)
         used = f.let(f"load i64, ptr {f.word('@kept', 2 * (SLOTS - 1))}")
         with f.when(f.let(f"icmp ne i64 {used}, 0")):
-            release_kept(f)
+            release_cached(f)
         with f.rows("@kept", CachedBlock, SLOTS) as place:
             free = f.let(f"icmp eq i64 {place.number('size')}, 0")
             with f.when(free):
@@ -207,26 +207,26 @@ def give_chunk(f: Function, limit: int) -> None:
                 now = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
                 f.store("i64", now, "@kept_bytes")
             f.stop_if(free)
-    f.give()
+    f.ret()
 
 
 @stacks("void")
-def release_kept(f: Function) -> None:
-    """Frees all that is kept; the lock is held."""
+def release_cached(f: Function) -> None:
+    """Frees all that is cached; the lock is held."""
     with f.rows("@kept", CachedBlock, SLOTS) as place:
         used = f.let(f"icmp ne i64 {place.number('size')}, 0")
         with f.when(used):
             f.outside("void free", f"ptr {place.pointer('chunk')}")
             place.set("size", 0)
     f.store("i64", 0, "@kept_bytes")
-    f.give()
+    f.ret()
 
 
 @stacks("void", visible=True)
 def forget_chunks(f: Function) -> None:
     with f.hold_lock("@kept_lock"):
-        release_kept(f)
-    f.give()
+        release_cached(f)
+    f.ret()
 
 
 @stacks("void", visible=True)
@@ -236,7 +236,7 @@ def reset_chunks(f: Function) -> None:
         f.view("@kept", CachedBlock, i).set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.do("store atomic i32 0, ptr @kept_lock release, align 4")
-    f.give()
+    f.ret()
 
 
 # Scratch memory of kernels.
@@ -253,18 +253,18 @@ warm, fenced = Routines(Function), Routines(Function)
 def take(f: Function) -> None:
     size = f.sum(_whole(f, f.sum("%bytes", _HEAD), PAGE), PAGE)
     chunk = take_chunk(f, size)
-    f.give_if(f.let(f"icmp eq ptr {chunk}, null"), "null")
+    f.ret_if(f.let(f"icmp eq ptr {chunk}, null"), "null")
     block = _first_page(f, chunk)
     f.store("i64", size, block)
     f.set_slot(block, 1, chunk)
-    f.give(f.beyond(block, _HEAD))
+    f.ret(f.beyond(block, _HEAD))
 
 
 @warm("void", "ptr %memory", visible=True, name=GIVE)
 def give(f: Function) -> None:
     block = f.beyond("%memory", -_HEAD)
     give_chunk(f, f.slot(block, 1), f.load("i64", block))
-    f.give()
+    f.ret()
 
 
 def _first_page(f: Function, chunk: str) -> str:
@@ -287,11 +287,11 @@ def take_fenced(f: Function) -> None:
     where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
     raw = f.outside("ptr mmap", f"{where}")
     failed = f.let(f"icmp eq i64 {f.let(f'ptrtoint ptr {raw} to i64')}, -1")
-    f.give_if(failed, "null")
+    f.ret_if(failed, "null")
     f.store("i64", total, raw)
     end = f.beyond(raw, f.sum(total, -small))
     f.outside("i32 mprotect", f"ptr {end}, i64 {small}, i32 0")
-    f.give(f.beyond(end, f.let(f"sub i64 0, {used}")))
+    f.ret(f.beyond(end, f.let(f"sub i64 0, {used}")))
 
 
 @fenced("void", "ptr %memory", visible=True, name=GIVE)
@@ -300,4 +300,4 @@ def give_fenced(f: Function) -> None:
     page = f.let(f"and i64 {f.let('ptrtoint ptr %memory to i64')}, {-small}")
     raw = f.let(f"inttoptr i64 {f.sum(page, -small)} to ptr")
     f.outside("i32 munmap", f"ptr {raw}, i64 {f.load('i64', raw)}")
-    f.give()
+    f.ret()

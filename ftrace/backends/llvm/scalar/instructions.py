@@ -144,8 +144,8 @@ class Instructions:
         while step < lanes:
             low = _interleave_lanes(lanes, step, section)
             # What `low` leaves is half a section further, or a section.
-            apart = section // 2 if step < section else section
-            high = [place + apart for place in low]
+            distance = section // 2 if step < section else section
+            high = [place + distance for place in low]
             for n in range(lanes):
                 if n & step:
                     continue

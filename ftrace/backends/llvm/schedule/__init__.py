@@ -3,7 +3,7 @@
 From the ground up:
 
     index_facts        What is known of a kernel's index arithmetic before it runs
-    cache_row_values   Values of a row that are kept from a reduce for the work after it
+    cache_row_values   Values of a row, cached from a reduce for the work after it
     known_positions    Kernels in which the answers to questions of position are known
     tiling_ir          How the loops of a kernel run, as a value, and the tiles that
                        follow from it

@@ -1,4 +1,4 @@
-"""Values of a row that are kept from a reduce for the work after it.
+"""Values of a row that are cached from a reduce for the work after it.
 
     total = the sum of exp(x[j])          total = the sum of (kept[j] = exp(x[j]))
     out[j] = exp(x[j]) / total      ->    out[j] = kept[j] / total
@@ -23,7 +23,7 @@ _DEAR = 6
 
 
 def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | None:
-    """The kernel with values of its rows kept; None if there are none to keep.
+    """The kernel with values of its rows cached; None if there are none to keep.
 
     Their buffers come after its own: no arguments, but memory that each thread has.
     """

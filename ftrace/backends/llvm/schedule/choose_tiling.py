@@ -197,13 +197,13 @@ class Chooser:
         widest = max(r.dtype.itemsize for r in self.reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
         most = tiling.rows_together(self.reduces(), rows, self.facts, self.target)
-        room = self.target.registers // registers
+        fitting = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
         unroll = self._unroll_worth(loop)
         vectors = min(vectors, unroll)
         tile = tiling.register_tile(
-            height, vectors, room, self.target.costs, min(most, unroll // vectors)
+            height, vectors, fitting, self.target.costs, min(most, unroll // vectors)
         )
         self.steps[node] = tiling.RangeTiling(lanes, tile.vectors)
         if rows is not None:

@@ -51,7 +51,7 @@ from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import affine_index as ix, ir
-from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
+from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, build_loops
 from ftrace.lower.register_loops.scalar_elements import scalar
 from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
 from ftrace.trace.primitives import elementwise as p, reduction as red
@@ -383,9 +383,7 @@ def segments(kernel: ir.Kernel, facts: Facts, target: Target) -> Segments | None
     own = [piece.axes[-1] for piece in pieces]
     stores = tuple(store for piece in pieces for store in piece.stores)
     whole = replace(kernel, axes=(*kernel.axes[:-1], *own), stores=stores)
-    return Segments(
-        whole, _merge([place(piece) for piece in pieces]), facts_of(whole), own
-    )
+    return Segments(whole, _merge([*map(build_loops, pieces)]), facts_of(whole), own)
 
 
 def _lanes(kernel: ir.Kernel, target: Target) -> int:

@@ -373,8 +373,8 @@ class Image:
         return list(product(*(range(window.taps) for window, _ in self.windows)))
 
     def __str__(self) -> str:
-        lines, beside = f"[line of {self.along}]", str(self.others)
-        places = [lines, beside] if self.channels_last else [beside, lines]
+        lines, others = f"[line of {self.along}]", str(self.others)
+        places = [lines, others] if self.channels_last else [others, lines]
         return f"{self.name}{''.join(places)}{self.columns or ''}"
 
 
@@ -390,9 +390,9 @@ def images_of(
     node: Node,
     windows: Sequence[Window],
     along: Cut,
-    beside: Term,
+    others: Term,
     lanes: int,
-    apart: bool = False,
+    by_class: bool = False,
     channels_last: bool = False,
     groups: Cut | None = None,
     zeros: int | None = None,
@@ -401,17 +401,17 @@ def images_of(
     """The images that the taps of some windows see: one for all, or for each class.
 
     Args:
-      apart: vectors need pixels side by side: each class of a strided window has its
+      by_class: vectors need pixels side by side: each class of a strided window has its
         lines.
       groups: columns, if they are groups and places; then channels are last.
       others: see `Image`.
     """
     found: list[Image] = []
-    kinds_of = [w.groups if apart else [w.whole] for w in windows]
+    kinds_of = [w.groups if by_class else [w.whole] for w in windows]
     columns = None if groups is None else Term(groups, 1, groups.within[:1])
     each = 1 if groups is None else groups.size
-    assert isinstance(beside.cut, Cut)
-    count = beside.cut.positions(beside.ranges)
+    assert isinstance(others.cut, Cut)
+    count = others.cut.positions(others.ranges)
     sizes = dict(zip(along.within, along.extents, strict=True))
     for n, chosen in enumerate(product(*kinds_of)):
         pairs = tuple(zip(windows, chosen, strict=True))
@@ -433,8 +433,8 @@ def images_of(
         if not channels_last:
             rows = count
             unit = pitch = not_aliased(weight, node.dtype.itemsize, lanes)
-        steps |= beside.cut.steps(unit, beside.ranges)
-        own = beside._replace(weight=unit)
+        steps |= others.cut.steps(unit, others.ranges)
+        own = others._replace(weight=unit)
         found.append(
             Image(
                 f"image{n or ''}", node, pairs, along, own, channels_last, columns,

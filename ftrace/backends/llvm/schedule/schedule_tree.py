@@ -4,7 +4,7 @@
         clear sums
         for each r2 by 256:
             once for all i0 by 16:
-                fill right[r2][i1]                  any expression, turned if need be
+                fill right[r2][i1]                  any expression; or transposed
             sums[i0][i1] += right · left            in tiles of registers
         out <- f(sums[i0][i1])
 
@@ -175,8 +175,8 @@ class StoreResults:
     group: Node | None = None
 
     def __str__(self) -> str:
-        turned = ", turned" if self.squares else ""
-        return f"out <- f({', '.join(map(str, self.panels)) or '…'}){turned}"
+        mark = ", transposed" if self.squares else ""
+        return f"out <- f({', '.join(map(str, self.panels)) or '…'}){mark}"
 
 
 Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults

@@ -324,8 +324,8 @@ def register_tiles(
     found: list[RegisterTile] = []
     for n in range(1, min(vectors, 4) + 1):
         best = RegisterTile(1, n, float("inf"))
-        room = (registers - 2 - n) // n
-        for m in range(1, max(min(room, rows, most), 1) + 1):
+        fitting = (registers - 2 - n) // n
+        for m in range(1, max(min(fitting, rows, most), 1) + 1):
             cycles = 0.0
             for across in cut_evenly(rows, m):
                 cycles += across.count * row_cycles(across.unroll, n, vectors, costs)
@@ -337,7 +337,7 @@ def register_tiles(
     return tuple(found)
 
 
-def ways_to_tile(
+def candidate_tiles(
     rows: int, vectors: int, target: Target, most: int = MOST_ROWS
 ) -> list[tuple[int, int]]:
     """Rows and vectors of the best tile, then those of the best of each width."""

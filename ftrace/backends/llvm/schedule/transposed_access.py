@@ -3,16 +3,16 @@
     out[i, j] = f(x[i, j], y[j, i])
 
 Along j the elements of y lie far apart, so that each would come from another line of
-the cache. Such a load is turned, square by square, into a panel that the rest of the
-kernel reads along j. Where all loads are turned, so is their result: it is computed
-along i, and stored along j out of the square of registers.
+the cache. Such a load is transposed, square by square, into a panel that the rest of
+the kernel reads along j. Where all loads are transposed, so is their result: it is
+computed along i, and stored along j out of the square of registers.
 
 Where operands are read from their end, the axis is run from its end:
 
     for i, j: out[i, j] = x[j, n - 1 - i]     ->  for i, j: out[n - 1 - i, j] = x[j, i]
 
-So an array that is rotated is turned square by square as one that is transposed: only
-the rows that are written come in another order.
+So a rotated array is transposed square by square as a transposed one is: only the rows
+that are written come in another order.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from ftrace.trace.primitives.sources import const
 #: Vectors along each side of a block: 64 KB of floats where a vector has 64 bytes. With
 #: 4 NCHW → NHWC + relu takes 2.3 times as long, with 16 1000×300 1.3 times (AMD EPYC).
 SIDE = 8
-#: Shorter axes are not worth turning; 20×1000 not turned takes 2.7 times as long.
+#: Shorter axes are not worth it; 20×1000 not transposed takes 2.7 times as long.
 _LEAST = 8
 #: Operations on an element at most, whose code is repeated for each row of a square.
 _LIGHT = 6
 
 
 def find_transposed(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
-    """A kernel with turned operands, maybe with one axis the other way round."""
+    """A kernel with transposed operands, maybe with one axis the other way round."""
     found = _find(kernel, facts, target)
     if found is not None or kernel.ordered:
         return found
@@ -80,9 +80,9 @@ def _find(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
         and _step(index_of(n), column, facts) not in (-1, 0, 1)
     ]  # fmt: skip
     for row in reversed(wide):
-        turned = [n for n in loads if _step(index_of(n), row, facts) == 1]
-        if row is not column and turned:
-            return _schedule(kernel, row, column, turned, facts, target)
+        transposed = [n for n in loads if _step(index_of(n), row, facts) == 1]
+        if row is not column and transposed:
+            return _schedule(kernel, row, column, transposed, facts, target)
     return None
 
 
@@ -94,15 +94,15 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
     return form.terms.get(axis, 0)
 
 
-def _turns_result(
-    kernel: ir.Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts
+def _transposes_result(
+    kernel: ir.Kernel, row: Node, column: Node, transposed: Sequence[Node], facts: Facts
 ) -> bool:
-    """Is the result turned? Little is computed of the operands, all of which are."""
+    """Is the result transposed? Little is computed of the operands, which all are."""
     if len(kernel.stores) != 1 or kernel.stores[0].valid is not None:
         return False
     nodes = toposort([kernel.stores[0].value])
     for n in nodes:
-        if n.op is not ir.load_p or n in turned or row not in facts.free[n]:
+        if n.op is not ir.load_p or n in transposed or row not in facts.free[n]:
             continue
         if column in facts.free[n] or _step(index_of(n), row, facts) not in (0, 1):
             return False
@@ -110,21 +110,21 @@ def _turns_result(
 
 
 def _schedule(
-    kernel: ir.Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts,
-    target: Target,
+    kernel: ir.Kernel, row: Node, column: Node, transposed: Sequence[Node],
+    facts: Facts, target: Target,
 ) -> Schedule:  # fmt: skip
-    """Blocks of rows and columns, of which operands, or the result, are turned.
+    """Blocks of rows and columns, of which operands, or the result, are transposed.
 
     Args:
       row: the axis along which the operands are contiguous.
       column: the axis along which the results are.
-      turned: the operands.
+      transposed: the operands.
     """
     outer = [a for a in kernel.axes if a is not row and a is not column]
-    items = [n.dtype.itemsize for n in turned]
+    items = [n.dtype.itemsize for n in transposed]
     lanes = target.vector_bytes // max(items)
     whole = target.decides("transposed_results")
-    whole = whole and _turns_result(kernel, row, column, turned, facts)
+    whole = whole and _transposes_result(kernel, row, column, transposed, facts)
     if whole:
         items.append(kernel.stores[0].value.dtype.itemsize)
         lanes = min(target.vector_bytes // max(items), target.registers)
@@ -132,8 +132,8 @@ def _schedule(
     pitch = whole_vectors(columns, lanes)
     parts = Term.of(rows, pitch), Term.of(columns, 1)
     panels = tuple(
-        Panel("turned", node, rows.length, pitch, parts)
-        for node in (() if whole else turned)
+        Panel("transposed", node, rows.length, pitch, parts)
+        for node in (() if whole else transposed)
     )
     store = StoreResults(panels, (row, column), (rows, columns), squares=whole)
     body = (*map(Fill, panels), store)

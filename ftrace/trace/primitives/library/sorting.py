@@ -232,14 +232,14 @@ top_k_p = along(
 class Partition(NamedTuple):
     """The argument of a partition: which place is right, along which axis."""
 
-    place: int
+    kth: int
     axis: int
 
 
 def _check_partition(name: str, arg: Partition, x: ShapedArray) -> None:
     _check_axis(name, arg.axis, x)
-    if not 0 <= arg.place < x.shape[arg.axis]:
-        raise ShapeError(f"{name}: axis {arg.axis} of {x!r} has no place {arg.place}")
+    if not 0 <= arg.kth < x.shape[arg.axis]:
+        raise ShapeError(f"{name}: axis {arg.axis} of {x!r} has no place {arg.kth}")
     if dtypes.is_complex(x.dtype):
         raise DtypeError(f"{name}: real numbers are required, got {x!r}")
 
@@ -331,10 +331,10 @@ def _nonzero(count: int, mask: Array) -> Array:
 def _batch_nonzero(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> tuple[list[Node], list[bool]]:
-    return places_p.results(*src, arg=node.arg), [batched[0]]
+    return positions_p.results(*src, arg=node.arg), [batched[0]]
 
 
-places_p = along(
+positions_p = along(
     "places", _infer_nonzero, _nonzero, batch=_batch_nonzero, dtypes="b",
     doc="positions of what is true along the last axis, in order",
 )  # fmt: skip

@@ -20,7 +20,7 @@ from ftrace.backends.llvm.contraction.find import (
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load, reduce
-from ftrace.lower.kernel.loop_tree import place as placed
+from ftrace.lower.kernel.loop_tree import build_loops as placed
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
 from tests.support.covering import covering
@@ -44,13 +44,13 @@ _strategies = import_module("ftrace.backends.llvm.contraction.strategies")
 
 def _in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few terms and rows."""
-    ways = _strategies.ways_to_cut
+    ways = _strategies.candidate_blocks
 
     def small(target: Target, load: Any) -> Iterator[Any]:
         return (replace(b, depth=48, tiles=2) for b in ways(target, load))
 
     monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
-    monkeypatch.setattr(_strategies, "ways_to_cut", small)
+    monkeypatch.setattr(_strategies, "candidate_blocks", small)
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")

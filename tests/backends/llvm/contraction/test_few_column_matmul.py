@@ -14,7 +14,7 @@ from ftrace.backends.llvm.contraction.strategies import find_dots
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
-from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.kernel.loop_tree import build_loops
 from tests.backends.llvm.convolution.test_filter_gradient import operands
 from tests.backends.llvm.convolution.test_window_detection import kernel_of, normal, run
 from tests.support.convolutions import spread, strided
@@ -64,7 +64,7 @@ def close(found: Any, wanted: Any, bound: float = 1e-5) -> None:
 def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Schedule | None:
     kernel = kernel_of(function, *arrays)
     facts = facts_of(kernel)
-    plan = find_contraction(kernel, place(kernel), facts)
+    plan = find_contraction(kernel, build_loops(kernel), facts)
     return plan and next(find_dots(kernel, plan, facts, target), None)
 
 

@@ -29,7 +29,7 @@ from ftrace.lower.kernel.ir import (
     make_range,
     param,
 )
-from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.kernel.loop_tree import build_loops
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.sources import const
@@ -82,7 +82,7 @@ def kernel_of(function: Any, *arrays: Array) -> Kernel:
 
 def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
     facts = facts_of(kernel)
-    plan = find_contraction(kernel, place(kernel), facts)
+    plan = find_contraction(kernel, build_loops(kernel), facts)
     assert plan is not None
     return plan, facts
 

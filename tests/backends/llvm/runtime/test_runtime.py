@@ -743,7 +743,7 @@ def test_folder_that_cannot_be_used_is_no_cache(tmp_path: Path) -> None:
     file.write_text("not a folder")
     (tmp_path / "cache" / "deeper").mkdir(parents=True)
     for folder in (str(file), str(file / "below"), "/dev/null/x", "with\0null"):
-        object_cache.told = False
+        object_cache.reported = False
         with (
             settings.config(cache_dir=folder),
             pytest.warns(CacheWarning, match="FTRACE_CACHE_DIR to a folder"),
@@ -755,7 +755,7 @@ def test_folder_that_cannot_be_used_is_no_cache(tmp_path: Path) -> None:
 
 
 def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
-    object_cache.told = False
+    object_cache.reported = False
     with settings.config(cache_dir=str(tmp_path)):
         code = emit_object(text_of(33))
         (file,) = files_in(tmp_path)
@@ -769,7 +769,7 @@ def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
 def test_read_only_folder_is_no_cache(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o500)
-    object_cache.told = True
+    object_cache.reported = True
     with settings.config(cache_dir=str(folder)):
         assert emit_object(text_of(34))
     folder.chmod(0o700)

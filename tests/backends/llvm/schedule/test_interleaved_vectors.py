@@ -22,7 +22,7 @@ from ftrace.backends.llvm.schedule.vector_cost import (
 )
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, Store, load, make_range, param
-from ftrace.lower.kernel.loop_tree import Loop, place
+from ftrace.lower.kernel.loop_tree import Loop, build_loops
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
@@ -106,7 +106,7 @@ def chain(length: int, size: int, wide: bool = False) -> Kernel:
 
 
 def decided(kernel: Kernel, target: Target = AVX512) -> int:
-    (loop,) = place(kernel)
+    (loop,) = build_loops(kernel)
     assert isinstance(loop, Loop)
     facts = facts_of(kernel)
     lanes = target.vector_bytes // 4
@@ -128,7 +128,7 @@ def test_vectors_are_abreast_in_long_chains_only(name: str) -> None:
 
 
 def test_a_chain_is_long_by_its_latency() -> None:
-    (loop,) = place(chain(8, 1 << 16))
+    (loop,) = build_loops(chain(8, 1 << 16))
     assert isinstance(loop, Loop)
     latency, busy = cycles(usual(loop.body))
     assert (latency, busy) == (7 + 8 * 4, 9 * 0.5)

@@ -38,7 +38,7 @@ def swap(x: Pair) -> Pair:
 def _most_lanes(form: Form) -> int:
     """How many lanes a vector can fill.
 
-    Rows abreast are turned in squares, of half as many numbers as rows.
+    Rows abreast are transposed in squares, of half as many numbers as rows.
     """
     if form.kind not in ACROSS:
         return max(form.size // 4, 1)
@@ -399,6 +399,6 @@ def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None
                 buffer.put((parts[2 * k], parts[2 * k + 1]), place)
         else:
             mixed = [part for place in inner for part in buffer.take(place)]
-            turned = f.v.transpose(f.type(lanes), mixed)
-            for x, place in zip(turned, places, strict=True):
+            transposed = f.v.transpose(f.type(lanes), mixed)
+            for x, place in zip(transposed, places, strict=True):
                 f.put(x, rows, place, lanes)

@@ -57,7 +57,7 @@ def _step(
 ) -> None:
     """One step of all numbers."""
     radix, done = stages_of(f.form.size)[stage]
-    apart = done * (f.total // f.form.size)  # s
+    stride = done * (f.total // f.form.size)  # s
     part, lanes = f.total // radix, f.lanes
     with f.repeat(part // lanes) as i:
         j = f.let(f"mul i64 {i}, {lanes}")
@@ -65,18 +65,18 @@ def _step(
             source.take(j if not k else f.let(f"add i64 {j}, {k * part}"))
             for k in range(radix)
         ]
-        p = f.let(f"udiv i64 {j}, {apart}")
-        if apart < lanes:
+        p = f.let(f"udiv i64 {j}, {stride}")
+        if stride < lanes:
             y = _butterfly(f, x)
             products = [_twiddle(f, stage, roots, v, k, p) for k, v in enumerate(y)]
-            _exchange(f, products, target, j, apart)
+            _exchange(f, products, target, j, stride)
             return
-        turns = f.let(f"mul i64 {p}, {(radix - 1) * apart}")
+        turns = f.let(f"mul i64 {p}, {(radix - 1) * stride}")
         first = f.let(f"add i64 {j}, {turns}")
 
         def put(v: cv.Pair, k: int | str) -> None:
             v = _twiddle(f, stage, roots, v, k, p)
-            behind = f.let(f"mul i64 {k}, {apart}")
+            behind = f.let(f"mul i64 {k}, {stride}")
             target.put(v, f.let(f"add i64 {first}, {behind}"))
 
         if radix > _WRITTEN:
@@ -97,8 +97,8 @@ def _twiddle(
     offset = stage_offsets(f.form.size)[stage] - 2 * m
     start = f.let(f"add i64 {f.let(f'mul i64 {k}, {2 * m}')}, {offset}")
     re = f.let(f"add i64 {p}, {start}")
-    apart = done * (f.total // f.form.size)
-    return f.times(x, _roots_at(f, roots, (re, f.let(f"add i64 {re}, {m}")), apart))
+    stride = done * (f.total // f.form.size)
+    return f.times(x, _roots_at(f, roots, (re, f.let(f"add i64 {re}, {m}")), stride))
 
 
 def _butterfly(f: cv.Waves, x: list[cv.Pair]) -> list[cv.Pair]:
@@ -177,22 +177,22 @@ def _mirror_sums(
         put(second, f.let(f"sub i64 {len(x)}, {k}"))
 
 
-def _roots_at(f: cv.Waves, roots: str, starts: tuple[str, str], apart: int) -> cv.Pair:
-    """The roots for the numbers of a vector, of which `apart` have one each."""
+def _roots_at(f: cv.Waves, roots: str, starts: tuple[str, str], stride: int) -> cv.Pair:
+    """The roots for the numbers of a vector, of which `stride` have one each."""
     found: list[str] = []
     for start in starts:
-        if apart >= f.lanes:
+        if stride >= f.lanes:
             found.append(f.splat(roots, start))
             continue
-        count = f.lanes // apart
+        count = f.lanes // stride
         some = f.take(roots, start, count)
-        each = [i // apart for i in range(f.lanes)]
+        each = [i // stride for i in range(f.lanes)]
         found.append(f.shuffle(some, "poison", count, each))
     return found[0], found[1]
 
 
 def _exchange(
-    f: cv.Waves, y: list[cv.Pair], target: cv.Side, j: str, apart: int
+    f: cv.Waves, y: list[cv.Pair], target: cv.Side, j: str, stride: int
 ) -> None:
     """Stores four vectors whose numbers stand between one another."""
     assert isinstance(target, cv.Buffer)
@@ -200,7 +200,7 @@ def _exchange(
     places = [0] * (4 * lanes)
     for k in range(4):
         for i in range(lanes):
-            places[i % apart + apart * (4 * (i // apart) + k)] = k * lanes + i
+            places[i % stride + stride * (4 * (i // stride) + k)] = k * lanes + i
     to = f.let(f"shl i64 {j}, 2")
     for quarter in range(4):
         wanted = places[quarter * lanes : (quarter + 1) * lanes]

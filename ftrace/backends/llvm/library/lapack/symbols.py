@@ -135,7 +135,7 @@ def _change(name: str, by: int, known: bool) -> str:
     """
     f = Function(name, "void", visible=True)
     if not known:
-        f.give()
+        f.ret()
         return f.text
     with f.hold_lock("@lock"):
         before = f.load("i64", "@users")
@@ -148,5 +148,5 @@ def _change(name: str, by: int, known: bool) -> str:
             with f.when(f.let(f"icmp sgt i32 {threads}, 1")):
                 wanted = 1 if by > 0 else threads
                 f.do(f"call void @set_threads(i32 {wanted})")
-    f.give()
+    f.ret()
     return f.text

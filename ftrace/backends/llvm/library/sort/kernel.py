@@ -147,7 +147,7 @@ class _Network:
             self.put(x, base, i, bits)
 
     def text(self, result: str) -> str:
-        self.f.give(result)
+        self.f.ret(result)
         return "\n".join([*self.f.declared, *self.turns.values(), self.f.text])
 
 
@@ -160,7 +160,7 @@ def _transposer(lanes: int, bits: int) -> str:
     columns = v.transpose(t, [f.load(t.text, place) for place in places])
     for x, place in zip(columns, places, strict=True):
         f.store(t.text, x, place)
-    f.give()
+    f.ret()
     return f.text
 
 
@@ -189,7 +189,7 @@ def sort_rows(keys: Keys, size: int, lanes: int) -> str:
     )
     both = v.binary("and", t.mask(), plus, minus)
     with f.when(v.any_lane(both, lanes)):
-        f.give("true")
+        f.ret("true")
     n.sort(columns, base, bits, signed=True)
     with f.repeat(size) as i:
         n.put(keys.back(v, n.get(base, i, bits)), base, i, bits)
@@ -427,7 +427,7 @@ def _take_scratch(f: Sorting, nbytes: int) -> str:
     taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
     with f.when(f.let(f"icmp eq ptr {taken}, null")):
         f.do(f"call void @{STOP}(ptr %buffers)")
-        f.give()
+        f.ret()
     return taken
 
 
@@ -529,12 +529,12 @@ def _word() -> str:
     with f.when(f.let(f"icmp uge i64 %count, {WORD}")):
         bytes_ = f.let(f"load <{WORD} x i8>, ptr %at, align 1")
         flags = f.let(f"icmp ne <{WORD} x i8> {bytes_}, zeroinitializer")
-        f.give(f.let(f"bitcast <{WORD} x i1> {flags} to i{WORD}"))
+        f.ret(f.let(f"bitcast <{WORD} x i1> {flags} to i{WORD}"))
     with f.fold("%count", [("i64", "0")]) as fold:
         byte = f.load("i8", f.beyond("%at", fold.index))
         bit = f.let(f"shl i64 {f.let(f'zext i8 {byte} to i64')}, {fold.index}")
         fold.following = [f.let(f"or i64 {fold.values[0]}, {bit}")]
-    f.give(fold.values[0])
+    f.ret(fold.values[0])
     return _BITS + f.text
 
 
@@ -548,7 +548,7 @@ def _spread() -> str:
         position = f.let(f"trunc i64 {f.sum('%base', lowest)} to i32")
         f.store("i32", position, f.item("i32", "%to", fold.index))
         fold.following = [f.let(f"and i64 {bits}, {f.sum(bits, -1)}")]
-    f.give()
+    f.ret()
     return f.text
 
 

@@ -131,7 +131,7 @@ def loop(
         whole = f.let(f"mul i64 {count}, {lanes}")
     with f.repeat("%n", whole) as i:
         body(Vectors(f), i)
-    f.give()
+    f.ret()
     return f.text
 
 
@@ -223,7 +223,7 @@ def zeros(bits: int) -> str:
     def less(place: str) -> str:
         return f.let(f"icmp slt {t} {f.load(t, f.item(t, '%keys', place))}, %key")
 
-    f.give(_search(f, "0", "%n", less))
+    f.ret(_search(f, "0", "%n", less))
     below = f.text
     parameters = "ptr %row", "ptr %to", "i64 %first", "i64 %begin", "i64 %stop"
     f = Function("zeros", "void", *parameters)
@@ -236,7 +236,7 @@ def zeros(bits: int) -> str:
         with f.when(f.let(f"and i1 {zero}, {reached}")):
             f.store(t, x, f.item(t, "%to", place))
         fold.following = [f.sum(place, f.let(f"zext i1 {zero} to i64"))]
-    f.give()
+    f.ret()
     return below + f.text
 
 
@@ -252,7 +252,7 @@ def _split(t: str, sign: str) -> str:
         return f.let(f"icmp {sign}le {t} {x}, {y}")
 
     least = f.let(f"select i1 {lacks}, i64 {lack}, i64 0")
-    f.give(_search(f, least, f.least("%k", "%n"), is_first))
+    f.ret(_search(f, least, f.least("%k", "%n"), is_first))
     return f.text
 
 
@@ -298,7 +298,7 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Vectors, str, str], None]) -
     done = f.sum(firsts[-1], each)
     with f.fold("%end", [start(done)], done) as fold:
         fold.following = [step(fold.values[0], fold.index)]
-    f.give()
+    f.ret()
     return _split(t, sign) + f.text
 
 
@@ -312,7 +312,7 @@ def top(keys: Keys) -> str:
     v = Vectors(f)
     key = keys.wide(v, v.take(v.type(keys.bits), "%row", "%i"))
     f.store("i64", f.let(f"or i64 {key}, %i"), f.word("%buffer", "%count"))
-    f.give()
+    f.ret()
     appends, cttz = f.text, f"i{LANES} @llvm.cttz.i{LANES}"
     parameters = "ptr %row", "ptr %buffer", "i64 %k", "i64 %full", "i64 %n"
     f = Function("top", "void", *parameters)
@@ -357,5 +357,5 @@ def top(keys: Keys) -> str:
         append(held, i)
         f.store("i64", f.sum(held, 1), count)
     sort(f.load("i64", count))
-    f.give()
+    f.ret()
     return f"declare {cttz}({t}, i1)\n" + appends + f.text
