@@ -17,7 +17,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import errors, lax, nn
+from ftrace import errors, lax, nn, optim
 from ftrace.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 A = np.arange(128, dtype=np.float32).reshape(8, 16)
@@ -530,3 +530,22 @@ def test_within_shard_map_the_mesh_is_manual_and_types_vary() -> None:
                      axis_names={"x"})  # fmt: skip
     np.testing.assert_array_equal(ft.jit(f)(A), A)
     assert ft.sharding.get_abstract_mesh().empty
+
+
+@pytest.mark.parametrize("rows", [16, 256])
+def test_moments_stay_where_their_weights_are(rows: int) -> None:
+    """Also of a batch so small that it moves instead of the weights."""
+    line = ft.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    divided, optimizer = NamedSharding(line, P("d")), optim.adam(1e-2)
+
+    def loss(p: Any, x: Any) -> Any:
+        return ((fnp.tanh(x @ p["w"]) @ p["v"]) ** 2).mean()
+
+    def step(p: Any, state: Any, x: Any) -> Any:
+        updates, state = optimizer.update(ft.grad(loss)(p, x), state, p)
+        return optim.apply_updates(p, updates), state
+
+    weights = {"w": np.ones((16, 32), np.float32), "v": np.ones((32, 8), np.float32)}
+    params, x = ft.device_put((weights, np.ones((rows, 16), np.float32)), divided)
+    made = ft.jit(step)(params, ft.jit(optimizer.init)(params), x)
+    assert {m.sharding.spec for m in ft.tree.leaves(made) if m.ndim} == {P("d")}

@@ -5,7 +5,9 @@
 
 A spec only grows: an axis that nothing divides yet takes what an operation that makes
 or reads the value knows, also one that does not divide evenly: it is computed in the
-windows that its readers need (`windows.py`). Inputs and constraints are closed. Where
+windows that its readers need (`windows.py`). Inputs and constraints are closed. What is
+done element by element goes first, so that moments and gradients lie as their weights
+do (as Shardy does it), and products, which have a choice, come to that. Where
 two factors of an operation want one axis of the mesh, that choice is taken for which
 each device receives the fewest bytes, then that which divides more, then the first.
 
@@ -143,7 +145,9 @@ class Propagation:
         for value, spec in wanted:
             if spec:  # of a stack nothing is said
                 self._refine(value, spec)
-        self._sweep()
+        self._sweep([node for node in self._operations if self._passes(node)])
+        self._ahead, self._back = {*self._operations}, {*self._operations}
+        self._sweep(self._operations)
         self.divisions = {n: self._choose(n) for n in self.rules}
         self.own = {n: spec for n, spec in self.specs.items() if is_variable(n)}
         for node in self._operations:
@@ -176,17 +180,21 @@ class Propagation:
 
     # Sweeps, over the operations of which a value has changed.
 
-    def _sweep(self) -> None:
+    def _passes(self, node: Node) -> bool:
+        """Is an operation done element by element, and no product that is added up?"""
+        return node.op.family in ELEMENTWISE and node not in self._reduced_next
+
+    def _sweep(self, operations: Sequence[Node]) -> None:
         for _ in range(_SWEEPS):
             if not (self._ahead or self._back):
                 return
-            for node in self._operations:
+            for node in operations:
                 if node in self._ahead and self._is_touched(node):
                     rows = zip(self.outputs_of[node], self._results(node), strict=True)
                     for value, spec in rows:
                         self._refine(value, spec)
             self._ahead.clear()
-            for node in reversed(self._operations):
+            for node in reversed(operations):
                 if node in self._back and node in self.rules and self._is_touched(node):
                     rule, division = self.rules[node], self._choose(node)
                     for source, axes in zip(node.src, rule.operands, strict=True):
