@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import os
@@ -268,6 +269,9 @@ def arrays_have_parts_in_processes() -> None:
             equal(all_of(x), whole)
             equal(all_of(ft.device_put(x, ft.NamedSharding(mesh, P("x")))), whole)
     x = put(X)
+    again = copy.deepcopy(x)
+    assert again.sharding == x.sharding
+    equal(all_of(again), X)
     assert "shape=" in repr(x)
     for read in (np.asarray, float, lambda x: x.tolist()):
         raises(errors.UnaddressableError, "spans non-addressable", lambda r=read: r(x))

@@ -186,6 +186,10 @@ class Spanning(Placed):
     def is_deleted(self) -> bool:
         return self.local.is_deleted()
 
+    def __deepcopy__(self, memo: Any) -> Array:
+        sharding: Any = self.given_sharding
+        return spanning(self.local.__deepcopy__(memo), sharding, self.shape)
+
     def __repr__(self) -> str:
         return f"Array(shape={self.shape}, dtype={self.dtype})"
 
