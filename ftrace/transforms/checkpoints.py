@@ -198,10 +198,12 @@ class Checkpoints:
         self.wait()
         if found is None or not self._has_index(found):
             which = "checkpoint" if step is None else f"checkpoint of step {found}"
+            steps = ", ".join(map(str, self.steps()))
+            advice = f"restore one of these: {steps}" if steps else (
+                "nothing is: begin with `if checkpoints.latest() is not None`"
+            )  # fmt: skip
             raise errors.FileFormatError(
-                f"{self._folder}: there is no whole {which}; those that can be "
-                f"restored: {self.steps() or 'none'}. Begin with `if "
-                "checkpoints.latest() is not None`"
+                f"{self._folder}: there is no whole {which}; {advice}"
             )
         path = self._folder / f"{found}"
         return load_from(Folder(path), path, device, like)

@@ -128,7 +128,8 @@ class Writing:
     def _text(self) -> str:
         """What all processes must have alike."""
         rows = [f"{k}: {json.dumps(row)}" for k, row in self._index["arrays"].items()]
-        return "\n".join([json.dumps(self._index["tree"]), *rows, *self._digests])
+        tree = json.dumps(self._index["tree"])
+        return "\n".join([f"folder {self.folder.name}", tree, *rows, *self._digests])
 
     def _take(self, name: str, leaf: Any) -> dict[str, Any]:
         """The row of an array in the index. What is to be written here is kept."""

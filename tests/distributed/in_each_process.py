@@ -251,6 +251,14 @@ def all_of(x: Any) -> Any:
 
 
 @check
+def arrays_without_elements_lie_in_processes() -> None:
+    for shape in ((0, 3), (8 * DEVICES, 0)):
+        x = put(np.zeros(shape, np.float32))
+        assert x.shape == (x + 1).shape == all_of(x).shape == shape
+        equal(all_of(ft.jit(lambda x: x.sum(1))(x)), np.zeros(shape[:1], np.float32))
+
+
+@check
 def arrays_have_parts_in_processes() -> None:
     for mesh in MESHES.values():
         for spec in (P("x"), P(None, None), P(mesh.axis_names), P(None, "x")):
@@ -1107,6 +1115,7 @@ def checkpoints_of_processes_are_whole_or_told() -> None:
     raises(disagree, "disagree in save", lambda: ft.save(FOLDER / "no", unequal))
     unequal = {"w": np.ones(3), "b": np.full(2, RANK)}
     raises(disagree, "+b: elements", lambda: ft.save(FOLDER / "no", unequal))
+    raises(disagree, "folder 0", lambda: ft.save(FOLDER / f"{RANK}", unequal))
     tree = state(GRID)
     with ft.Checkpoints(FOLDER / f"steps_{COUNT}", keep=2) as checkpoints:
         for step in range(4):

@@ -469,12 +469,14 @@ class Spread(Between):
         for axis, factors in enumerate(self.factors):
             shape = x.shape
             sizes = [n for ranks, lanes in factors for n in (_count(ranks), lanes)]
-            x = x.reshape(*shape[:axis], *sizes, -1, *shape[axis + 1 :])
+            each = shape[axis] // math.prod(sizes)
+            x = x.reshape(*shape[:axis], *sizes, each, *shape[axis + 1 :])
             for i in reversed(range(len(factors))):
                 ranks = factors[i][0]
                 place = ranks.own.rank if ranks else 0
                 x = x.take(place, axis + 2 * i)
-            x = x.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+            own = math.prod([each, *sizes[1::2]])
+            x = x.reshape(*shape[:axis], own, *shape[axis + 1 :])
         return x
 
     def whole(self, x: Array) -> Array:
@@ -482,11 +484,13 @@ class Spread(Between):
         for axis, factors in enumerate(self.factors):
             shape = x.shape
             lanes = [lanes for _, lanes in factors]
-            x = x.reshape(*shape[:axis], *lanes, -1, *shape[axis + 1 :])
+            each = shape[axis] // math.prod(lanes)
+            x = x.reshape(*shape[:axis], *lanes, each, *shape[axis + 1 :])
             for i in reversed(range(len(factors))):
                 ranks = factors[i][0]
                 x = np.moveaxis(ranks.own.gather(x) if ranks else x[None], 0, axis + i)
-            x = x.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+            size = math.prod(x.shape[axis : axis + 2 * len(factors) + 1])
+            x = x.reshape(*shape[:axis], size, *shape[axis + 1 :])
         return x
 
 

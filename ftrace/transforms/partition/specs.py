@@ -203,8 +203,8 @@ def bytes_received(steps: Iterable[Move], nbytes: int, sizes: Sizes) -> int:
         elif step.kind == "ppermute":
             total += nbytes
         else:
-            share = nbytes * (n - 1) // n
-            total += share if step.kind in ("all_to_all", "psum_scatter") else 2 * share
+            times = 1 if step.kind in ("all_to_all", "psum_scatter") else 2
+            total += times * nbytes * (n - 1) // n
             nbytes //= n if step.kind == "psum_scatter" else 1
     return total
 
