@@ -96,31 +96,31 @@ def ended(way: str, seconds: str, folder: str = ".") -> str:
     begin = time.perf_counter()
     done = start(2, way, FTRACE_DISTRIBUTED_TIMEOUT=seconds, FOLDER=folder)
     assert done.returncode != 0
-    assert time.perf_counter() - begin < 40
+    assert time.perf_counter() - begin < 120
     return done.stdout
 
 
 #: What goes wrong, in how many seconds it is noticed, and what is told.
 WAYS: dict[tuple[str, str], list[str]] = {
-    ("raises", "60"): [
+    ("raises", "200"): [
         "process 1 of 2 ended by ValueError: not this one; process 0",
     ],
-    ("leaves", "60"): ["process 1 of 2 left: its program has ended; process 0"],
-    ("differs", "60"): ["+int64[4]"],
-    ("fails", "60"): [
+    ("leaves", "200"): ["process 1 of 2 left: its program has ended; process 0"],
+    ("differs", "200"): ["+int64[4]"],
+    ("fails", "200"): [
         "ended by ValueError: not in the program; process 0 was waiting for the others "
         "in sum along x: 2 processes"
     ],
-    ("unequal", "60"): [
+    ("unequal", "200"): [
         "has waited for the others in sum along x: 2 processes, axis 0, in vain",
         "process 1 waits for the others to run a program (0, 1)\n  graph (a:f32[3]):",
     ],
-    ("reversed", "60"): [
+    ("reversed", "200"): [
         "in vain: not all of process 0, 1 came there",
         " waits for ",
     ],
-    ("interrupted", "60"): ["ended soon", "KeyboardInterrupt"],
-    ("sleeps", "60"): [
+    ("interrupted", "200"): ["ended soon", "KeyboardInterrupt"],
+    ("sleeps", "200"): [
         "has waited 1 seconds for all processes of a mesh",
         "has waited 1 seconds for the others to run assert_equal",
         "has left in the middle what it did with others",
@@ -160,7 +160,7 @@ def test_few_processes_send_to_each_other_in_native_code(count: int) -> None:
 def test_a_process_that_is_killed_ends_the_others_and_no_checkpoint(
     tmp_path: Path,
 ) -> None:
-    told = ended("killed", "60", str(tmp_path))
+    told = ended("killed", "200", str(tmp_path))
     assert "rank 1" in told, told
     step = ft.Checkpoints(tmp_path).latest()
     assert step in (4, 5)
