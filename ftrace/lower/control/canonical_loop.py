@@ -23,7 +23,8 @@ from ftrace.trace.graph import Body, Node, bodies_of, toposort
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.primitive import Compound
 
-#: Iterations of a parallel loop that may run at the same time.
+#: Iterations of a parallel loop that may run at the same time. Each has an arena of its
+#: own: with 64 loops take 4 times the memory, with 4 a fourth.
 LANES = 16
 
 

@@ -269,6 +269,8 @@ def _top_k(node: Node) -> Node:
 # Positions of what is true.
 
 #: Elements of a run of a mask at the least, and runs at the most; a run is whole words.
+#: With 2¹⁷ masks of 100,000 are counted at once, with 2¹³ they are 12 runs, not three;
+#: with 256 runs one of 4M is 128, not 64, with 16 it is 16.
 _LEAST_RUN, _MOST_MASKS, _WORD = 1 << 15, 64, 64
 
 

@@ -39,7 +39,8 @@ from ftrace.lower.program import STACK_HEADER
 
 #: Cells are aligned like every buffer.
 CELL_ALIGNMENT = 64
-#: A first chunk has about so many bytes.
+#: A first chunk has about so many bytes, and each other one twice those of the one
+#: before: with 4 times as many a stack has two chunks less, with a quarter two more.
 FIRST_CHUNK = 4096
 _CHUNKS = STACK_HEADER // 8 - 1
 
