@@ -117,7 +117,7 @@ _ROWS: dict[str, Row] = {
     "max": _extremum(">", "{1}"), "min": _extremum("<", "{0}"),
     "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
     "round": _call("rint"), "sqrt": _call("sqrt"), "popcount": _call("popcount"),
-    "fma": {"iubf": "fma({0}, {1}, {2})"},
+    "fma": {"iubf": "fma({0}, {1}, {2})"}, "select": {"b": "{0} ? {1} : {2}"},
     "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
     "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
     "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"),
@@ -143,9 +143,7 @@ def _write(row: Row, dtype: Dtype, x: list[str], used: set[str]) -> str:
 
 
 #: The operations that can be written; `legalize` decomposes every other one.
-SUPPORTED = frozenset(
-    ("const", "select", "cast", "bitcast", "copy", "stop_gradient", *_ROWS)
-)
+SUPPORTED = frozenset(("const", "cast", "bitcast", "copy", "stop_gradient", *_ROWS))
 
 
 def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
@@ -169,8 +167,6 @@ def expression(
     x = list(operands)
     source = index or node.src[0].dtype
     name = node.op.name
-    if name == "select":
-        return f"{x[0]} ? {x[1]} : {x[2]}"
     if name == "cast":
         return convert(x[0], source, index or node.dtype, used)
     if name == "bitcast":
