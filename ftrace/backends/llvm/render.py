@@ -23,11 +23,7 @@ from math import prod
 from typing import Any
 
 from ftrace.backends.llvm.contraction import strategies
-from ftrace.backends.llvm.contraction.find import (
-    Contraction,
-    find_contraction,
-    reduce_loop,
-)
+from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution import strategies as convolutions
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit import module as emit
@@ -56,7 +52,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.kernel.loop_tree import build_loops
+from ftrace.lower.kernel.loop_tree import build_loops, reduce_loop
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor

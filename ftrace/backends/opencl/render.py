@@ -32,17 +32,10 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.opencl import scalar_ops
 from ftrace.backends.opencl.scalar_ops import C_TYPES, literal
-from ftrace.backends.opencl.writer import (
-    GROUP,
-    Sizes,
-    Traits,
-    Writer,
-    choose_launch,
-    reduce_loops,
-)
+from ftrace.backends.opencl.writer import GROUP, Sizes, Traits, Writer, choose_launch
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel import ir
+from ftrace.lower.kernel import ir, loop_tree
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -87,13 +80,8 @@ def find_contraction(
     """The kernel as a contraction, if it is one that is worth blocking."""
     if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit
         return None
-    loops = reduce_loops(block)
-    if [depth for depth, _ in loops] != [len(kernel.axes)]:
-        return None  # not one loop that stands inside all axes
-    loop = loops[0][1]
-    if len(loop.reduces) != 1 or any(isinstance(s, ReduceLoop) for s in loop.body):
-        return None
-    if kernel.ordered or 0 in kernel.shape:
+    loop = loop_tree.reduce_loop(kernel, block)
+    if loop is None or len(loop.reduces) != 1 or 0 in kernel.shape:
         return None
     (total,) = loop.reduces
     length = prod(ir.axis_of(r).size for r in loop.ranges)

@@ -13,7 +13,7 @@ one loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from ftrace.errors import GraphError
@@ -243,6 +243,23 @@ class _Placement:
             if self.home.get(reduce_node.src[0], self) is scope:
                 found[reduce_node.src[0]] = None
         return list(found)
+
+
+def reduce_loop(kernel: ir.Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
+    """The reduce loop of a kernel, if there is one, inside all of its axes."""
+    if kernel.ordered or any(store.combine for store in kernel.stores):
+        return None
+    while True:
+        inner = [s for s in block if not isinstance(s, Let)]
+        if len(inner) != 1 or not isinstance(inner[0], Loop):
+            break
+        block = inner[0].body
+    loops = [s for s in block if isinstance(s, ReduceLoop)]
+    if len(loops) != 1 or any(isinstance(s, Loop) for s in block):
+        return None
+    (loop,) = loops
+    simple = all(isinstance(s, Let) for s in loop.body)
+    return loop if simple and all(ir.axis_of(r).size for r in loop.ranges) else None
 
 
 def render_tree(kernel: ir.Kernel, lines: ir.Lines = ir.NO_LINES) -> str:

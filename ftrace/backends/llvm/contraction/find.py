@@ -20,7 +20,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
-from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
+from ftrace.lower.kernel.loop_tree import Statement, reduce_loop
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic import is_dynamic
 
@@ -99,23 +99,6 @@ def find_contraction(
         tuple(rows), tuple(columns), ranges, tuple(lefts), tuple(rights),
         tuple(reduces), loose,
     )  # fmt: skip
-
-
-def reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
-    """The reduce loop of a kernel, if there is one, inside all of its axes."""
-    if kernel.ordered or any(store.combine for store in kernel.stores):
-        return None
-    while True:
-        inner = [s for s in block if not isinstance(s, Let)]
-        if len(inner) != 1 or not isinstance(inner[0], Loop):
-            break
-        block = inner[0].body
-    loops = [s for s in block if isinstance(s, ReduceLoop)]
-    if len(loops) != 1 or any(isinstance(s, Loop) for s in block):
-        return None
-    (loop,) = loops
-    simple = all(isinstance(s, Let) for s in loop.body)
-    return loop if simple and all(axis_of(r).size for r in loop.ranges) else None
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
