@@ -93,8 +93,8 @@ def stores_over(
     Some store nothing any more.
 
     Args:
-      replaced: what a node becomes, given what its sources have become; None if it is
-        to be seen.
+      replaced: what a node becomes, given what its sources have become; None for what
+        `move` or `rebuild` makes of it.
     """
     new: dict[Node, Node] = {}
     places = dict(places)
