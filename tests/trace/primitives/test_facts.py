@@ -26,7 +26,6 @@ OTHERS = {
     "backends/llvm/schedule/vector_cost.py:_LATENCY",
     "lower/legalize/legalize.py:PLAIN",
     "backends/llvm/schedule/vector_cost.py:_COST",
-    "backends/opencl/scalar_ops.py:SUPPORTED",
     # Of NumPy: what repeats its operands by itself.
     "trace/evaluate.py:_BROADCASTING",
     # Of our formulas: their errors.
