@@ -1,7 +1,7 @@
 """A kernel as LLVM IR for a processor: legal operations, then the writer for its kind.
 
-    kernel -> place() -> Schedule -> ScheduleEmitter -> text     products, squares
-                      -> Tiling   -> Nest            -> text     any other
+    kernel -> build_loops() -> Schedule -> ScheduleEmitter -> text    products, squares
+                            -> Tiling   -> Nest            -> text    any other
 
 The rows of `STRATEGIES` are the ways to render such a kernel, and give its code. Those
 of `PRODUCTS`, from `contraction/strategies.py` and `convolution/`, give schedules only,
