@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gzip
 import json
 import os
@@ -27,6 +28,7 @@ from ftrace import P, errors, lax
 from ftrace.backends.base import own_devices
 from ftrace.backends.llvm.call.object_layout import offsets
 from ftrace.backends.llvm.runtime import program_table
+from ftrace.backends.llvm.runtime.runtime import runtime
 from ftrace.custom_batching import custom_vmap
 from ftrace.experimental import multihost_utils as hosts
 from ftrace.ground import process_groups, processes
@@ -1177,6 +1179,54 @@ def is_left(way: str, kind: str) -> None:
     assert own_devices("cpu")[0].memory.in_use <= used  # what is refused keeps nothing
 
 
+def raises_in_a_loop(kind: str) -> None:
+    """Process 0 leaves a loop; what it had started to get is not written elsewhere."""
+    if kind == "by Python":
+        processes.world.native = None
+    calls: list[Any] = []
+
+    def told(x: Any) -> Any:
+        calls.append(x)
+        if len(calls) == 7 and RANK == 1:
+            time.sleep(1)  # before what it sends in the next iteration
+        if len(calls) == 8 and RANK == 0:
+            raise KeyboardInterrupt
+        return np.asarray(x)
+
+    def looped(w: Any, v: Any) -> Any:
+        def body(c: Any) -> Any:
+            i, a, b = c
+            total = lax.psum(a, "x")  # kept for the derivative
+            t = ft.pure_callback(told, ft.ShapeDtypeStruct((), "float32"), b.sum())
+            b = fnp.tanh(b @ b.T @ b) * lax.stop_gradient(t)
+            return i + 1, total * w + b, b
+
+        return lax.while_loop(lambda c: c[0] < 5, body, (0, v, v))[1]
+
+    run = over(looped, (P(), ALONG), check_vma=False)
+    step = ft.jit(ft.grad(lambda w, v: (run(w, v) ** 2).sum()))
+    x = put(np.ones((512 * DEVICES, 512), np.float32))
+    stages = step.lower(np.float32(0.5), x).compile()
+    assert stages.program.overlaps
+    step(np.float32(0.5), x)
+    with pytest.raises(errors.ProcessError if RANK else KeyboardInterrupt):
+        step(np.float32(0.5), x)
+    if RANK == 0:
+        runtime().forget_chunks()
+        own: Any = ctypes.CDLL(None).malloc
+        own.restype = ctypes.c_void_p
+        memory = [(own(n << 18), n << 18) for n in range(1, 9) for _ in range(4)]
+        for place, nbytes in memory:
+            ctypes.memset(place, 7, nbytes)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            processes.check()  # MPI does its work where it is asked
+            time.sleep(1e-3)
+        for place, nbytes in memory:
+            same = ctypes.string_at(place, nbytes) == b"\7" * nbytes
+            assert same
+
+
 def gets_too_much(kind: str) -> None:
     """Process 1 sends more than process 0 has room for."""
     if kind == "by Python":
@@ -1255,9 +1305,13 @@ def goes_wrong(way: str) -> None:
     hosts.sync_global_devices("in vain")
 
 
-if sys.argv[1:] and sys.argv[1] in ("late", "interrupt", "truncated"):
+LEFT = {
+    "late": partial(is_left, "late"), "interrupt": partial(is_left, "interrupt"),
+    "truncated": gets_too_much, "loop": raises_in_a_loop,
+}  # fmt: skip
+if sys.argv[1:] and sys.argv[1] in LEFT:
     way, kind = sys.argv[1:]
-    gets_too_much(kind) if way == "truncated" else is_left(way, kind)
+    LEFT[way](kind)
     CHECKS.clear()
 elif sys.argv[1:] == ["direct"]:
     CHECKS[:] = [each_sends_to_each_in_native_code]

@@ -141,7 +141,7 @@ def test_a_process_that_does_not_come_ends_the_others() -> None:
 
 @started
 @pytest.mark.parametrize("kind", ["by native code", "by Python"])
-@pytest.mark.parametrize("way", ["late", "interrupt", "truncated"])
+@pytest.mark.parametrize("way", ["late", "interrupt", "truncated", "loop"])
 def test_what_is_left_in_the_middle_is_left_for_good(way: str, kind: str) -> None:
     done = start(2, way, kind)
     assert done.returncode == 0, done.stdout

@@ -326,6 +326,7 @@ class _Writer:
             self.block.add(*steps),
             *self.block.rows(references),
             *self.block.rows(stacks),
+            int(program.overlaps),
         )
 
     def _nest(

@@ -70,9 +70,12 @@ class ProgramRecord(Record):
       steps, first: how many steps, and the array of their addresses.
       slots, references: how many slots, and the array of where they are.
       stacks, headers: how many slots of the arena hold stacks, and these.
+      overlaps: 1 where an exchange may be under way when a step raises.
     """
 
-    fields = ("steps", "first", "slots", "references", "stacks", "headers")
+    fields = (
+        "steps", "first", "slots", "references", "stacks", "headers", "overlaps",
+    )  # fmt: skip
 
 
 class Reference(Record):

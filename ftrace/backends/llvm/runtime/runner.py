@@ -229,7 +229,12 @@ def run_program(f: Function) -> None:
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
-    f.ret_if(f.let(f"icmp eq i32 {f.load('i32', status)}, {CUT}"), CUT)
+    found = f.load("i32", status)
+    with f.when(f.let(f"icmp ne i32 {found}, {GO_ON}")):
+        # What was started may still be written, whatever has raised.
+        under_way = f.let(f"icmp ne i64 {program.number('overlaps')}, 0")
+        cut = f.let(f"icmp eq i32 {found}, {CUT}")
+        f.ret_if(f.let(f"or i1 {cut}, {under_way}"), found)
     with f.rows(headers, records.Headers, stacks) as row:
         header = f.slot("%frame", row.number("slot"))
         facts = [row.number(name) for name in ("stacks", "size", "log")]
