@@ -40,7 +40,15 @@ from ftrace.errors import (
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.calls.varying import varying_here
-from ftrace.trace.flatten_arguments import P, R, is_int, name_of, read_argnums, wraps
+from ftrace.trace.flatten_arguments import (
+    P,
+    R,
+    flatten_values,
+    is_int,
+    name_of,
+    read_argnums,
+    wraps,
+)
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
@@ -67,7 +75,7 @@ from ftrace.transforms.placed.spanning import (
     whole,
 )
 from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
-from ftrace.transforms.vmap import SHARED, over_lanes
+from ftrace.transforms.vmap import SHARED, check_axes, normal_axis, over_lanes
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -138,6 +146,8 @@ def pmap(
       Array([[1., 1.]], dtype=float32)
     """
     tree.check_callable(fun, "pmap")
+    check_axes("pmap", "in_axes", in_axes)
+    check_axes("pmap", "out_axes", out_axes)
     given: Any = static_broadcasted_argnums
     static = read_argnums("pmap", "static_broadcasted_argnums", given)
     chosen = None if devices is None else list(devices)
@@ -369,10 +379,13 @@ def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
     places += [0] * (len(leaves) - len(places))
     sizes = {axis_size} - {None}
     for x, axis in zip(leaves, places, strict=True):
-        if axis is None or not is_value(x):
+        if axis is None:
             continue
+        if not is_value(x):
+            flatten_values((args, kwargs), "pmap: the argument ")
         shape = aval_of(x).shape
-        sizes.add(shape[axis] if shape else None)
+        place = normal_axis("pmap", axis, x) if shape else None
+        sizes.add(None if place is None else shape[place])
     if not sizes or None in sizes:
         got = "a scalar, which has no axis; in_axes None gives it to all devices"
         raise ValueRangeError(
@@ -505,7 +518,7 @@ def shard_map(
     def shard_map_f(*args: Any) -> Any:
         around = [axis.devices for axis in stack.axes if axis.devices]
         own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
-        if not own.axis_names:
+        if not getattr(own, "axis_names", ()):
             raise ValueRangeError(
                 f"shard_map needs a mesh with axes, got {own!r}: give it mesh=, or "
                 "call it within `with ft.set_mesh(mesh)`"

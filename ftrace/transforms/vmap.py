@@ -119,8 +119,8 @@ def over_lanes(
     tree.check_callable(fun, what)
     if isinstance(in_axes, _LIST):
         in_axes = tuple(in_axes)
-    _check_axes(what, "in_axes", in_axes)
-    _check_axes(what, "out_axes", out_axes)
+    check_axes(what, "in_axes", in_axes)
+    check_axes(what, "out_axes", out_axes)
     processes = 1 if ranks is None else ranks.size
 
     @wraps(fun, what)
@@ -141,7 +141,7 @@ def over_lanes(
             flatten_values((args, kwargs), f"{what}: the argument ")
         values = [x for i, x in enumerate(leaves) if i not in kept]
         axes = [a for i, a in enumerate(axes) if i not in kept]
-        axes = [_normal_axis(what, a, x) for a, x in zip(axes, values, strict=True)]
+        axes = [normal_axis(what, a, x) for a, x in zip(axes, values, strict=True)]
         size = _batch_size(what, fun, axes, values, axis_size)
 
         output = Output.of_leaves(fun, treedef, what, keywords=True)
@@ -295,8 +295,8 @@ def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
     return aval.with_shape(tuple(shape))
 
 
-def _check_axes(what: str, name: str, axes: Any) -> None:
-    if name == "in_axes" and not isinstance(axes, (int, _TUPLE, type(None))):
+def check_axes(what: str, name: str, axes: Any) -> None:
+    if name == "in_axes" and not isinstance(axes, (int, _TUPLE, _LIST, type(None))):
         raise errors.ArgumentError(
             f"{what}: in_axes must be an int, None or a tuple with an entry per "
             f"argument, got {axes!r}"
@@ -312,7 +312,7 @@ def _check_axes(what: str, name: str, axes: Any) -> None:
             )
 
 
-def _normal_axis(what: str, axis: Any, value: Value) -> int | None:
+def normal_axis(what: str, axis: Any, value: Value) -> int | None:
     if axis is None:
         return None
     aval, number = aval_of(value), operator.index(axis)

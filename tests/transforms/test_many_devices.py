@@ -378,6 +378,16 @@ def test_what_is_wrong_is_told_in_the_words_of_what_was_called() -> None:
     ):
         with pytest.raises(errors.FtraceError, match=message):
             ft.pmap(f)(*args)
+    for axes, kind, message in (
+        ("a", TypeError, "pmap: in_axes must be an int, None or a tuple .* got 'a'"),
+        (3, IndexError, r"pmap: the argument of type f32\[8,8\] has no axis 3"),
+    ):
+        with pytest.raises(kind, match=message):
+            ft.pmap(lambda v: v, in_axes=axes)(X)
+    with pytest.raises(TypeError, match=r"pmap: the argument .* got str: 's'"):
+        ft.pmap(lambda v: v)("s")
+    with pytest.raises(ValueError, match="shard_map needs a mesh with axes, got 'm'"):
+        ft.shard_map(lambda v: v, mesh="m", in_specs=P(), out_specs=P())(X)
     with pytest.raises(ValueError, match="mapped axis, got none"):
         ft.pmap(lambda v: v, in_axes=None)(X)
     with pytest.raises(ValueError, match="give it mesh=, or call it within"):
