@@ -520,8 +520,8 @@ def shard_map(
         own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
         if not getattr(own, "axis_names", ()):
             raise ValueRangeError(
-                f"shard_map needs a mesh with axes, got {own!r}: give it mesh=, or "
-                "call it within `with ft.set_mesh(mesh)`"
+                "The context mesh cannot be empty: shard_map needs a mesh with axes, "
+                f"got {own!r}; give it mesh=, or call it within ft.set_mesh(mesh)"
             )
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
@@ -821,7 +821,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         place = as_sharding(place, what)
         if own := manual & {*_names_of(getattr(place, "spec", ()))}:
             raise ValueRangeError(
-                f"{what}: {place.spec} names manual axes {_list(own)} of the mesh "
+                f"{what}: {place.spec} contains a manual axes {_list(own)} of mesh "
                 f"{place.mesh}: within shard_map each device has its own part along "
                 "them"
             )

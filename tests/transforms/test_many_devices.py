@@ -362,7 +362,7 @@ def test_what_is_wrong_is_told_in_the_words_of_what_was_called() -> None:
         (lambda v: "s", "the result of <lambda> must be an array", ""),
         (lambda v: lax.psum(v, "q"), "axes here are 'x', 'y'; those of shard_map", ""),
         (lambda v: lax.with_sharding_constraint(v, NamedSharding(mesh(), P("x"))),
-         "P.'x',. names manual axes {x}", ""),
+         "P.'x',. contains a manual axes {x}", ""),
         (lambda v: v, "in_specs is 'x', of type str", "x"),
     ]  # fmt: skip
     for f, message, into in wrong:
@@ -390,7 +390,9 @@ def test_what_is_wrong_is_told_in_the_words_of_what_was_called() -> None:
         ft.shard_map(lambda v: v, mesh="m", in_specs=P(), out_specs=P())(X)
     with pytest.raises(ValueError, match="mapped axis, got none"):
         ft.pmap(lambda v: v, in_axes=None)(X)
-    with pytest.raises(ValueError, match="give it mesh=, or call it within"):
+    with pytest.raises(
+        ValueError, match=r"context mesh cannot be empty.*give it mesh="
+    ):
         ft.shard_map(lambda v: v, in_specs=P(), out_specs=P())(X)
 
 
