@@ -90,6 +90,9 @@ OUTSIDE = {
     "JAX's CPU does not run it: tests/transforms/test_collectives.py": """
         lax.ragged_all_to_all""",
     "waits for what a person types": "debug.breakpoint",
+    "called while a program is made: tests/transforms/test_many_devices.py": (
+        "debug.inspect_array_sharding"
+    ),
     "the version of what compiles JAX's programs": "extend.backend.backend_xla_version",
     "JAX's takes trees that only its private modules make": "interpreters.ad.jvp",
     "called by every case: its second name has the row": "numpy.at",
