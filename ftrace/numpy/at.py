@@ -106,10 +106,8 @@ class IndexedArray:
             bounds.
         """
         mode = indexing.check_mode("at.get", mode)
-        found = indexing.read_at(
-            self.array, self.index, mode, fill_value, wrap_negative_indices
-        )
-        return place_result(found, out_sharding)
+        given = self.array, self.index, mode, fill_value, wrap_negative_indices
+        return place_result(_do_where_it_is(indexing.read_at, *given), out_sharding)
 
     def set(self, values: tracer.Value, **options: Any) -> Array:
         """A copy of the array with `values` at the place.
@@ -207,11 +205,13 @@ class IndexedArray:
         checked, x = indexing.check_mode("at", mode), self.array
         new = _fitting(values, x)
         given = x, self.index, new, kind, checked, wrap_negative_indices
-        if Array.any_placed:
-            result = call_placed(update, given, {})
-            if result is not NotImplemented:
-                return result
-        return update(*given)
+        return _do_where_it_is(update, *given)
+
+
+def _do_where_it_is(function: Callable[..., Any], *given: Any) -> Any:
+    """A call, in which an array may be divided over devices."""
+    placed = call_placed(function, given, {}) if Array.any_placed else NotImplemented
+    return function(*given) if placed is NotImplemented else placed
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.trace.arrays.array import Array, ArrayLike, is_array, recording
+from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.evaluate import no_memory, require_memory
@@ -782,7 +782,7 @@ def _join(parts: list[Any], axis: int) -> Any:
     """Parts of one dtype that fit together."""
     if len(parts) == 1:
         return parts[0]
-    if all(is_array(x) and x.memory.host for x in parts):
+    if all(type(x) is Array and x.memory.host for x in parts):
         size = sum(x.shape[axis] for x in parts)
         aval = aval_of(parts[0]).with_shape(ax.with_size(parts[0].shape, axis, size))
         require_memory("concatenate", aval)

@@ -24,7 +24,7 @@ from ftrace.trace import evaluate
 from ftrace.trace.arrays.array import Array, is_array, is_away, put_somewhere, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.composite import is_of_host, run_fused
+from ftrace.trace.eager.composite import do_placed, is_of_host, run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
@@ -58,6 +58,9 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         node = op(*[scope.lift(x) for x in operands], arg=arg)
         return Tracer(node, scope, origin_now(node))
     arrays = [asarray(x) for x in operands]
+    placed = do_placed(bind, op, arrays, arg=arg)
+    if placed is not NotImplemented:
+        return placed
     put_somewhere(arrays)  # raises where they are apart
     return _bind_now(op, arrays, arg)
 
@@ -166,6 +169,9 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         nodes = op.results(*[scope.lift(x) for x in operands], arg=arg)
         return [Tracer(node, scope) for node in nodes]
     arrays = [asarray(x) for x in operands]
+    placed = do_placed(bind_compound, op, arrays, arg=arg)
+    if placed is not NotImplemented:
+        return placed
     put_somewhere(arrays)  # raises where they are apart
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     if op.widens([x.dtype for x in arrays]):
@@ -228,6 +234,9 @@ def elementwise(
     arrays = [x for x in operands if is_array(x)]
     if Array.any_placed:
         put_somewhere(arrays)  # raises where they are apart
+    placed = do_placed(elementwise, op, operands, dtype=dtype, inexact=inexact)
+    if placed is not NotImplemented:
+        return placed
     if is_away(arrays):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands

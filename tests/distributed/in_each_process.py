@@ -261,6 +261,17 @@ def arrays_without_elements_lie_in_processes() -> None:
 
 
 @check
+def what_is_done_at_once_is_done_together() -> None:
+    x = put(X)
+    close(all_of(fnp.pad(x, 1)), np.pad(X, 1))
+    close(all_of(lax.associative_scan(fnp.add, x)), np.cumsum(X, 0), 1e-4)
+    close(all_of(fnp.apply_along_axis(fnp.cumsum, 1, x)), np.cumsum(X, 1))
+    close(all_of(lax.reduce(x, 0.0, lax.max, (0,))), X.max(0))
+    close(all_of(x.at[3].get()), X[3])
+    assert fnp.result_type(x, np.float64(1)) == fnp.result_type(X, np.float64(1))
+
+
+@check
 def arrays_have_parts_in_processes() -> None:
     for mesh in MESHES.values():
         for spec in (P("x"), P(None, None), P(mesh.axis_names), P(None, "x")):

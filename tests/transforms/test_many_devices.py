@@ -84,6 +84,31 @@ def test_what_is_computed_of_an_array_is_where_the_array_is() -> None:
         ft.jit(fnp.add)(x, ft.device_put(x, "cpu:2"))
 
 
+@pytest.mark.parametrize(
+    ("function", "spec"),
+    [
+        (lambda x: fnp.pad(x, 1), P("i")),
+        (lambda x: fnp.pad(x, 1, mode="edge"), P()),
+        (lambda x: fnp.concatenate([x, x], 1), P("i")),
+        (lambda x: lax.associative_scan(fnp.add, x), P()),
+        (lambda x: fnp.apply_along_axis(fnp.cumsum, 0, x), P("i")),
+        (lambda x: fnp.piecewise(x, [x > 0], [fnp.sin, 0.0]), P("i")),
+        (lambda x: lax.reduce_window(x, 0.0, lax.add, (2, 1)), P()),
+        (lambda x: lax.reduce(x, 0.0, lax.add, (0,)), P()),
+        (lambda x: x.at[3].get(), P()),
+        (lambda x: x[x > 2], P()),
+        (lambda x: fnp.nonzero(x)[0], P()),
+    ],
+)
+def test_whatever_is_done_at_once_is_over_the_mesh(function: Any, spec: P) -> None:
+    """Where a call is not known as one of types, each operation of it is."""
+    mesh = Mesh(ft.devices()[:2], ("i",))
+    x = np.arange(64, dtype=np.float32).reshape(16, 4)
+    found = function(ft.device_put(x, ft.NamedSharding(mesh, P("i"))))
+    assert found.sharding == ft.NamedSharding(mesh, spec)
+    np.testing.assert_array_equal(found, function(fnp.array(x)))
+
+
 def test_eager_results_are_on_the_default_device() -> None:
     third = ft.devices()[3]
     for place in ("cpu:3", third):

@@ -31,6 +31,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
+from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, is_array, is_away, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
@@ -211,6 +212,22 @@ def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
     return tuple(function(avals, arg, *operands))
 
 
+@memo(4096)
+def _bound(how: Any, what: Any, **options: Any) -> Callable[..., Any]:
+    """`how(what, *operands, **options)` of operands: the same function each time."""
+    return lambda *operands: how(what, *operands, **options)
+
+
+def do_placed(how: Any, what: Any, operands: Sequence[Any], **options: Any) -> Any:
+    """`how(what, *operands, **options)`, where an operand is divided over devices.
+
+    NotImplemented where none is.
+    """
+    if not Array.any_placed or not any(hasattr(x, "given_sharding") for x in operands):
+        return NotImplemented
+    return backend().call_placed(_bound(how, what, **options), operands, {})
+
+
 def run_fused(
     function: Callable[..., Any], operands: Sequence[Value], **static: Any
 ) -> Any:
@@ -223,11 +240,18 @@ def run_fused(
     if scope_of(operands) is not None:
         return function(*operands, **static)
     arrays = [asarray(x) for x in operands]
+    placed = do_placed(_fuse, function, arrays, **static)
+    if placed is not NotImplemented:
+        return placed
     # What is no function of a module may depend on more than its arguments.
     closed = function.__closure__ is None and "<" not in function.__qualname__
     fused = composite_of(Composite, function, arrays, static, closed)
     name = getattr(function, "__name__", "the operation").lstrip("_")
     return fused.run(name, arrays, arrays)
+
+
+def _fuse(function: Callable[..., Any], *operands: Value, **static: Any) -> Any:
+    return run_fused(function, operands, **static)
 
 
 class Composite:

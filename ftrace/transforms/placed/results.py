@@ -25,7 +25,7 @@ from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import aval_of, stack
+from ftrace.trace.tracing.tracer import aval_of, is_value, stack
 from ftrace.transforms.device_placement import (
     device_of,
     is_first,
@@ -215,10 +215,14 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return _stay(first, result)
     graph = _graph_of(function, args, kwargs)
     if graph is None:
-        return result
+        return _lie_everywhere(first, result)
     values = [x for x, b in zip(leaves, bare, strict=True) if type(b) in _ARRAYS]
     made = place_results(graph, values, results)
     return tree.unflatten(structure, [_like(values, x) for x in made])
+
+
+class _OfTypes(Exception):
+    """The result of a call, which is no array: it is the same in all processes."""
 
 
 def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -238,11 +242,16 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         def call(*values: Any) -> Any:
             args, kwargs = kind.arguments(values)
             rows = [*zip(values, given, strict=True)]
-            return tree.map(partial(_lie_like, rows), function(*args, **kwargs))
+            result = function(*args, **kwargs)
+            if not any(map(is_value, tree.leaves(result))):
+                raise _OfTypes(result)
+            return tree.map(partial(_lie_like, rows), result)
 
         run = calls.put(key, Jitted(call))
     try:
         return run(*values)
+    except _OfTypes as found:
+        return found.args[0]
     except (errors.ConcretizationTypeError, errors.NonConcreteBooleanIndexError):
         return _call_whole(function, args, kwargs)
 
@@ -250,13 +259,17 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 def _call_whole(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call of which the shapes of results depend on values: each process has all."""
     leaves, treedef = tree.flatten((args, kwargs))
-    mesh: Any = next(mesh_sharding(x).mesh for x in leaves if type(x) is Spanning)
+    first = next(x for x in leaves if type(x) is Spanning)
     known = [Array.of(x.whole()) if type(x) is Spanning else x for x in leaves]
     args, kwargs = tree.unflatten(treedef, known)
-    everywhere = NamedSharding(mesh, PartitionSpec())
+    return _lie_everywhere(first, function(*args, **kwargs))
+
+
+def _lie_everywhere(like: Any, result: Any) -> Any:
+    """Arrays of which each device of a mesh has all."""
+    everywhere = NamedSharding(mesh_sharding(like).mesh, PartitionSpec())
     return tree.map(
-        lambda x: with_sharding(x, everywhere) if type(x) is Array else x,
-        function(*args, **kwargs),
+        lambda x: with_sharding(x, everywhere) if type(x) is Array else x, result
     )
 
 
