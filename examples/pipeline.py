@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from digits import CLASSES, load_digits
-from harness import Progress, compare, quiet, say, start
+from harness import Progress, compare, quiet, say, start, whole
 
 import ftrace as ft
 import ftrace.numpy as fnp
@@ -123,7 +123,8 @@ def main() -> int:
     trained, losses = train(loss_of, staged, batches, Progress(options.steps))
     wanted, losses_of_one = train(plain, params, batches, quiet)
 
-    scores = layers(wanted, test_images) @ wanted["last"]
+    known = ft.tree.map(whole, trained)
+    scores = layers(known, test_images) @ known["last"]
     accuracy = np.mean(np.argmax(scores, -1) == test_labels)
     say(f"accuracy {accuracy:.1%} of {len(test_labels)} images that it has not seen")
     have = trained["up"].addressable_shards[0].data.shape[0]

@@ -142,7 +142,7 @@ _HOMES = {
         "transforms.jit.structs": "ShapeDtypeStruct",
         "transforms.mapped": "pmap reshard shard_map smap",
         "transforms.meshes": "P make_mesh set_mesh",
-        "transforms.partition.explain": "explain_sharding",
+        "transforms.placed.explain": "explain_sharding",
         "transforms.passes": "fwd_and_bwd",
         "transforms.save_load": "load save",
         "transforms.shardings": "NamedSharding Shard",

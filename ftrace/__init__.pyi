@@ -29,8 +29,8 @@ from ftrace.transforms.jit.misses import no_compiles as no_compiles
 from ftrace.transforms.jit.structs import ShapeDtypeStruct as ShapeDtypeStruct
 from ftrace.transforms.mapped import pmap as pmap, reshard as reshard, shard_map as shard_map, smap as smap
 from ftrace.transforms.meshes import P as P, make_mesh as make_mesh, set_mesh as set_mesh
-from ftrace.transforms.partition.explain import explain_sharding as explain_sharding
 from ftrace.transforms.passes import fwd_and_bwd as fwd_and_bwd
+from ftrace.transforms.placed.explain import explain_sharding as explain_sharding
 from ftrace.transforms.save_load import load as load, save as save
 from ftrace.transforms.shardings import NamedSharding as NamedSharding, Shard as Shard
 from ftrace.transforms.viz.explain import explain as explain

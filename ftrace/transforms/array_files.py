@@ -96,7 +96,7 @@ def reading(path: Path) -> Generator[None]:
     except OSError as error:
         raise bad(path, f"it cannot be read: {error.strerror or error}") from error
     except Exception as error:  # whatever the parsers make of damaged bytes
-        raise bad(path, f"it is damaged ({error})") from error
+        raise bad(path, f"it is damaged ({type(error).__name__}: {error})") from error
 
 
 def bad(path: Path, reason: str) -> errors.FileFormatError:

@@ -165,10 +165,11 @@ def _check_like(
     missing = [name for name in wanted if name not in source.arrays]
     extra = [name for name in source.arrays if name not in wanted]
     if missing or extra:
+        has = [f"has {_list(extra)} that like= has not"] if extra else []
+        lacks = [f"lacks {_list(missing)} of like="] if missing else []
         raise TreeError(
-            f"load: {path} has {_list(extra)} that like= has not, and lacks "
-            f"{_list(missing)} of like=; give a tree of the same arrays, or none: "
-            "load(path) gives what was saved"
+            f"load: {path} {', and '.join(has + lacks)}; give a tree of the same "
+            "arrays, or none: load(path) gives what was saved"
         )
     for name, leaf in wanted.items():
         if type(leaf) not in _NUMBERS.values() and not hasattr(leaf, "dtype"):
@@ -193,7 +194,7 @@ def _check_like(
 
 def _list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(map(repr, names[:_NAMES])) + more if names else "nothing"
+    return ", ".join(map(repr, names[:_NAMES])) + more
 
 
 def _array(source: Any, name: str, place: Any, wanted: Any) -> Any:

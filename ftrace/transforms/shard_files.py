@@ -360,7 +360,9 @@ class Folder:
                 raise array_files.bad(
                     path, f"it has no {INDEX}: nothing was finished there"
                 )
-            index = json.loads((path / INDEX).read_text("utf-8"))
+            text = (path / INDEX).read_text("utf-8")
+        with array_files.reading(path / INDEX):
+            index = json.loads(text)
             self.structure, self.arrays = index["tree"], index["arrays"]
             self._files: list[tuple[str, int]] = index["files"]
             self._types = {

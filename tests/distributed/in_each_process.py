@@ -272,6 +272,19 @@ def what_is_done_at_once_is_done_together() -> None:
 
 
 @check
+def what_shard_map_sends_is_told_as_it_is_sent() -> None:
+    def total(x: Any) -> Any:
+        return lax.fori_loop(0, 5, lambda i, y: y - lax.psum(y.sum(0), "x"), x)
+
+    for function in (over(total), lambda x: over(total)(x) * 2):
+        told = ft.explain_sharding(function)(put(X))
+        assert "collectives: 1; each process receives" in told, told
+        assert "psum over 'x' of f32[3] for shard_map" in told, told
+        (entry,) = ft.explain(function)(put(X)).collectives
+        assert (entry.kind, entry.times) == ("psum", 5)
+
+
+@check
 def arrays_have_parts_in_processes() -> None:
     for mesh in MESHES.values():
         for spec in (P("x"), P(None, None), P(mesh.axis_names), P(None, "x")):

@@ -222,8 +222,8 @@ def test_what_like_says_is_required(tmp_path: Path) -> None:
         ({**good, "w": x.T}, errors.ShapeError, r"'w'.*shape \(2, 3\).*\(3, 2\).*give"),
         ({**good, "w": x.astype(int)}, errors.DtypeError, "float32.*int64.*cast"),
         ({**good, "w": 1}, errors.ShapeError, r"\(2, 3\).*like= has \(\)"),
-        ({**good, "c": x}, errors.TreeError, "lacks 'c'.*give"),
-        ({"w": x}, errors.TreeError, "has 'b/0', 'n' that like= has not"),
+        ({**good, "c": x}, errors.TreeError, "x lacks 'c' of like=; give"),
+        ({"w": x}, errors.TreeError, "has 'b/0', 'n' that like= has not; give"),
         ({**good, "w": "text"}, errors.ArgumentError, "numbers, got 'text' at 'w'"),
     ]
     for like, kind, message in rows:

@@ -14,6 +14,4 @@ From the ground up:
     localize     The program of one device: the graph over its parts, with collectives
                  between them
     partition    A graph over a mesh becomes the program of one of its devices
-    explain      What becomes of a function whose arguments are divided over devices,
-                 as text
 """

@@ -51,8 +51,7 @@ from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.flatten_arguments import P, display_name, names_of_captured, wraps
-from ftrace.trace.graph import Graph, Node, has_any, with_line
-from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
+from ftrace.trace.graph import Graph, Node, with_line
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
@@ -64,10 +63,10 @@ from ftrace.transforms.jit.compiled_graph import (
 )
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
-from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 from ftrace.transforms.partition.collectives import Entry
-from ftrace.transforms.partition.explain import Divided, divided_graph
 from ftrace.transforms.placed import spanning
+from ftrace.transforms.placed.explain import Divided, divided_graph
 from ftrace.transforms.shardings import Placed
 from ftrace.transforms.viz.regions import Region, html_of, outline, regions_of
 
@@ -411,7 +410,7 @@ class Explanation(Tables):
     @property
     def collectives(self) -> Sequence[Entry]:
         """What the devices of a mesh tell each other."""
-        return () if self.divided is None else self.divided.made.ledger
+        return () if self.divided is None else self.divided.ledger
 
     @property
     def peak(self) -> Peak:
@@ -421,7 +420,7 @@ class Explanation(Tables):
     def sections(self) -> list[Section]:
         most = "" if self.most is None else f"limits of this machine: {self.most}"
         limits = [Section(most)] if most else []
-        collectives = [] if self.divided is None else [self._collectives()]
+        collectives = [] if self.divided is None else [self._collectives(self.divided)]
         return [self._steps(), self._memory(), *collectives, *limits]
 
     def _repr_html_(self) -> str:
@@ -440,7 +439,11 @@ class Explanation(Tables):
         time = "" if self.seconds is None else f" in {time_text(self.seconds)}"
         steps = f"{count} step{'s' * (count != 1)}"
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
-        one = "" if self.divided is None else f", a device of {self.divided.mesh}"
+        one = (
+            ""
+            if self.divided is None
+            else f", a {self.divided.runner} of {self.divided.mesh}"
+        )
         return (
             f"{self.name} on {self.device.name}, {threads}{one}: {steps}, "
             f"{operations} operations, {moved}{time}"
@@ -476,15 +479,15 @@ class Explanation(Tables):
             )
             yield from self._rows(enumerate(part.inner), f"  {front}{number}.")
 
-    def _collectives(self) -> Section:
-        entries = self.collectives
+    def _collectives(self, divided: Divided) -> Section:
+        entries = divided.ledger
         total = _bytes(sum(entry.nbytes * entry.times for entry in entries))
         rows = [
             (f"{entry.kind} over {entry.axis!r}", repr(entry.aval), entry.operation,
              _bytes(entry.nbytes), str(entry.times), str(entry.origin or ""))
             for entry in entries
         ]  # fmt: skip
-        title = f"collectives: {len(rows)}; the device receives {total}"
+        title = f"collectives: {len(rows)}; the {divided.runner} receives {total}"
         heads = "collective", "of", "for", "bytes", "times", ""
         return Section(title, heads, rows, range(3, 5), optional=(2, 4, 1))
 
@@ -642,7 +645,7 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
         arrays, divided = inputs_of(graph, leaves) if concrete else [], None
         if any(lowered.places) or is_divided(lowered.graph, ()):
             graph, program, divided = _divide(lowered)
-            if divided is None and has_any(program.outputs, (exchange_p,)):
+            if divided is not None and divided.made is None:
                 concrete = False  # the others would have to run it as well
             arrays = [*map(_first_shard, arrays, program.inputs)]
         device = jitted.target(arrays)
@@ -673,16 +676,12 @@ def _divide(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:
 
     What `shard_map` does over processes is divided already: a process runs its parts.
     """
-    graph, places = lowered.graph, lowered.places
-    whole = ready_graph(graph, lambda constraint: constraint)
-    if has_any((*whole.outputs, *whole.effects), (shard_p, whole_p)):
-        given = [*places, *map(mesh_sharding, whole.captured)]
-        local, _ = spanning.localize_graph(whole, given)
-        return local, ready_graph(local), None
-    found = divided_graph(graph, places)
+    found = divided_graph(lowered.graph, lowered.places)
     if found is None or found.mesh.size < 2:
-        alone = ready_graph(graph)
+        alone = ready_graph(lowered.graph)
         return alone, alone, None
+    if found.made is None:
+        return found.graph, ready_graph(found.graph), found
     return found.made.graph, spanning.program_of_device(found.made), found
 
 

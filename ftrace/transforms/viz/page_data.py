@@ -33,7 +33,7 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.collectives import Entry
-from ftrace.transforms.partition.explain import format_type
+from ftrace.transforms.placed.explain import format_type
 from ftrace.transforms.viz.explain import Explanation, StepReport
 
 #: Lines around those of a module, which has no end that would be worth showing.
@@ -370,8 +370,9 @@ def walk(explained: Explanation) -> Walk:
     names = _name_inputs(graph.inputs, explained.leaves)
     names |= _name_inputs(closed.inputs, explained.leaves)
     names |= _name_inputs(explained.graph.inputs, explained.leaves)
-    if divided is not None:
-        mesh, whole, made, specs = divided
+    made = None if divided is None else divided.made
+    if divided is not None and made is not None:
+        mesh, whole, _, _, specs = divided
         types = {node: format_type(node, spec) for node, spec in specs.items()}
         sizes = ", ".join(f"{name} {n}" for name, n in mesh.shape_tuple)
         about = f"how each value is divided over the mesh ({sizes})"

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ftrace.errors import ShardingError
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
-from ftrace.trace.graph import Graph, Node, render_graph
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    bodies_of,
+    has_any,
+    render_graph,
+    toposort,
+)
+from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
+from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.partition import find_specs, mesh_of
 from ftrace.transforms.partition.propagate import Propagation
-from ftrace.transforms.partition.specs import Spec
+from ftrace.transforms.partition.specs import (
+    Move,
+    Spec,
+    bytes_received,
+    local_bytes,
+)
+from ftrace.transforms.placed.spanning import localize_graph
 
 
 def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
@@ -57,15 +73,23 @@ class Divided(NamedTuple):
 
     Attributes:
       mesh: which.
-      graph: over whole arrays, with its constraints.
-      made: the program of each device.
+      graph: over whole arrays, with its constraints; or what a process runs, where
+        `shard_map` says over processes what each device does.
+      ledger: the collectives.
+      made: the program of each device, in the first case.
       specs: how each value is divided, those of bodies too.
     """
 
     mesh: Any
     graph: Graph
-    made: Partitioned
+    ledger: Sequence[Entry]
+    made: Partitioned | None
     specs: dict[Node, Spec]
+
+    @property
+    def runner(self) -> str:
+        """What runs it."""
+        return "process" if self.made is None else "device"
 
 
 def divided_graph(graph: Graph, shardings: Sequence[Any]) -> Divided | None:
@@ -78,28 +102,59 @@ def divided_graph(graph: Graph, shardings: Sequence[Any]) -> Divided | None:
     mesh = mesh_of(graph, given) or get_mesh()
     if not mesh.axis_names:
         return None
+    whole = ready_graph(graph, lambda constraint: constraint)
+    if has_any((*whole.outputs, *whole.effects), (shard_p, whole_p)):
+        local, _ = localize_graph(whole, given)
+        ready = ready_graph(local)
+        entries = tuple(_exchanges((*ready.outputs, *ready.effects)))
+        return Divided(mesh, local, entries, None, {})
     found = find_specs(graph, mesh, given, [None] * len(graph.outputs))
     made, specs = localize(*found), dict[Node, Spec]()
     _collect(made.found, specs)
-    return Divided(mesh, found[0], made, specs)
+    return Divided(mesh, found[0], made.ledger, made, specs)
+
+
+#: What users call an exchange.
+_COLLECTIVES = {
+    "sum": "psum", "max": "pmax", "min": "pmin", "gather": "all_gather",
+    "scatter": "psum_scatter", "permute": "ppermute", "first": "pbroadcast",
+}  # fmt: skip
+
+
+def _exchanges(outputs: Sequence[Node], times: int = 1) -> Iterator[Entry]:
+    """The collectives of a process, in loops of known length with how often."""
+    for node in toposort(outputs):
+        if node.op is exchange_p and node.arg.moves:
+            x, ranks = node.src[0].aval, node.arg.ranks
+            kind: str = node.arg.kind
+            step = Move(_COLLECTIVES.get(kind, kind), ranks.name)
+            nbytes = local_bytes(x, ((),) * len(x.shape), {})
+            nbytes = bytes_received([step], nbytes, {ranks.name: ranks.size})
+            yield Entry(
+                step.kind, step.name, x, nbytes, times, "shard_map", node.origin
+            )
+        length = getattr(node.arg, "length", None)
+        each = times * length if isinstance(length, int) else times
+        for body in bodies_of(node.arg):
+            yield from _exchanges(body.outputs, each)
 
 
 def _text(divided: Divided) -> str:
-    mesh, graph, made, specs = divided
+    mesh, graph, ledger, _, specs = divided
 
     def type_of(node: Node) -> str:
         return format_type(node, specs.get(node, ()))
 
-    rows = [(str(entry), str(entry.origin or "")) for entry in made.ledger]
+    rows = [(str(entry), str(entry.origin or "")) for entry in ledger]
     width = max([len(text) for text, _ in rows], default=0)
     lines = [f"  {text:<{width}}  # {line}".rstrip(" #") for text, line in rows]
-    total = sum(entry.nbytes * entry.times for entry in made.ledger)
+    total = sum(entry.nbytes * entry.times for entry in ledger)
     sizes = ", ".join(f"{name!r}: {n}" for name, n in mesh.shape_tuple)
     return "\n".join(
         [
             f"over Mesh({sizes})",
             render_graph(graph, type_of=type_of),
-            f"collectives: {len(rows)}; each device receives {total:,} bytes",
+            f"collectives: {len(rows)}; each {divided.runner} receives {total:,} bytes",
             *lines,
         ]
     )
