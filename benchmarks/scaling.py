@@ -131,9 +131,9 @@ CLUSTERS = {
 
 def received(kind: str, ranks: int, nbytes: int) -> int:
     """Bytes that each process receives at the least, as `explain_sharding` counts."""
-    share = nbytes * (ranks - 1) // ranks
+    times = 1 if kind in ("scatter", "all_to_all") else 2
     whole = {"gather": (ranks - 1) * nbytes, "permute": nbytes, "first": nbytes}
-    return whole.get(kind, share if kind in ("scatter", "all_to_all") else 2 * share)
+    return whole.get(kind, times * nbytes * (ranks - 1) // ranks)
 
 
 @dataclass

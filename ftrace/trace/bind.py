@@ -234,9 +234,9 @@ def elementwise(
     arrays = [x for x in operands if is_array(x)]
     if Array.any_placed:
         put_somewhere(arrays)  # raises where they are apart
-    placed = do_placed(elementwise, op, operands, dtype=dtype, inexact=inexact)
-    if placed is not NotImplemented:
-        return placed
+        placed = do_placed(elementwise, op, operands, dtype=dtype, inexact=inexact)
+        if placed is not NotImplemented:
+            return placed
     if is_away(arrays):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands

@@ -166,6 +166,7 @@ def test_a_cable_that_is_cut_ends_all(network: Network, tmp_path: Path) -> None:
     finally:
         # What started them hears of it when TCP gives up.
         for number in network.processes():
-            os.kill(number, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(number, signal.SIGKILL)
         process.communicate(timeout=20)
     assert process.returncode != 0

@@ -117,7 +117,7 @@ _ROWS: dict[str, Row] = {
     "max": _extremum(">", "{1}"), "min": _extremum("<", "{0}"),
     "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
     "round": _call("rint"), "sqrt": _call("sqrt"), "popcount": _call("popcount"),
-    "fma": {"iubf": "fma({0}, {1}, {2})"}, "select": {"b": "{0} ? {1} : {2}"},
+    "fma": {"iubf": "fma({0}, {1}, {2})"}, "select": {"iub": "{0} ? {1} : {2}"},
     "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
     "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
     "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"),

@@ -45,7 +45,9 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
       A function of the same arguments, or of `ShapeDtypeStruct`s with shardings, that
       runs nothing. Its text has each value with its type, in which the axes of the mesh
       stand beside the sizes that they divide, `f32[8@x,16]`, and the user's line; then
-      each collective, with its line and the bytes that a device receives.
+      each collective, with its line and the bytes that a device receives. Where
+      `shard_map` says over several processes what each device does, it is the program
+      of one process, and what that receives.
 
     Raises:
       ShardingError: no argument or constraint is over a mesh, or they are over two.
