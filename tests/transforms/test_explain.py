@@ -76,16 +76,12 @@ def test_code_and_schedule_can_be_asked_for() -> None:
     assert all(graph.outputs[0].shape == (64,) for _, graph in passes)
 
 
+@pytest.mark.usefixtures("quick_limits")
 @pytest.mark.parametrize("name", ["interpreter", "opencl"])
-def test_other_devices_tell_what_they_know(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_devices_tell_what_they_know(name: str) -> None:
     if name == "opencl":
         pytest.importorskip("pyopencl")
-    monkeypatch.setattr(module, "_LONG", 1 << 12)  # its limits take no time so,
-    monkeypatch.setattr(module, "_known", {})  # and are nobody else's
-    with ft.config(cache_dir=str(tmp_path)):
-        found = ft.explain(ft.jit(layer, device=name))(W[:8, :4], X[:6, :8])
+    found = ft.explain(ft.jit(layer, device=name))(W[:8, :4], X[:6, :8])
     assert found.device.name == name
     assert len(str(found).splitlines()) > 3
 

@@ -271,6 +271,7 @@ def test_programs_of_open_sizes_and_with_references_have_pages(tmp_path: Path) -
     assert (total[...] == 0).all()
 
 
+@pytest.mark.usefixtures("quick_limits")
 @pytest.mark.parametrize("name", ["interpreter", "opencl"])
 def test_other_devices_have_pages(name: str, tmp_path: Path) -> None:
     if name == "opencl":
