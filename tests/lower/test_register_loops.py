@@ -20,7 +20,7 @@ import ftrace.numpy as jnp
 from ftrace import lax, testing
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.compile import emit_object
-from ftrace.backends.llvm.register_loops import render_recurrence
+from ftrace.backends.llvm.render import render_recurrence
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.program import RunLoop

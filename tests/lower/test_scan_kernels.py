@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.compile import emit_object, link
-from ftrace.backends.llvm.library.scan_kernel import render_scan
+from ftrace.backends.llvm.render import render_recurrence
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.program import CallHost, RunKernel
@@ -260,7 +260,7 @@ def test_code_for_other_processors_is_accepted(name: str, target: Target) -> Non
         x = np.ones(shape, np.float32)
         (step,) = program_of(lambda x, a=axis: getattr(lax, name)(x, axis=a), x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        module = llvm.parse_assembly(render_scan(legal, target, "kernel").text)
+        module = llvm.parse_assembly(render_recurrence(legal, target, "kernel").text)
         module.verify()
         assert machine.emit_object(module)
 
@@ -280,7 +280,7 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
 
         (step,) = program_of(f, x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        rendered = render_scan(legal, target, "kernel")
+        rendered = render_recurrence(legal, target, "kernel")
         code = link(emit_object(rendered.text, target), ("kernel",))
         whole = np.full(x.size + 128, 7, np.float32)
         found = whole[64:-64]

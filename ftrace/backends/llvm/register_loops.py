@@ -34,10 +34,6 @@ _VECTORS = 4
 #: Mandelbrot set has half as many vectors side by side, with 64 only a loop in a loop
 #: has more.
 _FILLED = 16
-#: How much shorter a loop of unknown length may be than it is taken to be. With 25
-#: threads share a while loop of 100 lanes; with 400 one of 64 complex lanes is not
-#: shared.
-_SHORTER = 100
 
 
 def register_of(node: Node) -> Register | None:
@@ -118,7 +114,7 @@ class Registers(Values):
         writer: Writer,
         facts: Facts,
         target: Target,
-        streamed: frozenset[int] = frozenset(),
+        streamed: frozenset[int],
     ) -> None:
         super().__init__(writer, facts, target, recurrence.buffers, streamed)
         self.recurrence = recurrence
@@ -179,14 +175,16 @@ class Registers(Values):
 class RegisterLoop(Registers):
     """Emits the statements of a legal recurrence."""
 
-    def __init__(self, recurrence: rl.Recurrence, target: Target) -> None:
+    def __init__(
+        self, recurrence: rl.Recurrence, target: Target, streamed: frozenset[int]
+    ) -> None:
         varying = varying_registers(recurrence)
         width = lanes_for(recurrence, varying, target)
         axes = recurrence.axes
         aligned = not width or axis_of(axes[0]).size % width == 0
         free = of_lanes(recurrence, varying)
         facts = Facts([*recurrence.nodes, *axes], free, aligned)
-        super().__init__(recurrence, Writer(), facts, target)
+        super().__init__(recurrence, Writer(), facts, target, streamed)
         self.width = width
         for statement in rl.assigns(recurrence.block):
             for store in statement.stores:
@@ -276,16 +274,3 @@ class RegisterLoop(Registers):
         self.close(opened)
         writer.close_loop(unit)
         return -(-size // lanes)
-
-
-def render_recurrence(
-    recurrence: rl.Recurrence, target: Target, name: str
-) -> emit.Rendered:
-    """The code of a legal recurrence, as function `name`."""
-    loop = RegisterLoop(recurrence, target)
-    units = loop.units()
-    module = emit.write_function(target, name, frozenset(), lambda _: loop.writer)
-    each = max(recurrence.operations // units, 1)
-    if any(isinstance(s, rl.Repeat) and s.times is None for s in recurrence.block):
-        each //= _SHORTER  # a short loop must not wait for threads to wake
-    return emit.Rendered.of(module, units, units * max(each, 1))

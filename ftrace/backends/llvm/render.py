@@ -35,9 +35,9 @@ from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
-from ftrace.backends.llvm.library.scan_kernel import render_scan
+from ftrace.backends.llvm.library.scan_kernel import find_streamed, lines_of
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
-from ftrace.backends.llvm.register_loops import render_recurrence
+from ftrace.backends.llvm.register_loops import RegisterLoop
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
@@ -62,6 +62,10 @@ from ftrace.trace.symbolic import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
 _DENSE = 16
+#: How much shorter a loop of unknown length may be than it is taken to be. With 25
+#: threads share a while loop of 100 lanes; with 400 one of 64 complex lanes is not
+#: shared.
+_SHORTER = 100
 
 
 class Case:
@@ -315,17 +319,32 @@ def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
     return replace(rendered, schedules=schedules)
 
 
-def _recurrence(
+def render_recurrence(
     kernel: register_loop.Recurrence, target: Target, name: str
 ) -> emit.Rendered:
-    """The code of a legal recurrence: a scan leaves open how it runs."""
-    write = render_recurrence if kernel.scan is None else render_scan
-    return write(kernel, target, name)
+    """The code of a legal recurrence, as function `name`."""
+    make: Any = RegisterLoop
+    streamed = frozenset[int]()
+    if kernel.scan is not None:
+        make, streamed = lines_of, find_streamed(kernel, target)
+    units = 1
+
+    def build(past: frozenset[int]) -> Writer:
+        nonlocal units
+        loop = make(kernel, target, past)
+        units = loop.units()
+        return loop.writer
+
+    module = emit.write_function(target, name, streamed, build)
+    each = max(kernel.operations // units, 1)
+    if any(isinstance(s, register_loop.Repeat) and not s.times for s in kernel.block):
+        each //= _SHORTER  # a short loop must not wait for threads to wake
+    return emit.Rendered.of(module, units, units * max(each, 1))
 
 
 #: What writes kernels of a kind that has one way to run.
 _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], emit.Rendered]] = {
-    register_loop.Recurrence: _recurrence,
+    register_loop.Recurrence: render_recurrence,
     Factor: render_factor,
     Transform: render_transform,
     Ordering: render_ordering,

@@ -63,7 +63,7 @@ class Lines(loops.Registers):
     """
 
     def __init__(
-        self, kernel: Recurrence, target: Target, streamed: frozenset[int] = frozenset()
+        self, kernel: Recurrence, target: Target, streamed: frozenset[int]
     ) -> None:
         self.scan, self.width = scan_of(kernel), _width_of(kernel, target)
         self.parts = [part.stores for part in assigns(kernel.block)]
@@ -302,29 +302,13 @@ def _is_row(kernel: Recurrence, target: Target) -> bool:
     return cheap and scan.inner < _width_of(kernel, target)
 
 
-def _find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
+def find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
     """Results that are stored past the caches: rows of whole vectors."""
     scan = scan_of(kernel)
     if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
     written = [n for n, spec in enumerate(kernel.buffers) if spec.written]
     return emit.large_results(kernel, written, target)
-
-
-def render_scan(kernel: Recurrence, target: Target, name: str) -> emit.Rendered:
-    """The code of a legal scan, as function `name`."""
-    units = 1
-
-    def build(streamed: frozenset[int]) -> llvm.Writer:
-        nonlocal units
-        kind = Rows if _is_row(kernel, target) else Columns
-        lines = kind(kernel, target, streamed)
-        units = lines.units()
-        return lines.writer
-
-    module = emit.write_function(target, name, _find_streamed(kernel, target), build)
-    each = max(kernel.operations // units, 1)
-    return emit.Rendered.of(module, units, units * each)
 
 
 #: Vectors of a row at the most of which many rows are passed by at once: one by one
@@ -420,3 +404,11 @@ class Columns(Lines):
         done = together if size >= together else 1
         pass_over(done)
         self.steps(done, size, together, pass_over)
+
+
+def lines_of(
+    kernel: Recurrence, target: Target, streamed: frozenset[int]
+) -> Rows | Columns:
+    """What emits a legal scan."""
+    kind = Rows if _is_row(kernel, target) else Columns
+    return kind(kernel, target, streamed)
