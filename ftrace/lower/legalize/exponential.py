@@ -25,58 +25,50 @@ from ftrace.trace.primitives.sources import const_p
 
 _LOG2E: Final = 1 / math.log(2)
 # ln 2 in two numbers: their sum is right to 2 · fraction bits.
-_LN2_SINGLE: Final = (0.693147182, -1.90465421e-09)
-_LN2_DOUBLE: Final = (0.6931471805599453, 2.3190468138462996e-17)
+_LN2_PARTS: Final = (
+    (0.693147182, -1.90465421e-09),
+    (0.6931471805599453, 2.3190468138462996e-17),
+)  # fmt: skip
 
 # eʳ for |r| ≤ ln 2 / 2: 2^-28.3 and 2^-57.9.
-_EXP_SINGLE: Final = (
-    0.00138209725, 0.00836868491, 0.0416682661, 0.166665211, 0.49999994, 1.0, 1.0,
-)  # fmt: skip
-_EXP_DOUBLE: Final = (
-    2.5006618073567767e-08, 2.763028145583735e-07, 2.7557561415513485e-06,
-    2.4801492948550074e-05, 0.00019841269541368467, 0.0013888888943885363,
-    0.008333333333473577, 0.0416666666665283, 0.16666666666666458, 0.5000000000000011,
-    1.0, 1.0,
+_EXP: Final = (
+    (0.00138209725, 0.00836868491, 0.0416682661, 0.166665211, 0.49999994, 1.0, 1.0),
+    (2.5006618073567767e-08, 2.763028145583735e-07, 2.7557561415513485e-06,
+     2.4801492948550074e-05, 0.00019841269541368467, 0.0013888888943885363,
+     0.008333333333473577, 0.0416666666665283, 0.16666666666666458, 0.5000000000000011,
+     1.0, 1.0),
 )  # fmt: skip
 # 2ʳ for |r| ≤ 1/2: 2^-28.3 and 2^-57.8.
-_EXP2_SINGLE: Final = (
-    0.000153281071, 0.001339101, 0.00961850304, 0.0555035956, 0.240226477, 0.693147182,
-    1.0,
-)  # fmt: skip
-_EXP2_DOUBLE: Final = (
-    4.439521003450648e-10, 7.0733012450943904e-09, 1.0178155320006317e-07,
-    1.3215438419063615e-06, 1.525273364656258e-05, 0.0001540353044994917,
-    0.0013333558146531648, 0.00961812910760076, 0.055504108664821784,
-    0.2402265069591011, 0.6931471805599453, 1.0,
+_EXP2: Final = (
+    (0.000153281071, 0.001339101, 0.00961850304, 0.0555035956, 0.240226477, 0.693147182,
+     1.0),
+    (4.439521003450648e-10, 7.0733012450943904e-09, 1.0178155320006317e-07,
+     1.3215438419063615e-06, 1.525273364656258e-05, 0.0001540353044994917,
+     0.0013333558146531648, 0.00961812910760076, 0.055504108664821784,
+     0.2402265069591011, 0.6931471805599453, 1.0),
 )  # fmt: skip
 # (eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2: 2^-26.1 and 2^-61.6 of eʳ - 1.
-_EXPM1_SINGLE: Final = (
-    0.00138706574, 0.00836626161, 0.0416674353, 0.166665465, 0.49999997,
-)  # fmt: skip
-_EXPM1_DOUBLE: Final = (
-    2.0896204312502977e-09, 2.5108701573415422e-08, 2.755732220814735e-07,
-    2.7557245087649255e-06, 2.4801587286731424e-05, 0.00019841269885429122,
-    0.001388888888889098, 0.00833333333332176, 0.041666666666666685,
-    0.16666666666666677, 0.5,
+_EXPM1: Final = (
+    (0.00138706574, 0.00836626161, 0.0416674353, 0.166665465, 0.49999997),
+    (2.0896204312502977e-09, 2.5108701573415422e-08, 2.755732220814735e-07,
+     2.7557245087649255e-06, 2.4801587286731424e-05, 0.00019841269885429122,
+     0.001388888888889098, 0.00833333333332176, 0.041666666666666685,
+     0.16666666666666677, 0.5),
 )  # fmt: skip
 # (tanh(x) - x)/x³ in x² for |x| ≤ 0.625: 2^-27.7 and 2^-56.4.
-_TANH_SINGLE: Final = (
-    -0.00570071349, 0.0206347033, -0.0537381098, 0.133314177, -0.333332807,
-)  # fmt: skip
-_TANH_DOUBLE: Final = (
-    -1.6072083166155797e-05, 7.714326818874318e-05, -0.0002285631390741186,
-    0.0005863159472605362, -0.0014549586730090497, 0.003591989127833083,
-    -0.008863220995899984, 0.02186948757546644, -0.053968253931232515,
-    0.13333333333261987, -0.33333333333332854,
+_TANH: Final = (
+    (-0.00570071349, 0.0206347033, -0.0537381098, 0.133314177, -0.333332807),
+    (-1.6072083166155797e-05, 7.714326818874318e-05, -0.0002285631390741186,
+     0.0005863159472605362, -0.0014549586730090497, 0.003591989127833083,
+     -0.008863220995899984, 0.02186948757546644, -0.053968253931232515,
+     0.13333333333261987, -0.33333333333332854),
 )  # fmt: skip
 # (sinh(x) - x)/x³ in x² for |x| ≤ 1: 2^-31.6 and 2^-61.8.
-_SINH_SINGLE: Final = (
-    2.78221319e-06, 0.000198428956, 0.00833331048, 0.166666672,
-)  # fmt: skip
-_SINH_DOUBLE: Final = (
-    7.776854767959946e-13, 1.605665279493553e-10, 2.5052131055524605e-08,
-    2.7557319106545604e-06, 0.00019841269841593682, 0.008333333333332912,
-    0.16666666666666669,
+_SINH: Final = (
+    (2.78221319e-06, 0.000198428956, 0.00833331048, 0.166666672),
+    (7.776854767959946e-13, 1.605665279493553e-10, 2.5052131055524605e-08,
+     2.7557319106545604e-06, 0.00019841269841593682, 0.008333333333332912,
+     0.16666666666666669),
 )  # fmt: skip
 
 
@@ -95,7 +87,7 @@ def scale_by_power(y: term.Term, n: term.Term) -> term.Term:
 
 def _reduce(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     """r = x - n·ln 2, the integer n, and n + magic, for |x| < 2^(fraction - 3)."""
-    high, low = _LN2_SINGLE if x.single else _LN2_DOUBLE
+    high, low = x.either(_LN2_PARTS)
     n, shifted = term.nearest(x, _LOG2E)
     return term.fma(n, -low, term.fma(n, -high, x)), n, shifted
 
@@ -103,13 +95,13 @@ def _reduce(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
 def exp_parts(x: term.Term) -> term.Pair:
     """(y, n) with eˣ = y·2ⁿ and y in [0.7, 1.5]."""
     r, n, _ = _reduce(x)
-    return term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE), n
+    return term.polynomial(r, x.either(_EXP)), n
 
 
 def exp_normal(x: term.Term) -> term.Term:
     """eˣ where the result is a normal number."""
     r, _, shifted = _reduce(x)
-    y = term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE)
+    y = term.polynomial(r, x.either(_EXP))
     return y * term.power_of_two(shifted)
 
 
@@ -130,7 +122,7 @@ def exp2_parts(x: term.Term, rest: term.Term | None = None) -> term.Pair:
     x = term.clamp(x, low, high)
     n, _ = term.nearest(x)
     r = x - n if rest is None else x - n + rest
-    return term.polynomial(r, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
+    return term.polynomial(r, x.either(_EXP2)), n
 
 
 def expm1(x: term.Term) -> term.Term:
@@ -154,7 +146,7 @@ def expm1_parts(x: term.Term) -> term.Pair:
 
 def _expm1_series(r: term.Term) -> term.Term:
     """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
-    return term.polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
+    return term.polynomial(r, r.either(_EXPM1))
 
 
 def logistic(x: term.Term) -> term.Term:
@@ -168,7 +160,7 @@ def tanh(x: term.Term) -> term.Term:
     a = abs(x)
     e = exp_normal(term.clamp(a + a, None, 44.0))
     beyond = 1.0 - 2.0 / (e + 1.0)
-    small = _odd(a, _TANH_SINGLE, _TANH_DOUBLE)
+    small = _odd(a, a.either(_TANH))
     return term.copy_sign(term.select(a < 0.625, small, beyond), x)
 
 
@@ -176,7 +168,7 @@ def sinh(x: term.Term) -> term.Term:
     """An odd polynomial up to 1, e^|x|/2 - e^-|x|/2 beyond."""
     a = abs(x)
     half = _half_exp(a)
-    small = _odd(a, _SINH_SINGLE, _SINH_DOUBLE)
+    small = _odd(a, a.either(_SINH))
     return term.copy_sign(term.select(a < 1.0, small, half - 0.25 / half), x)
 
 
@@ -192,19 +184,17 @@ def _half_exp(a: term.Term) -> term.Term:
     return term.ldexp(y, n - 1.0)
 
 
-def _odd(
-    x: term.Term, single: tuple[float, ...], double: tuple[float, ...]
-) -> term.Term:
+def _odd(x: term.Term, coefficients: tuple[float, ...]) -> term.Term:
     """x + x³·P(x²)."""
     square = x * x
-    return term.fma(
-        x * square, term.polynomial(square, single if x.single else double), x
-    )
+    return term.fma(x * square, term.polynomial(square, coefficients), x)
 
 
 # ln 2 and 1/ln 2 in two numbers each; the first of ln 2 has 8 or 11 bits less.
-_SHORT_LN2_SINGLE: Final = (0.69314575, 1.4286068e-06)
-_SHORT_LN2_DOUBLE: Final = (0.6931471805598903, 5.497923018708371e-14)
+_SHORT_LN2: Final = (
+    (0.69314575, 1.4286068e-06),
+    (0.6931471805598903, 5.497923018708371e-14),
+)  # fmt: skip
 _LOG2E_SINGLE: Final = 1.44269502
 _LOG2E_DOUBLE: Final = (1.4426950408889634, 2.0355273740931033e-17)
 _LN2: Final = math.log(2)
@@ -268,7 +258,7 @@ def log_of_parts(f: term.Term, k: term.Term) -> term.Term:
     The first part of ln 2 is short: its product with k is exact. Both are positive, so
     that with an infinite k they agree.
     """
-    high, low = _SHORT_LN2_SINGLE if f.single else _SHORT_LN2_DOUBLE
+    high, low = f.either(_SHORT_LN2)
     if f.single:
         square = f * f
         rest = term.mul_add(-0.5, square, f * square * term.polynomial(f, _LOG_SINGLE))
@@ -356,15 +346,19 @@ def atanh(x: term.Term) -> term.Term:
 
 
 # 2/ln 2 and 2/(3·ln 2) in two numbers each.
-_FIRST_SINGLE: Final = (2.88539004, 3.85192605e-08)
-_FIRST_DOUBLE: Final = (2.8853900817779268, 4.0710547481862066e-17)
-_THIRD_SINGLE: Final = (0.961796701, -7.02846181e-09)
-_THIRD_DOUBLE: Final = (0.9617966939259756, 5.0577616648125907e-17)
+_FIRST: Final = (
+    (2.88539004, 3.85192605e-08),
+    (2.8853900817779268, 4.0710547481862066e-17),
+)  # fmt: skip
+_THIRD: Final = (
+    (0.961796701, -7.02846181e-09),
+    (0.9617966939259756, 5.0577616648125907e-17),
+)  # fmt: skip
 # (2·atanh(s)/(s·ln 2) - first - third·s²)/s⁴ in s² for |s| ≤ 0.1717.
-_LOG2_SINGLE: Final = (0.337934643, 0.411844581, 0.57708025)
-_LOG2_DOUBLE: Final = (
-    0.19041525559474326, 0.19125203445395525, 0.22198412811935964, 0.2623076983831811,
-    0.3205989023038865, 0.41219858309177565, 0.5770780163556183,
+_LOG2: Final = (
+    (0.337934643, 0.411844581, 0.57708025),
+    (0.19041525559474326, 0.19125203445395525, 0.22198412811935964, 0.2623076983831811,
+     0.3205989023038865, 0.41219858309177565, 0.5770780163556183),
 )  # fmt: skip
 
 
@@ -377,9 +371,9 @@ def _log2_pair(x: term.Term) -> term.Pair:
     s_low = inverse * term.mul_add(-s, below_low, term.fma(-s, below, f))
     square, square_low = term.two_product(s, s)
     square_low = term.mul_add(s + s, s_low, square_low)
-    tail = square * term.polynomial(square, _LOG2_SINGLE if x.single else _LOG2_DOUBLE)
-    third, third_low = _THIRD_SINGLE if x.single else _THIRD_DOUBLE
-    first, first_low = _FIRST_SINGLE if x.single else _FIRST_DOUBLE
+    tail = square * term.polynomial(square, x.either(_LOG2))
+    third, third_low = x.either(_THIRD)
+    first, first_low = x.either(_FIRST)
     inner, inner_low = term.fast_two_sum(term.number(third, x), tail)
     product, product_low = _product(square, square_low, inner, inner_low + third_low)
     outer, outer_low = term.fast_two_sum(term.number(first, x), product)
@@ -488,8 +482,7 @@ def _inverse(x: term.Term, count: int) -> term.Term:
 
 
 #: The guess at x^(-1/3): its bits are those of this number less a third of x's.
-_CBRT_BITS_SINGLE: Final = 0x54A1F600
-_CBRT_BITS_DOUBLE: Final = 0x553EE96AC0000000
+_CBRT_BITS: Final = 0x54A1F600, 0x553EE96AC0000000
 
 
 def cbrt(x: term.Term) -> term.Term:
@@ -505,7 +498,7 @@ def cbrt(x: term.Term) -> term.Term:
     scaled = term.select(small, a * 2.0**lift, a)
     # A third of the bits: shifted right until they are a float exactly, and back.
     shift = 9 if x.single else 13
-    first = (_CBRT_BITS_SINGLE if x.single else _CBRT_BITS_DOUBLE) >> shift
+    first = x.either(_CBRT_BITS) >> shift
     third = term.integer_to_float(term.bits_of(scaled) >> shift) * (-1 / 3)
     guess = third + (2.0**layout.fraction + first)
     y = term.float_of(term.bits_of(guess) << shift)

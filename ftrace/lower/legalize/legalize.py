@@ -28,6 +28,7 @@ from ftrace.lower.legalize import exponential, special, term, trigonometry
 from ftrace.lower.legalize.complex import COMPLEX, Complex, absolute, choose
 from ftrace.lower.legalize.trigonometry import sin_cos_pi
 from ftrace.trace import graph as g
+from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
@@ -191,16 +192,14 @@ def decompose(roots: Sequence[g.Node], has: Collection[str]) -> list[g.Node]:
     better = {name: _formula(function) for name, function in _by_tables(has).items()}
     known = DECOMPOSITIONS | better
     found = list(roots)
-    while any(n.op.name in known and n.op.name not in has for n in g.toposort(found)):
-        new: dict[g.Node, g.Node] = {}
-        with g.inherited_origin() as take:
-            for node in g.toposort(found):
-                take(node)
-                made = g.rebuild(node, tuple([new[s] for s in node.src]))
-                name = made.op.name
-                lacks = name in known and name not in has
-                new[node] = known[name](made) if lacks else made
-        found = [new[root] for root in found]
+    lacking = known.keys() - set(has)
+
+    def change(node: g.Node, src: tuple[g.Node, ...]) -> g.Node | None:
+        name = node.op.name
+        return known[name](g.rebuild(node, src)) if name in lacking else None
+
+    while any(node.op.name in lacking for node in g.toposort(found)):
+        found = exchange(found, change)
     return found
 
 

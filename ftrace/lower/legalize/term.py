@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -22,11 +22,12 @@ from ftrace.errors import GraphError, PrimitiveError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp, fma_p
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.graph import Node, Op, make_node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const_p
 
 Number = int | float
+T = TypeVar("T")
 
 #: y·2ⁿ, rounded once, for an integral float n. A device that has an instruction for
 #: it (AVX-512's scalef) says so by its name; for the others it is decomposed.
@@ -65,6 +66,11 @@ def _comparison(op: p.Primitive) -> Callable[[Term, Operand], Term]:
     return lambda x, y: _compare(op, x, y)
 
 
+def _function(op: Op) -> Callable[..., Term]:
+    """Of terms of one type, which is that of the result, too."""
+    return lambda *terms: apply(op, *terms)
+
+
 class Term:
     """A node in a formula. Comparisons give bool terms; `==` is the function `eq`."""
 
@@ -81,6 +87,10 @@ class Term:
     def single(self) -> bool:
         """Is it float32? The formulas know it and float64."""
         return self.node.aval.dtype == dtypes.float32
+
+    def either(self, values: tuple[T, T]) -> T:
+        """Of two values the first one for float32, the second for float64."""
+        return values[not self.single]
 
     def __bool__(self) -> bool:
         raise PrimitiveError(
@@ -100,19 +110,13 @@ class Term:
     __or__ = _operator(p.bit_or)
     __xor__ = _operator(p.bit_xor)
     __lshift__ = _operator(p.shift_left)
+    __neg__ = _function(p.neg)
+    __abs__ = _function(p.absolute)
+    __invert__ = _function(p.bit_not)
     __lt__ = _comparison(p.lt)
     __le__ = _comparison(p.le)
     __gt__ = _comparison(p.gt)
     __ge__ = _comparison(p.ge)
-
-    def __neg__(self) -> Term:
-        return _unary(p.neg, self)
-
-    def __abs__(self) -> Term:
-        return _unary(p.absolute, self)
-
-    def __invert__(self) -> Term:
-        return _unary(p.bit_not, self)
 
     def __rshift__(self, other: Operand) -> Term:
         """Filled with the sign for signed integers, with 0 for unsigned ones."""
@@ -126,9 +130,7 @@ Operand = Term | int | float
 
 def number(value: Number, like: Term) -> Term:
     """A constant of the dtype and shape of `like`."""
-    aval = like.node.aval
-    bits = struct.pack(_FORMATS[aval.dtype], value)
-    return Term(make_node(const_p, ShapedArray.of(aval.shape, aval.dtype), (), bits))
+    return number_of(value, like.dtype, like.node.shape)
 
 
 def number_of(value: Number, dtype: np.dtype[Any], shape: Shape) -> Term:
@@ -139,10 +141,6 @@ def number_of(value: Number, dtype: np.dtype[Any], shape: Shape) -> Term:
 
 def _term(operand: Operand, like: Term) -> Term:
     return operand if isinstance(operand, Term) else number(operand, like)
-
-
-def _unary(op: p.Primitive, x: Term) -> Term:
-    return Term(make_node(op, x.node.aval, (x.node,)))
 
 
 def _same(op: p.Primitive, x: Term, other: Operand) -> Term:
@@ -158,12 +156,8 @@ def _compare(op: p.Primitive, x: Term, other: Operand) -> Term:
     return Term(make_node(op, aval, (x.node, y.node)))
 
 
-def eq(x: Term, y: Operand) -> Term:
-    return _compare(p.eq, x, y)
-
-
-def ne(x: Term, y: Operand) -> Term:
-    return _compare(p.ne, x, y)
+eq = _comparison(p.eq)
+ne = _comparison(p.ne)
 
 
 def select(chosen: Term, x: Operand, y: Operand, arg: str | None = None) -> Term:
@@ -202,21 +196,18 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     return value
 
 
-def sqrt(x: Term) -> Term:
-    return _unary(p.sqrt, x)
-
-
-def trunc(x: Term) -> Term:
-    return _unary(p.truncate, x)
-
-
-def round_even(x: Term) -> Term:
-    return _unary(p.round_even, x)
-
-
-def apply(op: p.Primitive, *terms: Term) -> Term:
-    """Another primitive whose result has the type of its operands."""
+def apply(op: Op, *terms: Term) -> Term:
+    """An operation whose result has the type of its operands."""
     return Term(make_node(op, terms[0].node.aval, tuple(t.node for t in terms)))
+
+
+sqrt = _function(p.sqrt)
+trunc = _function(p.truncate)
+round_even = _function(p.round_even)
+#: x·2ⁿ rounded once, for an integral float |n| ≤ 2·bias.
+ldexp = _function(ldexp_p)
+#: x/2^k in [3/4, 3/2); see `mantissa_p`. And k, a float.
+mantissa, exponent = _function(mantissa_p), _function(exponent_p)
 
 
 def cast(x: Term, dtype: np.dtype[Any]) -> Term:
@@ -226,26 +217,6 @@ def cast(x: Term, dtype: np.dtype[Any]) -> Term:
 def bitcast(x: Term, dtype: np.dtype[Any]) -> Term:
     aval = ShapedArray.of(x.node.aval.shape, dtype)
     return Term(make_node(p.bitcast, aval, (x.node,), dtype))
-
-
-def ldexp(x: Term, n: Term) -> Term:
-    """x·2ⁿ rounded once, for an integral float |n| ≤ 2·bias."""
-    return Term(make_node(ldexp_p, x.node.aval, (x.node, n.node)))
-
-
-def mantissa(x: Term) -> Term:
-    """x/2^k in [3/4, 3/2); see `mantissa_p`."""
-    return Term(make_node(mantissa_p, x.node.aval, (x.node,)))
-
-
-def exponent(x: Term) -> Term:
-    """The k of `mantissa`, a float."""
-    return Term(make_node(exponent_p, x.node.aval, (x.node,)))
-
-
-def lookup(table: KernelOp, x: Term) -> Term:
-    """What a table has for the leading bits of x; see `special.py`."""
-    return Term(make_node(table, x.node.aval, (x.node,)))
 
 
 INFINITY: Final = float("inf")

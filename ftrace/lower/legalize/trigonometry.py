@@ -34,14 +34,13 @@ far_rest_p = KernelOp("far_rest")
 
 _TWO_OVER_PI: Final = 0.6366197723675814
 # π/2 in three numbers.
-_HALF_PI_SINGLE: Final = (1.57079637, -4.37113883e-08, -1.71512451e-15)
-_HALF_PI_DOUBLE: Final = (
-    1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33,
+_HALF_PI: Final = (
+    (1.57079637, -4.37113883e-08, -1.71512451e-15),
+    (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 )  # fmt: skip
 
 #: Up to here three parts of π/2 are enough for the last place of r.
-_LIMIT_SINGLE: Final = 2.0**17
-_LIMIT_DOUBLE: Final = 2.0**30
+_LIMIT: Final = 2.0**17, 2.0**30
 
 # The first 1216 bits of 2/π, below a word of zeros.
 _BITS: Final = (
@@ -71,14 +70,14 @@ def reduce_angle(x: term.Term) -> Reduced:
 
     By Cody and Waite up to the limit, by `far_angle` beyond.
     """
-    first, second, third = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
+    first, second, third = x.either(_HALF_PI)
     n, shifted = term.nearest(x, _TWO_OVER_PI)
     # Exact, as both are multiples of the last bit of `first`.
     r = term.fma(n, -first, x)
     product, error = term.two_product(n, second)
     high, low = term.fast_two_sum(r, -product)
     near = term.bits_of(shifted), high, term.fma(n, -third, low - error)
-    far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)
+    far = abs(x) > x.either(_LIMIT)
     ops = far_quadrant_p, far_remainder_p, far_rest_p
     exact = [
         make_node(op, y.node.aval, (x.node,)) for op, y in zip(ops, near, strict=True)
@@ -149,7 +148,7 @@ def far_angle(x: term.Term) -> Reduced:
     quadrant = term.cast(rounded >> 62, e.dtype)
     fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
     value, rest = (_in_single if x.single else _in_double)(fraction, low)
-    first, second, _ = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
+    first, second, _ = x.either(_HALF_PI)
     product, error = term.two_product(value, first)
     error = error + term.fma(value, second, rest * first)
     r, rest = term.fast_two_sum(product, error)
@@ -191,16 +190,16 @@ def _with_sign(x: term.Term, r: term.Term) -> term.Term:
 
 
 # (sin(r) - r)/r³ in r²: 2^-27.7 and 2^-57.5 of sin(r).
-_SIN_SINGLE: Final = (-0.0001950554, 0.00833209511, -0.166666538)
-_SIN_DOUBLE: Final = (
-    1.5890044640134361e-10, -2.5050641940558006e-08, 2.7557312952131756e-06,
-    -0.00019841269827681752, 0.008333333333319762, -0.1666666666666662,
+_SIN: Final = (
+    (-0.0001950554, 0.00833209511, -0.166666538),
+    (1.5890044640134361e-10, -2.5050641940558006e-08, 2.7557312952131756e-06,
+     -0.00019841269827681752, 0.008333333333319762, -0.1666666666666662),
 )  # fmt: skip
 # (cos(r) - 1 + r²/2)/r⁴ in r²: 2^-32.6 and 2^-63.5 of cos(r).
-_COS_SINGLE: Final = (2.44120874e-05, -0.00138871302, 0.0416666418)
-_COS_DOUBLE: Final = (
-    -1.1354250852662659e-11, 2.087561842881048e-09, -2.7557313576420203e-07,
-    2.480158728677976e-05, -0.0013888888888869768, 0.041666666666666574,
+_COS: Final = (
+    (2.44120874e-05, -0.00138871302, 0.0416666418),
+    (-1.1354250852662659e-11, 2.087561842881048e-09, -2.7557313576420203e-07,
+     2.480158728677976e-05, -0.0013888888888869768, 0.041666666666666574),
 )  # fmt: skip
 
 
@@ -211,8 +210,8 @@ def sin_cos_parts(x: term.Term) -> tuple[term.Term, term.Pair, term.Pair]:
     """
     quadrant, r, rest = reduce_angle(x)
     square = r * r
-    sin_series = term.polynomial(square, _SIN_SINGLE if r.single else _SIN_DOUBLE)
-    cos_series = term.polynomial(square, _COS_SINGLE if r.single else _COS_DOUBLE)
+    sin_series = term.polynomial(square, r.either(_SIN))
+    cos_series = term.polynomial(square, r.either(_COS))
     half = 0.5 * square
     whole = 1.0 - half
     lost = (1.0 - whole) - half
@@ -228,10 +227,8 @@ def sin_cos_pi(x: term.Term) -> term.Pair:
     steep = a > 0.25
     angle = term.select(steep, 0.5 - a, a) * math.pi
     square = angle * angle
-    sin_series = term.polynomial(square, _SIN_SINGLE if x.single else _SIN_DOUBLE)
-    cos_series = term.polynomial(
-        square, (*(_COS_SINGLE if x.single else _COS_DOUBLE), -0.5, 1.0)
-    )
+    sin_series = term.polynomial(square, x.either(_SIN))
+    cos_series = term.polynomial(square, (*x.either(_COS), -0.5, 1.0))
     sine = term.fma(square * angle, sin_series, angle)
     return (
         term.copy_sign(term.select(steep, cos_series, sine), r),
@@ -250,8 +247,8 @@ def _sin_cos(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     if x.single:
         quadrant, r, rest = reduce_angle(x)
         square = r * r
-        sin_r = r + term.fma(square * r, term.polynomial(square, _SIN_SINGLE), rest)
-        return quadrant, sin_r, term.polynomial(square, (*_COS_SINGLE, -0.5, 1.0))
+        sin_r = r + term.fma(square * r, term.polynomial(square, x.either(_SIN)), rest)
+        return quadrant, sin_r, term.polynomial(square, (*x.either(_COS), -0.5, 1.0))
     quadrant, sin_parts, cos_parts = sin_cos_parts(x)
     return quadrant, sin_parts[0] + sin_parts[1], cos_parts[0] + cos_parts[1]
 
@@ -291,31 +288,28 @@ def tan(x: term.Term) -> term.Term:
 _TAN_PI_8: Final = 0.41421356237309503
 
 # (atan(t) - t)/t³ in t²: for t ≤ 1, 2^-28.5; for t ≤ tan(π/8), 2^-63.8 of atan(t).
-_ATAN_SINGLE: Final = (
-    -0.00179125241, 0.0109034972, -0.0311560184, 0.0579342917, -0.0840198621,
-    0.109516382, -0.142641246, 0.199985355, -0.333332986,
-)  # fmt: skip
-_ATAN_DOUBLE: Final = (
-    0.014901671731863643, -0.03318270944452478, 0.04490893551913015,
-    -0.05215260092629562, 0.058765281910936835, -0.0666617580395053, 0.0769227926997399,
-    -0.09090907988506823, 0.11111111083804881, -0.14285714285317072,
-    0.19999999999997098, -0.33333333333333326,
+_ATAN: Final = (
+    (-0.00179125241, 0.0109034972, -0.0311560184, 0.0579342917, -0.0840198621,
+     0.109516382, -0.142641246, 0.199985355, -0.333332986),
+    (0.014901671731863643, -0.03318270944452478, 0.04490893551913015,
+     -0.05215260092629562, 0.058765281910936835, -0.0666617580395053,
+     0.0769227926997399, -0.09090907988506823, 0.11111111083804881,
+     -0.14285714285317072, 0.19999999999997098, -0.33333333333333326),
 )  # fmt: skip
 # (asin(t) - t)/t³ in t² for t ≤ 1/2: 2^-27.6 and 2^-59.9 of asin(t).
-_ASIN_SINGLE: Final = (
-    0.04215841, 0.0241847374, 0.0454691537, 0.0749530941, 0.166667521,
-)  # fmt: skip
-_ASIN_DOUBLE: Final = (
-    0.0326265845474803, -0.020995608106248242, 0.021704850942415907,
-    0.0037075487993250846, 0.010779928540549204, 0.011398974785661056,
-    0.013980812207708478, 0.017351612781497144, 0.022372214939653242,
-    0.030381942709744293, 0.044642857174563046, 0.07499999999970865, 0.1666666666666676,
+_ASIN: Final = (
+    (0.04215841, 0.0241847374, 0.0454691537, 0.0749530941, 0.166667521),
+    (0.0326265845474803, -0.020995608106248242, 0.021704850942415907,
+     0.0037075487993250846, 0.010779928540549204, 0.011398974785661056,
+     0.013980812207708478, 0.017351612781497144, 0.022372214939653242,
+     0.030381942709744293, 0.044642857174563046, 0.07499999999970865,
+     0.1666666666666676),
 )  # fmt: skip
 
 
 def _half_pi(x: term.Term) -> tuple[float, float]:
     """π/2 in two numbers; those of π/4 and π are their halves and doubles."""
-    return (_HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE)[:2]
+    return x.either(_HALF_PI)[:2]
 
 
 def _sum(
@@ -339,13 +333,12 @@ def _angle(y: term.Term, x: term.Term) -> term.Term:
         base, base_low = (
             term.select(steep, term.number(v, y), 0.0) for v in (high, low)
         )
-        series = term.polynomial(t * t, _ATAN_SINGLE)
     else:
         steep, slanted = y * _TAN_PI_8 > x, y > x * _TAN_PI_8
         top = term.select(steep, -x, term.select(slanted, y - x, y))
         t = top / term.select(steep, y, term.select(slanted, y + x, x))
         base, base_low = (_by_angle(steep, slanted, y, v) for v in (high, low))
-        series = term.polynomial(t * t, _ATAN_DOUBLE)
+    series = term.polynomial(t * t, y.either(_ATAN))
     return _sum(base, base_low, t, t * (t * t) * series)
 
 
@@ -395,7 +388,7 @@ def _asin_parts(x: term.Term) -> tuple[term.Term, term.Term, term.Term]:
     large = a > 0.5
     square = term.select(large, term.fma(-0.5, a, 0.5), x * x)
     t = term.select(large, term.sqrt(square), x)
-    series = term.polynomial(square, _ASIN_SINGLE if x.single else _ASIN_DOUBLE)
+    series = term.polynomial(square, x.either(_ASIN))
     return large, t, t * square * series
 
 
