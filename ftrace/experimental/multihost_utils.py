@@ -143,14 +143,12 @@ def global_array_to_host_local_array(
 
 
 def _by_specs(function: Any, arrays: Any, mesh: Any, pspecs: Any) -> Any:
-    leaves, treedef = tree.flatten(arrays)
-    specs = tree.broadcast_prefix(pspecs, arrays, "multihost_utils: pspecs")
-    rows = zip(leaves, specs, strict=True)
-    made = [
-        function(x, NamedSharding(mesh, PartitionSpec() if spec is None else spec))
-        for x, spec in rows
-    ]
-    return tree.unflatten(treedef, made)
+    def by_spec(x: Any, spec: Any) -> Any:
+        return function(
+            x, NamedSharding(mesh, PartitionSpec() if spec is None else spec)
+        )
+
+    return tree.map_prefix(by_spec, arrays, pspecs, "multihost_utils: pspecs")
 
 
 def sync_global_devices(name: str) -> None:

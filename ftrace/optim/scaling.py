@@ -19,18 +19,9 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.custom_derivatives import custom_vjp
 from ftrace.errors import ArgumentError, one_of
-from ftrace.optim import base, tree
+from ftrace.optim import base, optimizers as basic, tree
 from ftrace.optim.base import GradientTransformation, Scalar, Tree
-from ftrace.optim.optimizers import (
-    MomentState,
-    as_dtype,
-    bias_weight,
-    mix,
-    of_moments,
-    over,
-    remove_bias,
-    square_of,
-)
+from ftrace.optim.optimizers import MomentState, mix, over
 
 __all__ = [
     "apply_every", "centralize", "ema", "normalize_by_update_norm", "safe_norm",
@@ -98,14 +89,14 @@ def scale_by_amsgrad(
     """
 
     def rule(count: Any) -> Any:
-        of_mean = bias_weight(b1, count) if bias_correction_mu else None
-        of_square = bias_weight(b2, count) if bias_correction_nu else None
+        of_mean = basic.bias_weight(b1, count) if bias_correction_mu else None
+        of_square = basic.bias_weight(b2, count) if bias_correction_nu else None
 
         def divide(update: Any, mu: Any, nu: Any, most: Any) -> tuple[Any, ...]:
-            mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
-            most = fnp.maximum(most, remove_bias(square, of_square))
-            made = over(remove_bias(mean, of_mean), most, eps, eps_root)
-            return made, as_dtype(mean, mu_dtype), square, most
+            mean, square = mix(update, mu, b1), mix(basic.square_of(update), nu, b2)
+            most = fnp.maximum(most, basic.remove_bias(square, of_square))
+            made = over(basic.remove_bias(mean, of_mean), most, eps, eps_root)
+            return made, basic.as_dtype(mean, mu_dtype), square, most
 
         return divide
 
@@ -130,11 +121,11 @@ def scale_by_adamax(
     """
 
     def rule(count: Any) -> Any:
-        weight = bias_weight(b1, count)
+        weight = basic.bias_weight(b1, count)
 
         def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
             mean, most = mix(update, mu, b1), fnp.maximum(abs(update) + eps, b2 * nu)
-            return remove_bias(mean, weight) / most, mean, most
+            return basic.remove_bias(mean, weight) / most, mean, most
 
         return divide
 
@@ -165,9 +156,11 @@ def scale_by_belief(
     """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
-        return mix(square_of(update - mean), nu, b2) + eps_root
+        return mix(basic.square_of(update - mean), nu, b2) + eps_root
 
-    return of_moments("scale_by_belief", b1, b2, eps, nesterov=nesterov, square=square)
+    return basic.of_moments(
+        "scale_by_belief", b1, b2, eps, nesterov=nesterov, square=square
+    )
 
 
 def scale_by_yogi(
@@ -192,11 +185,11 @@ def scale_by_yogi(
     """
 
     def square(update: Any, mean: Any, nu: Any) -> Any:
-        now = square_of(update)
+        now = basic.square_of(update)
         return nu - (1 - b2) * fnp.sign(nu - now) * now
 
     begin = initial_accumulator_value
-    return of_moments(
+    return basic.of_moments(
         "scale_by_yogi", b1, b2, eps, eps_root, square=square, begin=begin
     )
 
@@ -229,14 +222,14 @@ def scale_by_radam(
 
     def rectify(count: Any, mean: Any, made: Any) -> Any:
         # The length of the average that has the variance of the mean of squares.
-        decayed = 1 - bias_weight(b2, count)
+        decayed = 1 - basic.bias_weight(b2, count)
         length = most - 2 * count * decayed / (1 - decayed)
         ratio = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
         enough = length >= threshold
         ratio = fnp.sqrt(fnp.where(enough, ratio, 1))
         return fnp.where(enough, ratio.astype(made.dtype) * made, mean)
 
-    return of_moments(
+    return basic.of_moments(
         "scale_by_radam", b1, b2, eps, eps_root, nesterov=nesterov, finish=rectify
     )  # fmt: skip
 
@@ -284,13 +277,13 @@ def scale_by_adan(
     """
 
     def rule(count: Any) -> Any:
-        weights = [bias_weight(b, count) for b in (b1, b2, b3)]
+        weights = [basic.bias_weight(b, count) for b in (b1, b2, b3)]
 
         def divide(update: Any, m: Any, v: Any, n: Any, g: Any) -> tuple[Any, ...]:
             change = fnp.where(count == 1, 0, update - g)
             m, v = mix(update, m, b1), mix(change, v, b2)
-            n = mix(square_of(update + (1 - b2) * change), n, b3)
-            means = map(remove_bias, (m, v, n), weights)
+            n = mix(basic.square_of(update + (1 - b2) * change), n, b3)
+            means = map(basic.remove_bias, (m, v, n), weights)
             mean, slope, square = means
             made = over(mean + (1 - b2) * slope, square, eps, eps_root)
             return made, m, v, n, update
@@ -319,11 +312,13 @@ def ema(
     """
 
     def rule(count: Any) -> Any:
-        weight = bias_weight(decay, count) if debias else None
+        weight = basic.bias_weight(decay, count) if debias else None
 
         def average(update: Any, mean: Any) -> tuple[Any, Any]:
             mean = mix(update, mean, decay)
-            return remove_bias(mean, weight), as_dtype(mean, accumulator_dtype)
+            return basic.remove_bias(mean, weight), basic.as_dtype(
+                mean, accumulator_dtype
+            )
 
         return average
 
@@ -613,11 +608,11 @@ def scale_by_novograd(
         first = count == 1
 
         def divide(g: Any, mu: Any, nu: Any, *param: Any) -> tuple[Any, ...]:
-            now = fnp.sum(square_of(g)).astype(nu.dtype)
+            now = fnp.sum(basic.square_of(g)).astype(nu.dtype)
             nu = fnp.where(first, now, mix(now, nu, b2))
             made = over(g, nu, eps, eps_root)
             made = made + weight_decay * param[0] if param else made
-            mu = as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
+            mu = basic.as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
             return mu, mu, nu
 
         return divide
@@ -815,7 +810,7 @@ def scale_by_factored_rms(
         def divide(
             g: Any, rows: Any, columns: Any, every: Any, _: Any
         ) -> tuple[Any, ...]:
-            square = square_of(g) + epsilon
+            square = basic.square_of(g) + epsilon
             axes = axes_of(g.shape)
             if axes is None:
                 mean = mix(square, every, decay).astype(every.dtype)

@@ -112,26 +112,23 @@ def device_put(
     if True in shared and True in tree.leaves(donate):
         raise ArgumentError("device_put: what is donated cannot be shared (may_alias)")
     if False in shared:
-        flags = iter(tree.broadcast_prefix(may_alias, x, "device_put: may_alias"))
-        x = tree.map(lambda leaf: _copy(leaf) if next(flags) is False else leaf, x)
+        x = tree.map_prefix(_alias_or_copy, x, may_alias, "device_put: may_alias")
     if device is None or isinstance(device, (str, base.Device)):
         return tree.map(lambda leaf: put_by(leaf, device), x)
-    leaves, treedef = tree.flatten(x)
-    places = tree.broadcast_prefix(device, x, "device_put: device")
-    rows = zip(leaves, places, strict=True)
-    return tree.unflatten(treedef, [put_by(leaf, place) for leaf, place in rows])
+    return tree.map_prefix(put_by, x, device, "device_put: device")
 
 
-def _copy(leaf: Any) -> Any:
+def _alias_or_copy(leaf: Any, shared: Any) -> Any:
+    if shared is not False:
+        return leaf
     return deepcopy(asarray(leaf) if isinstance(leaf, np.ndarray) else leaf)
 
 
 def place_tree(x: Any, places: Any, what: str) -> Any:
     """The arrays of a tree where a prefix of it says; None says nothing."""
-    leaves, treedef = tree.flatten(x)
-    rows = zip(leaves, tree.broadcast_prefix(places, x, what), strict=True)
-    made = [leaf if at is None else put_by(leaf, at, what) for leaf, at in rows]
-    return tree.unflatten(treedef, made)
+    return tree.map_prefix(
+        lambda leaf, at: leaf if at is None else put_by(leaf, at, what), x, places, what
+    )
 
 
 def _shardings() -> Any:

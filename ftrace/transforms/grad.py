@@ -29,18 +29,9 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import own
 from ftrace.trace.tracing.trace import free_variables, trace
 from ftrace.trace.tracing.tracer import Value, aval_of, stack
+from ftrace.transforms import tangents as tan
 from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.compiled_graph import weight_of
-from ftrace.transforms.tangents import (
-    Linear,
-    Program,
-    are_weak,
-    holds_numbers,
-    strong,
-    tangent_type,
-    tangents_of,
-    with_float0,
-)
 
 Function = Callable[..., Any]
 
@@ -137,7 +128,9 @@ def _value_and_grad(
         results = _apply(kind, graph, derive, values)
         size = len(graph.outputs)
         results = [*output.restore_numbers(results[:size]), *results[size:]]
-        grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
+        grads = tan.with_float0(
+            results[size:], len(avals), map(tan.tangent_type, avals)
+        )
         answer = tree.unflatten(treedef, grads)
         if chosen.single:
             (answer,) = answer
@@ -316,10 +309,10 @@ def jvp(
             f"{tree.readable(treedef)} and {tree.readable(tangent_def)}"
         )
     avals = [aval_of(x) for x in values]
-    moved = [tangent_type(a) for a in avals]
+    moved = [tan.tangent_type(a) for a in avals]
     found = [aval_of(x) for x in directions]
-    kept = tangents_of("jvp: the tangent", directions, found, moved)
-    varying = [i for i, t in enumerate(moved) if holds_numbers(t)]
+    kept = tan.tangents_of("jvp: the tangent", directions, found, moved)
+    varying = [i for i, t in enumerate(moved) if tan.holds_numbers(t)]
 
     output = Output.of_leaves(fun, treedef, "jvp", has_aux)
     types = avals + [avals[i].strong() for i in varying]
@@ -340,8 +333,8 @@ def jvp(
     kind = ("jvp", len(avals), tuple(varying), output.count, own)
     results = _apply(kind, graph, derive, [*values, *kept])
     size, total = output.count, len(graph.outputs)
-    types = (tangent_type(n.aval) for n in primal_out)
-    tangent = with_float0(results[total:], size, types)
+    types = (tan.tangent_type(n.aval) for n in primal_out)
+    tangent = tan.with_float0(results[total:], size, types)
     return output.answer(results[:total], output.build(tangent))
 
 
@@ -504,7 +497,7 @@ def _vjp_with_refs(
         return found[count:]
 
     types = whole.types[: len(whole.types) - count]
-    pull = Linear(
+    pull = tan.Linear(
         "vjp", pull_all if backs else whole.run, types, tree.structure(result),
         whole.results[count:], tree.structure(tuple(primals)), single=True,
     )  # fmt: skip
@@ -524,9 +517,9 @@ def vjp_for(
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]
-    types = [tangent_type(n.aval) for n in heads]
+    types = [tan.tangent_type(n.aval) for n in heads]
     cotangents = [
-        autodiff.tangent_variable(t, 10_000 + i) if holds_numbers(t) else None
+        autodiff.tangent_variable(t, 10_000 + i) if tan.holds_numbers(t) else None
         for i, t in enumerate(types)
     ]
     leaves = graph.inputs[: len(avals)]
@@ -545,9 +538,9 @@ def vjp_for(
         kind = ("vjp", len(avals), output.count, along and along.key(graph))
         given = kind, graph, derive, values
         results, run = _forward(*given, len(varying), unknown)
-    pull = Linear(
+    pull = tan.Linear(
         "vjp", run, types, output.structure,
-        [tangent_type(a) for a in avals], treedef, single=True,
+        [tan.tangent_type(a) for a in avals], treedef, single=True,
     )  # fmt: skip
     return output.answer(results, pull)
 
@@ -567,7 +560,7 @@ def _trace_primals(
 def _forward(
     kind: Hashable, graph: Graph, derive: Callable[[], Graph],
     values: Sequence[Value], count: int, unknown: Sequence[Node],
-) -> tuple[list[Value], Program]:  # fmt: skip
+) -> tuple[list[Value], tan.Program]:  # fmt: skip
     """Runs the part of a derived graph that does not depend on the unknown variables.
 
     Args:
@@ -592,7 +585,7 @@ def _forward(
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
     results = eager_programs.apply_again(known, values)
-    return results[:size], Program(later, results[size:])
+    return results[:size], tan.Program(later, results[size:])
 
 
 class _Later:
@@ -623,8 +616,8 @@ class _Later:
         given = dict(zip(self._unknown, cotangents, strict=True))
         with graph.level.in_call(given) as level:
             outputs = self._outputs(level)
-            if not are_weak(cotangents):
-                outputs = strong(outputs)
+            if not tan.are_weak(cotangents):
+                outputs = tan.strong(outputs)
             whole = Graph(graph.inputs, outputs)
             return level.apply(whole, [*self._values, *cotangents], self._unknown)
 
@@ -736,11 +729,11 @@ def linearize_for(
 
     unknown = list(leaves.values())
     kind = ("linearize", len(avals), output.count, along and along.key(graph))
-    types = [tangent_type(n.aval) for n in heads]
-    count = sum(map(holds_numbers, types))
+    types = [tan.tangent_type(n.aval) for n in heads]
+    count = sum(map(tan.holds_numbers, types))
     results, run = _forward(kind, graph, derive, values, count, unknown)
-    push = Linear(
-        "linearize", run, [tangent_type(a) for a in avals], treedef,
+    push = tan.Linear(
+        "linearize", run, [tan.tangent_type(a) for a in avals], treedef,
         types, output.structure, single=False,
     )  # fmt: skip
     return output.answer(results, push)
@@ -793,8 +786,8 @@ def linear_transpose(
     around = [stack.scopes[scope_and_position(n)[0]].wrap(n) for n in free]
     whole = Graph((*captured, *free, *cts), tuple(results))
     types = [n.aval for n in graph.outputs]
-    run = Program(whole, [*graph.captured, *around])
-    return Linear(
+    run = tan.Program(whole, [*graph.captured, *around])
+    return tan.Linear(
         "linear_transpose", run, types, output.structure, avals, treedef, single=True
     )
 

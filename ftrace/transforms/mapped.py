@@ -29,53 +29,27 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ftrace import errors
 from ftrace.backends.base import Device, devices_of
-from ftrace.errors import (
-    ArgumentError,
-    ShapeError,
-    ShardingError,
-    UnsupportedError,
-    ValueRangeError,
-)
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import flatten_arguments as flat
 from ftrace.trace.calls.varying import varying_here
-from ftrace.trace.flatten_arguments import (
-    P,
-    R,
-    flatten_values,
-    is_int,
-    name_of,
-    read_argnums,
-    wraps,
-)
+from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
+from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import (
-    Axis,
-    Tracer,
-    aval_of,
-    axis_of,
-    bind_axes,
-    is_value,
-    stack,
-)
+from ftrace.trace.tracing.tracer import stack
+from ftrace.transforms import vmap as vm
 from ftrace.transforms.device_placement import device_put, put_by
+from ftrace.transforms.jit.argument_kinds import Chosen, join, split as separate
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, names_in
 from ftrace.transforms.partition.specs import merge_by, names_by_axis, split_by
-from ftrace.transforms.placed.spanning import (
-    Spanning,
-    lift,
-    local_shard,
-    of_process,
-    own_shard,
-    split,
-    whole,
-)
+from ftrace.transforms.placed import spanning
+from ftrace.transforms.placed.spanning import Spanning, of_process
 from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
-from ftrace.transforms.vmap import SHARED, check_axes, normal_axis, over_lanes
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)
@@ -106,7 +80,7 @@ _around = _Around()
 
 
 def pmap(
-    fun: Callable[P, R],
+    fun: Callable[flat.P, flat.R],
     axis_name: Hashable = None,
     *,
     in_axes: Any = 0,
@@ -117,7 +91,7 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
     global_arg_shapes: Any = None,
-) -> Callable[P, R]:
+) -> Callable[flat.P, flat.R]:
     """`fun`, compiled, for each element along an axis of its arguments on a device.
 
     Args:
@@ -146,13 +120,15 @@ def pmap(
       Array([[1., 1.]], dtype=float32)
     """
     tree.check_callable(fun, "pmap")
-    check_axes("pmap", "in_axes", in_axes)
-    check_axes("pmap", "out_axes", out_axes)
+    vm.check_axes("pmap", "in_axes", in_axes)
+    vm.check_axes("pmap", "out_axes", out_axes)
     given: Any = static_broadcasted_argnums
-    static = read_argnums("pmap", "static_broadcasted_argnums", given)
+    static = flat.read_argnums("pmap", "static_broadcasted_argnums", given)
     chosen = None if devices is None else list(devices)
     if chosen == []:
-        raise ValueRangeError("'devices' argument to pmap must be non-empty, or None")
+        raise errors.ValueRangeError(
+            "'devices' argument to pmap must be non-empty, or None"
+        )
     name = _Axis() if axis_name is None else axis_name
     one = _Pmap(fun, name, in_axes, out_axes, static, chosen, backend, axis_size)
 
@@ -162,20 +138,20 @@ def pmap(
     def mapped_across(*args: Any, **kwargs: Any) -> Any:
         return one.across(*args, **kwargs)
 
-    across = jit(wraps(fun)(mapped_across), static_argnums=static)
+    across = jit(flat.wraps(fun)(mapped_across), static_argnums=static)
     compiled: Any = jit(
-        wraps(fun)(mapped), static_argnums=static,
+        flat.wraps(fun)(mapped), static_argnums=static,
         device=chosen[0] if chosen else backend,
-        donate_argnums=read_argnums("pmap", "donate_argnums", donate_argnums),
+        donate_argnums=flat.read_argnums("pmap", "donate_argnums", donate_argnums),
     )  # fmt: skip
 
-    @wraps(fun, "pmap")
+    @flat.wraps(fun, "pmap")
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         size = _size(fun, args, kwargs, one.axes_of(args), axis_size)
         found = one.devices
         if any(device.process_index != processes.index() for device in found):
             args, kwargs = one.shards_of_all(size, args, kwargs)
-            return tree.map(own_shard, across(*args, **kwargs))
+            return tree.map(spanning.own_shard, across(*args, **kwargs))
         one.check_devices(size)
         with _around.those_of(size):
             result = compiled(*args, **kwargs)
@@ -217,8 +193,21 @@ class _Pmap:
         fixed = {*self.static, *[i + len(args) for i in self.static]}
         return tuple([None if i in fixed else axis for i, axis in axes])
 
-    def _statics(self, args: Sequence[Any]) -> set[int]:
-        return {i % len(args) for i in self.static} if args else set()
+    def _moving(
+        self, args: Sequence[Any], kwargs: Any
+    ) -> tuple[list[Any], list[Any], Callable[[Sequence[Any]], Any]]:
+        """The leaves of a call that are arrays, their axes, and a call of others."""
+        static = Chosen(tuple(self.static))
+        given, key = separate(self.fun, static, args, kwargs)
+        leaves, treedef = tree.flatten(given)
+        fixed = static.positions(len(args))
+        axes = [a for i, a in enumerate(self.axes_of(args)) if i not in fixed]
+
+        def with_leaves(leaves: Sequence[Any]) -> Any:
+            return join(tree.unflatten(treedef, leaves), key)
+
+        places = vm.axes_of_leaves("pmap", axes, list(given[0]), len(leaves))
+        return leaves, places, with_leaves
 
     def in_process(self, *args: Any, **kwargs: Any) -> Any:
         """The function over lanes, to be compiled."""
@@ -226,20 +215,32 @@ class _Pmap:
         def with_axes(places: Any) -> Any:
             axes = self.axes_of(args)
             size = self.axis_size
-            run = over_lanes("pmap", self.fun, axes, places, self.name, size)
+            run = vm.over_lanes("pmap", self.fun, axes, places, self.name, size)
             return run(*args, **kwargs)
 
         return _lanes_or_one(with_axes, self.out_axes)
 
     def across(self, *args: Any, **kwargs: Any) -> Any:
-        """The same over the devices of several processes."""
-        axes = self.axes_of(args)
+        """The same over the devices of several processes, in a trace."""
+        mesh, axes = Mesh(self.devices, (self.name,)), self.axes_of(args)
+        leaves, places, with_leaves = self._moving(args, kwargs)
 
-        def run(places: Any, values: Sequence[Any], named: Any) -> Any:
-            return over_lanes("pmap", self.fun, axes, places)(*values, **named)
+        def one(*leaves: Any) -> Any:
+            values, named = with_leaves(leaves)
+            return _lanes_or_one(
+                lambda out: vm.over_lanes("pmap", self.fun, axes, out)(
+                    *values, **named
+                ),
+                self.out_axes,
+            )
 
-        mesh, fixed = Mesh(self.devices, (self.name,)), self._statics(args)
-        return _map_across(run, mesh, axes, self.out_axes, fixed, args, kwargs)
+        specs = tuple([_spec_along(mesh, a) for a in places])
+        along = partial(_spec_along, mesh)
+        outs = tree.map(along, self.out_axes, is_leaf=lambda a: a is None)
+        mapped = shard_map(
+            one, mesh=mesh, in_specs=specs, out_specs=outs, check_vma=False
+        )
+        return mapped(*leaves)
 
     def shards_of_all(self, size: int, args: Any, kwargs: Any) -> Any:
         """The arguments, of which the mapped ones are over all processes.
@@ -249,7 +250,7 @@ class _Pmap:
           UnsupportedError: it is traced.
         """
         if stack.scopes:
-            raise UnsupportedError(
+            raise errors.UnsupportedError(
                 f"pmap of {name_of(self.fun)} is over the devices of several "
                 f"processes, within {stack.scopes[-1].transform}: there each process "
                 "has values of its own, of which one program for all knows nothing. "
@@ -261,18 +262,24 @@ class _Pmap:
         if any(type(x) is Spanning for x in tree.leaves((args, kwargs))):
             own = len(self.devices)
         if not same_size(size, own):
-            raise ShardingError(
+            raise errors.ShardingError(
                 f"pmap of {name_of(self.fun)}: over several processes the mapped axis "
                 f"has an element for each of the {own} devices of this one, got "
                 f"{size}; devices=ft.local_devices() maps over these alone"
             )
-        return _own_shards(mesh, self.axes_of(args), self._statics(args), args, kwargs)
+        leaves, places, with_leaves = self._moving(args, kwargs)
+        made = [
+            x if a is None or type(x) is Spanning
+            else of_process(asarray(x), NamedSharding(mesh, _spec_along(mesh, a)))
+            for x, a in zip(leaves, places, strict=True)
+        ]  # fmt: skip
+        return with_leaves(made)
 
     def check_devices(self, size: int) -> None:
         """Raises ShardingError where there are too few devices, or others are named."""
         needed, found = size * _around.devices, len(self.devices)
         if needed > found or (self.chosen and not same_size(size, found)):
-            raise ShardingError(
+            raise errors.ShardingError(
                 f"pmap of {name_of(self.fun)}: compiling computation that requires "
                 f"{needed} logical devices, but {found} are available "
                 f"(num_replicas={needed}); FTRACE_CPU_DEVICES sets how many, and vmap "
@@ -280,68 +287,13 @@ class _Pmap:
             )
 
 
-def _map_across(
-    run: Callable[[Any, Sequence[Any], Any], Any], mesh: Mesh, axes: Sequence[Any],
-    out_axes: Any, fixed: Collection[int], args: Sequence[Any], kwargs: Any,
-) -> Any:  # fmt: skip
-    """`pmap` in a trace over several processes: over the devices of all of them.
-
-    Args:
-      run: from axes of results, arguments and keywords to the results of a device.
-    """
-    kept = [i for i in range(len(args)) if i not in fixed]
-    leaves, treedef = tree.flatten(([args[i] for i in kept], kwargs))
-    specs = [_spec_along(mesh, a) for a in _axes_of_leaves(axes, kept, args, leaves)]
-
-    def one(*leaves: Any) -> Any:
-        traced, named = tree.unflatten(treedef, leaves)
-        given = dict(enumerate(args)) | dict(zip(kept, traced, strict=True))
-        values = [given[i] for i in range(len(args))]
-        return _lanes_or_one(lambda places: run(places, values, named), out_axes)
-
-    outs = tree.map(
-        lambda a: _spec_along(mesh, a), out_axes, is_leaf=lambda a: a is None
-    )
-    mapped = shard_map(
-        one, mesh=mesh, in_specs=tuple(specs), out_specs=outs, check_vma=False
-    )
-    return mapped(*leaves)
-
-
 def _spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
     if axis is not None and axis < 0:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"pmap over several processes: axes are counted from the front, got {axis}"
         )
     along = () if axis is None else (*[None] * axis, *mesh.axis_names)
     return PartitionSpec(*along)
-
-
-def _axes_of_leaves(
-    axes: Sequence[Any], used: Sequence[int], args: Sequence[Any], leaves: Sequence[Any]
-) -> list[Any]:
-    found = tree.broadcast_prefix(
-        [axes[i] for i in used], [args[i] for i in used], "pmap: in_axes"
-    )
-    return [*found, *[0] * (len(leaves) - len(found))]
-
-
-def _own_shards(
-    mesh: Mesh, axes: Sequence[Any], fixed: Collection[int], args: Sequence[Any],
-    kwargs: Any,
-) -> tuple[tuple[Any, ...], Any]:  # fmt: skip
-    """The arguments, of which the mapped ones are over all processes."""
-    kept = [i for i in range(len(args)) if i not in fixed]
-    leaves, treedef = tree.flatten(([args[i] for i in kept], kwargs))
-    found = _axes_of_leaves(axes, kept, args, leaves)
-    made = [
-        x if a is None or type(x) is Spanning
-        else of_process(asarray(x), NamedSharding(mesh, _spec_along(mesh, a)))
-        for x, a in zip(leaves, found, strict=True)
-    ]  # fmt: skip
-    traced, named = tree.unflatten(treedef, made)
-    given = dict(enumerate(args)) | dict(zip(kept, traced, strict=True))
-    return tuple([given[i] for i in range(len(args))]), named
 
 
 def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
@@ -353,42 +305,39 @@ def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
     result = mapped(
         tree.map(lambda a: 0 if a is None else a, out_axes, is_leaf=is_none)
     )
-    leaves, treedef = tree.flatten(result)
-    places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
-    rows = zip(leaves, places, strict=True)
-    return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
+    return tree.map_prefix(
+        lambda x, a: x[0] if a is None else x, result, out_axes, "pmap: out_axes"
+    )
 
 
 def _put_along(mesh: Mesh, out_axes: Any, result: Any) -> Any:
     """The results of `pmap`, each divided along its axis of the devices."""
-    leaves, treedef = tree.flatten(result)
-    places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
-    (name,) = mesh.axis_names
-    rows: list[Any] = []
-    for x, axis in zip(leaves, places, strict=True):
-        along = () if axis is None else (*[None] * (axis % x.ndim), name)
-        known = not isinstance(x, Tracer)
-        rows.append(_put(x, mesh, PartitionSpec(*along)) if known else x)
-    return tree.unflatten(treedef, rows)
+
+    def put_along(x: Any, axis: int | None) -> Any:
+        if isinstance(x, tracer.Tracer):
+            return x
+        axis = None if axis is None else axis % x.ndim
+        return _put(x, mesh, _spec_along(mesh, axis))
+
+    return tree.map_prefix(put_along, result, out_axes, "pmap: out_axes")
 
 
 def _size(fun: Any, args: Any, kwargs: Any, axes: Any, axis_size: Any) -> int:
     """How long the axis is; raises where there is none."""
     leaves = tree.leaves((args, kwargs))
-    places = tree.broadcast_prefix(axes, args, "pmap: in_axes")
-    places += [0] * (len(leaves) - len(places))
+    places = vm.axes_of_leaves("pmap", axes, args, len(leaves))
     sizes = {axis_size} - {None}
     for x, axis in zip(leaves, places, strict=True):
         if axis is None:
             continue
-        if not is_value(x):
-            flatten_values((args, kwargs), "pmap: the argument ")
-        shape = aval_of(x).shape
-        place = normal_axis("pmap", axis, x) if shape else None
+        if not tracer.is_value(x):
+            flat.flatten_values((args, kwargs), "pmap: the argument ")
+        shape = tracer.aval_of(x).shape
+        place = vm.normal_axis("pmap", axis, x) if shape else None
         sizes.add(None if place is None else shape[place])
     if not sizes or None in sizes:
         got = "a scalar, which has no axis; in_axes None gives it to all devices"
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
             f"mapped axis, got {got if sizes else 'none'}"
         )
@@ -406,7 +355,7 @@ def _put(
     Args:
       free: axes of the mesh along which a traced value is as it was.
     """
-    what = "with_sharding_constraint" if isinstance(x, Tracer) else "device_put"
+    what = "with_sharding_constraint" if isinstance(x, tracer.Tracer) else "device_put"
     known = isinstance(mesh, Mesh) and mesh.size > 1
     return put_by(x, NamedSharding(mesh, spec), what, free) if known else x
 
@@ -422,7 +371,7 @@ def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     Args:
       sizes: of the axes of the mesh, in its order.
     """
-    x = x if isinstance(x, Tracer) else asarray(x)
+    x = x if isinstance(x, tracer.Tracer) else asarray(x)
     shape, order = split_by(x.shape, names_by_axis(spec, x.ndim), sizes)
     return x.reshape(shape).transpose(order)
 
@@ -483,8 +432,8 @@ def shard_map(
 
     def give(own: Any, across: bool, x: Any, spec: Any, free: frozenset[Any]) -> Any:
         if across:
-            return local_shard(x, NamedSharding(own, spec))
-        return _put(x, own, spec, free) if isinstance(x, Tracer) else x
+            return spanning.local_shard(x, NamedSharding(own, spec))
+        return _put(x, own, spec, free) if isinstance(x, tracer.Tracer) else x
 
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
@@ -494,7 +443,7 @@ def shard_map(
             # How the others divide the results is known of a program alone.
             return jit(lambda *args: over(own, False, args))(*args)
         alone: _Axes = {name: (None, n) for name, n in own.shape_tuple}
-        known: _Axes = split(own) if across else alone
+        known: _Axes = spanning.split(own) if across else alone
         axes = {name: known[name] for name in own.axis_names if name in manual}
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         _check_manual(manual, own, "in_specs", specs)
@@ -514,12 +463,12 @@ def shard_map(
     together.__name__ = together.__qualname__ = name_of(f)
     in_processes = jit(together, static_argnums=0)
 
-    @wraps(f, "shard_map")
+    @flat.wraps(f, "shard_map")
     def shard_map_f(*args: Any) -> Any:
         around = [axis.devices for axis in stack.axes if axis.devices]
         own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
         if not getattr(own, "axis_names", ()):
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 "The context mesh cannot be empty: shard_map needs a mesh with axes, "
                 f"got {own!r}; give it mesh=, or call it within ft.set_mesh(mesh)"
             )
@@ -530,16 +479,17 @@ def shard_map(
         if not across:
             return over(own, False, args)
         if stack.scopes:
-            return over(own, True, tree.unflatten(treedef, list(map(lift, leaves))))
+            return over(
+                own, True, tree.unflatten(treedef, list(map(spanning.lift, leaves)))
+            )
         # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, "in_specs", in_specs, args)
         rows = zip(leaves, specs, strict=True)
         args = tree.unflatten(treedef, [_put(x, own, s) if s else x for x, s in rows])
-        result = in_processes(own, *args)
-        places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
-        found = zip(tree.leaves(result), places, strict=True)
-        made = [_put(x, own, s or PartitionSpec()) for x, s in found]
-        return tree.unflatten(tree.structure(result), made)
+        return tree.map_prefix(
+            lambda x, s: _put(x, own, s or PartitionSpec()),
+            in_processes(own, *args), out_specs, "shard_map out_specs",
+        )  # fmt: skip
 
     return shard_map_f
 
@@ -564,12 +514,12 @@ def _in_lanes(
         leaves, treedef = tree.flatten(args)
 
         def of_parts(*leaves: Any) -> Any:
-            found = [axis_of(name, "shard_map") for name in axes]
+            found = [tracer.axis_of(name, "shard_map") for name in axes]
             names = [frozenset(_names_of(spec)) for spec in specs]
             _note(leaves, names)
             _note([a.index for a in found], [frozenset([a.name]) for a in found])
-            with bind_axes(
-                *[Axis(a.name, a.size, a.index, mesh, proved) for a in found]
+            with tracer.bind_axes(
+                *[tracer.Axis(a.name, a.size, a.index, mesh, proved) for a in found]
             ):
                 result = f(*tree.unflatten(treedef, leaves))
                 if proved:
@@ -582,10 +532,10 @@ def _in_lanes(
             into = tuple([0 if name in _names_of(spec) else None for spec in specs])
 
             def out_axis(spec: Any, name: Any = name) -> Any:
-                return 0 if name in _names_of(spec) else SHARED
+                return 0 if name in _names_of(spec) else vm.SHARED
 
             out = tree.map(out_axis, out_specs)
-            run = over_lanes("shard_map", run, into, out, name, lanes, ranks)
+            run = vm.over_lanes("shard_map", run, into, out, name, lanes, ranks)
         sizes = {name: lanes for name, (_, lanes) in axes.items()}
         rows = zip(leaves, specs, strict=True)
         return run(*[_divide(x, spec, sizes) if spec else x for x, spec in rows])
@@ -596,7 +546,7 @@ def _in_lanes(
 def _note(leaves: Sequence[Any], names: Sequence[frozenset[Any]]) -> None:
     """Notes along which axes arguments differ."""
     for x, own in zip(leaves, names, strict=True):
-        if isinstance(x, Tracer):
+        if isinstance(x, tracer.Tracer):
             x.scope.varies = {**x.scope.varies, x.node: own}
 
 
@@ -604,7 +554,7 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
     """Raises where a result differs along an axis that its spec does not name."""
     along = varying_here()
     assert along is not None
-    sizes = {name: axis_of(name, "shard_map").size for name in axes}
+    sizes = {name: tracer.axis_of(name, "shard_map").size for name in axes}
     places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
     for x, spec in zip(tree.leaves(result), places, strict=True):
         found = [
@@ -621,7 +571,7 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
                 else "result is the same on all devices, but it may differ along "
                 f"{_list(found)}"
             )
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"shard_map applied to the function {name_of(f)!r} was given out_specs "
                 "which require replication which can't be statically inferred given "
                 f"the mesh {sizes}: out_specs is {spec} which implies that the "
@@ -639,21 +589,21 @@ def _whole(
     free: frozenset[Any],
 ) -> Any:  # fmt: skip
     """The results of all lanes as whole arrays, divided over the devices."""
-    leaves, treedef = tree.flatten(result)
     sizes = {name: lanes for name, (_, lanes) in axes.items()}
-    found: list[Any] = []
-    places = tree.broadcast_prefix(out_specs, result, "shard_map out_specs")
-    for x, spec in zip(leaves, places, strict=True):
+
+    def join_lanes(x: Any, spec: Any) -> Any:
         named = _names_of(spec)
         front = len([name for name in sizes if name in named])
         _check_spec(f, mesh, "out_specs", spec, x.shape[front:])
         spec = spec or PartitionSpec()
         x = _join(x, spec, sizes)
-        if across:
-            found.append(whole(lift(x), NamedSharding(mesh, spec)) if named else x)
-        else:
-            found.append(_put(x, mesh, spec, free))
-    return tree.unflatten(treedef, found)
+        if not across:
+            return _put(x, mesh, spec, free)
+        return (
+            spanning.whole(spanning.lift(x), NamedSharding(mesh, spec)) if named else x
+        )
+
+    return tree.map_prefix(join_lanes, result, out_specs, "shard_map out_specs")
 
 
 def _names_of(spec: Any) -> list[Any]:
@@ -668,12 +618,12 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
     found = tree.broadcast_prefix(specs, values, f"shard_map {what}")
     rows = tree.leaves_with_path(values)
     for spec, (path, value) in zip(found, rows, strict=True):
-        shape, name = aval_of(value).shape, f"args{tree.keystr(path)}"
+        shape, name = tracer.aval_of(value).shape, f"args{tree.keystr(path)}"
         _check_spec(f, mesh, what, spec, shape, f": {name}")
         for axis, (n, entry) in enumerate(zip(shape, spec or (), strict=False)):
             parts = math.prod(mesh.shape[name] for name in names_in(entry))
             if n % parts:
-                raise ShapeError(
+                raise errors.ShapeError(
                     f"shard_map applied to the function {name_of(f)!r} was given "
                     f"argument arrays with axis sizes that are not evenly divisible by "
                     f"the corresponding mesh axis sizes: axis {axis} of size {n} of "
@@ -685,7 +635,7 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
 def _check_are_specs(what: str, specs: Any) -> None:
     for path, spec in tree.leaves_with_path(specs):
         if not isinstance(spec, PartitionSpec):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"shard_map {what} argument must be a pytree of PartitionSpec, but "
                 f"{what}{tree.keystr(path)} is {spec!r:.60}, of type "
                 f"{type(spec).__name__}"
@@ -695,20 +645,20 @@ def _check_are_specs(what: str, specs: Any) -> None:
 def _check_names(mesh: Any, what: str, spec: Any) -> None:
     for name in _names_of(spec):
         if name not in mesh.axis_names:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"shard_map {what} argument must refer to an axis of the mesh, "
                 f"which has {mesh.axis_names}, but it refers to {name!r}"
             )
     for word in ("unreduced", "reduced"):
         sums = getattr(spec, word, ())
         if sums and not {*mesh.axis_names} <= {*mesh.explicit_axes}:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{word} in {what} {spec} can only be used when the mesh passed to "
                 "shard_map contains axis names all of type `Explicit`, and it is "
                 f"{mesh}; leave it out: lax.psum takes sums along {_list(sums)}"
             )
     if spec is not None and spec.unreduced:
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"shard_map: {what} {spec} is of values of which a sum along "
             f"{_list(spec.unreduced)} is still to be taken; here a function takes "
             "and gives sums that were taken: write lax.psum within it"
@@ -722,14 +672,14 @@ def _check_manual(
 ) -> None:
     """Raises where the mesh has not these axes, or a spec names another one."""
     if unknown := [name for name in manual if name not in mesh.axis_names]:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"shard_map requires axis_names={_list(manual)} to be a subset of those of "
             f"the mesh, {mesh.axis_names}, which has no {_list(unknown)}"
         )
     for spec in specs:
         _check_names(mesh, what, spec)
         if more := [name for name in _names_of(spec) if name not in manual]:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"shard_map {what} argument must refer to an axis marked as manual "
                 f"({_list(manual)}), but {spec} refers to {_list(more)}: add it to "
                 "axis_names, or leave it out of the spec; along it the function sees "
@@ -740,7 +690,7 @@ def _check_manual(
 def _check_sets(**given: Any) -> None:
     for what, names in given.items():
         if not isinstance(names, (set, frozenset)):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"shard_map: {what} must be a set of names of axes of the mesh, got "
                 f'{names!r}: write {what}={{"x"}}'
             )
@@ -752,7 +702,7 @@ def _check_spec(
     """Raises where a spec does not fit the mesh, or an array of this shape."""
     _check_names(mesh, what, spec)
     if len(spec or ()) > len(shape):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"shard_map applied to the function {name_of(f)!r} was given an {what} "
             f"entry which is too long to be compatible with the corresponding "
             f"value{name}: {spec} has length {len(spec)}, the value shape "
@@ -781,7 +731,7 @@ def smap(
         return PartitionSpec(*[None] * axis, axis_name)
 
     def specs(axes: Any) -> Any:
-        return tree.map(spec, axes, is_leaf=lambda x: x is None or is_int(x))
+        return tree.map(spec, axes, is_leaf=lambda x: x is None or flat.is_int(x))
 
     into, out = specs(in_axes), specs(out_axes)
     return shard_map(f, in_specs=into, out_specs=out, axis_names={axis_name})
@@ -810,8 +760,6 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       Array([2., 2.], dtype=float32)
     """
     what = "with_sharding_constraint"
-    leaves, treedef = tree.flatten(x)
-    places = tree.broadcast_prefix(shardings, x, f"{what}: shardings")
     around = [axis for axis in stack.axes if axis.devices]
     manual = {axis.name for axis in around}
 
@@ -820,7 +768,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             place = NamedSharding(around[-1].devices, place)
         place = as_sharding(place, what)
         if own := manual & {*_names_of(getattr(place, "spec", ()))}:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{what}: {place.spec} contains a manual axes {_list(own)} of mesh "
                 f"{place.mesh}: within shard_map each device has its own part along "
                 "them"
@@ -828,8 +776,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         check_together([_given(leaf), place])
         return put_by(leaf, place, what)
 
-    rows = zip(leaves, places, strict=True)
-    return tree.unflatten(treedef, [place_by(leaf, place) for leaf, place in rows])
+    return tree.map_prefix(place_by, x, shardings, f"{what}: shardings")
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
@@ -858,7 +805,7 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     if f is None:
         return partial(auto_axes, axes=axes, out_sharding=out_sharding)
 
-    @wraps(f)
+    @flat.wraps(f)
     def auto_f(*args: Any, **kwargs: Any) -> Any:
         place = _read_specs("auto_axes", "out_sharding", out_sharding, kwargs)
         result = f(*args, **kwargs)
@@ -881,7 +828,7 @@ def explicit_axes(
     if f is None:
         return partial(explicit_axes, axes=axes, in_sharding=in_sharding)
 
-    @wraps(f)
+    @flat.wraps(f)
     def explicit_f(*args: Any, **kwargs: Any) -> Any:
         place = _read_specs("explicit_axes", "in_sharding", in_sharding, kwargs)
         return f(*(reshard(args, place) if get_mesh().axis_names else args), **kwargs)
@@ -892,7 +839,7 @@ def explicit_axes(
 def _read_specs(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
     found = kwargs.pop(name, None) if given is None else given
     if found is None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{what} needs {name}: a spec of each value, given with the function or "
             f"where it is called, f(…, {name}=PartitionSpec(…))"
         )

@@ -168,7 +168,7 @@ class DidntWant(NamedTuple):
     """What is returned in the place of a cotangent that was not wanted."""
 
 
-def _settle(entry: Any, cotangent: Any) -> Any:
+def _settle(cotangent: Any, entry: Any) -> Any:
     """What is returned for a cotangent, which a reference may get."""
     if isinstance(entry, Ref):
         entry.write(entry.read().at[...].add(cotangent))
@@ -247,11 +247,7 @@ class Linear:
         """
 
         def call(*args: Any) -> Any:
-            results = self(*args)
-            chosen = tree.broadcast_prefix(entries, results, "with_refs")
-            leaves, treedef = tree.flatten(results)
-            rows = zip(chosen, leaves, strict=True)
-            return tree.unflatten(treedef, [_settle(*row) for row in rows])
+            return tree.map_prefix(_settle, self(*args), entries, "with_refs")
 
         return call
 

@@ -9,17 +9,10 @@ from functools import partial
 from typing import Any
 
 from ftrace import dtypes, errors
+from ftrace.trace import flatten_arguments as flat
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
-from ftrace.trace.flatten_arguments import (
-    Output,
-    P,
-    R,
-    flatten_values,
-    is_int,
-    name_of,
-    wraps,
-)
+from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives import broadcast as bc, elementwise as p, exchange
 from ftrace.trace.primitives.exchange import lanes as current_lanes
@@ -43,13 +36,13 @@ SHARED = _Shared()
 
 
 def vmap(
-    fun: Callable[P, R],
+    fun: Callable[flat.P, flat.R],
     in_axes: int | Sequence[Any] | None = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
     spmd_axis_name: Any = None,
-) -> Callable[P, R]:
+) -> Callable[flat.P, flat.R]:
     """`fun`, mapped over an axis of its arguments.
 
     The operations of `fun` get one more axis; nothing is run in a loop. Transforms
@@ -123,7 +116,7 @@ def over_lanes(
     check_axes(what, "out_axes", out_axes)
     processes = 1 if ranks is None else ranks.size
 
-    @wraps(fun, what)
+    @flat.wraps(fun, what)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, _TUPLE) and len(in_axes) != len(args):
             raise errors.TreeError(
@@ -131,20 +124,19 @@ def over_lanes(
                 f"called with {len(args)} positional arguments"
             )
         leaves, treedef = tree.flatten((args, kwargs))
-        axes = tree.broadcast_prefix(in_axes, args, f"{what}: in_axes")
-        axes += [0] * (len(leaves) - len(axes))
+        axes = axes_of_leaves(what, in_axes, args, len(leaves))
         if any(type(x) is Ref for x in leaves):
             return _map_refs(fun, leaves, axes, treedef, out_axes, axis_name, axis_size)
         rows = enumerate(zip(axes, leaves, strict=True))
         kept = {i: x for i, (a, x) in rows if a is None and _is_choice(x)}
         if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):
-            flatten_values((args, kwargs), f"{what}: the argument ")
+            flat.flatten_values((args, kwargs), f"{what}: the argument ")
         values = [x for i, x in enumerate(leaves) if i not in kept]
         axes = [a for i, a in enumerate(axes) if i not in kept]
         axes = [normal_axis(what, a, x) for a, x in zip(axes, values, strict=True)]
         size = _batch_size(what, fun, axes, values, axis_size)
 
-        output = Output.of_leaves(fun, treedef, what, keywords=True)
+        output = flat.Output.of_leaves(fun, treedef, what, keywords=True)
 
         def example(*values: Value) -> list[Value]:
             inner, axes = list(values), list[Axis]()
@@ -301,15 +293,21 @@ def check_axes(what: str, name: str, axes: Any) -> None:
             f"{what}: in_axes must be an int, None or a tuple with an entry per "
             f"argument, got {axes!r}"
         )
-    for axis in (axes,) if is_int(axes) else tree.leaves(axes):
+    for axis in (axes,) if flat.is_int(axes) else tree.leaves(axes):
         if (
             axis is not None
             and axis is not SHARED
-            and (isinstance(axis, bool) or not is_int(axis))
+            and (isinstance(axis, bool) or not flat.is_int(axis))
         ):
             raise errors.ArgumentError(
                 f"{what}: {name} must hold ints or None, got {axis!r}"
             )
+
+
+def axes_of_leaves(what: str, in_axes: Any, args: Any, count: int) -> list[Any]:
+    """The axis of each leaf of a call: 0 of what is given by name."""
+    axes = tree.broadcast_prefix(in_axes, args, f"{what}: in_axes")
+    return [*axes, *[0] * (count - len(axes))]
 
 
 def normal_axis(what: str, axis: Any, value: Value) -> int | None:

@@ -371,6 +371,15 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     return [leaf for leaf, part in pairs for _ in leaves(part)]
 
 
+def map_prefix(
+    function: Callable[[Any, Any], Any], tree: Any, prefix: Any, what: str
+) -> Any:
+    """`function(leaf, part of the prefix)` for each leaf: see `broadcast_prefix`."""
+    found, treedef = flatten(tree)
+    rows = zip(found, broadcast_prefix(prefix, tree, what), strict=True)
+    return unflatten(treedef, [function(leaf, part) for leaf, part in rows])
+
+
 class _Leaf:
     """In the place of a leaf whose value does not matter."""
 

@@ -31,14 +31,7 @@ from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, live
-from ftrace.trace.tracing import tracer
-from ftrace.trace.tracing.scopes import (
-    Scope,
-    all_bits,
-    current_scope,
-    open_scopes,
-    scope_of,
-)
+from ftrace.trace.tracing import scopes as tracing, tracer
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.reference_rules import call_with_references
 from ftrace.transforms.custom.rules_on_values import Level, level_of
@@ -162,7 +155,7 @@ class _JvpRule(_OnLeaves):
             moved = [level.enter(t, tracer.aval_of(t).strong()) for t in found]
             results = level.settle(flat[:count], name)
             return self.enter(level, results, moved, self.zeros)
-        with Scope(f"the jvp rule of {name}") as scope:
+        with tracing.Scope(f"the jvp rule of {name}") as scope:
             scope.bound = True  # the primals have values
             inner = [scope.input(t.aval) for t in present]
             nodes = [scope.lift(x) for x in self.jvp(mask, [*values, *inner])]
@@ -208,7 +201,7 @@ class _VjpRules(_OnLeaves):
         self, bwd: Rule, mask: Flags, flat: Sequence[tracer.Value]
     ) -> list[tracer.Value]:
         """args and tangents -> results, and what stands for their tangents."""
-        scope, count = current_scope(), len(self.call.avals)
+        scope, count = tracing.current_scope(), len(self.call.avals)
         assert scope is not None
         found = self.forward(mask, flat[:count])
         size = len(self.types)
@@ -331,9 +324,9 @@ def _with_bits(value: tracer.Value) -> tracer.Value:
     if (
         type(value) is tracer.Tracer
         and is_narrow(value.node.aval)
-        and value.scope is current_scope()
+        and value.scope is tracing.current_scope()
     ):
-        found = all_bits(value.node)
+        found = tracing.all_bits(value.node)
         return value if found is None else tracer.Tracer(found, value.scope)
     return value
 
@@ -360,7 +353,7 @@ class WithDerivative(calls.WithRules[P, R]):
     on_leaves: type[_OnLeaves]
     symbolic_zeros = False
     optimize_remat = False
-    _made: tuple[weakref.ref[Scope], dict[Any, tuple[Rule, ...]]] | None = None
+    _made: tuple[weakref.ref[tracing.Scope], dict[Any, tuple[Rule, ...]]] | None = None
 
     @property
     def rules(self) -> list[Any]:
@@ -373,7 +366,7 @@ class WithDerivative(calls.WithRules[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if any(rule is None for rule in self.rules):
             raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
-        scopes = open_scopes()
+        scopes = tracing.open_scopes()
         leaves = tree.leaves((args, kwargs)) if live else ()
         if Ref in map(type, leaves):
             full = calls.resolve_arguments(
@@ -399,7 +392,7 @@ class WithDerivative(calls.WithRules[P, R]):
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
-        if open_scopes()[-1] is level.scope:
+        if tracing.open_scopes()[-1] is level.scope:
             return False
         used = rule_graphs.captured_arrays([self.fun, *self.rules, *call.constants])
         depth = level.scope.depth
@@ -427,7 +420,7 @@ class WithDerivative(calls.WithRules[P, R]):
         key = (own, self.symbolic_zeros, settings.current().rules)
         if found.closed:
             return self._make_rules(call, found, key)
-        scope = open_scopes()[0]
+        scope = tracing.open_scopes()[0]
         last = self._made
         if last is None or last[0]() is not scope:
             last = self._made = (weakref.ref(scope), {})
@@ -451,13 +444,13 @@ class WithDerivative(calls.WithRules[P, R]):
         return rules
 
 
-def _without_rules(call: Invocation, scopes: Sequence[Scope]) -> Iterator[Any]:
+def _without_rules(call: Invocation, scopes: Sequence[tracing.Scope]) -> Iterator[Any]:
     """The result, where nothing takes derivatives of it, as where values are known.
 
     Most close over nothing that is traced, and what they do is done once: its results
     are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
     """
-    own = scope_of(call.values) if _tracers(call.values) else None
+    own = tracing.scope_of(call.values) if _tracers(call.values) else None
     if own is None:
         runs = all(s.bound and not s.isolated for s in scopes)
     else:

@@ -31,16 +31,8 @@ from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Results
 from ftrace.trace.primitives.sources import is_variable, scope_and_position, variable
-from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing import scopes, tracer as tr
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.tracer import (
-    DIFFERENTIATING,
-    IN_LANES,
-    Tracer,
-    Value,
-    aval_of,
-    stack,
-)
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 
@@ -68,10 +60,10 @@ class Level:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.moving: dict[Node, Node] = {}
-        self.known: dict[Node, Value] = {}
+        self.known: dict[Node, tr.Value] = {}
         self.backward: list[Backward] = []
         self.ran: list[tuple[int, tuple[bool, ...], Sequence[Node]]] = []
-        self.entered: list[tuple[Node, Value]] | None = None
+        self.entered: list[tuple[Node, tr.Value]] | None = None
         count = scope.arguments - scope.along
         leaves = scope.inputs[:count]
         self._tangents: dict[Node, Node | None] = {}
@@ -83,7 +75,7 @@ class Level:
             self._tangents.update(tangents_of_leaves(leaves))
         self._several: dict[Node, Results] = {}
 
-    def tangents(self, values: Sequence[Value]) -> list[Node | None]:
+    def tangents(self, values: Sequence[tr.Value]) -> list[Node | None]:
         """The tangents of values in this scope; None is zero."""
         nodes = [self._node(x) for x in values]
         extend_tangents(
@@ -91,7 +83,7 @@ class Level:
         )
         return [None if n is None else self._tangents[n] for n in nodes]
 
-    def settle(self, values: Sequence[Value], name: str) -> list[Any]:
+    def settle(self, values: Sequence[tr.Value], name: str) -> list[Any]:
         """What a rule returned, at the level around.
 
         Raises:
@@ -102,11 +94,11 @@ class Level:
         return self.around(values)
 
     def results(
-        self, values: Sequence[Value], avals: Sequence[ShapedArray],
+        self, values: Sequence[tr.Value], avals: Sequence[ShapedArray],
         tangents: Sequence[Node | None],
-    ) -> list[Tracer]:  # fmt: skip
+    ) -> list[tr.Tracer]:  # fmt: skip
         """What a rule returned, as traced values with these tangents."""
-        found: list[Tracer] = []
+        found: list[tr.Tracer] = []
         for value, aval, tangent in zip(values, avals, tangents, strict=True):
             node = self.enter(value, aval)
             self._tangents[node] = tangent
@@ -127,11 +119,11 @@ class Level:
         self.ran.append((number, present, cts))
         return self.backward[number](self, present, cts)
 
-    def _node(self, value: Value) -> Node | None:
-        mine = isinstance(value, Tracer) and value.scope is self.scope
+    def _node(self, value: tr.Value) -> Node | None:
+        mine = isinstance(value, tr.Tracer) and value.scope is self.scope
         return value.node if mine else None
 
-    def around(self, values: Sequence[Value]) -> list[Any]:
+    def around(self, values: Sequence[tr.Value]) -> list[Any]:
         """The same values at the level around: what they are computed from there."""
         nodes = [self._node(x) for x in values]
         found = iter(self.values_of([n for n in nodes if n is not None]))
@@ -159,7 +151,7 @@ class Level:
         mine = is_variable(node) and node.aval is not TOKEN
         return mine and scope_and_position(node)[0] == self.scope.depth
 
-    def _binding(self, node: Node) -> Value:
+    def _binding(self, node: Node) -> tr.Value:
         return self.scope.bindings[scope_and_position(node)[1]]
 
     def _way(self, nodes: Sequence[Node]) -> tuple[list[Node], Graph]:
@@ -179,10 +171,10 @@ class Level:
         outputs = substitute(nodes, names) if names else nodes
         return sources, Graph(tuple(inputs), tuple(outputs))
 
-    def enter(self, value: Value, aval: ShapedArray) -> Node:
+    def enter(self, value: tr.Value, aval: ShapedArray) -> Node:
         """A new variable of the scope, for a value of the level around."""
         value = _lasting(value)
-        got = aval_of(value)
+        got = tr.aval_of(value)
         if got.dtype != aval.dtype or got.weak_type != aval.weak_type:
             value = bind(cast_p, value, arg=(aval.dtype, aval.weak_type))
         scope = self.scope
@@ -197,14 +189,14 @@ class Level:
         return node
 
     def apply(
-        self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
+        self, graph: Graph, values: Sequence[tr.Value], others: Sequence[Node] = ()
     ) -> list[Any]:
         """The outputs of a graph of the scope; see `complete`."""
         return apply_again(*self.complete(graph, values, others))
 
     def complete(
-        self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
-    ) -> tuple[Graph, list[Value]]:
+        self, graph: Graph, values: Sequence[tr.Value], others: Sequence[Node] = ()
+    ) -> tuple[Graph, list[tr.Value]]:
         """A graph of the scope with all that has entered it as inputs, and operands.
 
         Args:
@@ -215,8 +207,8 @@ class Level:
         scope, count = self.scope, self.scope.arguments
         entered = [*zip(scope.inputs[count:], scope.captured, strict=True)]
         entered += self.entered or ()
-        traced = [(n, x) for n, x in entered if isinstance(x, Tracer)]
-        kept = [(n, x) for n, x in entered if not isinstance(x, Tracer)]
+        traced = [(n, x) for n, x in entered if isinstance(x, tr.Tracer)]
+        kept = [(n, x) for n, x in entered if not isinstance(x, tr.Tracer)]
         inputs = [*graph.inputs[:count], *others, *[n for n, _ in (*traced, *kept)]]
         captured = tuple([x for _, x in kept])
         whole = Graph(tuple(inputs), graph.outputs, captured, graph.effects)
@@ -230,20 +222,20 @@ class Level:
         not. A scope that the rule opens may have the depth of this one.
         """
         is_open = not self.scope.closed
-        depth = self.scope.depth if is_open else len(stack.scopes)
-        with scopes.hide_scopes(depth, min(stack.floor, depth)) as inner:
+        depth = self.scope.depth if is_open else len(tr.stack.scopes)
+        with scopes.hide_scopes(depth, min(tr.stack.floor, depth)) as inner:
             for scope in inner:
                 scope.closed = True
-            stack.running.append(self)
+            tr.stack.running.append(self)
             try:
                 yield
             finally:
-                stack.running.pop()
+                tr.stack.running.pop()
                 for scope in inner:
                     scope.closed = False
 
     @contextmanager
-    def in_call(self, values: Mapping[Node, Value]) -> Generator[Level]:
+    def in_call(self, values: Mapping[Node, tr.Value]) -> Generator[Level]:
         """The level in a call of a pullback, in which other variables have values.
 
         It leaves no trace: other threads may call the same one.
@@ -287,36 +279,38 @@ class Later:
         return level.run(self.number, present, cts)
 
 
-def _lasting(value: Value) -> Any:
+def _lasting(value: tr.Value) -> Any:
     """A value as rules get it: with all bits; what NumPy may change is copied."""
     value = scopes.with_all_bits(value)
     return value if isinstance(value, ArrayLike) else scopes.asarray(scopes.own(value))
 
 
-def level_of(values: Sequence[Value]) -> Level | None:
+def level_of(values: Sequence[tr.Value]) -> Level | None:
     """The level at which a call of a function with rules has values; None without.
 
     Where devices differ it is the graph that tells of tangents where they do.
     """
-    if not any(isinstance(x, Tracer) for x in values):
+    if not any(isinstance(x, tr.Tracer) for x in values):
         return None
-    if any(axis.checked for axis in stack.axes):
+    if any(axis.checked for axis in tr.stack.axes):
         return None
     scope = scopes.scope_of(values)
-    if scope is None or scope.transform not in DIFFERENTIATING:
+    if scope is None or scope.transform not in tr.DIFFERENTIATING:
         return None
     around = [s for s in scopes.open_scopes() if s.depth <= scope.depth]
-    if not all((s.bound or s.transform in IN_LANES) and not s.isolated for s in around):
+    if not all(
+        (s.bound or s.transform in tr.IN_LANES) and not s.isolated for s in around
+    ):
         return None
     if scope.level is None:
         scope.level = Level(scope)
     return scope.level
 
 
-def varies(tracer: Tracer) -> bool:
+def varies(tracer: tr.Tracer) -> bool:
     """Is it of a scope of a derivative, and has a tangent there?"""
     scope = tracer.scope
-    if scope.transform not in DIFFERENTIATING:
+    if scope.transform not in tr.DIFFERENTIATING:
         return False
     level: Level = scope.level or Level(scope)
     return level.tangents([tracer]) != [None]

@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace.backends import identity_of, lowering, size_of
-from ftrace.backends.base import (
-    Device,
-    Executable,
-    get_device,
-    live_devices,
-    time_block,
-)
+from ftrace.backends import base, identity_of, lowering, size_of
 from ftrace.errors import OutOfMemoryError, TracingError
 from ftrace.ground import process_groups, processes, settings
 from ftrace.ground.fork_safe import cached_property
@@ -97,10 +90,10 @@ class CompiledGraph:
     lowered_in = 0.0
 
     def __init__(
-        self, graph: g.Graph, device: Device, donated: tuple[int, ...] = ()
+        self, graph: g.Graph, device: base.Device, donated: tuple[int, ...] = ()
     ) -> None:
         self.device = device
-        with time_block(device.counters, "compile_seconds"):
+        with base.time_block(device.counters, "compile_seconds"):
             closed = carry_keys(closed_graph(graph))
             # Others find the program by its graph: it holds no array of this one.
             closed = g.Graph(closed.inputs, closed.outputs, (), closed.effects)
@@ -114,7 +107,7 @@ class CompiledGraph:
         if found is None:
             device.prepare()
             start = perf_counter()
-            with time_block(device.counters, "compile_seconds"):
+            with base.time_block(device.counters, "compile_seconds"):
                 program = self.program
             self.lowered_in = perf_counter() - start
             found = device.compile(program)
@@ -123,7 +116,7 @@ class CompiledGraph:
                     device.keep(identity, found)
         else:
             found.lined = partial(_program_of, self._lower)
-        self.executable: Executable = found
+        self.executable: base.Executable = found
         program = found.program
         if processes.count() > 1 and (members := _processes_of(closed)):
             text = partial(g.render_graph, closed, source_lines=False)
@@ -275,14 +268,14 @@ def meshes_in(graph: g.Graph) -> Sequence[Any]:
     return known
 
 
-class _Agreed(Executable):
+class _Agreed(base.Executable):
     """A program of several processes, which have made sure that it is one.
 
     They compare its graph, with its constants; not what was captured, which are inputs.
     """
 
     def __init__(
-        self, inner: Executable, members: set[int], text: Callable[[], str]
+        self, inner: base.Executable, members: set[int], text: Callable[[], str]
     ) -> None:
         self.inner, self.program, self.texts = inner, inner.program, inner.texts
         self.code_bytes = inner.code_bytes
@@ -300,7 +293,7 @@ class _Agreed(Executable):
             process_groups.settle(error)  # nobody waits any more for what was started
             raise
 
-    def at(self, sizes: Sizes) -> Executable:
+    def at(self, sizes: Sizes) -> base.Executable:
         return self.inner.at(sizes)
 
     def bind(self, signature: Any) -> Any:
@@ -313,7 +306,7 @@ _cache: Shared[Any, CompiledGraph] = Shared(LATEST)
 
 
 def compile_graph(
-    graph: g.Graph, device: Device, donated: tuple[int, ...] = ()
+    graph: g.Graph, device: base.Device, donated: tuple[int, ...] = ()
 ) -> CompiledGraph:
     """The graph compiled for the device, or as anybody has it already.
 
@@ -338,7 +331,7 @@ def compile_graph(
     return found
 
 
-def _would_compile(graph: g.Graph, device: Device) -> str:
+def _would_compile(graph: g.Graph, device: base.Device) -> str:
     """What is said of a graph that must not be compiled."""
     given = graph.inputs[: len(graph.inputs) - len(graph.captured)]
     types = ", ".join([repr(node.aval) for node in given])
@@ -371,7 +364,7 @@ def clear_caches() -> None:
 def cache_clear() -> None:
     """Forgets all that was ever compiled, on disk, too: see `clear_caches`."""
     clear_caches()
-    for device in {get_device("cpu"), *live_devices()}:
+    for device in {base.get_device("cpu"), *base.live_devices()}:
         device.clear_cache()
 
 
@@ -400,7 +393,7 @@ def device_for(
             continue
         spanning = import_module("ftrace.transforms.placed.spanning")
         return spanning.device_over(mesh, found)
-    return get_device() if found is None else backend().device_of(found)
+    return base.get_device() if found is None else backend().device_of(found)
 
 
 def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
@@ -420,7 +413,7 @@ def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
             for v, n in zip(values, graph.outputs)  # noqa: B905
         ]
     device: Any = device_for(arrays, whole)
-    if not isinstance(device, Device):  # arrays over several processes
+    if not isinstance(device, base.Device):  # arrays over several processes
         return device.run(whole, given)
     return compile_graph(graph, device)(arrays)
 
@@ -433,7 +426,7 @@ def has_compiled() -> bool:
 def make_native() -> None:
     """Eager calls like earlier ones need no code of Python's from now on."""
     if settings.current().native_calls:
-        get_device("cpu").make_native()
+        base.get_device("cpu").make_native()
     else:
         tiering.operations.spent = 0  # perhaps later
 

@@ -50,7 +50,7 @@ from ftrace.backends.base import get_device
 from ftrace.errors import FtraceError, block_names
 from ftrace.ground import settings
 from ftrace.ground.tables import LIGHT
-from ftrace.trace import tiering
+from ftrace.trace import graph as g, tiering
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.backend import Program
 from ftrace.trace.bind import bind_compound
@@ -58,14 +58,6 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.composite import exact_subgraph
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import (
-    Graph,
-    Node,
-    lines_in,
-    operations_of,
-    substitute,
-    toposort,
-)
 from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
@@ -83,7 +75,7 @@ from ftrace.transforms.jit.stages import OneTrace
 _Applies = tuple[Program, tuple[Array, ...]]
 
 
-def program_of(graph: Graph) -> Program:
+def program_of(graph: g.Graph) -> Program:
     """A graph without effects, compiled when it is first called with values."""
 
     def apply(*values: Value) -> list[Any]:
@@ -95,7 +87,9 @@ def program_of(graph: Graph) -> Program:
     return program
 
 
-def derive_once(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
+def derive_once(
+    kind: Hashable, graph: g.Graph, derive: Callable[[], g.Graph]
+) -> g.Graph:
     """`derive()`, or what it returned for this graph before, of the same lines.
 
     Args:
@@ -105,10 +99,10 @@ def derive_once(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Gr
     """
     key = signature("graph", kind, graph.inputs, graph.outputs)
     ends: Any = None if graph.effects else calls.get(key)
-    lines = lines_in(graph.outputs) if block_names.trace else None
+    lines = g.lines_in(graph.outputs) if block_names.trace else None
     if ends is not None and ends[2] == lines:
         inputs, outputs, _ = ends
-        return Graph(inputs, outputs, graph.captured)
+        return g.Graph(inputs, outputs, graph.captured)
     plain = is_plain(graph)
     whole = derive()
     if plain:
@@ -117,19 +111,22 @@ def derive_once(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Gr
     return whole
 
 
-def is_plain(graph: Graph) -> bool:
+def is_plain(graph: g.Graph) -> bool:
     """Is its derivative ours alone? No effects or bodies, no operation of a user."""
-    ops = operations_of(graph.outputs)
+    ops = g.operations_of(graph.outputs)
     return not graph.effects and all(isinstance(op, Primitive) for op in ops)
 
 
-def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
+def apply_again(graph: g.Graph, values: Sequence[Value]) -> list[Any]:
     """The outputs of a graph that may well be applied to other values later."""
     return apply_derived("itself", graph, lambda: graph, values)
 
 
 def apply_derived(
-    kind: Hashable, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value]
+    kind: Hashable,
+    graph: g.Graph,
+    derive: Callable[[], g.Graph],
+    values: Sequence[Value],
 ) -> list[Any]:
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
@@ -142,12 +139,12 @@ def apply_derived(
     # Rules run each time.
     if whole.effects or ready_graph(whole) is not whole:
         return compiled_graph.apply_graph(whole, values)
-    plain = Graph(whole.inputs, whole.outputs)
+    plain = g.Graph(whole.inputs, whole.outputs)
     found = _like_another(whole) or (program_of(plain), ())
     return _apply(calls.put(key, found, 4 * LIGHT), graph, values)
 
 
-def _apply(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
+def _apply(found: _Applies, graph: g.Graph, values: Sequence[Value]) -> list[Any]:
     program, numbers = found
     results = program(*values, *graph.captured, *numbers)
     return (
@@ -163,11 +160,11 @@ NUMBER_DEPTH = -51
 MOST = 32
 
 
-def numbers_of(outputs: Sequence[Node]) -> list[Node]:
+def numbers_of(outputs: Sequence[g.Node]) -> list[g.Node]:
     """The constants that may vary, in the order of reading."""
-    holds: dict[Node, Node] = {}  # a number: itself, cast or moved
-    refused: set[Node] = set()
-    for node in toposort(outputs):
+    holds: dict[g.Node, g.Node] = {}  # a number: itself, cast or moved
+    refused: set[g.Node] = set()
+    for node in g.toposort(outputs):
         if node.op is const_p:
             holds[node] = node
             continue
@@ -185,7 +182,7 @@ def numbers_of(outputs: Sequence[Node]) -> list[Node]:
     return kept if len(kept) <= MOST else []
 
 
-def _like_another(graph: Graph) -> _Applies | None:
+def _like_another(graph: g.Graph) -> _Applies | None:
     """What runs a graph that differs from earlier ones by numbers, and these numbers.
 
     None for a first one.
@@ -207,19 +204,19 @@ def _like_another(graph: Graph) -> _Applies | None:
             number: broadcast_leading(place, number.shape)
             for number, place in zip(numbers, places, strict=True)
         }
-        made = substitute(graph.outputs, free)
+        made = g.substitute(graph.outputs, free)
         # A number itself is no result: whoever gets it may give its memory away.
         made = [elementwise.copy(y) if y in free.values() else y for y in made]
-        family.append(program_of(Graph((*graph.inputs, *places), tuple(made))))
+        family.append(program_of(g.Graph((*graph.inputs, *places), tuple(made))))
     return family[0], tuple(map(_array, numbers))
 
 
-def _pattern(graph: Graph, numbers: set[Node]) -> list[Any]:
+def _pattern(graph: g.Graph, numbers: set[g.Node]) -> list[Any]:
     """What is common to all graphs that differ from this one by these numbers alone.
 
     That is a row for each node, which names others by their places, and the outputs.
     """
-    order = toposort(graph.outputs)
+    order = g.toposort(graph.outputs)
     places = {node: place for place, node in enumerate(order)}
     place_of = places.__getitem__
     rows: list[Any] = [*order]
@@ -231,7 +228,7 @@ def _pattern(graph: Graph, numbers: set[Node]) -> list[Any]:
     return [*rows, *map(place_of, graph.outputs)]
 
 
-def _array(number: Node) -> Array:
+def _array(number: g.Node) -> Array:
     value: Any = np.frombuffer(number.arg, number.dtype)
     return Array.of(value.reshape(()), number.aval.weak_type)
 

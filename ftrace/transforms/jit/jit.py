@@ -15,78 +15,36 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ftrace import monitoring
+from ftrace import errors, monitoring
 from ftrace.backends.base import Device, get_device
-from ftrace.errors import (
-    ArgumentError,
-    ConcretizationTypeError,
-    TracingError,
-    block_names,
-    open_blocks,
-)
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.spans import recorders, span
 from ftrace.ground.tables import LIGHT, Table, on_limit
 from ftrace.ground.weak_tables import OfFunctions
+from ftrace.trace import flatten_arguments as flat, references
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.calls.varying import axes_and_names
 from ftrace.trace.eager.dispatch import Record, RecordedCallable
-from ftrace.trace.flatten_arguments import (
-    Output,
-    P,
-    R,
-    Travels,
-    check_arguments,
-    display_name,
-    name_of,
-    read_argnums,
-    type_of,
-    wraps,
-)
+from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import (
-    Ref,
-    Threaded,
-    Written,
-    live,
-    thread,
-    with_parameters,
-)
 from ftrace.trace.symbolic import evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, stack
-from ftrace.transforms.device_placement import (
-    is_choice,
-    lead_of,
-    place_tree,
-    put_by,
-)
-from ftrace.transforms.jit import argument_kinds as arguments, stages
+from ftrace.transforms import device_placement as placement
+from ftrace.transforms.jit import argument_kinds as arguments, misses, stages
 from ftrace.transforms.jit.compiled_graph import (
     apply_graph,
     device_for,
     is_divided,
     place_results,
     weight_of,
-)
-from ftrace.transforms.jit.misses import (
-    CLEARED,
-    FORGOTTEN,
-    MISSES_RETAINED,
-    OPEN,
-    CacheInfo,
-    Miss,
-    Misses,
-    check_allowed,
-    leaf_names,
-    why_missed,
 )
 from ftrace.transforms.jit.stages import OneTrace, Ready, run_across
 from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
@@ -109,11 +67,13 @@ _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
 
 
 @overload
-def jit(fun: Callable[P, R], /, **options: Unpack[JitOptions]) -> Wrapped[P, R]: ...
+def jit(
+    fun: Callable[flat.P, flat.R], /, **options: Unpack[JitOptions]
+) -> Wrapped[flat.P, flat.R]: ...
 @overload
 def jit(
     fun: None = None, /, **options: Unpack[JitOptions]
-) -> Callable[[Callable[P, R]], Wrapped[P, R]]: ...
+) -> Callable[[Callable[flat.P, flat.R]], Wrapped[flat.P, flat.R]]: ...
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
@@ -179,11 +139,11 @@ def jit(
     """
     stages.check_options(compiler_options)
     if device is not None and backend is not None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"jit: give device or backend, got device={device!r}, backend={backend!r}"
         )
     device = backend if device is None else device
-    device = lead_of(tree.leaves((in_shardings, out_shardings))) or device
+    device = placement.lead_of(tree.leaves((in_shardings, out_shardings))) or device
     if fun is None:
         return partial(
             jit,
@@ -215,25 +175,25 @@ def _divide(
 ) -> Callable[..., Any]:  # fmt: skip
     """`fun`, of which arguments and results lie on devices as shardings say."""
 
-    @wraps(fun)
+    @flat.wraps(fun)
     def divided(*args: Any, **kwargs: Any) -> Any:
         if in_shardings is not None:
             named = kwargs.keys() - static.names
             if named:
-                raise ArgumentError(
+                raise errors.ArgumentError(
                     f"jit of {name_of(fun)}: in_shardings are those of positional "
                     f"arguments, got {', '.join(named)} by name; give them by position"
                 )
             fixed = static.positions(len(args))
             places = [i for i in range(len(args)) if i not in fixed]
             traced = tuple([args[i] for i in places])
-            found = place_tree(traced, in_shardings, "jit: in_shardings")
+            found = placement.place_tree(traced, in_shardings, "jit: in_shardings")
             given = {**dict(enumerate(args)), **dict(zip(places, found, strict=True))}
             args = tuple(given.values())
         result = fun(*args, **kwargs)
         if out_shardings is None:
             return result
-        return place_tree(result, out_shardings, "jit: out_shardings")
+        return placement.place_tree(result, out_shardings, "jit: out_shardings")
 
     return divided
 
@@ -258,7 +218,7 @@ class Traces(Table[Any, OneTrace]):
         super().__init__(latest=SIGNATURES_CACHED, is_needed=_has_records)
         self.count = self.missed = 0
         self.lost: dict[int, str] = {}
-        self.misses: deque[Miss] = deque(maxlen=MISSES_RETAINED)
+        self.misses: deque[misses.Miss] = deque(maxlen=misses.MISSES_RETAINED)
         self.lock = fresh_after_fork(threading.RLock())
 
     def put(self, key: Any, value: OneTrace, nbytes: int = LIGHT) -> OneTrace:
@@ -268,13 +228,13 @@ class Traces(Table[Any, OneTrace]):
 
     def drop(self, key: Any) -> None:
         super().drop(key)
-        self.lose(key, FORGOTTEN)
+        self.lose(key, misses.FORGOTTEN)
 
     def clear(self) -> None:
         keys = [key for key, _ in self.by_age()]
         super().clear()
         for key in keys:
-            self.lose(key, CLEARED)
+            self.lose(key, misses.CLEARED)
 
     def lose(self, key: Any, why: str) -> None:
         """Notes why what was traced for a signature is not there."""
@@ -317,7 +277,7 @@ def _why_compiled(key: tuple[str, Any], others: Collection[tuple[str, Any]]) -> 
     return "the settings of compilation are others"
 
 
-class Jitted(RecordedCallable, Travels):
+class Jitted(RecordedCallable, flat.Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
         arguments -> signature: structure, types, static values
@@ -375,11 +335,11 @@ class Jitted(RecordedCallable, Travels):
         return self._traced.count
 
     @property
-    def misses(self) -> Misses:
+    def misses(self) -> misses.Misses:
         """The calls for which the function was traced, why, and what that took."""
-        return Misses(self._traced.misses)
+        return misses.Misses(self._traced.misses)
 
-    def cache_info(self) -> CacheInfo:
+    def cache_info(self) -> misses.CacheInfo:
         """What is cached of the function."""
         traced = [entry.value for _, entry in self._traced.by_age()]
         programs = [ready for each in traced for ready in each.programs.values()]
@@ -388,7 +348,7 @@ class Jitted(RecordedCallable, Travels):
             *[each.nbytes for each in traced],
             *[ready.compiled.nbytes for ready in programs],
         )
-        return CacheInfo(
+        return misses.CacheInfo(
             self._traced.missed, len(traced), len(programs), native, sum(sizes)
         )
 
@@ -401,9 +361,9 @@ class Jitted(RecordedCallable, Travels):
         if recorders:
             with span("call", name_of(self._fun), None):
                 found = self._try_with_refs(args, kwargs, self._call)
-                return found() if type(found) is Threaded else found
+                return found() if type(found) is references.Threaded else found
         found = self._try_with_refs(args, kwargs, self._call)
-        return found() if type(found) is Threaded else found
+        return found() if type(found) is references.Threaded else found
 
     def _try_with_refs(
         self, args: Any, kwargs: Any, attempt: Callable[[Any, Any], Any]
@@ -412,12 +372,12 @@ class Jitted(RecordedCallable, Travels):
 
         That is one that has references as arguments, or uses some from around it.
         """
-        if not live:
+        if not references.live:
             return attempt(args, kwargs)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
-        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
-        others = [x for x in leaves if type(x) is not Ref]
+        places = [i for i, x in enumerate(leaves) if type(x) is references.Ref]
+        others = [x for x in leaves if type(x) is not references.Ref]
         key = treedef, static, tuple(places)
         known = self._with_refs.get(key)
         if known is None:
@@ -432,20 +392,23 @@ class Jitted(RecordedCallable, Travels):
             call.__name__ = of_leaves.__name__ = name_of(self._fun)
             written: set[int] = set()
             if places:
-                around, run = (), with_parameters(call, places, treedef, written)
+                around, run = (
+                    (),
+                    references.with_parameters(call, places, treedef, written),
+                )
             else:
                 try:
                     return attempt(args, kwargs)
-                except Written as error:
+                except references.Written as error:
                     around = error.refs_of("jit")
-                run = thread(of_leaves, around, written)
+                run = references.thread(of_leaves, around, written)
             known = Jitted(run, device=self._device), around, written
             if len(self._with_refs) >= SIGNATURES_CACHED:
                 self._with_refs.pop(next(iter(self._with_refs)))
             self._with_refs[key] = known
         run, around, written = known
         refs = [leaves[i] for i in places]
-        return Threaded(run, refs or around, others, written, bool(places))
+        return references.Threaded(run, refs or around, others, written, bool(places))
 
     def _call(self, args: Any, kwargs: Any) -> Any:
         config = settings.current()
@@ -458,7 +421,7 @@ class Jitted(RecordedCallable, Travels):
             traced = self._trace(signature, values, args, kwargs, given)
         reads = traced.output.reads
         if any(ref.read() is not held for ref, held in reads.items()):
-            raise Written("jit", reads)
+            raise references.Written("jit", reads)
         if not traced.closed or Tracer in map(type, values):
             return traced.output.build(apply_graph(traced.graph, values, traced.closed))
         place = None
@@ -466,7 +429,7 @@ class Jitted(RecordedCallable, Travels):
         looks = fixed and (Array.any_placed or traced.graph.effects)
         if looks and is_divided(traced.graph, values):
             place = partial(place_results, traced.graph, values, device=self._device)
-        elif self._device is not None and is_choice(get_device(self._device)):
+        elif self._device is not None and placement.is_choice(get_device(self._device)):
             place = self._stay
         arrays = [asarray(x) for x in values if type(x) not in _PLAIN]
         device = self.target(arrays, traced.graph)
@@ -507,7 +470,7 @@ class Jitted(RecordedCallable, Travels):
             name, miss = name_of(self._fun), traced.miss
             if miss is not None and traced.programs:
                 why = _why_compiled(key, traced.programs)
-                miss = self._note_miss(Miss(display_name(self._fun), why))
+                miss = self._note_miss(misses.Miss(flat.display_name(self._fun), why))
             took = list[float]()
             with monitoring.stage(monitoring.COMPILED, "compiled", name, took.append):
                 graph = ready_graph(traced.graph)
@@ -531,7 +494,7 @@ class Jitted(RecordedCallable, Travels):
 
     def _stay(self, results: Sequence[Any]) -> list[Any]:
         """The results, on the device that the function was given."""
-        return [put_by(x, self._device) for x in results]
+        return [placement.put_by(x, self._device) for x in results]
 
     def target(
         self, arrays: Sequence[Array], graph: Graph | None = None,
@@ -559,9 +522,9 @@ class Jitted(RecordedCallable, Travels):
         leaves, treedef = tree.flatten(given)
         try:
             types = tuple([kind(x) for x in leaves])
-        except ArgumentError:
+        except errors.ArgumentError:
             fixed = {*self._static.positions(len(args)), *self._static.names}
-            check_arguments(self._fun, args, kwargs, fixed)
+            flat.check_arguments(self._fun, args, kwargs, fixed)
             raise
         # Sizes are open where there are no tracers: these are of another kind.
         known = Tracer if self._dynamic and Tracer in map(type, leaves) else None
@@ -602,7 +565,7 @@ class Jitted(RecordedCallable, Travels):
                 args, kwargs = arguments.join(tree.unflatten(treedef, tracers), static)
                 return self._fun(*args, **kwargs)
 
-            output = Output(call, "jit", False)
+            output = flat.Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
             miss = self._miss_of(signature)
             took = partial(setattr, miss, "traced")
@@ -617,31 +580,33 @@ class Jitted(RecordedCallable, Travels):
             if traced.closed:
                 self._keep(signature, traced)
             else:  # it is good for this call only
-                self._traced.lose(signature, OPEN)
+                self._traced.lose(signature, misses.OPEN)
             return traced
 
-    def _miss_of(self, signature: Any) -> Miss:
+    def _miss_of(self, signature: Any) -> misses.Miss:
         """Notes that a trace is about to come, and tells of it if it is asked for.
 
         Raises:
           TracingError: there must be none.
         """
-        config, name = settings.current(), display_name(self._fun)
+        config, name = settings.current(), flat.display_name(self._fun)
         before = [key for key, _ in self._traced.by_age()]
         before += [self._latest] if self._latest is not None else []
         why = self._traced.lost.get(hash(signature))
-        why = why or why_missed(self._fun, signature, before)
-        check_allowed(lambda: f"{name} would be traced: {why}")
+        why = why or misses.why_missed(self._fun, signature, before)
+        misses.check_allowed(lambda: f"{name} would be traced: {why}")
         if config.no_tracing:
-            raise TracingError(
+            raise errors.TracingError(
                 f"re-tracing function {name_of(self._fun)} for `jit`, but 'no_tracing' "
                 "is set"
             )
         self._latest = signature
         self._traced.count += 1
-        return self._note_miss(Miss(name, why), "traced")
+        return self._note_miss(misses.Miss(name, why), "traced")
 
-    def _note_miss(self, miss: Miss, what: str = "compiled again") -> Miss:
+    def _note_miss(
+        self, miss: misses.Miss, what: str = "compiled again"
+    ) -> misses.Miss:
         """Notes a miss, and tells of it if that is asked for."""
         if settings.current().explain_misses:
             sys.stderr.write(f"ftrace: {miss.function} is {what}: {miss.why}\n")
@@ -656,14 +621,14 @@ class Jitted(RecordedCallable, Travels):
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
         found = self._try_with_refs(args, kwargs, self._trace_at)
-        if type(found) is Threaded:
+        if type(found) is references.Threaded:
             return found.run.trace(*found.arguments).called_by(self)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
         places = tuple(map(mesh_sharding, leaves))
         call = stages.Call(
             name_of(self._fun), found.whole or found, in_tree,
-            tuple([type_of(x) for x in leaves]),
+            tuple([flat.type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static),
             self.target((), found.graph, places),
             self if self._dynamic or found.output.reads else None, places,
@@ -678,11 +643,11 @@ class Jitted(RecordedCallable, Travels):
     def leaf_names(self, args: Any, kwargs: Any) -> list[str]:
         """What the user calls each of these leaves: x, batch['x']."""
         given, static = arguments.split(self._fun, self._static, args, kwargs)
-        return leaf_names(self._fun, tree.structure(given), static)
+        return misses.leaf_names(self._fun, tree.structure(given), static)
 
     def _trace_at(self, args: Any, kwargs: Any) -> OneTrace:
         """The graph; compiled it is at the first call."""
-        signature, leaves, given = self._signature_of(args, kwargs, type_of)
+        signature, leaves, given = self._signature_of(args, kwargs, flat.type_of)
         return self._trace(signature, leaves, args, kwargs, given)
 
     def lower(
@@ -694,7 +659,7 @@ class Jitted(RecordedCallable, Travels):
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
         found = self._try_with_refs(args, kwargs, self._trace_at)
-        if type(found) is Threaded:
+        if type(found) is references.Threaded:
             return found.run.eval_shape(*found.arguments)[0]
         types = [
             ShapeDtypeStruct(
@@ -753,11 +718,11 @@ def operations_at(
     leaves, names = jitted.leaves(args, kwargs), jitted.leaf_names(args, kwargs)
     try:
         graph = jitted.trace(*args, **kwargs).graph
-    except ConcretizationTypeError:
+    except errors.ConcretizationTypeError:
         known = all(is_value(x) and not isinstance(x, Tracer) for x in leaves)
         if jitted is fun or not known:
             raise
-        output = Output.of_leaves(
+        output = flat.Output.of_leaves(
             fun, tree.structure((args, kwargs)), what, keywords=True
         )
         graph = trace(what, output, [aval_of(x) for x in leaves], leaves)
@@ -784,7 +749,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     tree.check_callable(fun, "eval_shape")
 
-    @wraps(fun)
+    @flat.wraps(fun)
     def shaped(*args: Any, **kwargs: Any) -> Any:
         return tree.map(_of_struct, fun(*args, **kwargs))
 
@@ -820,7 +785,7 @@ def make_graph(
       (2, ['mul'])
     """
     tree.check_callable(fun, "make_graph")
-    numbers = read_argnums("make_graph", "static_argnums", static_argnums)
+    numbers = flat.read_argnums("make_graph", "static_argnums", static_argnums)
     jitted = Jitted(fun, arguments.Chosen(numbers))
 
     def graph_of(*args: Any, **kwargs: Any) -> Any:
@@ -869,14 +834,14 @@ def named_scope(name: str) -> Generator[None, None, None]:
       >>> with ft.named_scope("encoder"):
       ...     y = fnp.tanh(fnp.zeros(3))
     """
-    before = block_names.joined
-    block_names.joined = f"{before}/{name}" if before else name
-    open_blocks.append(None)
+    before = errors.block_names.joined
+    errors.block_names.joined = f"{before}/{name}" if before else name
+    errors.open_blocks.append(None)
     try:
         yield
     finally:
-        open_blocks.pop()
-        block_names.joined = before
+        errors.open_blocks.pop()
+        errors.block_names.joined = before
 
 
 def named_call(

@@ -24,19 +24,8 @@ from ftrace.trace.primitives import elementwise as p, movement as mv, sources
 from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.python_limits import without_collection
-from ftrace.transforms.partition import propagate, rules, specs as sp
+from ftrace.transforms.partition import propagate, rules, specs as sp, windows as win
 from ftrace.transforms.partition.collectives import Cause, Device, Entry
-from ftrace.transforms.partition.windows import (
-    Window,
-    cut,
-    even,
-    has,
-    hull,
-    iota_along,
-    join_near,
-    mask,
-    window_of,
-)
 
 #: Of the local inputs of bodies.
 _LOCAL_DEPTH = -17
@@ -184,12 +173,12 @@ class _Localizer:
 
     def _join(self, node: Node, want: rules.Want) -> rules.Want | None:
         """Windows with which even parts are wanted, too."""
-        own, rows = self.found.own[node], list[tuple[int, Window]]()
+        own, rows = self.found.own[node], list[tuple[int, win.Window]]()
         for axis, window in want.windows:
-            part = even(node.shape[axis], sp.shards(own[axis], self.sizes))
+            part = win.even(node.shape[axis], sp.shards(own[axis], self.sizes))
             if part.step != window.step:
                 return None
-            rows.append((axis, hull([part, window])))
+            rows.append((axis, win.hull([part, window])))
         return rules.Want(own, tuple(rows))
 
     def _hulls(self, node: Node) -> list[rules.Want]:
@@ -203,10 +192,10 @@ class _Localizer:
         for (spec, _), wants in groups.items():
             axes = [axis for axis, _ in wants[0].windows]
             rows = {want: tuple([w for _, w in want.windows]) for want in wants}
-            for wide in join_near(rows.values()):
+            for wide in win.join_near(rows.values()):
                 made = rules.Want(spec, tuple(zip(axes, wide, strict=True)))
                 found.append(made)
-                inside = [want for want, row in rows.items() if has(wide, row)]
+                inside = [want for want, row in rows.items() if win.has(wide, row)]
                 self.hulls |= {(node, want): made for want in (*inside, made)}
         return found
 
@@ -267,8 +256,8 @@ class _Localizer:
         known = [self.built.get(key) for key in wants]
         terms = {(value.pending, value.combine) for value in known if value}
         one = None not in known and len(terms) == 1
-        even = not any(want.windows for _, want in wants)
-        return node.op in _SUMS and one and even and {c for _, c in terms} == {"psum"}
+        plain = not any(want.windows for _, want in wants)
+        return node.op in _SUMS and one and plain and {c for _, c in terms} == {"psum"}
 
     def _fill(
         self, value: _Value, source: Node, want: rules.Want, rule: rules.Rule
@@ -285,7 +274,7 @@ class _Localizer:
             low, high = window.starts(sp.shards(names, self.sizes))
             if low < 0 or high + window.size > n:
                 begin = self.device.begin(names, window)
-                local = mask(local, axis, begin, n, nothing)
+                local = win.mask(local, axis, begin, n, nothing)
         return local
 
     def _shard(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Shard:
@@ -298,14 +287,14 @@ class _Localizer:
             known = {axis: window.size for axis, window in windows}
             return tuple([known.get(d, n) for d, n in enumerate(found)])
 
-        def windows(factor: int) -> tuple[Window, Window] | None:
+        def windows(factor: int) -> tuple[win.Window, win.Window] | None:
             return rules.windows_of(rule, factor, way, sizes)
 
         def begin(factor: int) -> Node | None:
             names, window = division.get(factor, ()), way.windows.get(factor)
             if not names and window is None:
                 return None
-            window = window or even(rule.sizes[factor], sp.shards(names, sizes))
+            window = window or win.even(rule.sizes[factor], sp.shards(names, sizes))
             return device.begin(names, window)
 
         def first(factors: Sequence[int]) -> Node | None:
@@ -318,7 +307,7 @@ class _Localizer:
         def before(factor: int, x: Node, fill: Node, reverse: bool) -> Node:
             names = division[factor]
             rows = device.gather(x, names, Cause(node, self.times))
-            number, places = device.number(names), iota_along(rows, 0)
+            number, places = device.number(names), win.iota_along(rows, 0)
             assert number is not None
             number = expand(mv.reshape(number, (1,) * rows.ndim), rows.shape)
             earlier = p.gt(places, number) if reverse else p.lt(places, number)
@@ -363,8 +352,8 @@ class _Localizer:
             given = dict(want.windows)
             for axis, have in wide.windows:
                 count = sp.shards(wide.spec[axis], self.sizes)
-                window = given.get(axis) or even(node.shape[axis], count)
-                local = cut(local, axis, have, window)
+                window = given.get(axis) or win.even(node.shape[axis], count)
+                local = win.cut(local, axis, have, window)
             made = made._replace(node=local)
             return self._move(made, node, wide.spec, want.spec)
         flat, _ = propagate.in_parts(node, self.found.own[node], want, self.sizes)
@@ -383,7 +372,7 @@ class _Localizer:
                 local = self.device.exchange(local, axis, names, window, cause)
             else:
                 count = sp.shards(names, self.sizes)
-                local = window_of(local, axis, number, window, count)
+                local = win.window_of(local, axis, number, window, count)
         return _Value(local, tuple(terms), "psum", reader, clean=True)
 
     def _move(self, value: _Value, node: Node, have: sp.Spec, want: sp.Spec) -> _Value:

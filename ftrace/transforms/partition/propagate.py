@@ -29,14 +29,8 @@ from ftrace.trace.avals import Stack
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import Body, Node, making_nodes_of, toposort
+from ftrace.trace.primitives import primitive as prim
 from ftrace.trace.primitives.elementwise import constraint_p
-from ftrace.trace.primitives.primitive import (
-    ELEMENTWISE,
-    Compound,
-    compound_of,
-    item_p,
-    items,
-)
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition import rules, specs as sp
@@ -45,7 +39,7 @@ from ftrace.transforms.partition.windows import Window, edges, even
 Division = dict[int, sp.Names]
 Specs = tuple[sp.Spec, ...]
 #: The families of operations of which constants are made.
-FREE = (*ELEMENTWISE, "source", "movement")
+FREE = (*prim.ELEMENTWISE, "source", "movement")
 #: Of so many choices of an operation each is weighed; of more the first ones.
 _CHOICES = 64
 #: Through so many operations edges are computed again, where that moves less.
@@ -86,10 +80,10 @@ def replicated_spec(node: Node) -> sp.Spec:
 
 def outputs_of(node: Node) -> list[Node]:
     """The values that an operation gives."""
-    if not isinstance(node.op, Compound):
+    if not isinstance(node.op, prim.Compound):
         return [node]
     with making_nodes_of(node.origin):  # they are there: theirs stay
-        return items(node)
+        return prim.items(node)
 
 
 class Propagation:
@@ -156,7 +150,7 @@ class Propagation:
 
     @staticmethod
     def _is_value(node: Node) -> bool:
-        return node.op is item_p or is_variable(node)
+        return node.op is prim.item_p or is_variable(node)
 
     def _close_constraints(self) -> None:
         for node in self._operations:
@@ -170,7 +164,7 @@ class Propagation:
         found: dict[Node, Node] = {}
         for node in reversed(self._operations):
             reading = self._readers.get(node, [])
-            if len(reading) == 1 and compound_of(node) is None:
+            if len(reading) == 1 and prim.compound_of(node) is None:
                 (reader,) = reading
                 if reader.op.family == "reduction":
                     found[node] = reader
@@ -182,7 +176,7 @@ class Propagation:
 
     def _passes(self, node: Node) -> bool:
         """Is an operation done element by element, and no product that is added up?"""
-        return node.op.family in ELEMENTWISE and node not in self._reduced_next
+        return node.op.family in prim.ELEMENTWISE and node not in self._reduced_next
 
     def _sweep(self, operations: Sequence[Node]) -> None:
         for _ in range(_SWEEPS):
@@ -246,7 +240,7 @@ class Propagation:
         merged = grow(old, spec, self._closed.get(value, ()), free)
         if merged != old:
             self.specs[value] = merged
-            maker = value.src[0] if value.op is item_p else value
+            maker = value.src[0] if value.op is prim.item_p else value
             near = {maker, *self._readers.get(value, ())}
             self._ahead |= near
             self._back |= near

@@ -7,31 +7,19 @@ from typing import Any
 
 from ftrace.errors import ShardingError
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace import graph as g
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.flatten_arguments import name_of, wraps
-from ftrace.trace.graph import (
-    Graph,
-    Node,
-    bodies_of,
-    has_any,
-    render_graph,
-    toposort,
-)
 from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
+from ftrace.transforms.partition import specs as sp
 from ftrace.transforms.partition.collectives import Entry
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.partition import find_specs, mesh_of
 from ftrace.transforms.partition.propagate import Propagation
-from ftrace.transforms.partition.specs import (
-    Move,
-    Spec,
-    bytes_received,
-    local_bytes,
-)
 from ftrace.transforms.placed.spanning import localize_graph
 
 
@@ -83,10 +71,10 @@ class Divided(NamedTuple):
     """
 
     mesh: Any
-    graph: Graph
+    graph: g.Graph
     ledger: Sequence[Entry]
     made: Partitioned | None
-    specs: dict[Node, Spec]
+    specs: dict[g.Node, sp.Spec]
 
     @property
     def runner(self) -> str:
@@ -94,7 +82,7 @@ class Divided(NamedTuple):
         return "process" if self.made is None else "device"
 
 
-def divided_graph(graph: Graph, shardings: Sequence[Any]) -> Divided | None:
+def divided_graph(graph: g.Graph, shardings: Sequence[Any]) -> Divided | None:
     """What becomes of a graph over a mesh; None where nothing is divided.
 
     Args:
@@ -105,13 +93,13 @@ def divided_graph(graph: Graph, shardings: Sequence[Any]) -> Divided | None:
     if not mesh.axis_names:
         return None
     whole = ready_graph(graph, lambda constraint: constraint)
-    if has_any((*whole.outputs, *whole.effects), (shard_p, whole_p)):
+    if g.has_any((*whole.outputs, *whole.effects), (shard_p, whole_p)):
         local, _ = localize_graph(whole, given)
         ready = ready_graph(local)
         entries = tuple(_exchanges((*ready.outputs, *ready.effects)))
         return Divided(mesh, local, entries, None, {})
     found = find_specs(graph, mesh, given, [None] * len(graph.outputs))
-    made, specs = localize(*found), dict[Node, Spec]()
+    made, specs = localize(*found), dict[g.Node, sp.Spec]()
     _collect(made.found, specs)
     return Divided(mesh, found[0], made.ledger, made, specs)
 
@@ -123,28 +111,28 @@ _COLLECTIVES = {
 }  # fmt: skip
 
 
-def _exchanges(outputs: Sequence[Node], times: int = 1) -> Iterator[Entry]:
+def _exchanges(outputs: Sequence[g.Node], times: int = 1) -> Iterator[Entry]:
     """The collectives of a process, in loops of known length with how often."""
-    for node in toposort(outputs):
+    for node in g.toposort(outputs):
         if node.op is exchange_p and node.arg.moves:
             x, ranks = node.src[0].aval, node.arg.ranks
             kind: str = node.arg.kind
-            step = Move(_COLLECTIVES.get(kind, kind), ranks.name)
-            nbytes = local_bytes(x, ((),) * len(x.shape), {})
-            nbytes = bytes_received([step], nbytes, {ranks.name: ranks.size})
+            step = sp.Move(_COLLECTIVES.get(kind, kind), ranks.name)
+            nbytes = sp.local_bytes(x, ((),) * len(x.shape), {})
+            nbytes = sp.bytes_received([step], nbytes, {ranks.name: ranks.size})
             yield Entry(
                 step.kind, step.name, x, nbytes, times, "shard_map", node.origin
             )
         length = getattr(node.arg, "length", None)
         each = times * length if isinstance(length, int) else times
-        for body in bodies_of(node.arg):
+        for body in g.bodies_of(node.arg):
             yield from _exchanges(body.outputs, each)
 
 
 def _text(divided: Divided) -> str:
     mesh, graph, ledger, _, specs = divided
 
-    def type_of(node: Node) -> str:
+    def type_of(node: g.Node) -> str:
         return format_type(node, specs.get(node, ()))
 
     rows = [(str(entry), str(entry.origin or "")) for entry in ledger]
@@ -155,14 +143,14 @@ def _text(divided: Divided) -> str:
     return "\n".join(
         [
             f"over Mesh({sizes})",
-            render_graph(graph, type_of=type_of),
+            g.render_graph(graph, type_of=type_of),
             f"collectives: {len(rows)}; each {divided.runner} receives {total:,} bytes",
             *lines,
         ]
     )
 
 
-def _collect(found: Propagation, own: dict[Node, Spec]) -> None:
+def _collect(found: Propagation, own: dict[g.Node, sp.Spec]) -> None:
     """The specs of a graph, and of the bodies in it."""
     own |= found.own
     for flow in found.flows.values():
@@ -170,7 +158,7 @@ def _collect(found: Propagation, own: dict[Node, Spec]) -> None:
             _collect(plan.found, own)
 
 
-def format_type(node: Node, spec: Spec) -> str:
+def format_type(node: g.Node, spec: sp.Spec) -> str:
     """The type of a value, with the axes of the mesh that divide it: f32[8@x,16]."""
     text = repr(node.aval)
     if not any(spec):

@@ -26,24 +26,11 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of, is_value, stack
-from ftrace.transforms.device_placement import (
-    device_of,
-    is_first,
-    put_by,
-    single_device,
-)
+from ftrace.transforms import device_placement as placement
 from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import PartitionSpec
-from ftrace.transforms.partition.partition import (
-    constrain,
-    constraints_in,
-    find_specs,
-    in_words_of_users,
-    mesh_of,
-    meshes_of,
-    sharding_over,
-)
+from ftrace.transforms.partition import partition
 from ftrace.transforms.placed.spanning import Spanning, lift
 from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
 
@@ -77,17 +64,19 @@ def _shardings(
     used = nodes_of((*graph.outputs, *[node for node, _ in inspected(graph)]))
     rows = zip(graph.inputs, given, strict=True)
     places = [*[s for node, s in rows if node in used], *outs]
-    mesh = mesh_of(graph, places)
+    mesh = partition.mesh_of(graph, places)
     if mesh is None:
         alone = [s for s in given if s is not None and not hasattr(s, "mesh")]
-        tell(graph, alone[0] if alone else single_device(get_device()))
+        tell(graph, alone[0] if alone else placement.single_device(get_device()))
         return ()
     given = [s if hasattr(s, "mesh") else None for s in given]
-    ready, _, _, specs = find_specs(graph, mesh, given, outs)
-    first, *_ = meshes_of(graph, places)
+    ready, _, _, specs = partition.find_specs(graph, mesh, given, outs)
+    first, *_ = partition.meshes_of(graph, places)
     rows = zip(specs, ready.outputs, graph.outputs, strict=True)
     made = [
-        in_words_of_users(sharding_over(mesh, spec, node), old, first)
+        partition.in_words_of_users(
+            partition.sharding_over(mesh, spec, node), old, first
+        )
         for spec, node, old in rows
     ]
     inputs = dict(zip(graph.inputs, given, strict=False))
@@ -97,13 +86,13 @@ def _shardings(
 
 def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
     placed_ones = dict(zip(graph.inputs, given, strict=True))
-    for constraint in constraints_in(graph) if any(given) else ():
+    for constraint in partition.constraints_in(graph) if any(given) else ():
         (node,) = constraint.src
         given_one = placed_ones.get(node) if constraint.arg.why == "argument" else None
         if given_one is None:
             continue
         spec = tuple([names or () for names in constraint.arg.spec])
-        wanted = sharding_over(constraint.arg.mesh, spec, constraint)
+        wanted = partition.sharding_over(constraint.arg.mesh, spec, constraint)
         if not given_one.is_equivalent_to(wanted, node.ndim):
             raise errors.ShardingError(
                 "Sharding passed to jit does not match the sharding on the respective "
@@ -126,7 +115,7 @@ def place_results(
     given = [getattr(x, "given_sharding", None) for x in (*values, *graph.captured)]
     shardings = shardings_of_results(graph, given, None)
     if shardings is None and device is not None:
-        return [put_by(x, device) for x in results]
+        return [placement.put_by(x, device) for x in results]
     if shardings is None:
         return _stay(put_somewhere([x for x in values if is_array(x)]), list(results))
     rows = zip(results, shardings, strict=True)
@@ -137,7 +126,7 @@ def _stay(first: Array | None, results: Any) -> Any:
     """Results of arrays that were put on one device, which are there."""
     if type(first) is not Placed or mesh_sharding(first) is not None:
         return results
-    device, given = device_of(first), first.given_sharding
+    device, given = placement.device_of(first), first.given_sharding
     return tree.map(
         lambda x: with_sharding(_lie_on(device, x), given) if type(x) is Array else x,
         results,
@@ -156,15 +145,15 @@ def shardings_of(
     outs = outs or shardings_of_results(graph, [*given, *captured], None)
     if outs is None:
         return None
-    constraints = {node.src[0]: node for node in constraints_in(graph)}
+    constraints = {node.src[0]: node for node in partition.constraints_in(graph)}
     ins: list[Any] = []
     for node, sharding in zip(graph.inputs, given, strict=False):
         constraint = constraints.get(node)
         if constraint is None:
-            own = sharding_over(outs[0].mesh, ((),) * node.ndim, node)
+            own = partition.sharding_over(outs[0].mesh, ((),) * node.ndim, node)
         else:
             spec = tuple([names or () for names in constraint.arg.spec])
-            own = sharding_over(constraint.arg.mesh, spec, constraint)
+            own = partition.sharding_over(constraint.arg.mesh, spec, constraint)
         ins.append(sharding or own)
     return ins, list(outs)
 
@@ -193,7 +182,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     first = put_somewhere([x for x in leaves if is_array(x)])
     if type(first) is not Placed:
         device = get_device()
-        if first is not None or is_first(device):
+        if first is not None or placement.is_first(device):
             return NotImplemented
         with settings.config(device=device.platform):
             result = function(*args, **kwargs)
@@ -283,7 +272,9 @@ def _lie_like(rows: Sequence[tuple[Any, Any]], result: Any) -> Any:
     if any(is_variable(node) for node in nodes_of([made.node])):
         return result
     sharding = _first_of_shape(rows, made.shape)
-    return result if sharding is None else constrain(made, sharding, exact=True)
+    return (
+        result if sharding is None else partition.constrain(made, sharding, exact=True)
+    )
 
 
 def _lie_on(device: Device, result: Any) -> Any:

@@ -44,14 +44,8 @@ from ftrace.trace.tracing.tracer import Tracer, stack
 from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
+from ftrace.transforms.partition import partition as partitions
 from ftrace.transforms.partition.localize import Partitioned
-from ftrace.transforms.partition.partition import (
-    in_words_of_users,
-    mesh_of,
-    meshes_of,
-    over_mesh,
-    partition,
-)
 from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
 from ftrace.transforms.placed.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.shardings import (
@@ -335,18 +329,19 @@ def _program(
     key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
     known = calls.get(key)
     if known is None:
-        mesh = mesh_of(graph, given)
+        mesh = partitions.mesh_of(graph, given)
         rows = zip(given, graph.inputs, strict=True)
-        over = [over_mesh(s, mesh, node.ndim) for s, node in rows]
+        over = [partitions.over_mesh(s, mesh, node.ndim) for s, node in rows]
         kept = dict(zip(graph.inputs, given, strict=True))
         rows = enumerate(zip(given, over, strict=True))
         gathered = [i for i, (one, other) in rows if one is not None and other is None]
         kept.update(dict.fromkeys([graph.inputs[i] for i in gathered]))
         local, spreads = localize_graph(graph, over)
-        first, *_ = meshes_of(graph, given)
+        first, *_ = partitions.meshes_of(graph, given)
         rows = zip(map(_sharding, spreads), graph.outputs, strict=True)
         shardings = [
-            kept.get(node) or in_words_of_users(s, node, first) for s, node in rows
+            kept.get(node) or partitions.in_words_of_users(s, node, first)
+            for s, node in rows
         ]
         known = calls.put(key, (ready_graph(local), shardings, gathered))
     return known
@@ -393,7 +388,7 @@ _LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
 
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
-    mesh: Any = mesh_of(graph, given)
+    mesh: Any = partitions.mesh_of(graph, given)
     found = shard_loops((*graph.outputs, *graph.effects[1:]))
     ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
     graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
@@ -506,7 +501,7 @@ def _divide_by_rules(
     wanted: Sequence[Any] | None = None,
 ) -> tuple[Graph, list[Spread]]:  # fmt: skip
     """The program of each device, for those of this process: each is a lane."""
-    made = partition(graph, mesh, given, wanted)
+    made = partitions.partition(graph, mesh, given, wanted)
     spreads = [_spread_over(mesh, spec) for spec in made.out_specs]
     return _in_lanes(made, split(mesh)), spreads
 
