@@ -1,7 +1,8 @@
 """Sorting, and where something is: nonzero, places in sorted arrays, extrema.
 
-NaN stands last, -0.0 equals 0.0, and every sort is stable. The host does it, as a step
-of the program; what is taken at the positions is a gather.
+NaN stands last, -0.0 equals 0.0, and every sort is stable. It is one operation
+(`trace/primitives/library/sorting.py`), of which lowering makes kernels
+(`lower/library/sort_kernels.py`); what is taken at the positions is a gather.
 
 The place of an extremum is a reduction of positions:
 

@@ -3,9 +3,10 @@
     ground <- trace <- lower <- backends <- transforms <- top
                    <- surface <----------/         <- compat
 
-`surface` is numpy, optim and the like: compositions of primitives. What lies
-in one folder, files and folders alike, stands on floors of its own: the docstring of
-the package is a map that names them from the ground up.
+`surface` is numpy and trees: what transforms stand on. `top` is the other names of JAX,
+which stand on transforms. What lies in one folder, files and folders alike, stands on
+floors of its own: the docstring of the package is a map that names them from the ground
+up.
 """
 
 from __future__ import annotations

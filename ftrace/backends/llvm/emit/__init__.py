@@ -11,7 +11,7 @@ From the ground up:
     called_functions    Which functions a kernel calls, and of what they consist
     accumulators        The accumulators of reduces: what is combined in registers, and
                         in which order
-    loop_nest           The loops of a kernel, as the schedule says: over axes, in them
+    loop_nest           The loops of a kernel, as the tiling says: over axes, in them
                         reduces and stores
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache

@@ -1,6 +1,6 @@
-"""The loops of a kernel, as the schedule says: over axes, in them reduces and stores.
+"""The loops of a kernel, as the tiling says: over axes, in them reduces and stores.
 
-Reduces of columns run row by row where the schedule says so:
+Reduces of columns run row by row where the tiling says so:
 
     sums[j] = the sum over i of f(x[i, j])
 

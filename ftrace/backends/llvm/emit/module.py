@@ -132,7 +132,7 @@ class Rendered:
         return Rendered(module, units, grain, dims)
 
 
-# Stores past the caches.
+# Stores past the caches: non-temporal ones.
 
 
 def streamed_buffers(

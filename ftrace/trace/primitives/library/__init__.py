@@ -1,6 +1,6 @@
 """Operations that a library does: sorting, LAPACK and Fourier transforms.
 
-From the ground up:
+Lowering makes kernels of most (`lower/library/`). From the ground up:
 
     lapack_numpy  LAPACK by NumPy and SciPy, on arrays with any leading axes
     matrix_nodes  Matrices of nodes: what the derivatives of factorisations are

@@ -1,5 +1,8 @@
 """The family of what the host computes: types that are checked, and batching.
 
+That is NumPy's or LAPACK's work where the operation is done at once. In a program it is
+a step of the host only if lowering makes no kernel of it (`lower/library/`).
+
 Every operation works on the last axes of its operands; the axes before them are the
 same for all. A batched operand has one more of them, in front, and so does an operand
 that is not batched once it is repeated.

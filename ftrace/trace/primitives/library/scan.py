@@ -1,4 +1,4 @@
-"""Running reductions along an axis, as steps that the host does.
+"""Running reductions along an axis: one operation each.
 
     cumulate    x -> y[i] = x[0] ∘ … ∘ x[i]           sum, prod, max, min, logsumexp
     recurrence  a, b -> y[i] = a[i]·y[i-1] + b[i]     y[-1] = 0

@@ -1,4 +1,4 @@
-"""Sorting, partitions, and where something holds, as steps that the host does.
+"""Sorting, partitions, and where something holds: one operation each.
 
     sort           x -> x in ascending order along an axis, stable
     argsort        keys… -> the positions that bring them into order, stable
