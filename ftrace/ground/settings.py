@@ -394,6 +394,11 @@ def current() -> Config:
     return _local.get() or _default
 
 
+def decides(*names: str) -> bool:
+    """Is none of these rules and decisions switched off?"""
+    return current().disabled_rules.isdisjoint(names)
+
+
 def host_devices() -> int:
     """As how many devices the host is seen."""
     return current().cpu_devices or (_devices_of_xla() if reads_xla_flags else 1)

@@ -103,8 +103,7 @@ class Stage:
             return outputs
         if self.of and not has_any(outputs, self.of):
             return outputs
-        disabled = settings.current().disabled_rules
-        if disabled and self.decisions and disabled.issuperset(self.decisions):
+        if self.decisions and not any(map(settings.decides, self.decisions)):
             return outputs
         if callable(make):
             return make(outputs, limits)
@@ -175,9 +174,8 @@ def _of_known_sizes(rule: Rule, *decisions: str) -> Rule:
 
     def guarded(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
         shapes = [x.shape for x in (*node.src, *items(node))]
-        on = settings.current().disabled_rules.isdisjoint(decisions)
         known = not any(any_dynamic(shape) or not prod(shape) for shape in shapes)
-        return rule(node, read) if on and known else None
+        return rule(node, read) if known and settings.decides(*decisions) else None
 
     return guarded
 
@@ -388,7 +386,7 @@ def _build(work: Work) -> Work:
 def _share_memory(work: Work) -> Work:
     """What has the memory of what; with that the programs of branches are made."""
     plan, built, sharing = work.plan, dict(work.built), work.sharing
-    if "share_memory" not in settings.current().disabled_rules:
+    if settings.decides("share_memory"):
         sharing = assemble.share_memory(plan.drafts, built, plan.outputs, work.given)
     for number, step in built.items():
         if isinstance(step, BuiltStep) and not step.bodies:

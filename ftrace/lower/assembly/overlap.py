@@ -136,8 +136,8 @@ class Flight:
         self._under_way: deque[tuple[float, list[int]]] = deque()
         self._started: dict[int, list[int]] = {}  # and not waited for
         self._sources: dict[int, list[int]] = {}
-        off = "overlap_exchanges" in settings.current().disabled_rules
-        own = () if off else [n for n, step in built.items() if _is_exchange(step)]
+        whole = built.items() if settings.decides("overlap_exchanges") else ()
+        own = [number for number, step in whole if _is_exchange(step)]
         self._own = frozenset(own)
         for number in own:
             for reader in feeds[number]:

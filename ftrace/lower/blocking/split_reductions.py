@@ -446,8 +446,7 @@ def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     ]
     chosen: dict[Node, Split] = {}
     for name, how in _OF_DEVICES.items():
-        off = name in settings.current().disabled_rules
-        wanted = () if off else [n for n in sums if how.cut(n)]
+        wanted = [n for n in sums if how.cut(n)] if settings.decides(name) else ()
         if how.rows:
             wanted = [n for n in wanted if _is_beyond_cache(n, limits)]
             wanted = _with_company(wanted, order, outputs) if wanted else ()
@@ -468,9 +467,8 @@ def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
 
     None where no kernel does that.
     """
-    if not limits.cache or "sum_beside_rows" in settings.current().disabled_rules:
-        return None
-    return partial(_adds_up, limits)
+    does = limits.cache and settings.decides("sum_beside_rows")
+    return partial(_adds_up, limits) if does else None
 
 
 def _adds_up(limits: Limits, x: Node, loops: Shape) -> bool:

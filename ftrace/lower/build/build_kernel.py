@@ -196,7 +196,7 @@ def _mark(step: Step) -> Any:
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
     built = _Builder(choose_view(draft, plan)).build()
-    if "relax_products" in settings.current().disabled_rules:
+    if not settings.decides("relax_products"):
         return built
     became: dict[Node, Node] = {}
     kernel = relax_products(built.kernel, became)

@@ -202,16 +202,15 @@ _SPLITS = 8
 
 def choose_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
     """The view of a draft under the layout that is chosen for it."""
-    disabled = settings.current().disabled_rules
     layout: drafts.Layout = {None: draft.shape}
     view = View(draft, plan, layout)
-    for _ in range(0 if "split_ranges" in disabled else _SPLITS):
+    for _ in range(_SPLITS if settings.decides("split_ranges") else 0):
         split = split_ranges(view)
         if split is None:
             break
         layout = layout | split
         view = View(draft, plan, layout)
-    merged = {} if "merge_ranges" in disabled else merge_ranges(view)
+    merged = merge_ranges(view) if settings.decides("merge_ranges") else {}
     return View(draft, plan, layout | merged) if merged else view
 
 

@@ -274,7 +274,6 @@ _GROWTH = 4
 def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
     """The outputs after all rewrites of loops and branches."""
     nodes = list(outputs)
-    disabled = settings.current().disabled_rules
     passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
         ("merge_loops", merge_control),
         ("fuse_loops", _fuse),
@@ -283,7 +282,7 @@ def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
         ("split_products", partial(convert, table={scan_p: split_scan})),
     )
     for name, function in passes:
-        if name not in disabled:
+        if settings.decides(name):
             nodes = function(nodes)
     return nodes
 

@@ -114,14 +114,12 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 
 def _is_small(node: Node, *sizes: int) -> bool:
     """Do loops take less time than the calls of a library?"""
-    if "factor_small" in settings.current().disabled_rules:
-        return False
-    return max(sizes) <= SMALL and not dtypes.is_complex(node.src[0].dtype)
+    small = max(sizes) <= SMALL and not dtypes.is_complex(node.src[0].dtype)
+    return small and settings.decides("factor_small")
 
 
 def _has_lapack() -> bool:
-    off = "call_lapack" in settings.current().disabled_rules
-    return not off and lapack_numpy.has_scipy()
+    return settings.decides("call_lapack") and lapack_numpy.has_scipy()
 
 
 def _factor(

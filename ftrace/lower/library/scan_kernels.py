@@ -161,7 +161,7 @@ def _blocks_of(node: Node) -> int:
     """Into how many blocks each row is cut; 0 if it stays as it is."""
     if node.op is not scan.cumulate_p or node.arg.kind not in _WHOLE:
         return 0
-    if "running_in_blocks" in settings.current().disabled_rules:
+    if not settings.decides("running_in_blocks"):
         return 0
     x = node.src[0]
     axis: int = node.arg.axis

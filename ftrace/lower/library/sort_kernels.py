@@ -123,7 +123,7 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 def _is_plain(node: Node) -> bool:
     """Real numbers, no more than can be counted."""
     if node.op is sorting.positions_p:
-        if "places_natively" in settings.current().disabled_rules:
+        if not settings.decides("places_natively"):
             return False
         axis = node.src[0].ndim - 1
     elif node.op in (sorting.sort_p, sorting.argsort_p):
@@ -137,8 +137,7 @@ def _is_plain(node: Node) -> bool:
 
 def runs_of(rows: int, size: int) -> int:
     """Into how many runs each row is cut: a power of two."""
-    off = "sort_in_runs" in settings.current().disabled_rules
-    if off or size < LONG or rows >= _MANY_ROWS:
+    if size < LONG or rows >= _MANY_ROWS or not settings.decides("sort_in_runs"):
         return 1
     runs = 2
     while size >= LONG * runs**3:
@@ -148,8 +147,8 @@ def runs_of(rows: int, size: int) -> int:
 
 def are_short(rows: int, size: int) -> bool:
     """Are rows sorted side by side?"""
-    off = "sort_side_by_side" in settings.current().disabled_rules
-    return not off and 1 < size <= SHORT and rows >= SEVERAL
+    few = 1 < size <= SHORT and rows >= SEVERAL
+    return few and settings.decides("sort_side_by_side")
 
 
 class _Rows:
@@ -299,9 +298,8 @@ _FEW_ROWS = 4
 
 
 def _is_partitioned(x: Node, axis: int) -> bool:
-    off = "partition_keys" in settings.current().disabled_rules
     few = prod(x.shape) <= _FEW_ROWS * x.shape[axis]
-    return few and not off and x.dtype.itemsize > 1
+    return few and x.dtype.itemsize > 1 and settings.decides("partition_keys")
 
 
 def _partition(node: Node) -> Node:
