@@ -33,10 +33,8 @@ from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Value, aval_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
-
-Function = Callable[..., Any]
 
 _NAMES = (
     "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "sin", "cos", "tan",

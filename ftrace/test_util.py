@@ -13,11 +13,9 @@ from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.flatten_arguments import display_name, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import Function, aval_of
 from ftrace.transforms.grad import jvp, vjp
 from ftrace.transforms.jit.jit import Jitted
-
-Function = Callable[..., Any]
 
 #: By the least precise dtype among arguments and results: tolerance, and step.
 _TOLERANCE = {2: 5e-2, 4: 6e-3, 8: 1e-5}

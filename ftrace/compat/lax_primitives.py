@@ -11,7 +11,7 @@ counterpart in JAX has a primitive of its own, under the name that graphs print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,8 @@ from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
 from ftrace.trace.tracing.scopes import scope_of
 from ftrace.trace.tracing.trace import record_compound
+from ftrace.trace.tracing.tracer import Function
 from ftrace.transforms.custom.callbacks import io_callback
-
-Function = Callable[..., Any]
-
 
 #: By name, without the suffix.
 NAMED: dict[str, NamedPrimitive] = {}

@@ -11,7 +11,7 @@ yields arguments, is sent the results, and yields those.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,8 +24,7 @@ from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import read_argnums, type_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.treedef import PyTreeDef
-
-Function = Callable[..., Any]
+from ftrace.trace.tracing.tracer import Function
 
 
 class StoreException(FtraceError):

@@ -16,7 +16,7 @@ results are batched) is remembered with their graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from ftrace.trace.graph import Flags
 from ftrace.trace.primitives import elementwise as p, primitive as prim
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray, outside_scopes, scope_of
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of
 from ftrace.transforms.custom.callbacks import pure_callback
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -95,9 +95,6 @@ for _kind in (Zero, UndefinedPrimal):
     tree.register_pytree_node(
         _kind, lambda x: ((), x.aval), lambda aval, _, kind=_kind: kind(aval)
     )
-
-
-Function = Callable[..., Any]
 
 
 #: The rules of libraries, by primitive: what `jax.interpreters` has registries of.

@@ -11,7 +11,6 @@ equations, 2018, appendix C).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any, cast as cast_to
@@ -26,7 +25,7 @@ from ftrace.lax.control import fori_loop, scan, while_loop
 from ftrace.numpy.axes import cast
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Function, Value
 from ftrace.transforms.custom.closure_convert import closure_convert
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 from ftrace.transforms.grad import vjp
@@ -34,8 +33,6 @@ from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.vmap import vmap
 
 __all__ = ["odeint"]
-
-Function = Callable[..., Any]
 
 #: The tableau: when each stage is, what it takes of those before; the last one is the
 #: solution of order 5, from which that of order 4 differs by `_ERROR`.

@@ -25,7 +25,7 @@ from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.trace_body import Traced
@@ -34,7 +34,6 @@ from ftrace.typing import ArrayLike
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
-Function = Callable[..., Any]
 #: The carry of a loop, and what an iteration returns beside it.
 C = TypeVar("C")
 Y = TypeVar("Y")

@@ -33,7 +33,7 @@ from ftrace.trace.primitives import (
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Value, aval_of
 
 __all__ = [
     "argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin",
@@ -44,8 +44,6 @@ __all__ = [
 
 # Which reduction a function of two values stands for.
 
-
-Function = Callable[..., Any]
 #: Reductions by what combines two elements.
 _BY_OPERATION: dict[Op, Any] = {c: r for r, c in reducers.COMBINES.items()}
 _OF_BOOLS: dict[Op, Primitive] = {

@@ -26,7 +26,7 @@ from ftrace.trace.primitives.sources import variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import open_scopes
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Value, aval_of
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp, linear_transpose
@@ -38,8 +38,6 @@ __all__ = [
     "platform_dependent",
 ]  # fmt: skip
 
-
-Function = Callable[..., Any]
 _AXIS_DEPTH = -9
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ftrace import dtypes, errors, numpy as fnp
@@ -26,12 +26,11 @@ from ftrace.optim import tree
 from ftrace.optim.base import GradientTransformation
 from ftrace.optim.linesearch import Point, scale_by_lbfgs, strong_wolfe
 from ftrace.trace.eager.checked_calls import without_checks
+from ftrace.trace.tracing.tracer import Function
 from ftrace.transforms.grad import value_and_grad
 from ftrace.typing import ArrayLike
 
 __all__ = ["OptimizeResults", "minimize"]
-
-Function = Callable[..., Any]
 
 _RUNNING, _CONVERGED, _TOO_MANY_ITERATIONS, _NO_GAIN, _NO_STEP = -1, 0, 1, 4, 5
 

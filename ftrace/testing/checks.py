@@ -30,12 +30,11 @@ from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import Function
 from ftrace.transforms.grad import jvp, vjp
 from ftrace.transforms.jit.jit import disable_jit, eval_shape, jit
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
-
-Function = Callable[..., Any]
 
 #: Calls until one is all native code, and one more.
 CALLS: Final = CALLS_BEFORE_BOUND + 3

@@ -28,12 +28,10 @@ from ftrace.trace.primitives.sources import const_like, scope_and_position, vari
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import own
 from ftrace.trace.tracing.trace import free_variables, trace
-from ftrace.trace.tracing.tracer import Value, aval_of, stack
+from ftrace.trace.tracing.tracer import Function, Value, aval_of, stack
 from ftrace.transforms import tangents as tan
 from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.compiled_graph import weight_of
-
-Function = Callable[..., Any]
 
 
 def value_and_grad(

@@ -40,7 +40,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import stack
+from ftrace.trace.tracing.tracer import Function, stack
 from ftrace.transforms import vmap as vm
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.argument_kinds import Chosen, join, split as separate
@@ -50,9 +50,6 @@ from ftrace.transforms.partition.specs import merge_by, names_by_axis, split_by
 from ftrace.transforms.placed import spanning
 from ftrace.transforms.placed.spanning import Spanning, of_process
 from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
-
-Function = Callable[..., Any]
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
 
 
 class _Axis:
@@ -188,7 +185,7 @@ class _Pmap:
 
     def axes_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """That of each argument; Python values have none."""
-        several = isinstance(self.in_axes, _SEVERAL)
+        several = isinstance(self.in_axes, tree.SEQUENCES)
         axes = enumerate(self.in_axes if several else [self.in_axes] * len(args))
         fixed = {*self.static, *[i + len(args) for i in self.static]}
         return tuple([None if i in fixed else axis for i, axis in axes])

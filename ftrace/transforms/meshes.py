@@ -21,6 +21,7 @@ from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.ground.settings import change_here, current
 from ftrace.ground.weak_tables import WeakValues
+from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import stack
 
 
@@ -50,16 +51,13 @@ class _Unconstrained:
         return "UNCONSTRAINED"
 
 
-_SEVERAL: tuple[type[Any], ...] = (tuple, list)
-
-
 def _entry(part: Any) -> Any:
     """One entry of a spec: of one name that name, of none None."""
-    if not isinstance(part, _SEVERAL):
+    if not isinstance(part, tree.SEQUENCES):
         return part
     names = tuple(part)
     for name in names:
-        if isinstance(name, _SEVERAL):
+        if isinstance(name, tree.SEQUENCES):
             raise ValueRangeError(
                 f"A tuple inside PartitionSpec cannot contain a nested tuple: a name, "
                 f"or a tuple of names divides an axis, got {part!r}"
@@ -176,7 +174,7 @@ def names_in(part: Any) -> tuple[Any, ...]:
     """The names in one entry of a spec."""
     if part is None or part is PartitionSpec.UNCONSTRAINED:
         return ()
-    return part if isinstance(part, _SEVERAL) else (part,)
+    return part if isinstance(part, tree.SEQUENCES) else (part,)
 
 
 # Meshes.
@@ -263,7 +261,7 @@ class _Axes(Immutable, metaclass=Interned):
 def _types(types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
     if types is None:
         return (AxisType.Auto,) * len(names)
-    found = tuple(types) if isinstance(types, _SEVERAL) else (types,)
+    found = tuple(types) if isinstance(types, tree.SEQUENCES) else (types,)
     if not all(isinstance(kind, AxisType) for kind in found):
         raise ArgumentError(
             f"axis_types of a mesh must be of type AxisType, got {types!r}"

@@ -21,11 +21,9 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.trace import lift_as, match_aval, record_compound, trace
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import WIDE, is_exact, is_narrow
 from ftrace.transforms.jit.compiled_graph import apply_graph
-
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
@@ -17,6 +16,7 @@ from ftrace.compat.autograd import core, numpy as np
 from ftrace.compat.autograd.core import defvjp_argnum, primitive, vspace
 from ftrace.compat.autograd.wrap_util import unary_to_nary
 from ftrace.errors import ConcretizationTypeError, warn_user
+from ftrace.trace.tracing.tracer import Function
 
 __all__ = [
     "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named",
@@ -24,8 +24,6 @@ __all__ = [
     "jacobian", "make_ggnvp", "make_hvp", "make_jvp", "make_vjp", "multigrad_dict",
     "tensor_jacobian_product", "value_and_grad", "vector_jacobian_product",
 ]  # fmt: skip
-
-Function = Callable[..., Any]
 
 make_vjp = unary_to_nary(core.make_vjp)
 make_jvp = unary_to_nary(core.make_jvp)

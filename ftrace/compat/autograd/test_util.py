@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 from ftrace.compat.autograd.core import make_jvp, make_vjp, vspace
 from ftrace.compat.autograd.wrap_util import get_name, unary_to_nary, wraps
-
-Function = Callable[..., Any]
+from ftrace.trace.tracing.tracer import Function
 
 TOL = RTOL = EPS = 1e-6
 

@@ -13,7 +13,6 @@ Derivatives are implicit: another solve by the same method, as exact as its tole
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,10 +29,9 @@ from ftrace.numpy.elementwise import inexact
 from ftrace.numpy.floats import finfo
 from ftrace.scipy.linalg import solve_triangular
 from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Function
 
 __all__ = ["bicgstab", "cg", "gmres"]
-
-Function = Callable[..., Any]
 
 
 def cg(

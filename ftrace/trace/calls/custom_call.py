@@ -27,9 +27,8 @@ from ftrace.trace.primitives.sources import const, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import current_scope
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of, is_value
 
-Function = Callable[..., Any]
 T = TypeVar("T")
 
 

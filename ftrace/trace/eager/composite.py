@@ -48,9 +48,7 @@ from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.tiering import ASKED, count_operation
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of, wrap_integer
-
-Function = Callable[..., Any]
+from ftrace.trace.tracing.tracer import Function, Value, aval_of, wrap_integer
 
 
 @dataclass(frozen=True, eq=False)

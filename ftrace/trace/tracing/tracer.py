@@ -50,6 +50,7 @@ IN_LANES = {
 _IN_NONE = "is not known while tracing", ""
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
+Function = Callable[..., Any]  # of the user's
 #: What NumPy's values are instances of.
 NUMPY: tuple[type[Any], ...] = (np.ndarray, np.generic)
 

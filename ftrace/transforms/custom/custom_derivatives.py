@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -32,11 +32,10 @@ from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, live
 from ftrace.trace.tracing import scopes as tracing, tracer
+from ftrace.trace.tracing.tracer import Function
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.reference_rules import call_with_references
 from ftrace.transforms.custom.rules_on_values import Level, level_of
-
-Function = Callable[..., Any]
 
 
 class _OnLeaves(ABC):

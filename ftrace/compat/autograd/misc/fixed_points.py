@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ftrace.compat.autograd.core import defvjp, make_vjp, primitive, vspace
-
-Function = Callable[..., Any]
+from ftrace.trace.tracing.tracer import Function
 
 
 @primitive

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import ftrace.numpy as jnp
 from ftrace import optim, tree
 from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.trace.tracing.tracer import Function
 from ftrace.tree_util import register_pytree_node
 
-Function = Callable[..., Any]
 Schedule = Callable[[Any], Any]
 
 

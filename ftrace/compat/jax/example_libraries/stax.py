@@ -21,8 +21,8 @@ import ftrace.numpy as jnp
 from ftrace import lax, nn, random
 from ftrace.errors import ValueRangeError
 from ftrace.nn.initializers import glorot_normal, normal, ones, zeros
+from ftrace.trace.tracing.tracer import Function
 
-Function = Callable[..., Any]
 Layer = tuple[Function, Function]
 Shape = tuple[int, ...]
 

@@ -7,13 +7,11 @@ find no MLIR: where there is one, the primitive is computed by its `impl`. It is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ftrace.compat.primitive import Primitive, lowerings
-from ftrace.trace.tracing.tracer import arrays_of
+from ftrace.trace.tracing.tracer import Function, arrays_of
 
-Function = Callable[..., Any]
 #: What a rule that writes MLIR is given: for annotations, since none is called.
 LoweringRuleContext = Any
 #: By the type of operands what gives arrays of them: a library's type becomes one.
