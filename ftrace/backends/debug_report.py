@@ -11,11 +11,11 @@ import sys
 
 from ftrace.ground import settings
 from ftrace.ground.spans import note, recorders
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 
 
 def report_compiled(
-    device: str, step: ir.RunKernel, seconds: float, source: str
+    device: str, step: prog.RunKernel, seconds: float, source: str
 ) -> None:
     """Tells of a kernel that was compiled; from level 1 on."""
     level = settings.current().debug
@@ -27,18 +27,18 @@ def report_compiled(
         tell(f"{step.kernel}\n{source}")
 
 
-def report_run(device: str, step: ir.Step, start: float, end: float) -> None:
+def report_run(device: str, step: prog.Step, start: float, end: float) -> None:
     """Tells of a step that was run; from level 2 on.
 
     Args:
       start, end: when, by `time.perf_counter`.
     """
-    name, seconds = ir.name_of(step), end - start
-    note("run", name, start, end, ir.lines_of(step), {"device": device}, step=step)
+    name, seconds = prog.name_of(step), end - start
+    note("run", name, start, end, prog.lines_of(step), {"device": device}, step=step)
     if settings.current().debug < 2:
         return
     microseconds = f"{seconds * 1e6:.1f} us"
-    if not isinstance(step, ir.RunKernel):
+    if not isinstance(step, prog.RunKernel):
         tell(f"{device}: ran {name} in {microseconds}")
         return
     info = step.info
@@ -49,7 +49,7 @@ def report_run(device: str, step: ir.Step, start: float, end: float) -> None:
     )
 
 
-def report_exchange(step: ir.RunExchange, began: float, ended: float) -> None:
+def report_exchange(step: prog.RunExchange, began: float, ended: float) -> None:
     """Tells of what was sent meanwhile; from level 2 on.
 
     Args:
@@ -57,8 +57,8 @@ def report_exchange(step: ir.RunExchange, began: float, ended: float) -> None:
     """
     if not recorders and settings.current().debug < 2:
         return
-    what = ir.describe(step).split(" ", 1)[1]
-    note("collective", what, began, ended, ir.lines_of(step))
+    what = prog.describe(step).split(" ", 1)[1]
+    note("collective", what, began, ended, prog.lines_of(step))
     if settings.current().debug >= 2:
         tell(f"sent {what} in {(ended - began) * 1e6:.1f} us")
 

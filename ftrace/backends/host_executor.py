@@ -22,7 +22,7 @@ from ftrace.backends.debug_report import report_exchange, report_run
 from ftrace.backends.out_of_memory import require_memory
 from ftrace.errors import GraphError, ShapeError
 from ftrace.ground import settings
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
@@ -50,7 +50,7 @@ class Driver(ABC):
         self._started: dict[Any, Started] = {}  # by the run of a program
 
     @abstractmethod
-    def run_kernel(self, step: ir.RunKernel, memories: Memories) -> None:
+    def run_kernel(self, step: prog.RunKernel, memories: Memories) -> None:
         """Runs or enqueues a kernel."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Driver(ABC):
         """Memory that lives as long as something refers to it."""
 
     @abstractmethod
-    def place_arena(self, program: ir.Program) -> tuple[dict[int, Memory], Any]:
+    def place_arena(self, program: prog.Program) -> tuple[dict[int, Memory], Any]:
         """The memory of each slot of the arena, and what keeps it alive."""
 
     def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
@@ -81,7 +81,7 @@ class Driver(ABC):
     # Programs.
 
     def run(
-        self, program: ir.Program, inputs: Sequence[Memory], outputs: Sequence[Memory]
+        self, program: prog.Program, inputs: Sequence[Memory], outputs: Sequence[Memory]
     ) -> None:
         """Runs a program on the memories of its inputs and outputs."""
         memories: Memories = [None] * len(program.slots)
@@ -103,17 +103,19 @@ class Driver(ABC):
                 report_run(self.name, step, start, time.perf_counter())
         del held
 
-    def _run_step(self, program: ir.Program, step: ir.Step, memories: Memories) -> None:
-        if isinstance(step, ir.RunKernel):
+    def _run_step(
+        self, program: prog.Program, step: prog.Step, memories: Memories
+    ) -> None:
+        if isinstance(step, prog.RunKernel):
             self.run_kernel(step, memories)
             self.counters.kernels_run += 1
             self.counters.operations += step.info.operations
             self.counters.bytes += step.info.bytes
-        elif isinstance(step, ir.CallHost):
+        elif isinstance(step, prog.CallHost):
             self._call_host(program, step, memories)
-        elif isinstance(step, ir.RunExchange):
+        elif isinstance(step, prog.RunExchange):
             self._exchange(program, step, memories)
-        elif isinstance(step, ir.RunLoop):
+        elif isinstance(step, prog.RunLoop):
             _LoopRun(self, program, step, memories).run()
         else:
             index = int(self.read(memories[step.index], dtypes.int32, 1)[0])
@@ -122,7 +124,7 @@ class Driver(ABC):
             self.run(step.branches[index], operands, results)
 
     def _call_host(
-        self, program: ir.Program, step: ir.CallHost, memories: Memories
+        self, program: prog.Program, step: prog.CallHost, memories: Memories
     ) -> None:
         node, slots = step.node, program.slots
         operation = node.op
@@ -139,7 +141,7 @@ class Driver(ABC):
             self.write(memories[slot], checked_result(node, aval, value))
 
     def _exchange(
-        self, program: ir.Program, step: ir.RunExchange, memories: Memories
+        self, program: prog.Program, step: prog.RunExchange, memories: Memories
     ) -> None:
         key, slots = (id(memories), step.nodes), program.slots
         if step.phase != "wait":
@@ -168,7 +170,7 @@ class DrivenProgram(Executable):
 
     most_memory: int | None = None
 
-    def __init__(self, device: Device, program: ir.Program, driver: Driver) -> None:
+    def __init__(self, device: Device, program: prog.Program, driver: Driver) -> None:
         self.device = device
         self.program = program
         self.driver = driver
@@ -202,7 +204,11 @@ class _LoopRun:
     """One run of a loop."""
 
     def __init__(
-        self, driver: Driver, program: ir.Program, step: ir.RunLoop, memories: Memories
+        self,
+        driver: Driver,
+        program: prog.Program,
+        step: prog.RunLoop,
+        memories: Memories,
     ) -> None:
         self.driver = driver
         self.slots = program.slots
@@ -244,7 +250,7 @@ class _LoopRun:
             if last is not result:
                 self._copy_whole(last, result, place)
 
-    def _copy_whole(self, source: Memory, target: Memory, place: ir.Carry) -> None:
+    def _copy_whole(self, source: Memory, target: Memory, place: prog.Carry) -> None:
         self.driver.copy(source, 0, target, 0, self.slots[place.result].nbytes)
 
     def _first_carry(self) -> Memories:
@@ -284,7 +290,9 @@ class _LoopRun:
 
     # Elements lie where a device may be unable to give them to a kernel.
 
-    def _element(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
+    def _element(
+        self, memory: Memory, slot: prog.Slot, t: int, inner: prog.Slot
+    ) -> Memory:
         if slot.stacks and self.step.length is None:
             return memory[0][t]
         if slot.stacks:
@@ -293,13 +301,13 @@ class _LoopRun:
         self.driver.copy(memory, t * inner.nbytes, found, 0, inner.nbytes)
         return found
 
-    def _new(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
+    def _new(self, memory: Memory, slot: prog.Slot, t: int, inner: prog.Slot) -> Memory:
         if slot.stacks and self.step.length is not None:
             return memory[t * inner.stacks : (t + 1) * inner.stacks]
         return self.driver.allocate(inner.nbytes)
 
     def _keep(
-        self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot, written: Memory
+        self, memory: Memory, slot: prog.Slot, t: int, inner: prog.Slot, written: Memory
     ) -> None:
         if not slot.stacks:
             self.driver.copy(written, 0, memory, t * inner.nbytes, inner.nbytes)

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from functools import partial
 
 from ftrace.errors import OutOfMemoryError
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 from ftrace.trace.arrays.buffer import LARGE, Allocator, free_memory
 
 #: How many of the largest arrays a message names.
 NAMED = 4
 
 
-def footprint(program: ir.Program) -> int:
+def footprint(program: prog.Program) -> int:
     """Bytes of the outputs and the arena of a program."""
     slots = {program.slots[n] for n in program.outputs}
     return program.arena + sum(s.nbytes for s in slots if s.storage == "output")
 
 
 def require_memory(
-    name: str, allocator: Allocator, program: ir.Program, most: int | None = None
+    name: str, allocator: Allocator, program: prog.Program, most: int | None = None
 ) -> None:
     """Refuses a call if there is no memory for it, also without what is cached.
 
@@ -47,7 +47,7 @@ def require_memory(
 
 
 def shortage(
-    name: str, program: ir.Program, free: int | None = None
+    name: str, program: prog.Program, free: int | None = None
 ) -> OutOfMemoryError:
     """The exception for a call that found no memory for its program."""
     results = footprint(program) - program.arena
@@ -64,7 +64,7 @@ def shortage(
     return error
 
 
-def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
+def no_working_memory(program: prog.Program | None = None) -> OutOfMemoryError:
     """The exception for a call that found no memory while it ran.
 
     Loops ask for what they remember of their iterations, and kernels for the few
@@ -82,29 +82,29 @@ def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
     return error
 
 
-def _list_pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
+def _list_pushed(program: prog.Program) -> Iterator[tuple[int, str]]:
     """What each loop of unknown length keeps of an iteration."""
     for step in program.steps:
-        for inner in ir.programs_of(step):
+        for inner in prog.programs_of(step):
             yield from _list_pushed(inner)
-        if isinstance(step, ir.RunLoop):
+        if isinstance(step, prog.RunLoop):
             for slot, outer, line in _elements_of(step):
                 if program.slots[outer].stacks:
                     yield _row(step.body.slots[slot], line)
 
 
-def largest(program: ir.Program) -> list[str]:
+def largest(program: prog.Program) -> list[str]:
     """A line for each of the largest arrays that a program makes, the largest first."""
     made = sorted(_list_made(program), key=lambda row: -row[0])
     return [text for size, text in made[:NAMED] if size * 100 >= made[0][0]]
 
 
-def _list_made(program: ir.Program) -> Iterator[tuple[int, str]]:
+def _list_made(program: prog.Program) -> Iterator[tuple[int, str]]:
     """What each array takes that is not an input; for a loop's body one iteration."""
     lines: dict[int, str] = {}
     bodies: set[int] = set()
     for step in program.steps:
-        for inner in ir.programs_of(step):
+        for inner in prog.programs_of(step):
             yield from _list_made(inner)
             bodies.add(getattr(step, "scratch", -1))
         for slot, line in _lines_of(step):
@@ -115,30 +115,30 @@ def _list_made(program: ir.Program) -> Iterator[tuple[int, str]]:
         yield _row(slot, lines.get(number, ""))
 
 
-def _row(slot: ir.Slot, line: str) -> tuple[int, str]:
+def _row(slot: prog.Slot, line: str) -> tuple[int, str]:
     nbytes = slot.size * slot.dtype.itemsize
     sizes = ",".join(map(str, slot.shape))
     text = f"{_size(nbytes)}: {slot.dtype}[{sizes}]"
     return nbytes, f"{text}, {line}" if line else f"{text} ({slot.value})"
 
 
-def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
+def _lines_of(step: prog.Step) -> Iterator[tuple[int, str]]:
     """The slots that a step writes, and the user's line that makes them."""
-    if isinstance(step, ir.RunKernel):
-        for slot, origin in ir.lines_of_results(step).items():
+    if isinstance(step, prog.RunKernel):
+        for slot, origin in prog.lines_of_results(step).items():
             yield slot, origin.describe()
-    elif isinstance(step, ir.CallHost):
+    elif isinstance(step, prog.CallHost):
         origin = step.node.origin
         line = "" if origin is None else origin.describe()
         yield from ((slot, line) for slot in step.results)
-    elif isinstance(step, ir.RunExchange):
+    elif isinstance(step, prog.RunExchange):
         for slot, node in zip(step.results, step.nodes, strict=True):
             yield slot, "" if node.origin is None else node.origin.describe()
-    elif isinstance(step, ir.RunLoop):
+    elif isinstance(step, prog.RunLoop):
         yield from ((outer, line) for _, outer, line in _elements_of(step))
 
 
-def _elements_of(step: ir.RunLoop) -> Iterator[tuple[int, int, str]]:
+def _elements_of(step: prog.RunLoop) -> Iterator[tuple[int, int, str]]:
     """Of each result per iteration its slot in the body, outside, and its line."""
     known = dict(pair for own in step.body.steps for pair in _lines_of(own))
     written = step.body.outputs[len(step.carry) :]

@@ -24,7 +24,7 @@ from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.flatten_arguments import flatten_values, is_int
-from ftrace.trace.primitives import reduction as primitives
+from ftrace.trace.primitives import reduction as red
 from ftrace.trace.primitives.movement import merge_shape
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
@@ -61,7 +61,7 @@ def _map(what: str, function: Callable[[Value], Any], x: Any) -> Any:
 
 
 def _along(op: Compound, axis: Axis, x: Value, *more: Value) -> Any:
-    arg = primitives.Along(axis.name, axis.size, axis.checked)
+    arg = red.Along(axis.name, axis.size, axis.checked)
     return bind_compound(op, x, axis.index, *more, arg=arg)[0]
 
 
@@ -93,7 +93,7 @@ def _reduction(
         named = _axes(name, tuple([n for n in names if not is_int(n)]))
 
         def of_value(value: Value) -> Any:
-            if op is primitives.psum_p and aval_of(value).dtype == dtypes.bool_:
+            if op is red.psum_p and aval_of(value).dtype == dtypes.bool_:
                 value = cast(value, dtypes.int32)
             if numbers:
                 value = positional(value, axis=numbers)
@@ -111,7 +111,7 @@ def _reduction(
     return reduce
 
 
-@member(_reduction, primitives.psum_p, reductions.sum, operator.mul)
+@member(_reduction, red.psum_p, reductions.sum, operator.mul)
 def psum():
     """The sum over all instances along an axis; of a Python number n times that.
 
@@ -123,7 +123,7 @@ def psum():
     """
 
 
-@member(_reduction, primitives.pmax_p, reductions.max, lambda x, n: x)
+@member(_reduction, red.pmax_p, reductions.max, lambda x, n: x)
 def pmax():
     """The greatest value of all instances along an axis.
 
@@ -134,7 +134,7 @@ def pmax():
     """
 
 
-@member(_reduction, primitives.pmin_p, reductions.min, lambda x, n: x)
+@member(_reduction, red.pmin_p, reductions.min, lambda x, n: x)
 def pmin():
     """The least value of all instances along an axis.
 
@@ -251,9 +251,7 @@ def axis_size(axis_name: Any) -> int:
 # Gathering.
 
 
-def _gather(
-    axes: Sequence[Axis], x: Value, op: Compound = primitives.all_gather_p
-) -> Any:
+def _gather(axes: Sequence[Axis], x: Value, op: Compound = red.all_gather_p) -> Any:
     """The values of all instances, along a new leading axis."""
     sizes = prod(axis.size for axis in axes)
     single = aval_of(x).shape
@@ -300,7 +298,7 @@ def _group_members(
     own = table[[group_of[i] for i in range(len(group_of))]]
     first = np.where(own < 0, own[:, :1], own)
     rows = _gather(axes, x)[_own(first, axes)]
-    if op is not primitives.psum_p or own.min() >= 0:
+    if op is not red.psum_p or own.min() >= 0:
         return rows  # who stands for nobody is there already
     there = _own(own >= 0, axes)
     there = reshape(there, (*there.shape, *[1] * (rows.ndim - 1)))
@@ -339,7 +337,7 @@ def _split(what: str, x: Any, axis: int, size: int, tiled: bool) -> Any:
 
 def _each_axis(op: Compound, axes: Sequence[Axis], rows: Any) -> Any:
     """An operation on rows, one per instance along several axes, axis by axis."""
-    takes_away = op is primitives.psum_scatter_p
+    takes_away = op is red.psum_scatter_p
     rest = rows.shape[1:]
     rows = reshape(rows, (*[axis.size for axis in axes], *rest))
     for number, axis in enumerate(axes):
@@ -386,7 +384,7 @@ def all_gather(
 
     def of_value(value: Value) -> Any:
         if to == "invarying":
-            rows = _gather(axes, value, primitives.all_gather_invariant_p)
+            rows = _gather(axes, value, red.all_gather_invariant_p)
             return _join(rows, axis, tiled)
         return _join(_group_members(what, axes, axis_index_groups, value), axis, tiled)
 
@@ -424,7 +422,7 @@ def psum_scatter(
         if axis_index_groups is None:
             size = prod(axis.size for axis in axes)
             rows = _split(what, value, scatter_dimension, size, tiled)
-            return _each_axis(primitives.psum_scatter_p, axes, rows)
+            return _each_axis(red.psum_scatter_p, axes, rows)
         rows = _group_members(what, axes, axis_index_groups, value)
         total = reductions.sum(rows, axis=0)
         rows = _split(what, total, scatter_dimension, rows.shape[0], tiled)
@@ -465,7 +463,7 @@ def all_to_all(
     def of_value(value: Value) -> Any:
         if axis_index_groups is None:
             rows = _split(what, as_value(value), split_axis, size, tiled)
-            rows = _each_axis(primitives.all_to_all_p, axes, rows)
+            rows = _each_axis(red.all_to_all_p, axes, rows)
             return _join(rows, concat_axis, tiled)
         group = _table(what, axes, axis_index_groups).shape[1]
         rows = _split(what, as_value(value), split_axis, group, tiled)
@@ -616,7 +614,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     for a, b in pairs:
         tables[0, b], tables[1, a] = a, b
     source, target = [_own(table, axes) for table in tables]
-    op = primitives.ppermute_p
+    op = red.ppermute_p
 
     def of_value(value: Value) -> Any:
         if len(axes) == 1:

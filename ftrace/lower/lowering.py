@@ -24,7 +24,6 @@ from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.progress import progress
 from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
-from ftrace.lower import program as ir
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import split_reductions, tile_regions
@@ -40,6 +39,7 @@ from ftrace.lower.kernel import codegen_options
 from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
 from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
 from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
+from ftrace.lower.program import Program
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
@@ -350,7 +350,7 @@ class Work:
         default_factory=dict[int, BuiltKernel | BuiltStep]
     )
     sharing: assemble.Sharing = field(default_factory=assemble.Sharing)
-    program: ir.Program | None = None
+    program: Program | None = None
 
 
 def _schedule(work: Work, forced: Iterable[Node] = ()) -> Work:
@@ -453,7 +453,7 @@ class Lowered:
         return self.built.plan
 
     @property
-    def program(self) -> ir.Program:
+    def program(self) -> Program:
         """The result."""
         return self.built.program
 

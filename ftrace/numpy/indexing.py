@@ -18,7 +18,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
-from ftrace.trace import symbolic as sizing
+from ftrace.trace import symbolic as sym
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
@@ -57,8 +57,8 @@ def as_signed(values: Any) -> Any:
 
 def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     """((start, stop), step) of a slice; the stop is next to the last element."""
-    if sizing.any_dynamic((size, part.start, part.stop, part.step)):
-        return sizing.dynamic_slice_bounds(part, size)
+    if sym.any_dynamic((size, part.start, part.stop, part.step)):
+        return sym.dynamic_slice_bounds(part, size)
     try:
         start, stop, step = part.indices(size)
     except errors.ConcretizationTypeError as error:
@@ -108,7 +108,7 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
     """Indices along an axis counted from its front, and whether all are in bounds."""
     found = values if is_known(values) else _constant_values(values)
-    if sizing.is_dynamic(size):
+    if sym.is_dynamic(size):
         values, found = ax.as_value(values), None
     if found is not None:
         found = as_signed(found).astype(np.int64)
@@ -125,9 +125,9 @@ def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
 
 def widen(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
-    most = sizing.upper_bound(size)
+    most = sym.upper_bound(size)
     limit = dtypes.limits(values.dtype)[1]
-    if limit > most or (sizing.is_dynamic(size) and limit == most):
+    if limit > most or (sym.is_dynamic(size) and limit == most):
         return ax.cast(values, values.dtype)
     return ax.cast(values, dtypes.int32 if most < 2**31 else dtypes.int64)
 
@@ -145,7 +145,7 @@ _CONSTANT_SIZE = 65536
 
 def _constant_values(tracer: Tracer) -> Any:
     """The values of a small traced index that depends on no argument, else None."""
-    if sizing.is_dynamic(tracer.node.size) or tracer.node.size > _CONSTANT_SIZE:
+    if sym.is_dynamic(tracer.node.size) or tracer.node.size > _CONSTANT_SIZE:
         return None
     seen: set[Node] = {tracer.node}
     pending = [tracer.node]
@@ -226,7 +226,7 @@ def parse_index(
     parts = _without_ellipsis(shape, [_plain(p) for p in index_entries(index)])
     joined = together and any(isinstance(part, Tracer) for part in parts)
     for part in parts:
-        if joined and type(part) is int and not sizing.is_dynamic(shape[axis]):
+        if joined and type(part) is int and not sym.is_dynamic(shape[axis]):
             known = part if mode else _check_integer(part, axis, shape, wrap)
             part = cast_to(Any, np.asarray(known))
         if part is None or part is Ellipsis:
@@ -235,11 +235,11 @@ def parse_index(
             bounds[axis], steps[axis] = slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
-        elif sizing.is_dynamic(part) or (
+        elif sym.is_dynamic(part) or (
             type(part) is int
             and (
                 mode is None
-                or sizing.is_dynamic(shape[axis])
+                or sym.is_dynamic(shape[axis])
                 or _is_inside(part, shape[axis], wrap)
             )
         ):
@@ -259,7 +259,7 @@ def parse_index(
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
     place = _array_position(order, bool(batch))
     sizes = [
-        sizing.steps_between(lo, hi, abs(s))
+        sym.steps_between(lo, hi, abs(s))
         for (lo, hi), s in zip(bounds, steps, strict=True)
     ]
     axes_laid = [part for part in order if part is None or type(part) is int]
@@ -289,7 +289,7 @@ def index_entries(index: Any) -> Any:
 
 def _plain(part: Any) -> Any:
     """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
-    if part is None or part is Ellipsis or type(part) in (int, slice, sizing.Dim):
+    if part is None or part is Ellipsis or type(part) in (int, slice, sym.Dim):
         return part
     if isinstance(part, Tracer):
         if dtypes.kind(part.dtype) not in "biu":

@@ -24,7 +24,7 @@ from math import prod
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower import analysis as costs
+from ftrace.lower import analysis
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.lower.schedule.drafts import (
@@ -79,11 +79,11 @@ def _arrays(
     seen = {(node, 0)}
     while pending:
         node, indices, number = pending.pop()
-        if node in stored or is_variable(node) or costs.is_contraction(node):
+        if node in stored or is_variable(node) or analysis.is_contraction(node):
             yield node, indices
             continue
         family = node.op.family
-        if costs.is_step(node) or family in ("indexing", "reduction", "source"):
+        if analysis.is_step(node) or family in ("indexing", "reduction", "source"):
             continue
         if family == "movement":
             indices, valid = ix.source_index(node, indices, context.valid)
@@ -91,7 +91,7 @@ def _arrays(
                 continue
             number = numbers.setdefault(indices, len(numbers))
         for source in node.src:
-            if len(seen) < costs.NEAR and (source, number) not in seen:
+            if len(seen) < analysis.NEAR and (source, number) not in seen:
                 seen.add((source, number))
                 pending.append((source, indices, number))
 
@@ -124,13 +124,13 @@ def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
         slides = slides or context.window_positions > 0
     if plan.disabled and not may_fuse(plan, uses):
         return False
-    if again and (cost > costs.CHEAP or any(_in_product(plan, c) for c in uses)):
+    if again and (cost > analysis.CHEAP or any(_in_product(plan, c) for c in uses)):
         return False
     if slides and cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False
-    return cost * (len(uses) - len(kernels)) <= costs.RECOMPUTE
+    return cost * (len(uses) - len(kernels)) <= analysis.RECOMPUTE
 
 
 def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
@@ -146,7 +146,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     whole = rows == set(draft.atoms)
     if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:
         return False
-    if costs.is_contraction(node):
+    if analysis.is_contraction(node):
         return whole and draft.reduces == 0
     if draft.kind == "contract":
         return False
@@ -161,7 +161,7 @@ def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
     if "split_columns" in plan.disabled:
         return False
     inner = list(context.indices)
-    for number, axis in enumerate(costs.reduced_axes(node)):
+    for number, axis in enumerate(analysis.reduced_axes(node)):
         inner[axis] = ix.range_index(_FAR + number, node.src[0].shape[axis], True)
     within = Context(context.kernel, tuple(inner), context.valid)
     return are_columns(node.src[0], within, context.ranges, plan.must_store)
@@ -183,10 +183,10 @@ def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
     if "recompute_cheap" in plan.disabled:
         return False
     if node not in plan.epilogue:
-        return cost <= costs.CHEAP and kernels <= 4
+        return cost <= analysis.CHEAP and kernels <= 4
     # What all of it is made of is stored: the contraction, or the first step after.
-    first = any(plan.users.get(costs.root_of(s)) == 1 for s in node.src)
-    return not first and cost <= costs.RECOMPUTE and kernels == 2
+    first = any(plan.users.get(analysis.root_of(s)) == 1 for s in node.src)
+    return not first and cost <= analysis.RECOMPUTE and kernels == 2
 
 
 def _is_plain(context: Context) -> bool:
@@ -234,7 +234,7 @@ def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
             here_only = {aligned[0]: uses[aligned[0]]}
             if len(here) > 1 or not reduce_is_inlined(plan, node, here_only):
                 continue
-        elif plan.costs_below(node) * (len(here) - 1) > costs.RECOMPUTE or (
+        elif plan.costs_below(node) * (len(here) - 1) > analysis.RECOMPUTE or (
             draft.weight > ENOUGH and ends_before(draft, node)
         ):
             continue
@@ -246,8 +246,8 @@ def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
 
     Each row is computed twice, from what is then in the cache.
     """
-    shape = costs.squeeze(node.shape)
-    if node.op.family not in costs.ELEMENTWISE or node in plan.epilogue:
+    shape = analysis.squeeze(node.shape)
+    if node.op.family not in analysis.ELEMENTWISE or node in plan.epilogue:
         return
     for draft, here in _users(plan, uses):
         if len(here) != 1 or draft.kind != "map" or draft.sums:
@@ -259,7 +259,7 @@ def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         ):
             continue
         cost = plan.costs_below(node)
-        if cost <= costs.RECOMPUTE and draft.weight + cost <= KERNEL_LIMIT:
+        if cost <= analysis.RECOMPUTE and draft.weight + cost <= KERNEL_LIMIT:
             yield draft
 
 
@@ -269,9 +269,9 @@ def _alike(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     Of several, one that reads what a large reduce adds up; and the second half of
     a reduce as late as may be, for where it runs its first half has to run before.
     """
-    if costs.is_contraction(node) or node.op is copy:
+    if analysis.is_contraction(node) or node.op is copy:
         return
-    shape = costs.squeeze(node.shape)
+    shape = analysis.squeeze(node.shape)
     readers = _readers_of_elements(plan, node)
     alike = [d for d in _open(plan) if same_size(d.shape, shape)]
     if _is_second_half(node):
@@ -289,8 +289,8 @@ def _over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     The other one's values are the rows' elements, and both need the same ones:
     they are read once. The kernel's loops grow where it had only rows so far.
     """
-    shape = costs.squeeze(node.shape)
-    if not shape or node.op is copy or costs.is_contraction(node):
+    shape = analysis.squeeze(node.shape)
+    if not shape or node.op is copy or analysis.is_contraction(node):
         return
     kernels = {context.kernel for context in uses}
     for draft in _open(plan):
@@ -348,7 +348,7 @@ def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
                 others, draft.number
             ):
                 if candidate.widens:
-                    draft.widen(costs.squeeze(node.shape))
+                    draft.widen(analysis.squeeze(node.shape))
                 return draft
     return None
 
@@ -368,9 +368,9 @@ def kernel_that_adds_up(plan: Plan, node: Node, uses: Uses) -> Draft | None:
             and plan.wait_alike(node, draft)
         ):
             return draft
-    elements = costs.elements_of_sum(node)
-    shape = costs.squeeze(elements.shape)
-    if plan.will_be_stored(elements) and elements.op.family in costs.ELEMENTWISE:
+    elements = analysis.elements_of_sum(node)
+    shape = analysis.squeeze(elements.shape)
+    if plan.will_be_stored(elements) and elements.op.family in analysis.ELEMENTWISE:
         return plan.new_draft(shape) if plan.adds_up(node, shape) else None
     return None
 
@@ -402,8 +402,8 @@ def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
     if node.op.family != "reduction" or sample(node.src[0].size) < NESTED:
         return found
     size = node.src[0].size
-    for source in costs.nodes_near(
-        node, costs.NEAR, lambda n: [s for s in n.src if same_size(s.size, size)]
+    for source in analysis.nodes_near(
+        node, analysis.NEAR, lambda n: [s for s in n.src if same_size(s.size, size)]
     ):
         if source is not node:
             found |= {c.kernel for c in plan.contexts.get(source, ())}
@@ -421,8 +421,8 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
         moves = above.op.family == "movement"
         return () if moves and above.op not in (expand_p, reshape_p) else above.src
 
-    for source in costs.nodes_near(node, costs.NEAR, below):
-        if source is node or not same_size(costs.squeeze(source.shape), whole):
+    for source in analysis.nodes_near(node, analysis.NEAR, below):
+        if source is node or not same_size(analysis.squeeze(source.shape), whole):
             continue
         long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
         for context in plan.contexts.get(source, ()):
@@ -460,7 +460,7 @@ def _are_rows(rows: Shape, whole: Shape) -> bool:
 
 def _is_second_half(node: Node) -> bool:
     """Is it a reduce of what another one of its kind gives?"""
-    return node.op.family == "reduction" and costs.root_of(node.src[0]).op is node.op
+    return node.op.family == "reduction" and analysis.root_of(node.src[0]).op is node.op
 
 
 def _is_row(node: Node, context: Context, draft: Draft) -> bool:

@@ -14,7 +14,7 @@ from ftrace.errors import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p, movement as mv, reduction as r
+from ftrace.trace.primitives import elementwise as p, movement as mv, reduction as red
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.indexing import gather, read_back
 from ftrace.trace.primitives.reduction import Along
@@ -252,7 +252,7 @@ def _join(rows: Node, axis: int) -> Node:
 _COLLECTIVES = {
     op.name: op
     for op in (
-        r.psum_p, r.pmax_p, r.pmin_p, r.all_gather_p, r.psum_scatter_p, r.all_to_all_p,
-        r.ppermute_p,
+        red.psum_p, red.pmax_p, red.pmin_p, red.all_gather_p, red.psum_scatter_p,
+        red.all_to_all_p, red.ppermute_p,
     )
 }  # fmt: skip

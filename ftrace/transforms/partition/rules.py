@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node, make_node, nodes_of
 from ftrace.trace.primitives import (
     elementwise as p,
     movement as mv,
-    reduction as r,
+    reduction as red,
     sources,
 )
 from ftrace.trace.primitives.broadcast import expand
@@ -377,8 +377,8 @@ def _expand(node: Node) -> Rule:
 
 #: By which collective the parts of a reduction, or of a scatter, are combined.
 _COMBINED = {
-    "reduce_sum": r.psum_p, "reduce_max": r.pmax_p, "reduce_min": r.pmin_p,
-    "add": r.psum_p, "max": r.pmax_p, "min": r.pmin_p,
+    "reduce_sum": red.psum_p, "reduce_max": red.pmax_p, "reduce_min": red.pmin_p,
+    "add": red.psum_p, "max": red.pmax_p, "min": red.pmin_p,
 }  # fmt: skip
 
 
@@ -392,7 +392,7 @@ def _reduction(node: Node) -> Rule:
         frozenset() if combine else frozenset(axes),
         dict.fromkeys(axes, combine) if combine else {},
         loose=frozenset(range(x.ndim)),
-        fill=lambda x: r.identity_like(node.op, x),
+        fill=lambda x: red.identity_like(node.op, x),
     )  # fmt: skip
 
 
@@ -627,7 +627,7 @@ def _gather(node: Node) -> Rule:
     return Rule(
         (of_x, *[_plain(indices[0].shape)] * len(indices)), (result,), sizes,
         frozenset() if sums else frozenset(looked_up),
-        dict.fromkeys(looked_up, r.psum_p) if sums else {}, local,
+        dict.fromkeys(looked_up, red.psum_p) if sums else {}, local,
         optional=frozenset(looked_up),
     )  # fmt: skip
 
@@ -665,8 +665,8 @@ def _along(node: Node) -> Rule:
 
 #: What combines the parts of what runs, and what reduces their totals.
 _RUNNING = {
-    "sum": (p.add, r.reduce_sum_p), "prod": (p.mul, r.reduce_prod_p),
-    "max": (p.maximum, r.reduce_max_p), "min": (p.minimum, r.reduce_min_p),
+    "sum": (p.add, red.reduce_sum_p), "prod": (p.mul, red.reduce_prod_p),
+    "max": (p.maximum, red.reduce_max_p), "min": (p.minimum, red.reduce_min_p),
 }  # fmt: skip
 
 
@@ -683,7 +683,7 @@ def _running(node: Node) -> Rule:
             return y
         end = 0 if reverse else y.shape[axis] - 1
         last = mv.shrink_axis(y, axis, end, end + 1)
-        rows = part.before(axis, last, r.identity_like(total, last), reverse)
+        rows = part.before(axis, last, red.identity_like(total, last), reverse)
         before = mv.reshape(total(rows, arg=(0,)), last.shape)
         return combine(expand(before, y.shape), y)
 

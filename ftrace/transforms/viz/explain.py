@@ -39,7 +39,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.spans import Span, steps_of_programs
 from ftrace.ground.text_tables import Section, Shown, Tables, time_text
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 from ftrace.lower.build import build_kernel as build
 from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
 from ftrace.lower.kernel.loop_tree import render_tree
@@ -184,7 +184,7 @@ class Timing(NamedTuple):
         return self.runs * self.each / self.threads
 
 
-def _timings(program: ir.Program, runs: Sequence[Sequence[Span]]) -> Iterator[Timing]:
+def _timings(program: prog.Program, runs: Sequence[Sequence[Span]]) -> Iterator[Timing]:
     """How long each of `steps_of(program)` takes, in the run that is the median."""
     tables: list[dict[Any, list[Span]]] = []
     for run in runs:
@@ -199,7 +199,7 @@ def _timings(program: ir.Program, runs: Sequence[Sequence[Span]]) -> Iterator[Ti
 
 
 def _timings_of(
-    step: ir.Step, spans: Mapping[Any, Sequence[Span]], scale: float = 1
+    step: prog.Step, spans: Mapping[Any, Sequence[Span]], scale: float = 1
 ) -> Iterator[Timing]:
     """The same of a step, and of those that it runs.
 
@@ -211,8 +211,8 @@ def _timings_of(
     runs, threads = scale * len(own), len({each.thread for each in own})
     total = sum(each.end - each.start for each in own)
     yield Timing(runs, total / max(len(own), 1), max(threads, 1))
-    inner = [each for program in ir.programs_of(step) for each in program.steps]
-    if isinstance(step, ir.RunLoop) and step.length is not None:
+    inner = [each for program in prog.programs_of(step) for each in program.steps]
+    if isinstance(step, prog.RunLoop) and step.length is not None:
         noted = max([len(spans.get(each, ())) for each in inner], default=0)
         scale = runs * step.length / max(noted, 1)
     for each in inner:
@@ -246,7 +246,7 @@ class StepReport(Shown):
     operations: int
     nbytes: int
     timing: Timing | None
-    step: ir.Step
+    step: prog.Step
     device: Device
     source: str = ""
     inner: list[StepReport] = field(default_factory=list[Any])
@@ -262,7 +262,7 @@ class StepReport(Shown):
     @property
     def kernel(self) -> Kernel | None:
         """What it runs; None of a loop, a branch, or work of the host."""
-        return self.step.kernel if isinstance(self.step, ir.RunKernel) else None
+        return self.step.kernel if isinstance(self.step, prog.RunKernel) else None
 
     @property
     def statements(self) -> str:
@@ -340,10 +340,10 @@ class StepReport(Shown):
         return "\n".join([self.name, *lines, *filter(None, texts)])
 
 
-def _has_branch(step: ir.Step) -> bool:
+def _has_branch(step: prog.Step) -> bool:
     """Does what it computes depend on a value?"""
-    inner = [s for program in ir.programs_of(step) for s in program.steps]
-    return isinstance(step, ir.RunBranch) or any(map(_has_branch, inner))
+    inner = [s for program in prog.programs_of(step) for s in program.steps]
+    return isinstance(step, prog.RunBranch) or any(map(_has_branch, inner))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -381,7 +381,7 @@ class Explanation(Tables):
     divided: Divided | None = None
 
     @property
-    def program(self) -> ir.Program:
+    def program(self) -> prog.Program:
         """What the device runs."""
         return self.built.program
 
@@ -565,15 +565,15 @@ class Peak(Shown):
         )
 
 
-def peak_of(program: ir.Program) -> Peak:
+def peak_of(program: prog.Program) -> Peak:
     """The peak of a program."""
-    lines = [ir.lines_of_results(step) for step in program.steps]
+    lines = [prog.lines_of_results(step) for step in program.steps]
     scratch = {getattr(step, "scratch", -1) for step in program.steps}
     placed = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
     held: list[LiveValue] = []
     for number, life in zip(placed, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]
-        of_step = ir.lines_of(program.steps[life.first]) if not made else ()
+        of_step = prog.lines_of(program.steps[life.first]) if not made else ()
         origin = next(iter((*made, *of_step)), None)
         text = "scratch" if number in scratch else _type(program.slots[number])
         held.append(LiveValue(text, life.nbytes, life.first, life.last, origin))
@@ -588,7 +588,7 @@ def peak_of(program: ir.Program) -> Peak:
     return Peak(found.step, sorted(found.parts, key=lambda held: -held.nbytes))
 
 
-def _type(slot: ir.Slot) -> str:
+def _type(slot: prog.Slot) -> str:
     sizes = ",".join(map(str, slot.shape))
     return f"{slot.dtype}[{sizes}]"
 
@@ -716,10 +716,10 @@ def _parts(
     found: list[StepReport] = []
     rows = zip(whole.program.steps, whole.members(), strict=True)
     for step, (nodes, built) in rows:
-        sent = isinstance(step, ir.RunExchange)  # which nobody else does here
+        sent = isinstance(step, prog.RunExchange)  # which nobody else does here
         took = None if timings is None else next(timings)
         took = None if sent else took
-        if isinstance(step, ir.RunKernel):
+        if isinstance(step, prog.RunKernel):
             info, source, inner = step.info, next(sources), list[StepReport]()
             known = info.name, info.origins, info.operations, info.bytes
         else:
@@ -733,8 +733,8 @@ def _parts(
                 ],
             )
             work = work_of_step(step)
-            name = ir.name_of(step).partition(" (")[0]  # without its slots
-            known = name, ir.lines_of(step), work.operations, work.bytes
+            name = prog.name_of(step).partition(" (")[0]  # without its slots
+            known = name, prog.lines_of(step), work.operations, work.bytes
         found.append(
             StepReport(*known, took, step, device, source, inner, nodes, built, body)
         )

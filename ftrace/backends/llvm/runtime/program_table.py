@@ -27,7 +27,7 @@ from ftrace.backends.llvm.runtime.work_estimate import (
 )
 from ftrace.ground import process_groups, processes
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.exchange import Started, start_exchange, waiting_for
@@ -69,7 +69,7 @@ class HostCall:
       Exception: whatever the operation raises, with a note that names it.
     """
 
-    def __init__(self, step: ir.CallHost) -> None:
+    def __init__(self, step: prog.CallHost) -> None:
         assert isinstance(step.node.op, Compound)
         self.node = step.node
         self.op = step.node.op
@@ -122,7 +122,7 @@ class ExchangeCall:
     `messages_of` knows is sent by native code, from the second time on.
     """
 
-    def __init__(self, step: ir.RunExchange) -> None:
+    def __init__(self, step: prog.RunExchange) -> None:
         self.step = step
         self.args = [node.arg for node in step.nodes]
         self._operands = [
@@ -212,7 +212,7 @@ class Table:
 
     def __init__(
         self,
-        program: ir.Program,
+        program: prog.Program,
         kernels: Sequence[NativeKernel],
         objects: Sequence[tuple[int, int]],
         handlers: Mapping[str, int],
@@ -301,7 +301,7 @@ class _Writer:
 
     def write(
         self,
-        program: ir.Program,
+        program: prog.Program,
         references: Sequence[r.Reference],
         results: Sequence[tuple[int, int]] = (),
     ) -> tuple[list[r.Offset], r.ProgramRecord]:
@@ -331,7 +331,7 @@ class _Writer:
 
     def _nest(
         self,
-        program: ir.Program,
+        program: prog.Program,
         references: Sequence[r.Reference],
         results: Sequence[tuple[int, int]] = (),
     ) -> r.ProgramRecord:
@@ -348,21 +348,21 @@ class _Writer:
         self._sizes = outer
         return record
 
-    def _step(self, program: ir.Program, step: ir.Step) -> r.Offset:
+    def _step(self, program: prog.Program, step: prog.Step) -> r.Offset:
         log = self._log
         if log is None:
             return self._plain_step(program, step)
         number = log.next()
         kernel = (0, 0)
-        if isinstance(step, ir.RunKernel):
+        if isinstance(step, prog.RunKernel):
             kernel = self._kernels[self._next][:2]
         log = log.address(self._depth > 1)
         inner = self._plain_step(program, step)
         handler = self.handlers["observe_step"]
         return self.block.add(*r.ObservedStep(handler, inner, *kernel, log, number))
 
-    def _plain_step(self, program: ir.Program, step: ir.Step) -> r.Offset:
-        if isinstance(step, ir.RunKernel):
+    def _plain_step(self, program: prog.Program, step: prog.Step) -> r.Offset:
+        if isinstance(step, prog.RunKernel):
             number, slots = self._next, step.slots
             self._next += 1
             kernel = self._kernels[number]
@@ -375,11 +375,11 @@ class _Writer:
             return self._kernel(
                 address, slots, kernel.units, kernel.grain, LASTING // each
             )
-        if isinstance(step, ir.RunBranch):
+        if isinstance(step, prog.RunBranch):
             return self._branch(step)
-        if isinstance(step, ir.RunLoop):
+        if isinstance(step, prog.RunLoop):
             return self._loop(program, step)
-        if isinstance(step, ir.RunExchange):
+        if isinstance(step, prog.RunExchange):
             return self._exchange(step)
         return self._host_call(HostCall(step))
 
@@ -391,7 +391,7 @@ class _Writer:
         self._host_calls.append(call)
         return id(call)
 
-    def _exchange(self, step: ir.RunExchange) -> r.Offset:
+    def _exchange(self, step: prog.RunExchange) -> r.Offset:
         both = self._exchanges.setdefault(step.nodes, ExchangeCall(step))
         mpi = self._mpi
         found = messages_of(step, mpi) if mpi else None
@@ -426,7 +426,7 @@ class _Writer:
 
     # Branches.
 
-    def _branch(self, step: ir.RunBranch) -> r.Offset:
+    def _branch(self, step: prog.RunBranch) -> r.Offset:
         places = [self._write_branch(step, branch) for branch in step.branches]
         count, programs = len(places), self.block.add(*places)
         handler = self.handlers["run_branch"]
@@ -434,7 +434,7 @@ class _Writer:
             *r.BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
         )
 
-    def _write_branch(self, step: ir.RunBranch, branch: ir.Program) -> r.Offset:
+    def _write_branch(self, step: prog.RunBranch, branch: prog.Program) -> r.Offset:
         """A branch; what it hands through, or gives twice, it copies at its end."""
         known = {
             slot: r.Reference(operand, 0)
@@ -453,7 +453,7 @@ class _Writer:
 
     # Loops.
 
-    def _loop(self, program: ir.Program, step: ir.RunLoop) -> r.Offset:
+    def _loop(self, program: prog.Program, step: prog.RunLoop) -> r.Offset:
         elements = _Elements(program, step)
         body, carry = step.body, step.carry
         known = dict(elements.references)
@@ -478,7 +478,7 @@ class _Writer:
                 self.handlers["run_loop"],
                 self.block.add(*record),
                 max(step.scratch, 0),
-                -(-body.arena // ir.ALIGNMENT) * ir.ALIGNMENT,
+                -(-body.arena // prog.ALIGNMENT) * prog.ALIGNMENT,
                 _lanes(step),
                 -1 if step.length is None else step.length,
                 step.predicate,
@@ -502,7 +502,7 @@ class _Elements:
       reads, pushes: the slots that are cells of stacks.
     """
 
-    def __init__(self, program: ir.Program, step: ir.RunLoop) -> None:
+    def __init__(self, program: prog.Program, step: prog.RunLoop) -> None:
         self.references: dict[int, r.Reference] = {}
         self.moves: list[r.MoveRow] = []
         self.reads: list[r.StackRow] = []
@@ -533,11 +533,11 @@ class _Elements:
 
 
 def _references(
-    program: ir.Program, known: Mapping[int, r.Reference]
+    program: prog.Program, known: Mapping[int, r.Reference]
 ) -> list[r.Reference]:
     """Where each slot of a nested program is."""
 
-    def reference(number: int, slot: ir.Slot) -> r.Reference:
+    def reference(number: int, slot: prog.Slot) -> r.Reference:
         if slot.storage == "arena":
             return r.Reference(r.SCRATCH, slot.position)
         return known[number]
@@ -545,13 +545,13 @@ def _references(
     return [reference(number, slot) for number, slot in enumerate(program.slots)]
 
 
-def _cells(stack: ir.Slot) -> tuple[int, int]:
+def _cells(stack: prog.Slot) -> tuple[int, int]:
     """The bytes of a cell, and how many the first chunk has, as a power of two."""
     size = cell_bytes(stack.size * stack.dtype.itemsize)
     return size, first_log(size)
 
 
-def _lanes(step: ir.RunLoop) -> int:
+def _lanes(step: prog.RunLoop) -> int:
     """Into how many lanes a loop is split: each is worth a thread's while."""
     work = work_of(step.body)
     if step.lanes == 1 or step.length is None or work.on_host:

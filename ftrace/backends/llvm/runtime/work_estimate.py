@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower import program as ir
+from ftrace.lower import program as prog
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond. Of
 #: 765 programs 94 do; with 4 times as many bytes 102, with a quarter 72, with 4 times
@@ -72,14 +72,14 @@ class Work:
         )  # fmt: skip
 
 
-def work_of(program: ir.Program) -> Work:
+def work_of(program: prog.Program) -> Work:
     """What one run of a program does."""
     return total(map(work_of_step, program.steps))
 
 
-def own_work_of(program: ir.Program) -> Work:
+def own_work_of(program: prog.Program) -> Work:
     """The same without its loops, which look after themselves."""
-    steps = [step for step in program.steps if not isinstance(step, ir.RunLoop)]
+    steps = [step for step in program.steps if not isinstance(step, prog.RunLoop)]
     return total(map(work_of_step, steps))
 
 
@@ -95,19 +95,19 @@ def total(parts: Iterable[Work]) -> Work:
     )
 
 
-def work_of_step(step: ir.Step) -> Work:
+def work_of_step(step: prog.Step) -> Work:
     """What one run of a step does."""
-    if isinstance(step, ir.RunKernel):
+    if isinstance(step, prog.RunKernel):
         return Work(1, step.info.operations, step.info.bytes, 1, step.bounded)
-    if isinstance(step, ir.RunLoop):
+    if isinstance(step, prog.RunLoop):
         body = work_of(step.body)
         if step.length is None:
             return total((body, Work(steps=1, bounded=False)))
         return total((body.times(step.length), Work(steps=1 + step.length)))
-    if isinstance(step, ir.RunBranch):
+    if isinstance(step, prog.RunBranch):
         branches = [work_of(branch) for branch in step.branches]
         each = total(branches)
         most = max(branches, key=lambda work: work.operations, default=Work())
         choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
         return total((most, choice))
-    return Work(steps=1, on_host=isinstance(step, (ir.CallHost, ir.RunExchange)))
+    return Work(steps=1, on_host=isinstance(step, (prog.CallHost, prog.RunExchange)))
