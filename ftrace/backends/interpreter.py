@@ -34,7 +34,7 @@ from ftrace.lower.kernel import ir
 from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, allocate_fenced
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, walk
 from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
 from ftrace.trace.primitives.primitive import Primitive
@@ -194,17 +194,16 @@ class KernelPlan:
             for node in kernel.nodes
         }
         self.contractions = set(filter(self._is_contraction, kernel.nodes))
-        needed: set[Node] = set()
-        pending = kernel.roots
-        while pending:
-            node = pending.pop()
-            if node not in needed and node.op is not ir.param_p:
-                needed.add(node)
-                pending += node.src
-                if node in self.contractions:
-                    pending += node.src[0].src
-                    pending.remove(node.src[0])
-        self.order = [node for node in kernel.nodes if node in needed]
+
+        def below(node: Node) -> Sequence[Node]:
+            if node not in self.contractions:
+                return node.src
+            product, *ranges = node.src
+            return (*product.src, *ranges)
+
+        needed = set(walk(kernel.roots, below))
+        nodes = [node for node in kernel.nodes if node.op is not ir.param_p]
+        self.order = [node for node in nodes if node in needed]
 
     def _is_contraction(self, node: Node) -> bool:
         """Is it a sum of a product that is larger than both of its operands?"""

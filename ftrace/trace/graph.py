@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from struct import Struct
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
 
 Aval = ShapedArray
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,6 +256,21 @@ def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     return set(seen)
 
 
+def walk(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """The roots, and what `below` leads to from each, once: the last found comes first.
+
+    What it leads to is asked for when the next one is.
+    """
+    pending = list(roots)
+    seen = set(pending)
+    while pending:
+        found = pending.pop()
+        yield found
+        fresh = [x for x in dict.fromkeys(below(found)) if x not in seen]
+        seen.update(fresh)
+        pending += fresh
+
+
 #: The serial numbers of outputs, and what `operations_of` found for them: pass after
 #: pass asks for the same, which takes a tenth of the time of long gradients.
 _counted: tuple[list[int], Mapping[Op, int]] = [], {}
@@ -373,6 +389,22 @@ def bodies_of(arg: Any) -> tuple[Body, ...]:
         parts = cast(tuple[Any, ...], value if type(value) is tuple else (value,))
         found += [x for x in parts if isinstance(x, Body)]
     return tuple(found)
+
+
+#: Families of the operations that may have bodies in their argument.
+HOLDERS = ("control", "call", "loop")
+
+
+def graphs_within(outputs: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+    """The outputs, and those of bodies that operations hold, at any depth."""
+
+    def held(outputs: tuple[Node, ...]) -> list[tuple[Node, ...]]:
+        if not any(op.family in HOLDERS for op in operations_of(outputs)):
+            return []
+        holders = [node for node in toposort(outputs) if node.op.family in HOLDERS]
+        return [body.outputs for node in holders for body in bodies_of(node.arg)]
+
+    return walk([tuple(outputs)], held)
 
 
 def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:

@@ -39,7 +39,7 @@ from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.kernel import ir
 from ftrace.lower.schedule.drafts import Draft, Schedule
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort
+from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort, walk
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import is_variable, variable_p
@@ -138,7 +138,8 @@ class _Sharer:
         if is_variable(source) and source not in self.given:
             return False
         others = self.readers.get(source, set()) - {writer, *besides}
-        return not any(self._reaches(writer, other) for other in others)
+        later = walk([writer], self.after.__getitem__) if others else ()
+        return others.isdisjoint(later)
 
     def _take(self, value: Node, source: Node, writer: int, besides: set[int]) -> None:
         others = self.readers.get(source, set()) - {writer} - besides
@@ -147,17 +148,6 @@ class _Sharer:
         self.result.before.setdefault(writer, set()).update(others)
         for other in others:
             self.after[other].add(writer)
-
-    def _reaches(self, start: int, target: int) -> bool:
-        seen, pending = {start}, [start]
-        while pending:
-            number = pending.pop()
-            if number == target:
-                return True
-            fresh = self.after[number] - seen
-            seen |= fresh
-            pending.extend(fresh)
-        return False
 
     # The three kinds.
 
@@ -315,18 +305,10 @@ def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
 
 def _split_terms(index: Node) -> tuple[set[Node], set[Node]]:
     """The terms of an index that change with a range, and those that do not."""
-    moving: set[Node] = set()
-    fixed: set[Node] = set()
-    pending = [index]
-    while pending:
-        term = pending.pop()
-        if term.op is add:
-            pending.extend(term.src)
-        elif any(n.op is ir.range_p for n in toposort([term])):
-            moving.add(term)
-        else:
-            fixed.add(term)
-    return moving, fixed
+    found = walk([index], lambda term: term.src if term.op is add else ())
+    terms = {term for term in found if term.op is not add}
+    moving = {t for t in terms if any(n.op is ir.range_p for n in toposort([t]))}
+    return moving, terms - moving
 
 
 def _divisible(term: Node, row: int) -> bool:

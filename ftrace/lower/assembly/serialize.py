@@ -42,7 +42,7 @@ from ftrace.lower.kernel import ir
 from ftrace.lower.program import CallHost, Program, RunKernel
 from ftrace.trace import graph as g
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.calls.inline import HOLDERS, inline_calls
+from ftrace.trace.calls.inline import inline_calls
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 from ftrace.trace.primitives.sources import variable
@@ -180,18 +180,8 @@ def _identity(value: Any, nodes: Iterable[g.Node] = ()) -> str | None:
 
 def size_of_graph(graph: g.Graph) -> int:
     """How many nodes it has, those of bodies included."""
-    count, pending, seen = 0, [graph.outputs], set[g.Body]()
-    while pending:
-        outputs = pending.pop()
-        ops = g.operations_of(outputs)
-        count += sum(ops.values())
-        holds = any(op.family in HOLDERS for op in ops)
-        for node in g.nodes_of(outputs) if holds else ():
-            for body in g.bodies_of(node.arg):
-                if body not in seen:
-                    seen.add(body)
-                    pending.append(body.outputs)
-    return count
+    graphs = g.graphs_within(graph.outputs)
+    return sum(sum(g.operations_of(outputs).values()) for outputs in graphs)
 
 
 def _dump(whole: Any) -> str:

@@ -24,7 +24,7 @@ from dataclasses import field
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower import analysis
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, toposort, walk
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p
@@ -398,18 +398,9 @@ class _Finder:
         return {n: None for n in nodes if n in useful}
 
     def _region(self, kept: dict[Node, None], outputs: list[Node]) -> Region | None:
-        inside = set(kept)
-        again: set[Node] = set()
-        pending = list(kept)
-        while pending:
-            for source in pending.pop().src:
-                if source in inside or not self._is_computed_inside(source):
-                    continue
-                if source.op.family == "reduction":
-                    again.add(source)
-                inside.add(source)
-                pending.append(source)
+        inside = walk(kept, lambda n: filter(self._is_computed_inside, n.src))
         nodes = sorted(inside, key=self.place.__getitem__)
+        again = {n for n in nodes if n.op.family == "reduction" and n not in kept}
         if not all(map(self._is_cheap, again)) or _decide_jumps(again, nodes):
             return None
         peaks = [n for n in nodes if self._is_peak(n)]

@@ -19,7 +19,7 @@ from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
-from ftrace.trace.graph import Body, Node, bodies_of, toposort
+from ftrace.trace.graph import Body, Node, graphs_within, nodes_of
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.primitive import Compound
 
@@ -94,12 +94,11 @@ def _loop_of_while(node: Node, read: Collection[int]) -> Node:
 
 def runs_on_host(body: Body) -> bool:
     """Does anything in the body, or in bodies within it, run on the host in order?"""
-    for node in toposort(body.outputs):
-        if node.aval is TOKEN or node.op.family == "host":
-            return True
-        if any(runs_on_host(inner) for inner in bodies_of(node.arg)):
-            return True
-    return False
+    return any(
+        node.aval is TOKEN or node.op.family == "host"
+        for outputs in graphs_within(body.outputs)
+        for node in nodes_of(outputs)
+    )
 
 
 #: What makes loops of the operations that have bodies to be repeated.

@@ -42,7 +42,7 @@ from ftrace.trace.control.conditional import (
     while_p,
 )
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
+from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort, walk
 from ftrace.trace.graph_map import convert, exchange
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add
@@ -192,16 +192,13 @@ def _factors(product: Node) -> tuple[Node, ...]:
         node = node.src[0]
     if not is_contraction(node):
         return ()
-    factors: dict[Node, None] = {}
-    pending = list(node.src)
-    while pending:
-        part = pending.pop()
-        inner = part.op.family in ("movement", "cast") or part is node.src[0]
-        if inner and part.op.family != "source":
-            pending.extend(part.src)
-        else:
-            factors[part] = None
-    return tuple(factors)
+    (terms,) = node.src
+
+    def below(part: Node) -> tuple[Node, ...]:
+        inner = part.op.family in ("movement", "cast") or part is terms
+        return part.src if inner and part.op.family != "source" else ()
+
+    return tuple(part for part in walk([terms], below) if not below(part))
 
 
 def _after(node: Node, sums: Sequence[_Sum]) -> list[Node]:

@@ -13,13 +13,13 @@ one loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
-from ftrace.trace.graph import Node, with_line
+from ftrace.trace.graph import Node, walk, with_line
 
 
 @dataclass(eq=False)
@@ -243,6 +243,11 @@ class _Placement:
             if self.home.get(reduce_node.src[0], self) is scope:
                 found[reduce_node.src[0]] = None
         return list(found)
+
+
+def statements_in(block: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements of a block, and of the loops in it."""
+    return walk(block, lambda s: s.body if isinstance(s, Loop | ReduceLoop) else ())
 
 
 def reduce_loop(kernel: ir.Kernel, block: Sequence[Statement]) -> ReduceLoop | None:

@@ -33,7 +33,7 @@ from ftrace.lower.legalize.term import RELAXED
 from ftrace.lower.register_loops import register_loop
 from ftrace.lower.simplify.algebra import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
-from ftrace.trace.graph import Node, constant_value, make_node
+from ftrace.trace.graph import Node, constant_value, make_node, walk
 from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
 from ftrace.trace.primitives.primitive import Primitive
@@ -408,17 +408,10 @@ def _is_leafless(node: Node) -> bool:
 
 def is_counted(node: Node) -> bool:
     """Is it made of constants and positions alone?"""
-    seen = {node}
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        if one.op in (const_p, iota_p):
-            continue
-        if one.op.family not in (*ELEMENTWISE, "movement"):
-            return False
-        pending += [s for s in one.src if s not in seen]
-        seen.update(one.src)
-    return True
+    return all(
+        one.op in (const_p, iota_p) or one.op.family in (*ELEMENTWISE, "movement")
+        for one in walk([node], lambda one: one.src)
+    )
 
 
 def _counter(value: Node) -> Node | None:

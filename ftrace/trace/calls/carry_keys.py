@@ -30,7 +30,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.calls.inline import HOLDERS, inline_calls
+from ftrace.trace.calls.inline import inline_calls
 from ftrace.trace.effects import Callback
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import elementwise as p
@@ -156,28 +156,19 @@ def narrow(x: g.Node, dtype: Dtype) -> g.Node:
 
 def carry_keys(graph: g.Graph) -> g.Graph:
     """The graph over numbers: what they carry has the dtype of its `carrier`."""
-    if not _has_carried(graph.inputs, graph.outputs, {}):
+    if not _has_carried(graph):
         return graph
     inputs = tuple(map(_source, graph.inputs))
     outputs = tuple(_convert(inline_calls(graph.outputs)))
     return g.Graph(inputs, outputs, graph.captured)
 
 
-def _has_carried(
-    inputs: Sequence[g.Node], outputs: Sequence[g.Node], known: dict[g.Body, bool]
-) -> bool:
-    nodes = g.toposort(outputs)  # in the order that the next passes ask for
-    found = {node.aval.dtype for node in nodes}  # few, for all the nodes
-    found |= {node.aval.dtype for node in inputs}
-    if any(map(dtypes.is_carried, found)):
-        return True
-    for holder in [node for node in nodes if node.op.family in HOLDERS]:
-        for body in g.bodies_of(holder.arg):
-            if body not in known:
-                known[body] = _has_carried(body.inputs, body.outputs, known)
-            if known[body]:
-                return True
-    return False
+def _has_carried(graph: g.Graph) -> bool:
+    """Inputs of bodies are operands, or elements of them, of what holds these."""
+    found = {node.aval.dtype for node in graph.inputs}  # few, for all the nodes
+    for outputs in g.graphs_within(graph.outputs):
+        found |= {node.aval.dtype for node in g.nodes_of(outputs)}
+    return any(map(dtypes.is_carried, found))
 
 
 def _convert(outputs: Sequence[g.Node]) -> list[g.Node]:
@@ -193,7 +184,7 @@ def _convert(outputs: Sequence[g.Node]) -> list[g.Node]:
             return src[0] if src[0].dtype == kind else p.bitcast(*src, arg=kind)
         if node.op is p.cast_p:
             return _cast(node, src[0])
-        found = g.bodies_of(node.arg) if node.op.family in HOLDERS else ()
+        found = g.bodies_of(node.arg) if node.op.family in g.HOLDERS else ()
         if not found:
             return g.rebuild(node, src)
         for body in found:

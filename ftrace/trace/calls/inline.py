@@ -36,8 +36,6 @@ from ftrace.trace.tracing.weak_constants import widened
 _RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
 _VANISHING = (name_p, constraint_p, widened, pvary_p, callback_p)
 _HELD_DEPTH = -12
-#: Families of the operations that may have bodies in their argument.
-HOLDERS = ("control", "call")
 
 
 # Rules. A call with a rule is a node of its own, and its tangents are others. Once a
@@ -53,24 +51,9 @@ def follow_rules(outputs: Sequence[g.Node], leaves: Iterable[g.Node]) -> list[g.
       outputs: values and their derivatives.
       leaves: what was differentiated.
     """
-    if not has_rules(outputs, {}):
+    if not any(g.has_any(inner, _RULED) for inner in g.graphs_within(outputs)):
         return list(outputs)
     return _Follower().follow(outputs, set(g.dependents(outputs, leaves)))
-
-
-def has_rules(outputs: Sequence[g.Node], known: dict[g.Body, bool]) -> bool:
-    """Does a call with a rule stand among the nodes, or in bodies that they hold?"""
-    ops = g.operations_of(outputs)
-    if not ops.keys().isdisjoint(_RULED):
-        return True
-    holders = {op for op in ops if op.family in HOLDERS}
-    for node in g.nodes_of(outputs) if holders else ():
-        for body in g.bodies_of(node.arg) if node.op in holders else ():
-            if body not in known:
-                known[body] = has_rules(body.outputs, known)
-            if known[body]:
-                return True
-    return False
 
 
 class _Walk:
@@ -97,9 +80,9 @@ class _Follower(_Walk):
     def _rebuilt(
         self, node: g.Node, src: tuple[g.Node, ...], varying: set[g.Node], again: bool
     ) -> g.Node:
-        if node.op.family in HOLDERS and node not in varying:
+        if node.op.family in g.HOLDERS and node not in varying:
             return g.rebuild(node, src)
-        bodies = g.bodies_of(node.arg) if node.op.family in HOLDERS else ()
+        bodies = g.bodies_of(node.arg) if node.op.family in g.HOLDERS else ()
         if node.op in _RULED or not bodies:
             return g.rebuild(node, src)
         again = again or node.op is checkpoint_p

@@ -244,10 +244,8 @@ def _arguments_in(graph: g.Graph) -> Iterator[Any]:
 
     In all processes they come in the same order.
     """
-    pending: list[Sequence[g.Node]] = [(*graph.outputs, *graph.effects)]
-    while pending:
-        for node in g.toposort(pending.pop()):
-            pending += [body.outputs for body in g.bodies_of(node.arg)]
+    for outputs in g.graphs_within((*graph.outputs, *graph.effects)):
+        for node in g.toposort(outputs):
             yield node.arg
 
 

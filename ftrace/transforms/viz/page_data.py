@@ -152,7 +152,7 @@ class Tables:
         while pending:
             for node in g.toposort(pending.pop(), self._numbers):
                 number = self._numbers[node] = len(self._numbers)
-                if node.op.family in _HOLDERS and (held := [*g.bodies_in(node.arg)]):
+                if node.op.family in g.HOLDERS and (held := [*g.bodies_in(node.arg)]):
                     self._bodies[number] = held
                     pending += [(*body.inputs, *body.outputs) for body in held]
 
@@ -216,8 +216,6 @@ class Tables:
         return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
 
 
-#: Families of operations that have bodies in their argument.
-_HOLDERS = ("control", "call", "loop")
 #: What operations of a family are shown as, where that is not its name.
 _KINDS = {
     **dict.fromkeys(("unary", "binary", "compare", "select", "cast"), "elementwise"),

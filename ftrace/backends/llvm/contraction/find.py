@@ -21,7 +21,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import Statement, reduce_loop
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, toposort, walk
 from ftrace.trace.symbolic import is_dynamic
 
 #: Fewer rows than this in the longest of several row axes are put together: one by one
@@ -113,22 +113,15 @@ def _operands(
     terms: Sequence[Node], own: frozenset[Node], others: frozenset[Node], facts: Facts
 ) -> list[Node]:
     """The largest expressions that depend on some of `own` and on none of `others`."""
-    found: list[Node] = []
-    pending = list(terms)
-    seen = set(pending)
-    while pending:
-        node = pending.pop()
-        free = facts.free[node]
-        if free.isdisjoint(own):
-            continue
-        if free.isdisjoint(others):
-            found.append(node)
-            continue
-        for source in node.src:
-            if source not in seen and source.shape == ():
-                seen.add(source)
-                pending.append(source)
-    return found
+    free = facts.free
+
+    def below(node: Node) -> list[Node]:
+        if free[node].isdisjoint(own) or free[node].isdisjoint(others):
+            return []
+        return [source for source in node.src if source.shape == ()]
+
+    found = [n for n in walk(terms, below) if not free[n].isdisjoint(own)]
+    return [n for n in found if free[n].isdisjoint(others)]
 
 
 def is_in_place(
@@ -286,16 +279,10 @@ def reads_in_place(plan: Contraction, facts: Facts) -> bool:
 
 def is_heavy(plan: Contraction, kernel: Kernel) -> bool:
     """Is what becomes of the sums a long expression?"""
-    sums = set(plan.reduces)
-    pending = [store.value for store in kernel.stores]
-    seen = set(pending)
-    count = 0
-    while pending:
-        node = pending.pop()
-        if node in sums or node.dtype is INDEX:
-            continue
-        count += bool(node.src)
-        fresh = [s for s in node.src if s not in seen and s.shape == ()]
-        seen.update(fresh)
-        pending += fresh
-    return count > _LIGHT
+
+    def below(node: Node) -> list[Node]:
+        last = node in plan.reduces or node.dtype is INDEX
+        return [s for s in node.src if s.shape == () and not last]
+
+    found = walk([store.value for store in kernel.stores], below)
+    return sum(1 for node in found if below(node)) > _LIGHT

@@ -21,7 +21,7 @@ from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, product_of, range_p
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, toposort, walk
 from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: The numbers that tiles of registers add up.
@@ -83,9 +83,11 @@ def _window(column: Node, tap: Node, forms: Sequence[Index]) -> Window | None:
 def _forms(node: Node, facts: Facts) -> list[Index] | None:
     """Every sum of ranges on which an operand depends, if it does so by sums alone."""
     found: list[Index] = []
-    for load in _loads(node):
-        if load is None:
+    for load in walk([node], lambda n: () if n.op is load_p else n.src):
+        if load.op is range_p:
             return None
+        if load.op is not load_p:
+            continue
         found.append(facts.affine[index_of(load)])
         for condition in facts.conditions(load.src[2] if len(load.src) > 2 else None):
             if condition.form is None:
@@ -94,21 +96,6 @@ def _forms(node: Node, facts: Facts) -> list[Index] | None:
     if any(atom.op is not range_p for form in found for atom in form.terms):
         return None
     return found
-
-
-def _loads(node: Node) -> Iterator[Node | None]:
-    """The loads below an operand; None where it depends on an index otherwise."""
-    pending, seen = [node], {node}
-    while pending:
-        n = pending.pop()
-        if n.op is load_p:
-            yield n
-            continue
-        if n.op is range_p:
-            yield None
-        fresh = [s for s in n.src if s not in seen]
-        seen.update(fresh)
-        pending += fresh
 
 
 # Sums of products.

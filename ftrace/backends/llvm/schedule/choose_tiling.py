@@ -15,7 +15,13 @@ from ftrace.backends.llvm.schedule import tiling_ir as tiling, vector_cost
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
+from ftrace.lower.kernel.loop_tree import (
+    Let,
+    Loop,
+    ReduceLoop,
+    Statement,
+    statements_in,
+)
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic import sample
 
@@ -413,26 +419,10 @@ def _wastes_vectors(vectors: int, unroll: int, masked: bool) -> bool:
 
 def has_reduce(block: Sequence[Statement]) -> bool:
     """Is there a reduce in a block, or in the loops of its axes?"""
-    pending = list(block)
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, ReduceLoop):
-            return True
-        if isinstance(statement, Loop):
-            pending += statement.body
-    return False
+    return any(isinstance(statement, ReduceLoop) for statement in statements_in(block))
 
 
 def count_values(block: Sequence[Statement]) -> int:
     """How many operations on values there are in a block and its loops."""
-    total = 0
-    pending = list(block)
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, Let):
-            node = statement.node
-            if node.dtype is not ir.INDEX and node.src:
-                total += 1
-        elif not isinstance(statement, ir.Store):
-            pending += statement.body
-    return total
+    nodes = [s.node for s in statements_in(block) if isinstance(s, Let)]
+    return sum(1 for node in nodes if node.dtype is not ir.INDEX and node.src)

@@ -18,7 +18,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import affine_index, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
 from ftrace.lower.legalize.term import RARE
-from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort
+from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort, walk
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
@@ -231,13 +231,8 @@ def facts_of(kernel: ir.Kernel) -> Facts:
 
 def conjuncts(valid: Node) -> Iterator[Node]:
     """The parts of a conjunction, the last one first."""
-    pending = [valid]
-    while pending:
-        node = pending.pop()
-        if node.op is p.bit_and:
-            pending += node.src
-        else:
-            yield node
+    found = walk([valid], lambda node: node.src if node.op is p.bit_and else ())
+    return (node for node in found if node.op is not p.bit_and)
 
 
 def index_of(load: Node) -> Node:
