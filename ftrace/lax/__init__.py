@@ -30,6 +30,10 @@ from ftrace.trace.eager.dispatch import publish as _publish
 _not_computing = {"reduce_precision", "rng_bit_generator", "rng_uniform"}
 _modules = _convolution, _elementwise, _products, _reductions, _special
 _computing = {name for module in _modules for name in module.__all__} - _not_computing
+_placed = (
+    "broadcast", "broadcast_in_dim", "broadcasted_iota", "dot", "dot_general", "empty",
+    "reduce_sum", "reshape",
+)  # fmt: skip
 _publish(
     __name__,
     computing=_computing,
@@ -40,6 +44,7 @@ _publish(
         "squeeze", "stop_gradient", "transpose", "unstack",
     ),
     calling=("associative_scan", "reduce", "reduce_window"),
+    idle=dict.fromkeys(_placed, ("out_sharding",)) | {"full": ("sharding",)},
     lifting=(
         "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",
         "dot", "dot_general", "eq", "ge", "gt", "le", "lt", "max", "min", "mul",

@@ -21,7 +21,7 @@ from ftrace.numpy.new_arrays import fill
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
-from ftrace.trace.eager.dispatch import place_result
+from ftrace.trace.eager.dispatch import place_like, place_result
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -62,13 +62,12 @@ def dtype(x: Any) -> np.dtype[Any]:
     return aval_of(x).dtype
 
 
-def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def broadcast(operand: Value, sizes: Sequence[int]) -> Any:
     """The operand repeated along new leading axes of these sizes.
 
     Args:
       operand: the array.
       sizes: of the new axes.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       Of shape (*sizes, *operand.shape).
@@ -80,8 +79,7 @@ def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None)
              [1, 2]], dtype=int32)
     """
     shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
-    result = ax.broadcast_to(operand, shape, "lax.broadcast")
-    return place_result(result, out_sharding)
+    return ax.broadcast_to(operand, shape, "lax.broadcast")
 
 
 def broadcast_like(arr: Value, like_arr: Value) -> Any:
@@ -126,11 +124,7 @@ def stage(x: Value, /) -> Any:
 
 
 def broadcast_in_dim(
-    operand: Value,
-    shape: Sequence[int],
-    broadcast_dimensions: Sequence[int],
-    *,
-    out_sharding: Any = None,
+    operand: Value, shape: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> Any:
     """The operand in a larger shape.
 
@@ -138,7 +132,6 @@ def broadcast_in_dim(
       operand: the array.
       shape: of the result.
       broadcast_dimensions: for each axis of the operand, the axis of the result.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: a size is neither 1 nor that of its axis in `shape`.
@@ -161,9 +154,7 @@ def broadcast_in_dim(
     x = ax.permute(x, tuple(int(a) for a in np.argsort(places)))
     missing = [a for a in range(len(target)) if a not in places]
     x = ax.insert_axes(x, missing)
-    return place_result(
-        ax.broadcast_to(x, target, "lax.broadcast_in_dim"), out_sharding
-    )
+    return ax.broadcast_to(x, target, "lax.broadcast_in_dim")
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
@@ -182,11 +173,7 @@ def broadcast_to_rank(x: Value, rank: int) -> Any:
 
 
 def reshape(
-    operand: Value,
-    new_sizes: Sequence[int],
-    dimensions: Sequence[int] | None = None,
-    *,
-    out_sharding: Any = None,
+    operand: Value, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None
 ) -> Any:
     """The same elements, row by row, in another shape.
 
@@ -194,7 +181,6 @@ def reshape(
       operand: the array.
       new_sizes: the shape of the result; unlike in `fnp.reshape` no size is -1.
       dimensions: an order in which the axes of the operand are taken before.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the shape has another number of elements, or a negative size.
@@ -217,7 +203,7 @@ def reshape(
         )
     if dimensions is not None:
         x = transpose(x, dimensions)
-    return place_result(ax.reshape(x, shape), out_sharding)
+    return ax.reshape(x, shape)
 
 
 def collapse(
@@ -890,20 +876,13 @@ def pad(
 # New arrays.
 
 
-def full(
-    shape: Sequence[int],
-    fill_value: Value,
-    dtype: Dtype = None,
-    *,
-    sharding: Any = None,
-) -> Any:
+def full(shape: Sequence[int], fill_value: Value, dtype: Dtype = None) -> Any:
     """A scalar at every position.
 
     Args:
       shape: of the result.
       fill_value: a number, or an array without axes.
       dtype: of the result, by default that of the value.
-      sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the value is not a scalar.
@@ -916,7 +895,7 @@ def full(
     of_any_size = dtype is not None and type(fill_value) is int
     ax.scalar_type(0 if of_any_size else fill_value, "lax.full: fill_value")
     sizes = ax.check_sizes(shape, "lax.full")
-    return place_result(fill("lax.full", sizes, fill_value, dtype), sharding)
+    return fill("lax.full", sizes, fill_value, dtype)
 
 
 def full_like(
@@ -945,7 +924,7 @@ def full_like(
     natural = dtypes.strong_dtype(aval.dtype, aval.weak_type)
     target = aval.shape if shape is None else shape
     made = full(target, fill_value, natural if dtype is None else dtype)
-    return place_result(made, sharding, x)
+    return place_result(place_like(made, x), sharding)
 
 
 def zeros_like_array(x: Value) -> Any:
@@ -958,20 +937,19 @@ def zeros_like_array(x: Value) -> Any:
     return full_like(x, 0)
 
 
-def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> Any:
+def empty(shape: Sequence[int], dtype: Dtype) -> Any:
     """An array whose elements do not matter; they are zero, float32 for None.
 
     Args:
       shape: of the result.
       dtype: of the result.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Example:
       >>> lax.empty((2, 3), fnp.float32).shape
       (2, 3)
     """
     dtype = dtypes.default_dtype("f") if dtype is None else dtype
-    return full(shape, 0, dtype, sharding=out_sharding)
+    return full(shape, 0, dtype)
 
 
 def iota(dtype: Dtype, size: int) -> Any:
@@ -992,16 +970,13 @@ def iota(dtype: Dtype, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(
-    dtype: Dtype, shape: Sequence[int], dimension: int, *, out_sharding: Any = None
-) -> Any:
+def broadcasted_iota(dtype: Dtype, shape: Sequence[int], dimension: int) -> Any:
     """The position along one axis, at every position of a shape.
 
     Args:
       dtype: of numbers.
       shape: of the result.
       dimension: the axis along which it counts.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is bool.
@@ -1017,7 +992,7 @@ def broadcasted_iota(
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
     sizes = ax.check_sizes(shape, "lax.broadcasted_iota")
     axis = ax.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
-    return place_result(ax.iota(wanted, sizes, axis), out_sharding)
+    return ax.iota(wanted, sizes, axis)
 
 
 def optimization_barrier(operand: Any) -> Any:

@@ -76,8 +76,6 @@ def dot_general(
     dimension_numbers: DotDimensionNumbers,
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
-    *,
-    out_sharding: Any = None,
 ) -> Any:
     """The product over pairs of axes, with further pairs as batch.
 
@@ -87,7 +85,6 @@ def dot_general(
         of rhs) of the batch).
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       The axes of the batch, then those left of lhs, then those left of rhs.
@@ -128,8 +125,7 @@ def dot_general(
         preferred_element_type = preferred_element_type or most
         x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
     (x, y), final = promote(x, y, preferred_element_type=preferred_element_type)
-    result = finish(dot_axes(name, x, y, summed, batch), final)
-    return place_result(result, out_sharding)
+    return finish(dot_axes(name, x, y, summed, batch), final)
 
 
 def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -156,7 +152,6 @@ def dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
-    out_sharding: Any = None,
 ) -> Any:
     """The product of vectors and matrices; `dot_general` where axes are given.
 
@@ -166,7 +161,6 @@ def dot(
       dimension_numbers: as in `dot_general`; then operands may have any axes.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       (m, n), without the axis that an operand of one axis lacks.
@@ -186,10 +180,7 @@ def dot(
                 "matrices are required, the last axis of one the first of the other"
             )
         dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
-    return dot_general(
-        lhs, rhs, dimension_numbers, precision, preferred_element_type,
-        out_sharding=out_sharding,
-    )  # fmt: skip
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
 def batch_matmul(lhs: Value, rhs: Value, precision: PrecisionLike = None) -> Any:
@@ -342,10 +333,8 @@ def ragged_dot_general(
         y = _mask(name, y, of_y[at], [*batch_y, *of_y[:at]], sizes)
         summed = _after(of_x), _after(of_y)
         batch = [0, *_after(batch_x)], [0, *_after(batch_y)]
-    return dot_general(
-        x, y, (summed, batch), precision, preferred_element_type,
-        out_sharding=out_sharding,
-    )  # fmt: skip
+    result = dot_general(x, y, (summed, batch), precision, preferred_element_type)
+    return place_result(result, out_sharding)
 
 
 def _after(axes: Sequence[int]) -> list[int]:

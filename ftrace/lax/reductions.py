@@ -23,7 +23,7 @@ from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, place_result
+from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives import (
     broadcast as bc,
@@ -107,7 +107,7 @@ def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -
     return reduce_by(monoid, x, places, False)
 
 
-def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def reduce_sum(operand: Value, axes: Sequence[int]) -> Any:
     """The sum along these axes, in the dtype of the operand.
 
     Unlike `fnp.sum` it promotes no bools or small integers: these wrap around.
@@ -115,7 +115,6 @@ def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None)
     Args:
       operand: the array.
       axes: the axes, none twice; they vanish.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       AxisError: there is no such axis, or it is named twice.
@@ -133,9 +132,7 @@ def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None)
             f"lax.reduce_sum: a sum of {aval!r} is not allowed within "
             "jax_allow_f16_reductions=False; convert it with .astype"
         )
-    return place_result(
-        _reduce("reduce_sum", bc.reduce_sum_p, operand, axes), out_sharding
-    )
+    return _reduce("reduce_sum", bc.reduce_sum_p, operand, axes)
 
 
 _FEW_BITS = (np.dtype(np.float16), dtypes.bfloat16)

@@ -104,12 +104,21 @@ _computing = (
 )  # fmt: skip
 
 # Arguments that JAX's have: where the result is, and what decides nothing here.
-_placed = (
-    "arange", "array", "asarray", "broadcast_to", "empty", "full", "full_like", "ones",
-    "ones_like", "percentile", "ravel", "repeat", "reshape", "zeros", "zeros_like",
+_of_device = ("astype", "empty_like", "eye", "fftfreq", "linspace", "rfftfreq")
+_of_sharding = (
+    "bincount", "broadcast_to", "dot", "einsum", "matmul", "percentile", "ravel",
+    "repeat", "reshape", "tensordot",
 )  # fmt: skip
-_idle = dict.fromkeys(_placed, ("out_sharding",))
-_idle |= dict.fromkeys(_METHODS, ("out", "where")) | {"modf": ("out",)}
+_of_both = (
+    "arange", "array", "asarray", "empty", "full", "full_like", "ones", "ones_like",
+    "zeros", "zeros_like",
+)  # fmt: skip
+_idle = {
+    **dict.fromkeys(_of_device, ("device",)),
+    **dict.fromkeys(_of_sharding, ("out_sharding",)),
+    **dict.fromkeys(_of_both, ("device", "out_sharding")),
+    **dict.fromkeys(_METHODS, ("out", "where")), "modf": ("out",),
+}  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others
 # return is memory of its own, whatever the sizes and the values are.
@@ -139,7 +148,8 @@ _publish(
     ),
 )  # fmt: skip
 for _module in (fft, linalg):
-    _publish(_module.__name__, _computing, (), ("diagonal", "matrix_transpose"))
+    _views = "diagonal", "matrix_transpose"
+    _publish(_module.__name__, _computing, (), _views, idle=_idle)
 
 # What the operators and methods of arrays, and NumPy's functions of tracers, call: a
 # method is native itself, but for iteration.

@@ -54,8 +54,6 @@ def array(
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    *,
-    device: Any = None,
 ) -> Any:
     """An array of a number, an array, or nested sequences of them.
 
@@ -66,7 +64,6 @@ def array(
       copy: False shares the memory of a NumPy array.
       order: accepted, without effect.
       ndmin: at least so many axes; new ones stand in front.
-      device: where the array is put; None is the default device.
 
     Raises:
       ArgumentError: it holds something that is no number and no array.
@@ -87,16 +84,11 @@ def array(
     result = _convert(object, dtype, copy) if known is None else known
     if result.ndim < ndmin:
         result = ax.insert_axes(result, range(ndmin - result.ndim))
-    return place_result(result, device)
+    return result
 
 
 def asarray(
-    a: Any,
-    dtype: Dtype = None,
-    order: str | None = None,
-    *,
-    copy: bool | None = None,
-    device: Any = None,
+    a: Any, dtype: Dtype = None, order: str | None = None, *, copy: bool | None = None
 ) -> Any:
     """As `array`, but sharing the memory of a NumPy array unless `copy` is True.
 
@@ -105,7 +97,6 @@ def asarray(
       dtype: of the elements; None is what they promote to.
       order: accepted, without effect.
       copy: True makes a copy in any case.
-      device: where the array is put; None is the default device.
 
     Raises:
       ArgumentError: it holds something that is no number and no array.
@@ -115,7 +106,7 @@ def asarray(
       >>> fnp.asarray([1.5, 2])
       Array([1.5, 2. ], dtype=float32)
     """
-    return array(a, dtype, bool(copy), order, device=device)
+    return array(a, dtype, bool(copy), order)
 
 
 def _of_numbers(value: Any, dtype: Dtype) -> Array | None:
@@ -335,16 +326,13 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
     return (len(value), *(first or ()))
 
 
-def astype(
-    x: tracer.Value, /, dtype: Dtype, *, copy: bool = False, device: Any = None
-) -> Any:
+def astype(x: tracer.Value, /, dtype: Dtype, *, copy: bool = False) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating.
 
     Args:
       x: the array.
       dtype: of the result; None is the default float.
       copy: make another array also where it has the dtype.
-      device: where the result is put; None is where `x` is.
 
     Example:
       >>> fnp.astype(fnp.array([1.7, -1.7]), int)
@@ -354,7 +342,7 @@ def astype(
     """
     if copy and is_array(x):
         x = array(x)
-    return place_result(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
+    return ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f")))
 
 
 def copy(a: Any, order: str | None = None) -> Any:

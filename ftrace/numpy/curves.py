@@ -19,13 +19,12 @@ from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.factorizations import eigvals
 from ftrace.numpy.linalg import epsilon, inv, lstsq
-from ftrace.numpy.linear import contract, finish, matmul, outer, promote
+from ftrace.numpy.linear import contract, matmul, outer, product
 from ftrace.numpy.matrices import vander
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort, searchsorted
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -38,14 +37,8 @@ __all__ = [
 # Convolution.
 
 
-def convolve(
-    a: Value,
-    v: Value,
-    mode: str = "full",
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+@product
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """The convolution of two vectors: y[n] = Σ a[k]·v[n - k].
 
     Args:
@@ -67,18 +60,11 @@ def convolve(
       >>> fnp.convolve(fnp.array([1, 2, 3]), fnp.array([1, 10]), mode="valid")
       Array([12., 23.], dtype=float32)
     """
-    check_precision("convolve", precision)
-    return _convolve("convolve", a, v, mode, preferred_element_type)
+    return _convolve("convolve", a, v, mode)
 
 
-def correlate(
-    a: Value,
-    v: Value,
-    mode: str = "valid",
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+@product
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """The correlation of two vectors: y[n] = Σ a[n + k]·conj(v[k]).
 
     Args:
@@ -98,9 +84,8 @@ def correlate(
       >>> fnp.correlate(fnp.array([1, 2, 3]), fnp.array([1, 10]))
       Array([21., 32.], dtype=float32)
     """
-    check_precision("correlate", precision)
     other = ax.flip(ew.conjugate(_vector("correlate", v)), (0,))
-    return _convolve("correlate", a, other, mode, preferred_element_type)
+    return _convolve("correlate", a, other, mode)
 
 
 def _vector(name: str, x: Value) -> Any:
@@ -110,10 +95,9 @@ def _vector(name: str, x: Value) -> Any:
     return x
 
 
-def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
+def _convolve(name: str, a: Any, v: Any, mode: str) -> Any:
     one_of(f"{name}: mode", mode, ("full", "same", "valid"))
-    vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
-    (x, y), final = promote(*vectors, preferred_element_type=preferred)
+    x, y = ew.promote_inexact(_vector(name, a), _vector(name, v))
     swapped = y.shape[0] > x.shape[0]
     x, y = (y, x) if swapped else (x, y)
     reach = y.shape[0]
@@ -126,7 +110,7 @@ def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
-    return finish(run_fused(slide, [x, y]), final)
+    return run_fused(slide, [x, y])
 
 
 # Differences and sums of neighbours.

@@ -31,7 +31,7 @@ from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, so
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member, place_result
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
@@ -350,7 +350,6 @@ def bincount(
     minlength: int = 0,
     *,
     length: int | None = None,
-    out_sharding: Any = None,
 ) -> Any:
     """How often each of the numbers 0, 1, 2, … is in a vector.
 
@@ -360,7 +359,6 @@ def bincount(
       minlength: the least length of the result.
       length: of the result; required where `x` is traced. Greater numbers are left
         out.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       A vector of int32, or of the dtype of weights that are numbers.
@@ -393,7 +391,7 @@ def bincount(
         ax.need_shape(values, "bincount: weights", x.shape)
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
-    return place_result(_add_at(x, values, count), out_sharding)
+    return _add_at(x, values, count)
 
 
 def _add_at(places: Any, values: Any, count: int) -> Any:

@@ -21,7 +21,6 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract, diagonal_of, finish, promote
 from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
@@ -52,7 +51,6 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     _dot_general: Any = None,
-    out_sharding: Any = None,
 ) -> Any:
     """The sum of products over named axes, by Einstein's convention.
 
@@ -97,7 +95,7 @@ def einsum(
         wanted = values[0].dtype if final is None else final
         product = partial(_pair_of_dot_general, _dot_general, precision, wanted)
         result = contract_path(*values, parsed=parsed, path=path, product=product)
-    return place_result(finish(result, final), out_sharding)
+    return finish(result, final)
 
 
 def einsum_path(

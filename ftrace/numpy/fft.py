@@ -18,7 +18,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import Dtype, asarray, dtype_or
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
-from ftrace.trace.eager.dispatch import member, place_result
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library.fft import Fourier, fft_p
 from ftrace.trace.tracing.tracer import Value
@@ -495,55 +495,50 @@ def resize(x: Any, axis: int, size: int) -> Any:
 # Frequencies, and the order of spectra.
 
 
-def _frequencies(
-    name: str, n: int, d: Value, dtype: Dtype, device: Any, real: bool
-) -> Any:
-    """0, 1, … divided by n·d; those from the middle on are n less, but of `real`."""
-    count = ax.static_int(n, f"{name}: n", 0)
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
-    numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
-    if not real:
-        numbers = ax.choose(numbers < (count + 1) // 2, numbers, numbers - count)
-    unit = ax.cast(ew.multiply(d, count), target)
-    return place_result(ax.cast(numbers, target) / unit, device)
+def _frequencies(name: str, real: bool):
+    def frequencies(n: int, d: Value = 1.0, *, dtype: Dtype = None) -> Any:
+        """Frequencies of a transform.
+
+        Args:
+          n: how many samples.
+          d: the time between two of them.
+          dtype: a float dtype, by default float32.
+
+        Returns:
+          A vector, in cycles per unit of d.
+        """
+        count = ax.static_int(n, f"{name}: n", 0)
+        target = dtype_or(dtype, dtypes.default_dtype("f"))
+        numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
+        if not real:
+            numbers = ax.choose(numbers < (count + 1) // 2, numbers, numbers - count)
+        return ax.cast(numbers, target) / ax.cast(ew.multiply(d, count), target)
+
+    return frequencies
 
 
-def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
+@member(_frequencies, real=False)
+def fftfreq():
     """The frequencies of a transform of n samples d apart: [0, 1, …, -2, -1]/(n·d).
 
-    Args:
-      n: how many samples.
-      d: the time between two of them.
-      dtype: a float dtype, by default float32.
-      device: where the result is, as `device_put` takes it.
-
-    Returns:
-      (n,), in cycles per unit of d, in the order of `fft`: negative ones come last.
+    They are in the order of `fft`: negative ones come last.
 
     Example:
       >>> fnp.fft.fftfreq(5, 0.1)
       Array([ 0.,  2.,  4., -4., -2.], dtype=float32)
     """
-    return _frequencies("fftfreq", n, d, dtype, device, real=False)
 
 
-def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
-    """The frequencies of a transform of n real samples d apart: [0, 1, …]/(n·d).
+@member(_frequencies, real=True)
+def rfftfreq():
+    """The n//2 + 1 frequencies of a transform of n real samples: [0, 1, …]/(n·d).
 
-    Args:
-      n: how many samples.
-      d: the time between two of them.
-      dtype: a float dtype, by default float32.
-      device: where the result is, as `device_put` takes it.
-
-    Returns:
-      (n//2 + 1,), in cycles per unit of d, in the order of `rfft`.
+    They are in the order of `rfft`.
 
     Example:
       >>> fnp.fft.rfftfreq(4, 0.5)
       Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return _frequencies("rfftfreq", n, d, dtype, device, real=True)
 
 
 def _shift(name: str, x: Value, axes: Any, sign: int) -> Any:

@@ -7,7 +7,9 @@ the dtype of the result, and of the sum if it holds more than that of the operan
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import update_wrapper
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member, place_result
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -178,14 +180,34 @@ def dot_axes(
 Dtype = Any
 
 
-def dot(
-    a: Value,
-    b: Value,
-    *,
-    precision: Any = None,
-    preferred_element_type: Dtype = None,
-    out_sharding: Any = None,
-) -> Any:
+def product(core: Callable[..., Any]) -> Callable[..., Any]:
+    """A product of two arrays of one dtype, as of any two, as users call it.
+
+    Further arguments are `precision`, which is checked, and `preferred_element_type`.
+    """
+
+    def call(
+        a: Value, b: Value, *args: Any, precision: Any = None,
+        preferred_element_type: Dtype = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        check_precision(core.__name__, precision)
+        (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
+        return finish(core(x, y, *args, **options), final)
+
+    made, kind = update_wrapper(call, core), Parameter.KEYWORD_ONLY
+    types = {"precision": "Any", "preferred_element_type": "Dtype"}
+    more = [Parameter(n, kind, default=None, annotation=t) for n, t in types.items()]
+    known = signature(core)
+    given = [
+        x.replace(annotation="Value") if i < 2 else x
+        for i, x in enumerate(known.parameters.values())
+    ]
+    vars(made)["__signature__"] = known.replace(parameters=[*given, *more])
+    return made
+
+
+@product
+def dot(a: Any, b: Any) -> Any:
     """The product over the last axis of a and the second to last (or only) one of b.
 
         dot(a, b)[i, j, k, m] = Σₙ a[i, j, n]·b[k, n, m]
@@ -194,7 +216,6 @@ def dot(
       a, b: arrays or numbers; their dtypes promote. Beside a number it is `multiply`.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       The other axes of a, then those of b. float16 and bfloat16 are added in float32.
@@ -208,28 +229,18 @@ def dot(
       >>> fnp.dot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
       Array([21, 43], dtype=int32)
     """
-    check_precision("dot", precision)
-    return place_result(
-        _along_last("dot", a, b, preferred_element_type, 2), out_sharding
-    )
+    return _along_last("dot", a, b, 2)
 
 
-def _along_last(name: str, a: Value, b: Value, preferred: Dtype, back: int) -> Any:
-    (x, y), final = promote(a, b, preferred_element_type=preferred)
+def _along_last(name: str, x: Any, y: Any, back: int) -> Any:
     if x.ndim == 0 or y.ndim == 0:
-        return finish(elementwise(p.mul, x, y), final)
+        return elementwise(p.mul, x, y)
     axes = ((x.ndim - 1,), (max(y.ndim - back, 0),))
-    return finish(dot_axes(name, x, y, axes), final)
+    return dot_axes(name, x, y, axes)
 
 
-def matmul(
-    a: Value,
-    b: Value,
-    *,
-    precision: Any = None,
-    preferred_element_type: Dtype = None,
-    out_sharding: Any = None,
-) -> Any:
+@product
+def matmul(a: Any, b: Any) -> Any:
     """The matrix product over the last two axes; the axes before them broadcast.
 
         matmul(a, b)[…, i, j] = Σₖ a[…, i, k]·b[…, k, j]
@@ -239,7 +250,6 @@ def matmul(
       b: (…, k, n), or (k,).
       precision: accepted, without effect.
       preferred_element_type: dtype of the result.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Returns:
       (…, m, n), without the axis that an operand of one axis lacks.
@@ -258,12 +268,9 @@ def matmul(
       >>> (fnp.ones((5, 2, 3)) @ fnp.ones((3, 4))).shape
       (5, 2, 4)
     """
-    check_precision("matmul", precision)
-    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
-    x_core = "mk" if x.ndim > 1 else "k"
-    y_core = "kn" if y.ndim > 1 else "k"
-    result = finish(_batch("matmul", x, y, x_core, y_core), final)
-    return place_result(result, out_sharding)
+    a_core = "mk" if a.ndim > 1 else "k"
+    b_core = "kn" if b.ndim > 1 else "k"
+    return _batch("matmul", a, b, a_core, b_core)
 
 
 def _check_axes(name: str, x: Any, of_x: int, y: Any, of_y: int) -> None:
@@ -323,15 +330,8 @@ def vecmat():
     """
 
 
-def vecdot(
-    x1: Value,
-    x2: Value,
-    /,
-    *,
-    axis: int = -1,
-    precision: Any = None,
-    preferred_element_type: Dtype = None,
-) -> Any:
+@product
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The dot product along `axis` of conjugated x1 and x2; the other axes broadcast.
 
     Args:
@@ -347,17 +347,16 @@ def vecdot(
       >>> fnp.vecdot(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
       Array([21, 43], dtype=int32)
     """
-    check_precision("vecdot", precision)
-    (x, y), final = promote(x1, x2, preferred_element_type=preferred_element_type)
-    _check_axes("vecdot", x, 1, y, 1)
-    x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
-    y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
-    return finish(_batch("vecdot", ew.conjugate(x), y, "k", "k"), final)
+    _check_axes("vecdot", x1, 1, x2, 1)
+    x, y = (
+        ax.move_axis(v, ax.canonical_axis(axis, v.ndim, "vecdot"), v.ndim - 1)
+        for v in (x1, x2)
+    )
+    return _batch("vecdot", ew.conjugate(x), y, "k", "k")
 
 
-def vdot(
-    a: Value, b: Value, *, precision: Any = None, preferred_element_type: Dtype = None
-) -> Any:
+@product
+def vdot(a: Any, b: Any) -> Any:
     """The dot product of conjugated a and b, both flattened.
 
     Args:
@@ -375,15 +374,12 @@ def vdot(
       >>> fnp.vdot(fnp.array([1, 2j]), fnp.array([3, 4j]))
       Array(11.+0.j, dtype=complex64)
     """
-    check_precision("vdot", precision)
-    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
-    x, y = ax.reshape(ew.conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
-    return finish(dot_axes("vdot", x, y, ((0,), (0,))), final)
+    x, y = ax.reshape(ew.conjugate(a), (a.size,)), ax.reshape(b, (b.size,))
+    return dot_axes("vdot", x, y, ((0,), (0,)))
 
 
-def inner(
-    a: Value, b: Value, *, precision: Any = None, preferred_element_type: Dtype = None
-) -> Any:
+@product
+def inner(a: Any, b: Any) -> Any:
     """The product over the last axis of both.
 
         inner(a, b)[i, j] = Σₖ a[i, k]·b[j, k]
@@ -403,19 +399,11 @@ def inner(
       >>> fnp.inner(fnp.array([[1, 2], [3, 4]]), fnp.array([1, 10]))
       Array([21, 43], dtype=int32)
     """
-    check_precision("inner", precision)
-    return _along_last("inner", a, b, preferred_element_type, 1)
+    return _along_last("inner", a, b, 1)
 
 
-def tensordot(
-    a: Value,
-    b: Value,
-    axes: int | Sequence[Any] = 2,
-    *,
-    precision: Any = None,
-    preferred_element_type: Dtype = None,
-    out_sharding: Any = None,
-) -> Any:
+@product
+def tensordot(a: Any, b: Any, axes: int | Sequence[Any] = 2) -> Any:
     """The product over pairs of axes; the other axes of a, then those of b, stay.
 
     Args:
@@ -424,7 +412,6 @@ def tensordot(
         the axes of b.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result.
-      out_sharding: where the result is, as `device_put` takes it.
 
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
@@ -437,27 +424,24 @@ def tensordot(
       >>> fnp.tensordot(a, b, axes=((1, 2), (1, 0))).shape
       (2, 5)
     """
-    check_precision("tensordot", precision)
-    (x, y), final = promote(a, b, preferred_element_type=preferred_element_type)
     pair: Any = axes
     if type(axes) not in (tuple, list):
-        most = min(x.ndim, y.ndim)
+        most = min(a.ndim, b.ndim)
         count = ax.static_int(axes, "tensordot: the number of axes", 0, most)
-        pair = range(x.ndim - count, x.ndim), range(count)
+        pair = range(a.ndim - count, a.ndim), range(count)
     if len(pair) != 2:
         raise ArgumentError(
             "tensordot: axes must be a number, or the axes of a and the axes of b: "
             f"axes=((1, 2), (0, 1)); got {axes!r}"
         )
-    of_x = ax.canonical_axes(pair[0], x.ndim, "tensordot")
-    of_y = ax.canonical_axes(pair[1], y.ndim, "tensordot")
-    if [x.shape[a] for a in of_x] != [y.shape[a] for a in of_y]:
+    of_a = ax.canonical_axes(pair[0], a.ndim, "tensordot")
+    of_b = ax.canonical_axes(pair[1], b.ndim, "tensordot")
+    if [a.shape[i] for i in of_a] != [b.shape[i] for i in of_b]:
         raise ShapeError(
-            f"tensordot: the shapes {x.shape} and {y.shape} differ along the axes "
-            f"{of_x} and {of_y}; each pair must have one size"
+            f"tensordot: the shapes {a.shape} and {b.shape} differ along the axes "
+            f"{of_a} and {of_b}; each pair must have one size"
         )
-    result = finish(dot_axes("tensordot", x, y, (of_x, of_y)), final)
-    return place_result(result, out_sharding)
+    return dot_axes("tensordot", a, b, (of_a, of_b))
 
 
 def outer(a: Value, b: Value, out: None = None) -> Any:

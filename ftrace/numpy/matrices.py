@@ -19,7 +19,7 @@ from ftrace.numpy.linear import check_diagonal
 from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of, stack
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import member, place_result
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -30,14 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def eye(
-    N: int,
-    M: int | None = None,
-    k: Value = 0,
-    dtype: Dtype = None,
-    *,
-    device: Any = None,
-) -> Any:
+def eye(N: int, M: int | None = None, k: Value = 0, dtype: Dtype = None) -> Any:
     """N × M with ones on the diagonal k columns to the right, zeros elsewhere.
 
     Args:
@@ -45,7 +38,6 @@ def eye(
       M: how many columns; None is N.
       k: which diagonal; negative ones are below.
       dtype: of the elements; None is float32.
-      device: where the array is put.
 
     Raises:
       ValueRangeError: a size is negative.
@@ -62,7 +54,7 @@ def eye(
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
     on = ew.add(row, _within(k, rows, columns)) == column
-    return place_result(ax.cast(on, target), device)
+    return ax.cast(on, target)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:

@@ -31,7 +31,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, own, place_result
+from ftrace.trace.eager.dispatch import Eager, member, own, place_like
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic
@@ -48,19 +48,18 @@ __all__ = [
 
 
 def _of_one_value(name: str, value: int):
-    def filled(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+    def filled(shape: Any, dtype: Dtype = None) -> Any:
         """An array of one value.
 
         Args:
           shape: an int or several.
           dtype: of the elements; None is float32.
-          device: where the array is put; None is the default device.
 
         Raises:
           ShapeError: a size is negative.
         """
         target = dtype_or(dtype, dtypes.default_dtype("f"))
-        return place_result(ax.full(ax.check_sizes(shape, name), value, target), device)
+        return ax.full(ax.check_sizes(shape, name), value, target)
 
     return filled
 
@@ -99,16 +98,13 @@ def empty():
     """
 
 
-def full(
-    shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
-) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Dtype = None) -> Any:
     """`fill_value`, a number or an array, broadcast to a shape.
 
     Args:
       shape: an int or several.
       fill_value: a number, or an array that broadcasts to the shape.
       dtype: of the elements; None is that of `fill_value`.
-      device: where the array is put; None is the default device.
 
     Raises:
       ShapeError: it does not broadcast, or a size is negative.
@@ -121,8 +117,7 @@ def full(
       Array([[1., 2.],
              [1., 2.]], dtype=float32)
     """
-    sizes = ax.check_sizes(shape, "full")
-    return place_result(fill("full", sizes, fill_value, dtype), device)
+    return fill("full", ax.check_sizes(shape, "full"), fill_value, dtype)
 
 
 def fill(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
@@ -136,33 +131,23 @@ def fill(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
 
 
 def _like(name: str, value: int):
-    def like(
-        a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-    ) -> Any:
+    def like(a: Any, dtype: Dtype = None, shape: Any = None) -> Any:
         """An array of one value, like another one.
 
         Args:
           a: an array, or anything that has a shape and a dtype.
           dtype: of the elements; None is that of `a`.
           shape: None is that of `a`.
-          device: where the array is put; None is where `a` is.
 
         Raises:
           ShapeError: a size is negative.
         """
-        return _fill_like(name, a, value, dtype, shape, device)
+        aval = type_like(a)
+        target = aval.shape if shape is None else ax.check_sizes(shape, name)
+        weak = aval.weak_type and dtype is None
+        return place_like(ax.full(target, value, dtype_or(dtype, aval.dtype), weak), a)
 
     return like
-
-
-def _fill_like(
-    name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
-) -> Any:
-    aval = type_like(a)
-    target = aval.shape if shape is None else ax.check_sizes(shape, name)
-    weak = aval.weak_type and dtype is None
-    made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
-    return place_result(made, device, a)
 
 
 @member(_like, 0)
@@ -185,16 +170,13 @@ def ones_like():
     """
 
 
-def empty_like(
-    prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-) -> Any:
+def empty_like(prototype: Any, dtype: Dtype = None, shape: Any = None) -> Any:
     """Zeros of the shape and dtype of `prototype`, or as given.
 
     Args:
       prototype: an array, or anything that has a shape and a dtype.
       dtype: of the elements; None is that of `prototype`.
       shape: None is that of `prototype`.
-      device: where the array is put; None is where `prototype` is.
 
     Raises:
       ShapeError: a size is negative.
@@ -203,17 +185,10 @@ def empty_like(
       >>> fnp.empty_like(fnp.array([1, 2]))
       Array([0, 0], dtype=int32)
     """
-    return _fill_like("empty_like", prototype, 0, dtype, shape, device)
+    return _like("empty_like", 0)(prototype, dtype, shape)
 
 
-def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Dtype = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Dtype = None, shape: Any = None) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given.
 
     Args:
@@ -221,7 +196,6 @@ def full_like(
       fill_value: a number, or an array that broadcasts to the shape.
       dtype: of the elements; None is that of `a`.
       shape: None is that of `a`.
-      device: where the array is put; None is where `a` is.
 
     Raises:
       ShapeError: it does not broadcast, or a size is negative.
@@ -234,7 +208,7 @@ def full_like(
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.strong_dtype(aval.dtype, aval.weak_type)
     made = fill("full_like", target, fill_value, dtype_or(dtype, natural))
-    return place_result(made, device, a)
+    return place_like(made, a)
 
 
 # Evenly spaced numbers.
@@ -244,14 +218,7 @@ def full_like(
 _host: Any = np
 
 
-def arange(
-    start: Any,
-    stop: Any = None,
-    step: Any = None,
-    dtype: Dtype = None,
-    *,
-    device: Any = None,
-) -> Any:
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Dtype = None) -> Any:
     """Numbers from `start` up to, without, `stop`.
 
     Args:
@@ -259,7 +226,6 @@ def arange(
       stop: where they end.
       step: how far they are apart, by default 1.
       dtype: of the result, by default what the arguments promote to.
-      device: where they are put.
 
     Returns:
       ⌈(stop - start) / step⌉ numbers; int32, or float32 if one of them is a float.
@@ -278,10 +244,6 @@ def arange(
       >>> fnp.arange(0, 1, 0.25)
       Array([0.  , 0.25, 0.5 , 0.75], dtype=float32)
     """
-    return place_result(_numbers(start, stop, step, dtype), device)
-
-
-def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     start, stop, step = map(dtypes.as_number, (start, stop, step))
     given = [x for x in (start, stop, step) if x is not None]
     if stop is None:
@@ -363,8 +325,6 @@ def linspace(
     retstep: bool = False,
     dtype: Dtype = None,
     axis: int = 0,
-    *,
-    device: Any = None,
 ) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, along a new axis.
 
@@ -375,7 +335,6 @@ def linspace(
       retstep: return (numbers, distance between them).
       dtype: of the result; None is float32, or what the ends are promoted to.
       axis: where the result has the new axis.
-      device: where they are put.
 
     Returns:
       The numbers; with `retstep` a pair, with the distance between them.
@@ -408,7 +367,7 @@ def linspace(
     result = run_fused(_blend, [start, stop], num=num, gaps=gaps)
     if dtypes.is_integer(target):
         result = ew.floor_values(result)
-    result = place_result(ax.cast(ax.move_axis(result, 0, axis), target), device)
+    result = ax.cast(ax.move_axis(result, 0, axis), target)
     if not retstep:
         return result
     return result, (stop - start) / gaps if gaps > 0 else ax.full((), math.nan, compute)

@@ -9,11 +9,14 @@
 
 # ruff: noqa: F403
 
+from ftrace.random import keys as _keys
 from ftrace.random.choice import *
 from ftrace.random.distributions import *
 from ftrace.random.keys import *
 from ftrace.random.rejection import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
+_elsewhere = {*_keys.__all__, "choice", "multinomial"}
+_drawn = dict.fromkeys({*globals()} - _elsewhere, ("out_sharding",))
 # What is folded in is another number at each call.
-_publish(__name__)
+_publish(__name__, idle=_drawn)

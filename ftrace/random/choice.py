@@ -15,7 +15,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
 from ftrace.random.distributions import GUMBEL_MODES, extreme, randint, unit
-from ftrace.random.draw import as_shape, check_key, draw, shard_result
+from ftrace.random.draw import as_shape, check_key, draw
 from ftrace.random.keys import Key, random_bits, split_key
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, bind_compound
@@ -26,7 +26,6 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits, is_value
 __all__ = ["categorical", "choice", "permutation"]
 
 
-@shard_result
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """The slices of an array along an axis in a random order.
 
@@ -35,7 +34,6 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
       x: an array, or a number n for the integers from 0 to n - 1.
       axis: along which the order changes.
       independent: each lane along the axis has an order of its own.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       AxisError: there is no such axis.
@@ -82,7 +80,6 @@ def _rounds(size: int) -> int:
     return ceil(3 * log(max(1, size)) / log((1 << 32) - 1))
 
 
-@shard_result
 def categorical(
     key: Any,
     logits: Any,
@@ -101,7 +98,6 @@ def categorical(
         `axis`; by default the latter alone.
       replace: if false, what leading sizes of `shape` count are different categories.
       mode: "high" for probabilities below 1e-7, or "highest"; by default "low".
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Indices, int32.

@@ -54,7 +54,6 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: an unsigned integer dtype of 8 to 64 bits, by default uint32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no unsigned integer.
@@ -117,7 +116,6 @@ def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
     return bool(low == 0) or math.frexp(abs(float(high - low)))[0] == 0.5
 
 
-@how.shard_result
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
@@ -129,7 +127,6 @@ def uniform(
       dtype: a float dtype, by default float32.
       minval: the least value; broadcasts to `shape`.
       maxval: never reached, but for rounding; broadcasts to `shape`.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -159,7 +156,6 @@ def _is_number(x: Any, value: int) -> bool:
 # Integers.
 
 
-@how.shard_result
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
     """Integers in [minval, maxval); minval where the range is empty.
 
@@ -170,7 +166,6 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
         than the greatest value of the dtype. In arrays a bound beyond it is moved to
         its end.
       dtype: an integer dtype, by default int32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -258,7 +253,6 @@ def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
 # Coin flips.
 
 
-@how.shard_result
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
     """True with probability `p`.
 
@@ -267,7 +261,6 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
       p: floats that broadcast to `shape`.
       shape: of the result, by default that of `p`.
       mode: "high" draws twice the bits, for probabilities below 1e-7.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Bools.
@@ -305,7 +298,6 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: of numbers, by default int32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Example:
       >>> ft.random.rademacher(ft.random.key(0), (5,))
@@ -327,7 +319,6 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: float or complex, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is neither float nor complex.
@@ -360,7 +351,6 @@ def truncated_normal(
       lower, upper: the bounds; they broadcast to `shape`.
       shape: of the result, by default that of the bounds.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -390,7 +380,6 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
       sigma: the standard deviation of the logarithm; broadcasts to `shape`.
       shape: of the result, by default that of `sigma`.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -411,7 +400,6 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -440,7 +428,6 @@ def double_sided_maxwell(
       loc, scale: floats; they broadcast together.
       shape: of the result before the axes of the parameters, which follow.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -466,7 +453,6 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
       mean: μ; broadcasts to `shape`.
       shape: of the result, by default that of `mean`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -500,7 +486,6 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -520,7 +505,6 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -542,7 +526,6 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -573,7 +556,6 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
       dtype: a float dtype.
       mode: "high" draws twice the bits, for tails below 1e-7; "highest" has float32
         for all of them, as if 64 bits had been drawn and rounded down; default "low".
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -622,7 +604,6 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       key: a key.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -644,7 +625,6 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       b: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `b`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -666,7 +646,6 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
       scale: a positive number, or an array; broadcasts to `shape`.
       shape: of the result, by default that of `scale`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -690,7 +669,6 @@ def weibull_min(
       scale, concentration: floats; such with more axes than `shape` share a sample.
       shape: of the samples.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -714,7 +692,6 @@ def triangular(
       left, mode, right: floats in this order; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -739,7 +716,6 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
       p: in (0, 1]; broadcasts to `shape`.
       shape: of the result, by default that of `p`.
       dtype: an integer dtype, by default int32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -754,7 +730,6 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     return ax.cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
 
 
-@how.shard_result
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -772,7 +747,6 @@ def multivariate_normal(
       shape: of the result without its last axis, by default that of the batches.
       dtype: a float dtype, by default that of the parameters.
       method: "cholesky", or "eigh" or "svd", which singular covariances need.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Of shape (*shape, n).
@@ -832,7 +806,6 @@ def orthogonal(
       shape: of the batch.
       dtype: a float or complex dtype.
       m: the number of columns, by default `n`; the shorter side is orthonormal.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Matrices of shape (*shape, n, m).

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any, TypeVar, cast as cast_to
 
 import numpy as np
@@ -32,7 +32,6 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_subgraph
-from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
@@ -143,30 +142,6 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Where the result is.
-_SHARDING = Parameter(
-    "out_sharding", Parameter.KEYWORD_ONLY, default=None, annotation="Any"
-)
-
-
-def shard_result(function: F) -> F:
-    """A function whose result is where a further keyword, `out_sharding`, says."""
-
-    def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
-        return place_result(function(*args, **kwargs), out_sharding)
-
-    return _accept_sharding(call, function)
-
-
-def _accept_sharding(call: Callable[..., Any], function: F) -> F:
-    """`call` in the place of a function; who looks at either sees `out_sharding`."""
-    known, signed = signature(function), cast_to(Any, function)
-    made: Any = update_wrapper(call, function)
-    signed.__signature__ = made.__signature__ = known.replace(
-        parameters=[*known.parameters.values(), _SHARDING]
-    )
-    return made
-
 
 def sampler(
     kinds: str = "f",
@@ -205,7 +180,7 @@ def sampler(
             by_name = dict(zip(names, given, strict=True))
             return function(key, **by_name, dtype=dtype, **static)
 
-        def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             given = {**defaults, **bind_names(function, parameters, args, kwargs)}
             dtype = check_dtype(name, given["dtype"], kinds)
             static = {n: given[n] for n in statics}
@@ -215,11 +190,10 @@ def sampler(
             operands = [parameter(given[n], kept) for n in names]
             shape = resolve(name, given["shape"], *operands)
             key = check_key(name, given["key"])
-            drawn = draw(build, key, *operands, shape=shape, dtype=dtype, **static)
-            return place_result(drawn, out_sharding)
+            return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
 
         build.__name__ = name
-        return _accept_sharding(call, function)
+        return cast_to(F, update_wrapper(call, function))
 
     return decorate
 

@@ -60,7 +60,6 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       a: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -82,7 +81,6 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       a: the shape parameter; broadcasts to `shape`.
       shape: of the result, by default that of `a`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -190,7 +188,6 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       a, b: the shape parameters; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -216,7 +213,6 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
       df: the degrees of freedom; broadcasts to `shape`.
       shape: of the result, by default that of `df`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -238,7 +234,6 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
       df: the degrees of freedom; broadcasts to `shape`.
       shape: of the result, by default that of `df`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -262,7 +257,6 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
       dfnum, dfden: the degrees of freedom; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -296,7 +290,6 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
       alpha: the concentrations, along the last axis.
       shape: of the result without its last axis, by default that of `alpha`.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       ShapeError: `alpha` has no axis, or does not broadcast to `shape`.
@@ -320,7 +313,6 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
       p: a positive number: 1 is Laplace, 2 normal of variance ½.
       shape: of the result.
       dtype: a float dtype, by default float32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -344,7 +336,6 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
       p: of the norm.
       shape: of the result without its last axis.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       Of shape (*shape, d).
@@ -377,7 +368,6 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
       lam: the mean; broadcasts to `shape`. It is taken in float32.
       shape: of the result, by default that of `lam`.
       dtype: an integer dtype, by default int32.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       The counts; -1 where `lam` is NaN or less than 0, and 0 where it is infinite.
@@ -464,7 +454,6 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
       p: probabilities; they broadcast to `shape`.
       shape: of the result, by default that of the parameters.
       dtype: a float dtype.
-      out_sharding: of the result, as `device_put` takes it.
 
     Returns:
       The counts as floats; NaN where `n` is negative or `p` is not in [0, 1].

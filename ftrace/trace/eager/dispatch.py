@@ -123,27 +123,34 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
-def place_result(x: Any, device: Any, like: Any = None) -> Any:
-    """An array on the device that a caller named, else where another was put.
+def place_result(x: Any, device: Any) -> Any:
+    """An array on the device that a caller named.
 
     Args:
       device: None names none, nor does the sharding of a type outside of any mesh.
-      like: the other array.
     """
-    if device is None and is_array(like) and like.committed and is_away([like]):
-        device = like.memory
     if device is None or getattr(getattr(device, "mesh", None), "empty", False):
         return x
     return backend().device_put(x, device)
 
 
+def place_like(x: Any, like: Any) -> Any:
+    """An array where another was put."""
+    away = is_array(like) and like.committed and is_away([like])
+    return place_result(x, like.memory if away else None)
+
+
+#: Arguments that say where the result is.
+_PLACES = ("device", "out_sharding", "sharding")
+
+
 def _with_arguments(doc: str, names: Sequence[str]) -> str:
-    """A docstring with arguments that have to be None at the end of its `Args`."""
+    """A docstring with what `accepting` adds at the end of its `Args`."""
     before, mark, after = doc.partition("Args:\n")
     entries, gap, rest = after.partition("\n\n")
     blanks = entries[: -len(entries.lstrip())]
     means = "must be None."
-    if "out_sharding" in names:
+    if names[0] in _PLACES:
         means = "where the result is, as `device_put` takes it."
     entries = f"{entries.rstrip()}\n{blanks}{', '.join(names)}: {means}"
     return f"{before}{mark}{entries}{gap}{rest}" if mark else doc
@@ -152,7 +159,7 @@ def _with_arguments(doc: str, names: Sequence[str]) -> str:
 def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
     """`function`, which takes further arguments of JAX's that have to be None.
 
-    But for `out_sharding`, which says where the result is.
+    But for those that say where the result is.
     """
     known = signature_of(function)
 
@@ -160,8 +167,8 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
         place = None
         for name in kwargs and names:
             given = kwargs.pop(name, None)
-            if name == "out_sharding":
-                place = given
+            if name in _PLACES:
+                place = given if place is None else place
             elif given is not None:
                 raise UnsupportedError(f"{name} of {function.__name__} must be None")
         return place_result(function(*args, **kwargs), place)
@@ -169,9 +176,9 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
     made: Any = update_wrapper(call, function)
     made.__doc__ = _with_arguments(function.__doc__ or "", names)
     kind = Parameter.KEYWORD_ONLY
-    types = {"out_sharding": "Any"}
     more = [
-        Parameter(n, kind, default=None, annotation=types.get(n, "None")) for n in names
+        Parameter(n, kind, default=None, annotation="Any" if n in _PLACES else "None")
+        for n in names
     ]
     made.__signature__ = known.replace(parameters=[*known.parameters.values(), *more])
     return made
