@@ -313,9 +313,9 @@ def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
         for own, code in zip(names, codes, strict=True)
     ]
     units = [code.units for code in codes]
-    whole = emit.write_in_turn(name, list(zip(names, units, strict=True)))
+    whole = emit.write_in_step(name, list(zip(names, units, strict=True)))
     cost = sum(code.operations // code.dense for code in codes)
-    rendered = emit.Rendered.of(emit.join([*modules, whole]), sum(units), cost)
+    rendered = emit.Rendered.of(emit.join([*modules, whole]), max(units), cost)
     return replace(rendered, schedules=schedules)
 
 

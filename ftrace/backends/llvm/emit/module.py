@@ -255,23 +255,26 @@ def write_function(
     )
 
 
-def write_in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Module:
-    """A function whose units are those of other functions, one after the other.
+def write_in_step(name: str, parts: Sequence[tuple[str, int]]) -> Module:
+    """A function of which each unit is as large a share of each other function.
+
+    They may differ in what a unit costs, so that one after the other threads would not
+    get equal work.
 
     Args:
-      parts: names of functions, and how many units each has.
+      parts: names of functions, and how many units each has; it has as many as that
+        which has the most.
     """
-    f, first = KernelFunction(name), 0
+    f, most = KernelFunction(name), max(units for _, units in parts)
     for part, units in parts:
-        begin, end = (f.let(f"sub i64 {x}, {first}") for x in ("%begin", "%end"))
-        begin = f.let(f"call i64 @llvm.smax.i64(i64 {begin}, i64 0)")
-        end = f.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {units})")
-        with f.when(f.let(f"icmp slt i64 {begin}, {end}")):
+        begin, end = (
+            f.let(f"udiv i64 {f.let(f'mul i64 {x}, {units}')}, {most}")
+            for x in ("%begin", "%end")
+        )
+        with f.when(f.let(f"icmp ult i64 {begin}, {end}")):
             f.do(f"call void @{part}(ptr %buffers, i64 {begin}, i64 {end})")
-        first += units
     f.ret()
-    declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in ("smin", "smax")]
-    return Module(dict.fromkeys(declared, ""), [f.text])
+    return Module({}, [f.text])
 
 
 # Polls.
