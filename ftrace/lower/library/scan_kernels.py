@@ -58,12 +58,12 @@ class Operator(NamedTuple):
     Attributes:
       combine: of the left and the right operand.
       wide: the dtype in which it is computed, for operands of a dtype.
-      finish: of a combination, what is stored.
+      start: what is the left operand of the first element of each row.
     """
 
     combine: Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
     wide: Callable[[np.dtype[Any]], np.dtype[Any]] = scan.wide_dtype
-    finish: Callable[[Node], Node] = lambda x: x
+    start: float | None = None
 
 
 def run_along(
@@ -102,14 +102,14 @@ def run_along(
         p.cast(ir.load(ir.param(1 + k, x.dtype, x.size), place), wide[k])
         for k, x in enumerate(operands)
     ]
-    finished = p.cast(operator.finish(left[-1]), result.dtype)
+    stored = p.cast(left[-1], result.dtype)
     parts = (
         [ir.Store(n, none, x) for n, x in zip(numbers[:count], elements, strict=True)],
         [
             ir.Store(n, none, x)
             for n, x in zip(numbers[count:], operator.combine(left, right), strict=True)
         ],
-        [ir.Store(0, place, finished)],
+        [ir.Store(0, place, stored)],
     )
     return register_loop.kernel_step(
         register_loop.Recurrence, node, [*operands, *starts], [result.aval], name,
@@ -118,7 +118,7 @@ def run_along(
         registers=tuple(ir.BufferSpec(d, 1, True) for d in wide * 2),
         scan=register_loop.Scan(
             prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), reverse,
-            bool(starts),
+            bool(starts), operator.start,
         ),
     )[0]  # fmt: skip
 
@@ -207,15 +207,9 @@ def _cumulate(node: Node) -> Operator | None:
 
     if kind in scan.EXTREMA:
         return Operator(combine, as_it_is)
-    inexact = dtypes.is_inexact(node.src[0].dtype)
-    if kind == "sum" and inexact:
-        return Operator(combine, finish=_from_zero)
-    return Operator(combine)
-
-
-def _from_zero(total: Node) -> Node:
-    """A sum begins with +0: that of nothing but -0 is +0."""
-    return p.add(total, sources.const_like(total, 0))
+    # A sum begins with +0: that of nothing but -0 is +0.
+    starts = kind == "sum" and dtypes.is_inexact(node.src[0].dtype)
+    return Operator(combine, start=0.0 if starts else None)
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:

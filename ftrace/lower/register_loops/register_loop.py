@@ -98,6 +98,7 @@ class Scan(NamedTuple):
       reverse: from the last element to the first.
       started: the last buffers hold, for each row, the left operand of its first
         element: one of the type of each left register.
+      start: what each register of that operand is, where it is so for all rows.
     """
 
     outer: int
@@ -105,6 +106,7 @@ class Scan(NamedTuple):
     inner: int
     reverse: bool
     started: bool
+    start: float | None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Recurrence(GraphKernel):
     def __str__(self) -> str:
         head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
         if self.scan is not None:
-            outer, size, inner, reverse, _ = self.scan
+            outer, size, inner, reverse, *_ = self.scan
             way = "backwards" if reverse else "forwards"
             head = f"running {way} along {outer}x[{size}]x{inner}:"
         return "\n".join([head, *[text for text, _ in self.lines]])

@@ -134,6 +134,11 @@ class Lines(loops.Registers):
         self.hold({})
         return [*self.assign(self.parts[0]).values()]
 
+    def same_start(self) -> State | None:
+        """What comes before all rows, in all lanes."""
+        start = self.scan.start
+        return None if start is None else [t.constant(start) for t in self.kinds]
+
     def combine(self, left: State, right: State) -> State:
         operands = zip([*self.left, *self.right], [*left, *right], strict=True)
         self.hold(dict(operands))
@@ -193,7 +198,7 @@ class Rows(Lines):
         """Each unit is a row. Returns how many there are."""
         lanes = self.width
         row = self.writer.open_loop("%begin", "%end", 1, guarded=True)
-        before = self._start(row.index) if self.scan.started else None
+        before = self._start(row.index) if self.scan.started else self.same_start()
         whole, rest = divmod(self.length, lanes)
         first = min(self.behind, whole)
         for n in range(first):
@@ -254,14 +259,16 @@ class Rows(Lines):
             self.held.update(zip(window, own, strict=True))
             earlier = self._shift_lanes(earlier, own, distance)
             own = self._combine(earlier, own, distance, number)
-        if before is not None and not number:
-            own = self.combine(before, own)
+        first = before is not None and number < self.behind
+        begun = self.combine(before, own) if first else own
         known = [[self.held[r] for r in one] for one in self.results[:number]]
         far, shift = divmod(self.reach, self.width)
         if len(known) >= far:  # the vector `far` before this one, and its neighbour
             latest, older = known[far - 1], known[min(far, len(known) - 1)]
             earlier = self._shift_lanes(older, latest, shift) if shift else latest
-            own = self._combine(earlier, own, self.reach, number)
+            own = self._combine(earlier, own, self.reach, number, begun)
+        else:
+            own = begun
         self.leave(own)
         self.close(opened)
         for registers, state in zip(self.results, [own, *known], strict=False):
@@ -273,17 +280,29 @@ class Rows(Lines):
         both = zip(self.kinds, earlier, state, strict=True)
         return [self.ops.shuffle(t, a, b, places) for t, a, b in both]
 
-    def _combine(self, left: State, right: State, distance: int, number: int) -> State:
-        """Both combined in the lanes of vector `number` that look back so far."""
+    def _combine(
+        self,
+        left: State,
+        right: State,
+        distance: int,
+        number: int,
+        others: State | None = None,
+    ) -> State:
+        """Both combined in the lanes of vector `number` that look back so far.
+
+        Args:
+          others: what the other lanes are; None is `right`.
+        """
+        others = right if others is None else others
         places = range(number * self.width, (number + 1) * self.width)
         inside = [number >= self.behind or place >= distance for place in places]
         if not any(inside):
-            return right
+            return others
         both = self.combine(left, right)
         if all(inside):
             return both
         lanes = llvm.mask_type(self.width).lanewise(inside)
-        pairs = zip(self.kinds, both, right, strict=True)
+        pairs = zip(self.kinds, both, others, strict=True)
         return [self.ops.select(lanes, t, a, b) for t, a, b in pairs]
 
 
@@ -388,6 +407,7 @@ class Columns(Lines):
             ]
             kept = [*zip(self.kinds, pointers, strict=True)]
             left = [access.load(t, p, True) for t, p in kept if index]
+            left = left or self.same_start() or []
             for n in range(count):
                 place = access.sum_terms([(1, row)], n * step)
                 place = access.sum_terms([(1, place), (1, at)])
