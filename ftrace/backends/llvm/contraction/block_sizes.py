@@ -78,8 +78,9 @@ class Blocks:
       tiles: rows of a unit, in tiles.
       depth: terms of a sum that make a block.
       cycles: what it takes in all, on as many cores as there are.
-      shallow: few terms at a time are added to sums that stay in the first cache. No
-        operand needs a panel then: right ones are read once, row by row.
+      shallow: few terms at a time are added to sums that stay in the first cache, or
+        all to sums in registers. No operand needs a panel then: right ones are read
+        row by row, once or from the first cache.
     """
 
     tile: tiling.RegisterTile
@@ -94,10 +95,7 @@ class Blocks:
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     deep = min(_deep_blocks(target, load, _deep_tile(target, load)), key=_cycles_of)
-    few = min(_SHALLOW, load.conflict_free)
-    may = 0 < few < load.depth and target.decides("few_rows")
-    ways = _shallow_blocks(target, load, few) if may else ()
-    shallow = min(ways, key=_cycles_of, default=deep)
+    shallow = min(_all_shallow(target, load), key=_cycles_of, default=deep)
     sure = _SURE if load.conflict_free >= _SHALLOW else _SURE_CLOSE
     return deep if deep.cycles <= shallow.cycles * sure else shallow
 
@@ -121,8 +119,17 @@ def _cycles_of(blocks: Blocks) -> float:
     return blocks.cycles
 
 
+def _all_shallow(target: Target, load: Load) -> Iterator[Blocks]:
+    """Ways with few terms at a time, and with all where the first cache holds them."""
+    few = min(_SHALLOW, load.conflict_free, load.depth)
+    depth = load.depth if load.depth <= load.conflict_free else few
+    if few and target.decides("few_rows"):
+        for terms in dict.fromkeys((few, depth)):
+            yield from _shallow_blocks(target, load, terms)
+
+
 def _shallow_blocks(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
-    """Ways to cut with few terms at a time."""
+    """Ways to cut with so many terms at a time."""
     tile = tiling.register_tile(load.rows, load.vectors, target.registers, target.costs)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
@@ -152,7 +159,8 @@ def _shallow_cycles(
     step = tile.cycles / (total * tiles)
     again = costs.again + costs.resume * tile.rows * tile.vectors * load.sums
     again += costs.pushed_out * tile.rows if tile.rows > load.together else 0.0
-    cycles = strips * high * (step * load.depth + again * blocks)
+    again *= blocks if blocks > 1 else 0
+    cycles = strips * high * (step * load.depth + again)
     rows = high * tile.rows
     far = load.depth * load.vectors * target.vector_bytes > target.l2
     read = costs.read_far if far else costs.read
