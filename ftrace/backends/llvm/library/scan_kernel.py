@@ -259,8 +259,9 @@ class Rows(Lines):
             self.held.update(zip(window, own, strict=True))
             earlier = self._shift_lanes(earlier, own, distance)
             own = self._combine(earlier, own, distance, number)
-        first = before is not None and number < self.behind
-        begun = self.combine(before, own) if first else own
+        begun = own
+        if before is not None and number < self.behind:
+            begun = self.combine(before, own)
         known = [[self.held[r] for r in one] for one in self.results[:number]]
         far, shift = divmod(self.reach, self.width)
         if len(known) >= far:  # the vector `far` before this one, and its neighbour
