@@ -146,7 +146,7 @@ def test_a_donated_argument_of_an_interrupted_call_is_whole_or_gone() -> None:
     for f in (kept, overwritten):
         step = ft.jit(f, donate_argnums=0)
         x, y = fnp.ones((64, 64)), fnp.ones((64, 64))
-        step.lower(x, y)
+        step.lower(x, y).compile()
         threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             step(x, y)
