@@ -77,9 +77,6 @@ LOADED_LATER = {
     "ftrace.backends": ("ftrace.backends", "ftrace.lower"),
     # What makes code of kernels, and what makes calls native.
     "ftrace.backends.llvm.device": ("ftrace.backends.llvm",),
-    "ftrace.backends.llvm.kernels.cached_kernel": (
-        "ftrace.backends.llvm.kernels.function_library",
-    ),
     # Every kind of function by itself.
     "ftrace.backends.llvm.kernels.function_library": (
         "ftrace.backends.llvm",

@@ -31,6 +31,7 @@ from ftrace.backends.llvm.compile import (
     load_or_make,
     object_cache,
 )
+from ftrace.backends.llvm.kernels.function_library import addresses
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.program import Program, RunKernel
@@ -131,7 +132,7 @@ class Modules:
         file = self._files[name]
         assert file is not None
         calls, _, code = file.partition(b"\n")
-        return link(code, list(functions), _addresses(calls.decode().split()))
+        return link(code, list(functions), addresses(calls.decode().split()))
 
 
 def link_kernels(
@@ -150,15 +151,6 @@ def link_kernels(
         for one, source, own in zip(made, sources, numbers, strict=False)
         for code in (codes[one.module],)
     ]
-
-
-def _addresses(calls: Sequence[str]) -> dict[str, int]:
-    """Where functions of the library are, which few kernels call."""
-    if not calls:
-        return {}
-    from ftrace.backends.llvm.kernels.function_library import addresses
-
-    return addresses(calls)
 
 
 SourceOf = Callable[[RunKernel, Numbers | None], Callable[[], str]]
