@@ -120,7 +120,7 @@ def dot_general(
                 f"{name}: the {what} axes {left} of {x.shape} and {right} of {y.shape} "
                 "must pair up, with one size each"
             )
-    if x.dtype != y.dtype:  # the one that holds more, where `promoted` may take a third
+    if x.dtype != y.dtype:  # the one that holds more, where `promote` may take a third
         most = max(x.dtype, y.dtype, key=_capacity)
         preferred_element_type = preferred_element_type or most
         x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]

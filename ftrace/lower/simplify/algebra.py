@@ -71,7 +71,7 @@ def _bits(value: complex, dtype: np.dtype[Any]) -> bytes:
 
 
 def is_bits(node: Node, value: complex) -> bool:
-    """Is it the constant `value`, bit for bit? For -0.0 see `is_negative_zero`."""
+    """Is it the constant `value`, bit for bit? Not for -0.0, a key like 0.0."""
     return node.op is sources.const_p and node.arg == _bits(value, node.dtype)
 
 
