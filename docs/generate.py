@@ -53,7 +53,7 @@ STEPS = {
     "collective": "Along axes with names, which vmap replaces by the above",
     "barrier": "Order",
     "source": "Source",
-    "host": "Computed by the host",
+    "host": "Computed by the host, or by kernels that lowering makes of them",
 }
 KINDS = {
     "b": "bool",
