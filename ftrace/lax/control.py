@@ -313,21 +313,7 @@ def while_loop(
     try:
         found = _settle("while_loop", avals, names, body_of, test_of)
     except references.Written as written:
-
-        def again(refs: Sequence[references.Ref]) -> Any:
-            test, body = (
-                references.thread(cond_fun, refs),
-                references.thread(body_fun, refs),
-            )
-
-            def holds(state: Any) -> Any:
-                return test(state[1], state[0])[0]
-
-            def step(state: Any) -> Any:
-                return body(state[1], state[0])
-
-            return while_loop(holds, step, (init_val, references.read_all(refs)))
-
+        again = partial(_while_with_refs, cond_fun, body_fun, init_val)
         return written.answer("while_loop", again)
     (body, test), first, avals = found
     predicate = _predicate(test, cond_fun)
@@ -425,6 +411,21 @@ def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -
     step.__name__ = name_of(body_fun)
     first = cond_fun(init_val)
     return while_loop(operator.itemgetter(1), step, (init_val, first))[0]
+
+
+def _while_with_refs(
+    cond_fun: Function,
+    body_fun: Function,
+    init_val: Any,
+    refs: Sequence[references.Ref],
+) -> Any:
+    """A loop that writes references, whose values go around with the carry."""
+    test, body = (references.thread(f, refs) for f in (cond_fun, body_fun))
+    return while_loop(
+        lambda state: test(state[1], state[0])[0],
+        lambda state: body(state[1], state[0]),
+        (init_val, references.read_all(refs)),
+    )
 
 
 _LEAF = tree.structure(0)
@@ -659,19 +660,8 @@ def _scan(
     try:
         (body,), first, avals = _settle(what, begin, names, body_of)
     except references.Written as written:
-
-        def again(refs: Sequence[references.Ref]) -> Any:
-            """The references go around with the carry."""
-            body = references.thread(f, refs)
-
-            def step(state: Any, x: Any) -> Any:
-                (carry, y), last = body(state[1], state[0], x)
-                return (carry, last), y
-
-            first = init, references.read_all(refs)
-            (carry, last), ys = _scan(what, step, first, xs, length, reverse, counter)
-            return (carry, ys), last
-
+        rest = xs, length, reverse, counter
+        again = partial(_scan_with_refs, what, f, init, rest)
         return written.answer(what, again)
     draft = body.draft
     carried = bodies.vary_carry(values, body, meant)
@@ -701,6 +691,20 @@ def _scan(
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
+
+
+def _scan_with_refs(
+    what: str, f: Function, init: Any, rest: Any, refs: Sequence[references.Ref]
+) -> Any:
+    """A scan that writes references, whose values go around with the carry."""
+    body = references.thread(f, refs)
+
+    def step(state: Any, x: Any) -> Any:
+        (carry, y), last = body(state[1], state[0], x)
+        return (carry, last), y
+
+    (carry, last), ys = _scan(what, step, (init, references.read_all(refs)), *rest)
+    return (carry, ys), last
 
 
 def _stack(*values: Value) -> Any:
