@@ -222,7 +222,7 @@ def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
             yield draft, [c for c in uses if c.kernel == number]
 
 
-def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_computing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels that compute the value anyway, and can store it as well."""
     for draft, here in _users(plan, uses):
         if draft.kind in ("scatter", "step"):
@@ -241,7 +241,7 @@ def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         yield draft
 
 
-def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_reducing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels of rows that reduce each row of a value: they can store it as well.
 
     Each row is computed twice, from what is then in the cache.
@@ -263,7 +263,7 @@ def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
             yield draft
 
 
-def _alike(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_same_loops(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels over the same loops that may store this value too.
 
     Of several, one that reads what a large reduce adds up; and the second half of
@@ -283,7 +283,7 @@ def _alike(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         yield draft
 
 
-def _over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels over rows of which one of both stores a value for each.
 
     The other one's values are the rows' elements, and both need the same ones:
@@ -327,12 +327,12 @@ class Candidate(NamedTuple):
 #: In this order; a value for which there is none has a kernel of its own. The figures
 #: are those of one core of an AMD EPYC.
 CANDIDATES = (
-    Candidate("store_beside", _that_have_it),
+    Candidate("store_beside", _find_computing),
     # x², its row sums and maxima 8192×1000: 1.7 times as fast.
-    Candidate("store_rows", _that_reduce_it, widens=True),
-    Candidate("share_loops", _alike),
+    Candidate("store_rows", _find_reducing, widens=True),
+    Candidate("share_loops", _find_same_loops),
     # x + 1 beside the row sums of x 4096×2048: 1.6 times as fast; logsumexp: 1.3.
-    Candidate("store_rows", _over_rows, widens=True),
+    Candidate("store_rows", _find_over_rows, widens=True),
 )
 
 
@@ -353,7 +353,7 @@ def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     return None
 
 
-def kernel_that_adds_up(plan: Plan, node: Node, uses: Uses) -> Draft | None:
+def find_kernel_adding(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     """A kernel over the elements of a sum that needs what they are made of."""
     assert plan.adds_up is not None
     if node.op is not reduce_sum_p or plan.contractions_of(node):

@@ -115,7 +115,7 @@ def _store(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> No
     draft: drafts.Draft | None = None
     free = node not in plan.forced and merge_policy.may_fuse(plan, uses)
     if free and plan.adds_up is not None:
-        draft = merge_policy.kernel_that_adds_up(plan, node, uses)
+        draft = merge_policy.find_kernel_adding(plan, node, uses)
         if draft is not None:
             _add_up(plan, node, draft, uses)
             return
