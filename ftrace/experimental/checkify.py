@@ -35,7 +35,7 @@ from ftrace.trace.flatten_arguments import Output, wraps
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.primitive import compound_of, items
-from ftrace.trace.primitives.sources import const, variable
+from ftrace.trace.primitives.sources import const, stand_ins
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import Scope, current_scope, open_scopes
 from ftrace.trace.tracing.trace import trace
@@ -339,7 +339,6 @@ def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
 _COMPUTES = ("unary", "binary", "reduction", "host")
 
 
-_UNUSED_DEPTH = -14
 #: The structure of no values.
 _NOTHING = tree.structure(((), {}))
 #: The number of the first failure so far, and what the messages of all checks tell.
@@ -523,7 +522,7 @@ class _Walk:
 
         if tests:
             self._inside(arg.cond, scope, state, src)
-        names = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(self.zeros)]
+        names = stand_ins(self.zeros, "unused")
         cond = close([*inputs[:at], *names, *inputs[at:]], arg.cond.outputs)
         return While(cond, self._body(arg.body, at, run), at)
 

@@ -38,8 +38,6 @@ __all__ = [
     "platform_dependent",
 ]  # fmt: skip
 
-_AXIS_DEPTH = -9
-
 
 def custom_root(
     f: Function,
@@ -220,7 +218,7 @@ def _solution(
 def _with_axes(body: Body) -> tuple[tuple[Value, ...], Body]:
     """What rules use of the axes that have names here, and a body that has it first."""
     axes = tuple(captured_by_rules([]))
-    names = [variable(aval_of(x), _AXIS_DEPTH, i) for i, x in enumerate(axes)]
+    names = [variable(aval_of(x), "axis", i) for i, x in enumerate(axes)]
     return axes, close([*names, *body.inputs], body.outputs)
 
 

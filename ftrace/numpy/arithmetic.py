@@ -14,13 +14,13 @@ from ftrace.errors import DtypeError, UnsupportedDtypeError, ValueRangeError
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
-from ftrace.trace.body import BODY_DEPTH, close
+from ftrace.trace.body import close
 from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.sources import const_like, variable
+from ftrace.trace.primitives.sources import const_like, variables
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 
@@ -302,7 +302,7 @@ def _repeat_each(
       carry: the first values, of one shape.
     """
     avals = [aval_of(x).with_shape(()) for x in carry]
-    names = [variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals)]
+    names = variables(avals, "body")
     more, values = step(*names)
     loop = While(close(names, [more]), close(names, values), 0)
     last = while_p.results(*names, arg=loop)[:1]

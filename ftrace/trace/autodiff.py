@@ -164,13 +164,11 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
 
 
 #: Depths of variables that belong to no scope: tangents and residuals.
-TANGENT_DEPTH = -1
-RESIDUAL_DEPTH = -2
 
 
 def tangent_variable(aval: ShapedArray, position: int) -> Node:
     """A leaf that stands for a tangent or cotangent while a derivative is built."""
-    return variable(aval.strong(), TANGENT_DEPTH, position)
+    return variable(aval.strong(), "tangent", position)
 
 
 def tangents_of_leaves(leaves: Sequence[Node]) -> dict[Node, Node]:

@@ -33,7 +33,7 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
+from ftrace.trace.primitives.sources import is_variable, stand_ins, variable, zeros_like
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import Scope, restore, standing
 from ftrace.trace.tracing.tracer import Value
@@ -43,16 +43,11 @@ F = TypeVar("F", bool, frozenset[Any])
 
 #: Depths of variables that belong to no scope: of bodies, of their tangents and
 #: cotangents, of what they remember, and of bodies of a batch.
-BODY_DEPTH = -3
-BODY_TANGENT_DEPTH = -4
-COTANGENT_DEPTH = -7
-RESIDUAL_DEPTH = -2
-_BATCH_DEPTH = -5
 
 
 def close(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     """The body with these inputs: variables, of which the outputs use no others."""
-    names = [variable(n.aval, BODY_DEPTH, i) for i, n in enumerate(inputs)]
+    names = stand_ins(inputs, "body")
     mapping = {old: new for old, new in zip(inputs, names, strict=True) if old != new}
     found = substitute(outputs, mapping) if mapping else outputs
     if settings.current().check_specs:
@@ -224,7 +219,7 @@ def _linearize(body: Body, varying: tuple[bool, ...], lines: Any) -> Linearized:
 
 def _tangent_of(node: Node, position: int) -> Node:
     aval = node.aval if isinstance(node.aval, Stack) else node.aval.strong()
-    return variable(aval, BODY_TANGENT_DEPTH, position)
+    return variable(aval, "body_tangent", position)
 
 
 def _strong(tangent: Node, primal: Node) -> Node:
@@ -314,9 +309,7 @@ def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) ->
     wanted = select(body.inputs, linear)
     constant = [n for n, flag in zip(body.inputs, linear, strict=True) if not flag]
     outputs = select(body.outputs, known)
-    given = [
-        variable(n.aval.strong(), COTANGENT_DEPTH, i) for i, n in enumerate(outputs)
-    ]
+    given = [variable(n.aval.strong(), "cotangent", i) for i, n in enumerate(outputs)]
     found = transpose_nodes(outputs, wanted, given)
     parts = [
         cast(or_zeros(ct, n), n.dtype) for ct, n in zip(found, wanted, strict=True)
@@ -342,7 +335,7 @@ def with_axis(aval: ShapedArray, size: int) -> ShapedArray:
 def batched_inputs(body: Body, flags: Sequence[bool], size: int) -> list[Node]:
     """The inputs of a body; with one more leading axis where the flag is set."""
     return [
-        variable(with_axis(n.aval, size), _BATCH_DEPTH, i) if flag else n
+        variable(with_axis(n.aval, size), "batch", i) if flag else n
         for i, (n, flag) in enumerate(zip(body.inputs, flags, strict=True))
     ]
 

@@ -30,7 +30,6 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node
@@ -44,7 +43,13 @@ from ftrace.trace.primitives.library import (
 from ftrace.trace.primitives.library.factors import eigh_p, householder_factor_p, svd_p
 from ftrace.trace.primitives.movement import flip, reshape
 from ftrace.trace.primitives.primitive import Array, Compound, Results, items
-from ftrace.trace.primitives.sources import const_like, iota, variable, zeros_like
+from ftrace.trace.primitives.sources import (
+    const_like,
+    iota,
+    stand_ins,
+    variables,
+    zeros_like,
+)
 from ftrace.trace.symbolic import same_size
 
 #: The parts of an operation in the place of its results.
@@ -76,7 +81,7 @@ def composition(
 
 @memo(256)
 def _plan(op: Compound, arg: Any, types: tuple[ShapedArray, ...]) -> NumpyPlan:
-    names = [variable(aval, BODY_DEPTH, i) for i, aval in enumerate(types)]
+    names = variables(types, "body")
     return NumpyPlan(COMPOSITIONS[op](op(*names, arg=arg)), names)
 
 
@@ -296,7 +301,7 @@ def _cofactors(whole: Node) -> Sequence[Node]:
         reduction.reduce(reduction.reduce_min_p, count, tuple(range(count.ndim))), ()
     )
     operands = a, factors, order, size
-    names = [variable(x.aval, BODY_DEPTH, i) for i, x in enumerate(operands)]
+    names = stand_ins(operands, "body")
     bodies = tuple(
         Body(tuple(names), (by(*names),)) for by in (_by_singular_values, _by_factors)
     )

@@ -24,7 +24,7 @@ from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import A, Output, P, R, type_of, wraps
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
-from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
+from ftrace.trace.primitives.sources import const_like, scope_and_position, stand_ins
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import own
 from ftrace.trace.tracing.trace import free_variables, trace
@@ -641,7 +641,7 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
     nodes = [n for n in residuals if n not in again]
     outputs = (*first, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
-    leaves = [variable(n.aval, autodiff.RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
+    leaves = stand_ins(nodes, "residual")
     later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
     if again:
         check_repeatable(later)

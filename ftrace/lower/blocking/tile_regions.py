@@ -34,7 +34,7 @@ from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import pad, permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import COMBINES, identity_like, reduce
-from ftrace.trace.primitives.sources import iota, iota_p, variable
+from ftrace.trace.primitives.sources import DEPTHS, iota, iota_p, variable, variables
 from ftrace.trace.symbolic import same_size
 
 #: Rows of a block, at least: fewer keep the product of matrices from its pace. With 16
@@ -179,7 +179,6 @@ DECISIONS = {
 #: Peaks of fewer times the bytes of a cache are stored. With 8 the distances of 1024
 #: points are; with 1 no row differs.
 _LEAST = 2
-_FIRST_DEPTH = -40
 
 
 def in_slices(outputs: Sequence[Node], limits: Limits) -> list[Node]:
@@ -354,14 +353,14 @@ class _Loops:
         stacked = [self._stack(n, given[n], cuts) for n in moving]
         elements = [x.aval.with_shape(x.shape[1:]) for x in stacked]
         avals = [*(given[n].aval for n in consts), *elements]
-        names = [variable(a, _FIRST_DEPTH - depth, i) for i, a in enumerate(avals)]
+        names = variables(avals, DEPTHS["slice"] - depth)
         inner = dict(zip([*consts, *moving], names, strict=True))
         found = self._level(levels, depth + 1, inner, parallel)
         ended = self.summed[self.plan.number]
         carried = [o for o in self.outputs if level.carries and o in ended]
         others = [o for o in self.outputs if o not in carried]
         before = [
-            variable(found[o].aval, _FIRST_DEPTH - depth, len(names) + i)
+            variable(found[o].aval, DEPTHS["slice"] - depth, len(names) + i)
             for i, o in enumerate(carried)
         ]
         after = [

@@ -48,10 +48,15 @@ from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
-from ftrace.trace.primitives.sources import const, const_p, is_variable, variable
+from ftrace.trace.primitives.sources import (
+    const,
+    const_p,
+    is_variable,
+    stand_ins,
+    variable,
+)
 from ftrace.trace.symbolic import same_size
 
-_NEW_DEPTH = -11
 #: What may be stored: so many times what the scan runs over, and so many elements: a
 #: bound of memory, which no row of an RNN comes near.
 _MOST_STORED = 4
@@ -132,12 +137,12 @@ def _before(node: Node, early: Sequence[Node]) -> Node:
     assert arg.length is not None
     names_of_consts, _, names_of_xs = _split(arg, arg.body.inputs)
     consts, _, xs = _split(arg, node.src)
-    whole = [variable(x.aval, _NEW_DEPTH, i) for i, x in enumerate(xs)]
+    whole = stand_ins(xs, "split")
     wide = dict(zip(names_of_xs, whole, strict=True))
     batched = batch_nodes(early, wide, arg.length)
     known = dict(zip([*names_of_consts, *whole], [*consts, *xs], strict=True))
     values = substitute([made for made, _ in batched], known)
-    names = [variable(n.aval, _NEW_DEPTH, i) for i, n in enumerate(early)]
+    names = stand_ins(early, "split")
     outputs = substitute(arg.body.outputs, dict(zip(early, names, strict=True)))
     body = close([*arg.body.inputs, *names], outputs)
     return node.op(*node.src, *values, arg=replace(arg, body=body))
@@ -238,7 +243,7 @@ def _sum_factors(
 ) -> Node:
     """The sum over all iterations of a product of stacked factors."""
     wide = {
-        f: variable(stacked[f].aval, _NEW_DEPTH, i)
+        f: variable(stacked[f].aval, "split", i)
         for i, f in enumerate(total.factors)
         if f in stacked
     }
@@ -260,8 +265,6 @@ DECISIONS = {
 
 LOOPS = (scan_p, while_p)
 CONTROL = (*LOOPS, cond_p)
-_FIRST_DEPTH = -9
-_SECOND_DEPTH = -10
 
 #: An invariant of more elements per element that it is made of is computed again: a
 #: bound of memory, too.
@@ -339,8 +342,8 @@ def _is_made_by(node: Node, loop: Node) -> bool:
 def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]:
     a, b = first.arg, second.arg
     assert isinstance(b, Scan)
-    own = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(a.body.inputs)]
-    more = [variable(n.aval, _SECOND_DEPTH, i) for i, n in enumerate(b.body.inputs)]
+    own = stand_ins(a.body.inputs, "first")
+    more = stand_ins(b.body.inputs, "second")
     made = apply_body(a.body, own)
     border = b.consts + b.carry
     given: list[Node] = []
@@ -533,7 +536,7 @@ def _hoist(node: Node, read: Collection[int]) -> Node | None:
     found = _invariants(body, arg.consts)
     if not found:
         return None
-    names = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(found)]
+    names = stand_ins(found, "first")
     mapping = dict(zip(found, names, strict=True))
     inputs = [*names, *body.inputs]
     consts = body.inputs[: arg.consts]

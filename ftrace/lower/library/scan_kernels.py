@@ -250,7 +250,6 @@ OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
 #: Fewer elements are not worth several kernels; 1M take a 27th of the host's time. With
 #: 2¹⁴ 100×100 are the host's, with 2¹⁰ no row differs, with 0 64 take six kernels.
 _LEAST_ELEMENTS = 1 << 12
-_DEPTH = -41
 
 
 def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
@@ -264,7 +263,7 @@ def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
     cumulated = scan.cumulate_p(x, arg=run)
     y = (by_kernels(cumulated, ()) or items(cumulated))[0]
     operands = [x, y, t]
-    names = [sources.variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
+    names = sources.stand_ins(operands, "operator")
     kernels = (_collect if arg.transposed else _hand_on)(node, names)
     by_host = scan.extremum_tangent_p.results(
         names[0], names[2], arg=arg._replace(ties=True)

@@ -44,9 +44,6 @@ from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.trace.tracing.weak_constants import COUNTING
 
-_SAVED_DEPTH = -10
-
-
 # Names.
 
 
@@ -294,7 +291,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     if not outputs:
         return [None] * len(found.outputs)
     saved = saved_nodes(autodiff.split_known(outputs, names), set(inputs), arg.policy)
-    mapping = {n: variable(n.aval, _SAVED_DEPTH, i) for i, n in enumerate(saved)}
+    mapping = {n: variable(n.aval, "saved", i) for i, n in enumerate(saved)}
     outputs = substitute(outputs, mapping)
     used = nodes_of(outputs)
     needed = [i for i, name in enumerate(inputs) if name in used]
@@ -316,10 +313,7 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
     outputs = bodies.select(arg.body.outputs, [ct is not None for ct in cotangents])
-    given = [
-        variable(n.aval.strong(), bodies.COTANGENT_DEPTH, i)
-        for i, n in enumerate(outputs)
-    ]
+    given = [variable(n.aval.strong(), "cotangent", i) for i, n in enumerate(outputs)]
     wanted = [i for i, flag in enumerate(linear) if flag]
     constant = [i for i, flag in enumerate(linear) if not flag]
     found = autodiff.transpose_nodes(outputs, [inputs[i] for i in wanted], given)

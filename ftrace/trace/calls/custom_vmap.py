@@ -29,8 +29,6 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray, open_scopes
 from ftrace.trace.tracing.tracer import Value, is_value
 
-_OUTER_DEPTH = -11
-
 
 class Batcher(ABC):
     """Makes the function of a batch. Equal ones make equal functions."""
@@ -123,7 +121,7 @@ class _TangentBatcher(Batcher):
         body, has = self.rule.batch(avals[:count], size, tuple(wide))
         plain = self._tangents(body)
         inputs = [
-            variable(bodies.with_axis(a, size) if flag else a, _OUTER_DEPTH, i)
+            variable(bodies.with_axis(a, size) if flag else a, "outer", i)
             for i, (a, flag) in enumerate(zip(avals, flags, strict=True))
         ]
         want = [*wide, *[wide[i] for i in moved]]
@@ -191,7 +189,7 @@ class _TransposeBatcher(Batcher):
                 continue
             name = inputs[i]
             aval = avals[i] if had else bodies.with_axis(name.aval, size)
-            inputs[i] = given = variable(aval, _OUTER_DEPTH, i)
+            inputs[i] = given = variable(aval, "outer", i)
             mapping[name] = bodies.with_lanes(given, mine, had, size)
             if not had:  # the sum of all lanes is meant
                 mapping[name] = sum_lanes(given)

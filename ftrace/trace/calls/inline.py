@@ -29,13 +29,12 @@ from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import constraint_p
 from ftrace.trace.primitives.primitive import IN_LOOPS, barrier, barrier_p, item_p
 from ftrace.trace.primitives.reduction import pvary_p
-from ftrace.trace.primitives.sources import const, is_variable, variable
+from ftrace.trace.primitives.sources import const, is_variable, stand_ins
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
 _RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
 _VANISHING = (name_p, constraint_p, widened, pvary_p, callback_p)
-_HELD_DEPTH = -12
 
 
 # Rules. A call with a rule is a node of its own, and its tangents are others. Once a
@@ -133,7 +132,7 @@ def ready_graph(
     if tuple(outputs) == before and not g.has_any(before, (held_p,)):
         return graph
     nodes = [n for n in g.toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
-    names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(nodes)]
+    names = stand_ins(nodes, "held")
     found = g.substitute(outputs, dict(zip(nodes, names, strict=True)))
     count = len(graph.outputs)
     tokens = (*graph.effects[:1], *found[count:])
@@ -223,7 +222,7 @@ def take_in(
     if not used:
         return g.rebuild_with(node, src, bodies)
     at = _position_of_constants(node.arg, src)
-    names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(used)]
+    names = stand_ins(used, "held")
     mapping = dict(zip(used, names, strict=True))
     first = len(src) - len(bodies[-1].inputs)  # of a branch: the index
     closed = [

@@ -32,7 +32,6 @@ from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.weak_constants import widened
 
-_CLOSED_DEPTH = -9
 Flat = Callable[..., Sequence[tracer.Value]]
 
 
@@ -252,8 +251,7 @@ def trace_call(
     if not draft.effects and scopes.scope_of([*values, *closed, *extra]) is None:
         return None
     names = [
-        sources.variable(tracer.aval_of(x), _CLOSED_DEPTH, i)
-        for i, x in enumerate(extra)
+        sources.variable(tracer.aval_of(x), "closed", i) for i, x in enumerate(extra)
     ]
     inputs = [*draft.free, *names, *draft.arguments, *draft.effects[:1]]
     body = close(inputs, [*draft.outputs, *draft.effects[1:]])

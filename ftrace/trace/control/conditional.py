@@ -40,7 +40,7 @@ from ftrace.trace.primitives import (
 from ftrace.trace.primitives.exchange import communicate, lanes
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.sources import const, const_like, variable
+from ftrace.trace.primitives.sources import const, const_like, variable, variables
 from ftrace.trace.tracing.trace import effects_as_output
 
 #: Branches of no more operations, all of them elementwise, are rather all computed
@@ -107,7 +107,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
             mine[residual] = fitting[0]
         place_of.append(mine)
     forward = _with_residuals(node, places, place_of)
-    names = [variable(a, bodies.RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
+    names = variables(places, "residual")
     inputs = [*arg.bodies[0].inputs, *names, *found[0].names]
     made = tuple(
         bodies.close(
@@ -165,7 +165,7 @@ def _with_residuals(
     for body, mine in zip(arg.bodies, place_of, strict=True):
         at = {p: n for n, p in mine.items()}
         extra = [
-            bodies.or_zeros(at.get(p), variable(aval, bodies.RESIDUAL_DEPTH, p))
+            bodies.or_zeros(at.get(p), variable(aval, "residual", p))
             for p, aval in enumerate(places)
         ]
         made.append(Body(body.inputs, (*body.outputs, *extra)))

@@ -27,10 +27,8 @@ from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
-from ftrace.trace.primitives.sources import variable
+from ftrace.trace.primitives.sources import stand_ins, variable
 from ftrace.trace.symbolic import same_size
-
-_LANE_DEPTH, _LINEAR_DEPTH = -6, -8
 
 
 @dataclass(frozen=True)
@@ -204,9 +202,7 @@ def tangent_scan(
         saved.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
     )
     residuals: list[Node] = [*saved.invariant, *saved.elements, *saved.stacked]
-    names = {
-        n: variable(n.aval, bodies.RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)
-    }
+    names = {n: variable(n.aval, "residual", i) for i, n in enumerate(residuals)}
     moving = [i for i, moves in enumerate(found.moving) if moves]
     consts = sum(i < before for i in moving)
     carry = [i for i in moving if before <= i < first]
@@ -244,7 +240,7 @@ def add_stacks(x: Node, y: Node) -> Node:
     assert isinstance(x.aval, Stack)
     length = x.aval.lanes[0] if x.aval.lanes else None
     element = element_type(x.aval, length)
-    a, b = (variable(element, bodies.BODY_DEPTH, i) for i in range(2))
+    a, b = (variable(element, "body", i) for i in range(2))
     total = add_stacks(a, b) if isinstance(element, Stack) else add(a, b)
     arg = Scan(Body((a, b), (total,)), length, False, 0, 0)
     return scan_p.results(x, y, arg=arg)[0]
@@ -311,7 +307,7 @@ def _backward_body(
     body = arg.body
     carry = range(arg.consts, arg.consts + arg.carry)
     given = {
-        k: variable(_strong(body.outputs[k].aval), bodies.COTANGENT_DEPTH, k)
+        k: variable(_strong(body.outputs[k].aval), "cotangent", k)
         for k in (*range(arg.carry), *ys)
     }
     leaves = [body.inputs[i] for i in (*consts, *carry, *xs)]
@@ -320,8 +316,7 @@ def _backward_body(
     )
     parts = dict(zip((*consts, *carry, *xs), found, strict=True))
     totals = [
-        variable(_strong(body.inputs[i].aval), bodies.COTANGENT_DEPTH, 10_000 + i)
-        for i in consts
+        variable(_strong(body.inputs[i].aval), "cotangent", 10_000 + i) for i in consts
     ]
     sums = [
         total if (part := parts[i]) is None else add(total, part)
@@ -346,7 +341,7 @@ def _backward_body(
 def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Results:
     """Of a scan that also carries what is not linear: its tangents are linear alone."""
     names = [
-        variable(_strong(s.aval), _LINEAR_DEPTH, i) if flag else None
+        variable(_strong(s.aval), "linear", i) if flag else None
         for i, (s, flag) in enumerate(zip(node.src, linear, strict=True))
     ]
     rows = zip(node.src, linear, strict=True)
@@ -423,7 +418,7 @@ def map_lanes(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """
     op, src = node.op, of_each(src, batched)
     assert isinstance(op, Compound)
-    names = [variable(s.aval, _LANE_DEPTH, i) for i, s in enumerate(node.src)]
+    names = stand_ins(node.src, "lane")
     results = op.results(*names, arg=node.arg)
     tokens = [r for r in results if r.aval is TOKEN]
     # A token that is not passed on is not used: it does not go around.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,9 +97,34 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Node:
     return make_node(iota_p, ShapedArray.of(shape, dtype), (), axis)
 
 
-def variable(aval: ShapedArray, depth: int, index: int) -> Node:
-    """Input number `index` of the scope at `depth`."""
-    return make_node(variable_p, aval, (), (depth, index))
+#: Depths of variables of no scope, whose depths are 0 and more: they stand for values
+#: while graphs are taken apart. Kinds that may meet in one graph differ.
+DEPTHS = {
+    "tangent": -1, "residual": -2, "cotangent": -7,  # of derivatives
+    "body": -3, "body_tangent": -4, "batch": -5,  # of what stands for itself
+    "lane": -6, "linear": -8,  # of scans
+    "closed": -9, "saved": -10, "outer": -11, "held": -12, "known": -13,  # of calls
+    "unused": -14, "rank": -16, "local": -17,
+    "own": -18, "own_late": -19, "part": -20, "whole": -21,  # of what a process has
+    "axis": -22, "operator": -23, "number": -51,
+    "first": -24, "second": -25, "split": -26,  # of loops that become one, or several
+    "slice": -40,  # and one less for each slice around
+}  # fmt: skip
+
+
+def variable(aval: ShapedArray, depth: int | str, index: int) -> Node:
+    """Input number `index` of the scope at `depth`, or of a kind in `DEPTHS`."""
+    number = DEPTHS[depth] if isinstance(depth, str) else depth
+    return make_node(variable_p, aval, (), (number, index))
+
+
+def variables(avals: Iterable[ShapedArray], depth: int | str) -> list[Node]:
+    return [variable(aval, depth, i) for i, aval in enumerate(avals)]
+
+
+def stand_ins(nodes: Iterable[Node], depth: int | str) -> list[Node]:
+    """Variables in the place of these nodes."""
+    return variables([node.aval for node in nodes], depth)
 
 
 def is_variable(node: Node) -> bool:

@@ -37,7 +37,6 @@ from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 
 #: Depth of variables that stand for what was computed before.
-_KNOWN_DEPTH = -13
 
 
 #: A level, which cotangents there are, and these -> cotangents of what varies.
@@ -162,7 +161,7 @@ class Level:
             for source in node.src:
                 if source in self.known and source not in names:
                     sources.append(source)
-                    names[source] = variable(source.aval, _KNOWN_DEPTH, len(names))
+                    names[source] = variable(source.aval, "known", len(names))
             if node.aval is TOKEN and is_variable(node):
                 names[node] = rehearsal()
             elif self._is_input(node):

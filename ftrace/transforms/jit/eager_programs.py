@@ -62,7 +62,7 @@ from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
-from ftrace.trace.primitives.sources import const_p, variable
+from ftrace.trace.primitives.sources import const_p, variables
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import current_scope
@@ -155,7 +155,6 @@ def _apply(found: _Applies, graph: g.Graph, values: Sequence[Value]) -> list[Any
 # Numbers.
 
 #: Depth of the variables that stand for numbers.
-NUMBER_DEPTH = -51
 #: Numbers of a graph that may vary, at the most: each is an input of a program.
 MOST = 32
 
@@ -199,7 +198,7 @@ def _like_another(graph: g.Graph) -> _Applies | None:
         return None
     if not family:
         types = [number.aval.with_shape(()) for number in numbers]
-        places = [variable(aval, NUMBER_DEPTH, i) for i, aval in enumerate(types)]
+        places = variables(types, "number")
         free = {
             number: broadcast_leading(place, number.shape)
             for number, place in zip(numbers, places, strict=True)

@@ -22,7 +22,6 @@ from ftrace.trace.primitives.sources import const, const_like, variable, zeros_l
 from ftrace.transforms.partition import specs as sp, windows
 
 #: Of variables for the place of a device along the axes of the mesh.
-_RANK_DEPTH = -16
 _RANK = ShapedArray.of((), dtypes.int32)
 
 
@@ -85,7 +84,7 @@ class Device:
     @staticmethod
     def of(sizes: sp.Sizes) -> Device:
         names = enumerate(sizes)
-        return Device(sizes, {n: variable(_RANK, _RANK_DEPTH, i) for i, n in names})
+        return Device(sizes, {n: variable(_RANK, "rank", i) for i, n in names})
 
     def begin(self, names: sp.Names, window: windows.Window) -> Node:
         """Where the window of the device begins."""

@@ -28,7 +28,6 @@ from ftrace.transforms.partition import propagate, rules, specs as sp, windows a
 from ftrace.transforms.partition.collectives import Cause, Device, Entry
 
 #: Of the local inputs of bodies.
-_LOCAL_DEPTH = -17
 #: Through what a sum may pass before its parts are added up: views, and sums again.
 _VIEWS = (mv.reshape_p, mv.permute_p, mv.shrink_p)
 _SUMS = (reduce_sum_p, p.add)
@@ -422,7 +421,7 @@ def local_inputs(
     inputs: Sequence[Node],
     specs: propagate.Specs,
     sizes: sp.Sizes,
-    depth: int = _LOCAL_DEPTH,
+    depth: int | str = "local",
 ) -> list[Node]:
     rows = enumerate(zip(inputs, specs, strict=True))
     return [

@@ -383,9 +383,6 @@ def device_over(mesh: Mesh, placed: Array | None) -> Any:
     return PROCESSES
 
 
-_LOCAL_DEPTH, _PART_DEPTH, _WHOLE_DEPTH = -18, -20, -21
-
-
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
     mesh: Any = partitions.mesh_of(graph, given)
@@ -419,7 +416,7 @@ def _divide_around(
     everywhere = NamedSharding(mesh, PartitionSpec())
     read = {node: (node, everywhere) for node in (*graph.inputs, *wholes)}
     read |= {n: (made.src[0], _sharding(made.arg)) for n, made in parts.items()}
-    names, ends = _variables(read, _PART_DEPTH), _variables(wholes, _WHOLE_DEPTH)
+    names, ends = _variables(read, "part"), _variables(wholes, "whole")
     own_parts = {node: names[node] for node in parts}
     around = [*graph.outputs, *[node.src[0] for node in parts.values()]]
     cuts = {**ends, **own_parts}
@@ -465,7 +462,7 @@ def _alike(mesh: Mesh, node: Node) -> Spread:
     return Spread(mesh, (None,) * node.ndim, ((),) * node.ndim)
 
 
-def _variables(nodes: Iterable[Node], depth: int) -> dict[Node, Node]:
+def _variables(nodes: Iterable[Node], depth: str) -> dict[Node, Node]:
     return {node: variable(node.aval, depth, i) for i, node in enumerate(nodes)}
 
 
@@ -532,12 +529,12 @@ def _in_lanes(made: Partitioned, axes: dict[Any, tuple[Ranks | None, int]]) -> G
     for i, (node, spec) in enumerate(rows):
         parts = [prod([sizes[name] for name in names]) for names in spec]
         shape = [n * count for n, count in zip(node.shape, parts, strict=True)]
-        inputs.append(variable(node.aval.with_shape(tuple(shape)), _LOCAL_DEPTH, i))
+        inputs.append(variable(node.aval.with_shape(tuple(shape)), "own", i))
         now = node
         for name in reversed(axes):
             if any(name in part for part in spec):
                 wide = now.aval.with_shape((sizes[name], *now.shape))
-                leaves[name][now] = variable(wide, _LOCAL_DEPTH - 1, len(ends) + 1)
+                leaves[name][now] = variable(wide, "own_late", len(ends) + 1)
                 now = leaves[name][now]
                 ends[now] = inputs[-1]
         ends[now] = _cut(inputs[-1], spec, sizes)
