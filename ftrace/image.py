@@ -86,6 +86,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
     return kernel
 
 
+#: Elements to either side that a cubic reads.
 _CUBIC_REACH = 2
 _KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
     ResizeMethod.LINEAR: lambda x: fnp.maximum(0, 1 - x),

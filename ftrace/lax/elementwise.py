@@ -792,6 +792,7 @@ def rng_uniform(a: Value, b: Value, shape: Sequence[int]) -> Any:
 
 _GENERATOR = np.random.default_rng()
 
+#: Of Philox-4x32: see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3".
 _ROUNDS = 10
 #: Multipliers, and what is added to the key in each round, of Philox-4x32.
 _FACTORS = (0xD2511F53, 0xCD9E8D57)

@@ -41,6 +41,7 @@ T = TypeVar("T")
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _TUPLE: tuple[type[Any], ...] = (tuple,)
 
+#: Of values in an arena, in bytes: OpenCL devices ask for no more in parts of a buffer.
 ALIGNMENT = 128
 
 

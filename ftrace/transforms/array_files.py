@@ -293,6 +293,7 @@ _TAGS: dict[str, Dtype] = {
     }.items() if name in dtypes.NARROW},
 }  # fmt: skip
 _TAG_OF = {dtype: tag for tag, dtype in _TAGS.items()}
+#: Bytes of a header, at the most: that of the library safetensors.
 _HEADER_LIMIT = 100_000_000
 Extent = tuple[int, Dtype, tuple[int, ...]]
 

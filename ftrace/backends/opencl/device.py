@@ -474,6 +474,7 @@ def _raw(array: Array) -> Array:
 # It is done only for that library, only where the name is "generic", only if exactly
 # one pair of pointers in the record fits, and before the first build.
 
+#: So much of the record is looked at.
 _RECORD_BYTES = 4096
 #: The name given to each device, by its handle. PoCL keeps pointers to these texts.
 _names: dict[int, Any] = {}

@@ -138,6 +138,7 @@ def _runs_along_memory(
     return reduced > across
 
 
+#: Indices below it are an `int`, all others a `long`.
 _INT_LIMIT = 1 << 31
 #: Work-items in all and in a group, for each dimension.
 Sizes = tuple[tuple[Any, ...], tuple[int, ...]]

@@ -46,6 +46,8 @@ __all__ = [
 
 
 LOG_TWO_PI = math.log(2 * math.pi)
+#: From here on densities are written by the rest of Stirling's series, which does not
+#: cancel.
 _LARGE = 12.0
 
 

@@ -24,6 +24,7 @@ from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
 
+#: Bytes: a line of the caches, and pages, as x86-64 and most of AArch64 have them.
 ALIGNMENT = 64
 HUGE_PAGE, _PAGE = 2 << 20, 1 << 12
 #: Bytes from which on copies of NumPy's arrays start at a cache line, as results of
@@ -345,6 +346,7 @@ class Allocator(ABC):
 FENCED: Final = bool(settings.current().fence)
 _AT_FRONT: Final = settings.current().fence == "front"
 
+#: Each byte of what nobody has written: NaN, or -1.
 _UNWRITTEN: Final = 0xFF
 
 

@@ -146,6 +146,7 @@ _optree: Any = optree
 # there is only a number, which keeps no class alive.
 
 _checked: set[tuple[int, int]] = set()
+#: A bound of memory: of more, all are looked at once again.
 _CHECKED_LIMIT = 4096
 
 

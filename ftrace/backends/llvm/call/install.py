@@ -62,6 +62,7 @@ def method_names() -> list[str]:
 
 
 _OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
+#: In CPython's `typeslots.h`.
 _DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
 
 

@@ -15,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: Bytes of a field.
 WORD = 8
 
 #: Statuses of a handler.

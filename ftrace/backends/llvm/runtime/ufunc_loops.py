@@ -9,6 +9,7 @@ import numpy as np
 
 from ftrace.ground.tables import memo
 
+#: The lower half of a word.
 _HALF = (1 << 32) - 1
 
 

@@ -21,6 +21,7 @@ from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.lower.legalize.special import tables_of
 
+#: Bits of a register.
 _MOST = 512
 
 #: Of getmant: the mantissa in [3/4, 3/2), NaN for what is less than 0.

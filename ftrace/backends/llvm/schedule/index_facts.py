@@ -22,6 +22,7 @@ from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort, w
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
+#: Indices below it may be computed in 32 bits.
 _NARROW = 1 << 31
 _HALF = _NARROW // 2
 #: Comparisons, and what they are with their operands exchanged.
