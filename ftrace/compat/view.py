@@ -26,7 +26,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import graph as g
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
-from ftrace.trace.calls.checkpoint import Checkpoint, Contraction, contraction_of
+from ftrace.trace.calls.checkpoint import Checkpoint, DotGeneral, dot_general_of
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import Branches, While
@@ -423,7 +423,7 @@ def _reduce_to(node: g.Node, shape: Shape) -> Steps | None:
         return None
     (x,) = node.src
     if node.op.name == "reduce_sum" and x.op.name == "mul" and x.src[0] is not x.src[1]:
-        found = contraction_of(x, node.arg)
+        found = dot_general_of(x, node.arg)
         if found is not None:
             return _product(node, found, shape)
     params: dict[str, Any] = {"axes": node.arg}
@@ -433,7 +433,7 @@ def _reduce_to(node: g.Node, shape: Shape) -> Steps | None:
     return Steps(node.src, (Step(jax.NAMED[node.op.name], params, result),))
 
 
-def _product(node: g.Node, found: Contraction, shape: Shape) -> Steps:
+def _product(node: g.Node, found: DotGeneral, shape: Shape) -> Steps:
     numbers = (found.contracting, found.batch)
     params = {
         "dimension_numbers": numbers,

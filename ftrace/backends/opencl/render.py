@@ -8,13 +8,13 @@
 
 The code is that of GPUs everywhere: PoCL, which runs it on a CPU, is for tests.
 
-Sums of products (matmul, convolution) are blocked in registers:
+Sums of products (matmul, convolution) are tiled in registers:
 
     out[…, m, …, n, …] = f(sum over k of x·y)      x does not vary with n, y not with m
 
 A work-item computes `height` × `width` results: for each k it takes `height` elements
-of x and `width` of y, and multiplies each with each. A block that would reach beyond
-the end is moved back; what it shares with the block before it is computed by both and
+of x and `width` of y, and multiplies each with each. A tile that would reach beyond
+the end is moved back; what it shares with the tile before it is computed by both and
 stored by the other. x and y are any expressions: an elementwise function of loads, a
 masked load.
 """
@@ -42,27 +42,27 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic import is_dynamic, same_size, sample, upper_bound
 
-# Sums of products, blocked in registers.
+# Sums of products, tiled in registers.
 
-#: Fewer terms than this are not worth a block.
+#: Fewer terms than this are not worth a tile.
 SHORTEST = 4
-#: Rows and columns of a block.
+#: Rows and columns of a tile.
 MOST = 4
-#: An operand of more nodes is written once, in a loop over the block, and not unrolled.
+#: An operand of more nodes is written once, in a loop over the tile, and not unrolled.
 UNROLLED = 16
 
 _DTYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32, dtypes.int64)
 
 
 @dataclass(frozen=True)
-class Contraction:
-    """A kernel that is one sum of a product.
+class Tile:
+    """A kernel that is one sum of a product, of which work-items have tiles.
 
     Attributes:
       total: the reduce.
       x, y: the factors; x varies with `rows` and y with `columns`, not the reverse.
-      rows, columns: the axes that are blocked.
-      height, width: of a block, in results.
+      rows, columns: the axes that are tiled.
+      height, width: of a tile, in results.
     """
 
     total: Node
@@ -74,11 +74,11 @@ class Contraction:
     width: int
 
 
-def find_contraction(
+def find_tile(
     kernel: ir.Kernel, block: Sequence[Statement], forms: dict[Node, Index]
-) -> Contraction | None:
-    """The kernel as a contraction, if it is one that is worth blocking."""
-    if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit
+) -> Tile | None:
+    """How a kernel is tiled, if it is a contraction that is worth it."""
+    if kernel.is_dynamic:  # a tile is moved back where it does not fit: it must fit
         return None
     loop = loop_tree.reduce_loop(kernel, block)
     if loop is None or len(loop.reduces) != 1 or 0 in kernel.shape:
@@ -99,10 +99,10 @@ def _orient(
     free: dict[Node, frozenset[Node]],
     axes: Sequence[Node],
     forms: dict[Node, Index],
-) -> Contraction | None:
+) -> Tile | None:
     """Chooses which factor has the columns: the one that runs along memory."""
     first, second = total.src[0].src
-    best: tuple[tuple[bool, int], Contraction] | None = None
+    best: tuple[tuple[bool, int], Tile] | None = None
     for x, y in ((first, second), (second, first)):
         rows = [a for a in axes if a in free[x] and a not in free[y]]
         columns = [a for a in axes if a in free[y] and a not in free[x]]
@@ -117,15 +117,15 @@ def _orient(
                 if node.op is ir.load_p and node.src[1] in forms
             )
             if best is None or (along, width) > best[0]:
-                found = Contraction(total, x, y, row, column, height, width)
+                found = Tile(total, x, y, row, column, height, width)
                 best = (along, width), found
     assert best is not None
     return best[1] if best[1].height * best[1].width > 1 else None
 
 
-def write_contraction(writer: Writer, plan: Contraction) -> Sizes:
+def write_tile(writer: Writer, plan: Tile) -> Sizes:
     """Writes the kernel; the result is its launch."""
-    sizes = _open_blocks(writer, plan)
+    sizes = _open_tiles(writer, plan)
     c_type = C_TYPES[plan.total.dtype]
     cells = [(i, j) for i in range(plan.height) for j in range(plan.width)]
     for i, j in cells:
@@ -142,8 +142,8 @@ def write_contraction(writer: Writer, plan: Contraction) -> Sizes:
     return sizes
 
 
-def _open_blocks(writer: Writer, plan: Contraction) -> Sizes:
-    """Defines the axes that are not blocked, and where the block begins.
+def _open_tiles(writer: Writer, plan: Tile) -> Sizes:
+    """Defines the axes that are not tiled, and where the tile begins.
 
     Neighbours read neighbouring columns.
     """
@@ -173,7 +173,7 @@ def _values(
     count: int,
     given: dict[Node, str],
 ) -> list[str]:
-    """The elements of a factor in the block: at `count` positions of an axis."""
+    """The elements of a factor in the tile: at `count` positions of an axis."""
     if len(toposort([value])) <= UNROLLED:
         places = [f"({start} + {i})" if i else start for i in range(count)]
         return [
@@ -190,8 +190,8 @@ def _values(
     return [f"{array}[{i}]" for i in range(count)]
 
 
-def _write_results(writer: Writer, plan: Contraction, cells: str) -> None:
-    """What follows the sum, and the stores, for each result of the block."""
+def _write_results(writer: Writer, plan: Tile, cells: str) -> None:
+    """What follows the sum, and the stores, for each result of the tile."""
     c_type = C_TYPES[plan.total.dtype]
     writer.line(f"{c_type} out[{plan.height * plan.width}] = {{{cells}}};")
     m, n = writer.range_name(plan.rows), writer.range_name(plan.columns)
@@ -525,9 +525,9 @@ def render(kernel: ir.Kernel, traits: Traits) -> Rendered:
             ".astype('float32')"
         )
     writer = Writer(kernel, traits)
-    contraction = find_contraction(kernel, writer.block, writer.forms)
-    if contraction is not None:
-        sizes = write_contraction(writer, contraction)
+    tile = find_tile(kernel, writer.block, writer.forms)
+    if tile is not None:
+        sizes = write_tile(writer, tile)
     else:
         sizes = write_loops(writer)
     return _finish(writer, *sizes)

@@ -210,7 +210,7 @@ DOT_GENERAL = Pseudo("dot_general")
 
 def keeps(policy: Policy, node: Node) -> bool:
     """Asks a policy about a value that is an array of its own."""
-    product = _contraction(node)
+    product = _dot_general(node)
     if product is not None:
         factors = [x.aval for x in product.operands]
         numbers = product.contracting, product.batch
@@ -222,12 +222,12 @@ def keeps(policy: Policy, node: Node) -> bool:
     return bool(policy(bundle.op, *avals, arg=bundle.arg))
 
 
-def _contraction(node: Node) -> Contraction | None:
+def _dot_general(node: Node) -> DotGeneral | None:
     """The product that a value is, also where the sum or its terms are cast."""
     if node.op is p.cast_p:
         node = node.src[0]
     product = p.product_of_contraction(node)
-    return None if product is None else contraction_of(product, node.arg)
+    return None if product is None else dot_general_of(product, node.arg)
 
 
 def saved_nodes(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
@@ -603,7 +603,7 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
 Axes = tuple[int, ...]
 
 
-class Contraction(NamedTuple):
+class DotGeneral(NamedTuple):
     """A product of two arrays.
 
     Attributes:
@@ -620,7 +620,7 @@ class Contraction(NamedTuple):
     order: Axes
 
 
-def contraction_of(product: Node, summed: Axes) -> Contraction | None:
+def dot_general_of(product: Node, summed: Axes) -> DotGeneral | None:
     """What a sum of a product along these axes is; None if it is none."""
     left, right = map(_view_of, product.src)
     if left is None or right is None:
@@ -639,7 +639,7 @@ def contraction_of(product: Node, summed: Axes) -> Contraction | None:
         if len(of) != operand.ndim:  # an axis of the operand is no axis of the product
             return None
     made = [*batch, *own[0], *own[1]]
-    return Contraction(
+    return DotGeneral(
         (x, y),
         (tuple(of_x[a] for a in summed), tuple(of_y[a] for a in summed)),
         (tuple(of_x[a] for a in batch), tuple(of_y[a] for a in batch)),
