@@ -680,7 +680,8 @@ def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
 bitcast = Primitive(
     "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
     jvp=sources.no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
-    exact=True, jumps=True, reads_width=True, doc="the same bits in another dtype",
+    exact=True, jumps=True, reads_width=True, moves=True,
+    doc="the same bits in another dtype",
 )  # fmt: skip
 
 

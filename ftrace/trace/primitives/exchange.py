@@ -422,7 +422,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
 
 exchange_p = Compound(
     "exchange", "host", _infer, _value, _batch, jvp=_jvp, transpose=_transpose,
-    doc="what processes along an axis of a mesh do together", show=str,
+    doc="what processes along an axis of a mesh do together", show=str, moves=True,
 )  # fmt: skip
 
 
@@ -525,7 +525,7 @@ def _between(
 
     record = Compound(
         name, "host", infer, compute, batch, jvp=jvp,
-        transpose=transpose, doc=doc, show=str,
+        transpose=transpose, doc=doc, show=str, moves=True,
     )  # fmt: skip
     return record
 

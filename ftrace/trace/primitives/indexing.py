@@ -95,7 +95,7 @@ gather_p = Primitive(
     "gather", "indexing", _infer_gather, _gather_value, _batch_gather,
     jvp=_gather_tangent, transpose=_transpose_gather, linear=(0,),
     direct=lambda aval, axes: (getitem, ()) if axes == (0,) else None,
-    exact=True, doc="elements at integer indices, which are in bounds",
+    exact=True, moves=True, doc="elements at integer indices, which are in bounds",
 )  # fmt: skip
 
 

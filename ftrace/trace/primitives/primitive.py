@@ -49,11 +49,12 @@ class _Record(Op):
     """What all records can do."""
 
     show: Callable[[Any], str]
+    moves: bool
 
     def widens(self, kinds: Sequence[Any]) -> bool:
         """Is it done in wide dtypes for operands of these, some of few bits?"""
         few = not dtypes.FEW.isdisjoint(kinds)
-        return few and self.family not in MOVING and self.name not in _MOVING
+        return few and self.family not in MOVING and not self.moves
 
     def render(self, node: Node) -> str:
         if node.arg is None:
@@ -64,14 +65,11 @@ class _Record(Op):
         return find_record, (self.name,)
 
 
-#: The families, and some primitives, that move numbers of few bits as they are. All
-#: others are done in a wide dtype, and each result is rounded.
+#: The families that move numbers of few bits as they are. All others, but for those
+#: whose records say the same, are done in a wide dtype, and each result is rounded.
 MOVING = {
     "barrier", "call", "cast", "collective", "control", "identity", "item", "movement",
     "select", "source",
-}  # fmt: skip
-_MOVING = {
-    "bitcast", "callback", "exchange", "gather", "shard", "pure_callback", "whole",
 }  # fmt: skip
 
 
@@ -108,6 +106,7 @@ class Primitive(_Record):
         that is not known.
       jumps: a last bit of an operand may decide on much of the result.
       reads_width: what it gives depends on how many bits an operand has.
+      moves: it does nothing with numbers: see `MOVING`.
       takes_numbers: it is done in the same way whether an operand is a constant or not.
     """
 
@@ -132,6 +131,7 @@ class Primitive(_Record):
     zero_for: str = ""
     jumps: bool = False
     reads_width: bool = False
+    moves: bool = False
     takes_numbers: bool = False
 
     def __post_init__(self) -> None:
@@ -210,7 +210,7 @@ class Compound(_Record):
       no_derivative: why it has no jvp.
       pure: equal calls may be done once, and unused ones not at all.
       dtypes: kinds of dtype it takes, for the table in the docs.
-      slow: as of `Primitive`.
+      slow, moves: as of `Primitive`.
       compiled_from: where it has kernels that pay outside of traces.
     """
 
@@ -225,6 +225,7 @@ class Compound(_Record):
     doc: str = ""
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
     slow: int = 2
+    moves: bool = False
     compiled_from: CompiledFrom | None = None
 
     def __post_init__(self) -> None:

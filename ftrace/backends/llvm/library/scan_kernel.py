@@ -56,7 +56,7 @@ class Lines(loops.Registers):
         `emit/module.py`.
 
     Attributes:
-      turned: lanes are combined in the opposite order of memory.
+      reversed: lanes are combined in the opposite order of memory.
       width: lanes of a vector.
       right, left: the registers of both operands.
       kinds: their types.
@@ -79,7 +79,7 @@ class Lines(loops.Registers):
         self.kinds = [llvm.Type.of(dtype, self.width) for dtype in values]
         for operand in (self.right, self.left):
             self.types.update(zip(operand, self.kinds, strict=True))
-        self.turned, self.count = False, self.width
+        self.reversed, self.count = False, self.width
 
     def open_elements(self, place: str, count: int) -> Opened:
         """The elements from a place on, so many of them."""
@@ -94,11 +94,11 @@ class Lines(loops.Registers):
 
     def load(self, node: Node, at: At) -> str:
         found = super().load(node, at)
-        return found if loops.register_of(node) else self._turn(node, found)
+        return found if loops.register_of(node) else self._reverse(node, found)
 
-    def _turn(self, node: Node, text: str) -> str:
+    def _reverse(self, node: Node, text: str) -> str:
         """Between the order of memory and that in which elements are combined."""
-        if not self.turned:
+        if not self.reversed:
             return text
         count, lanes = self.count, range(self.width)
         places = [count - 1 - lane if lane < count else lane for lane in lanes]
@@ -148,7 +148,7 @@ class Lines(loops.Registers):
         """Stores the results of the elements that are open."""
         self.hold(dict(zip(self.left, left, strict=True)))
         values = [store.value for store in self.parts[2]]
-        texts = [self._turn(v, self.plain(v, self.width, ())) for v in values]
+        texts = [self._reverse(v, self.plain(v, self.width, ())) for v in values]
         for value, text in zip(values, texts, strict=True):
             self.put(value, (), text)
         self.assign(self.parts[2])
@@ -180,7 +180,7 @@ class Rows(Lines):
         self, kernel: Recurrence, target: Target, streamed: frozenset[int]
     ) -> None:
         super().__init__(kernel, target, streamed)
-        self.turned, inner = self.scan.reverse, self.scan.inner
+        self.reversed, inner = self.scan.reverse, self.scan.inner
         self.length = self.scan.size * inner
         levels = (-(-self.width // inner) - 1).bit_length()
         self.distances = [inner << n for n in range(levels)]
