@@ -140,12 +140,7 @@ _publish(
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     objects=dict.fromkeys(_METHODS, _PublishedUfunc),
     idle=_idle,
-    lifting=(
-        "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
-        "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
-        "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
-        "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
-    ),
+    lifting=("dot", "inner", "matmul", "outer", "tensordot", "vdot"),
 )  # fmt: skip
 for _module in (fft, linalg):
     _views = "diagonal", "matrix_transpose"

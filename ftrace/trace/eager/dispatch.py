@@ -722,7 +722,8 @@ def publish(
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
-      lifting, always: functions that lift operands: see `recalling`.
+      lifting, always: functions that lift operands: see `recalling`; those of `numbers`
+        do it, too.
       idle: by name, arguments that functions accept: see `accepting`.
     """
     namespace = vars(sys.modules[module])
@@ -743,7 +744,7 @@ def publish(
             elif not _takes_functions(function):
                 behind = recalling(
                     plain,
-                    name in lifting,
+                    name in lifting or name in numbers,
                     name in always,
                     function.__module__ in computing or name in computing,
                     name in numbers,
