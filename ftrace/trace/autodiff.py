@@ -99,7 +99,9 @@ def _tangents(node: Node, tangents: list[Node | None]) -> prim.Results:
 @in_span("transform", "transpose")
 @without_collection
 def transpose_nodes(
-    outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
+    outputs: Sequence[Node | None],
+    leaves: Sequence[Node],
+    cotangents: Sequence[Node | None],
 ) -> list[Node | None]:
     """The cotangents of the leaves, in which the outputs are linear; None is zero.
 
@@ -108,10 +110,12 @@ def transpose_nodes(
     """
     total: dict[Node, Node] = {}
     several: dict[Node, list[Node | None]] = {}  # of compounds: one per result
+    known: list[Node] = []
     for node, cotangent in zip(outputs, cotangents, strict=True):
-        if cotangent is not None:
+        if node is not None and cotangent is not None:
+            known.append(node)
             _accumulate(total, node, cotangent)
-    linear = dependents(outputs, leaves)
+    linear = dependents(known, leaves)
     varying = set(linear)
     wanted = set(leaves)
     with inherited_origin():
@@ -199,14 +203,7 @@ def gradient_nodes(
     """
     tangents = tangents_of_leaves(leaves)
     out_tangents = linear(jvp_nodes(outputs, {**tangents, **moving}))
-    pairs = [
-        (t, ct)
-        for t, ct in zip(out_tangents, cotangents, strict=True)
-        if t is not None and ct is not None
-    ]
-    found = transpose_nodes(
-        [t for t, _ in pairs], list(tangents.values()), [ct for _, ct in pairs]
-    )
+    found = transpose_nodes(out_tangents, list(tangents.values()), cotangents)
     by_leaf = dict(zip(tangents, found, strict=True))
     return [_settle(by_leaf.get(leaf), leaf) for leaf in leaves]
 

@@ -35,7 +35,7 @@ from ftrace.trace.graph import (
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, stand_ins, variable, zeros_like
 from ftrace.trace.symbolic import same_size
-from ftrace.trace.tracing.scopes import Scope, restore, standing
+from ftrace.trace.tracing.scopes import Scope, returning
 from ftrace.trace.tracing.tracer import Value
 
 T = TypeVar("T")
@@ -126,28 +126,24 @@ def trace_body(
       given: what the first arguments stand for.
       meant: what they stand for at first, if that is not the same each time.
     """
-    state, count = standing(), len(avals)
-    try:
-        with Scope(transform, isolated=True) as scope:
-            scope.exact, scope.arguments, scope.meant = True, count, given or meant
-            rows = zip_longest(avals, given)
-            tracers = [scope.input(aval, None, value) for aval, value in rows]
-            draft = Draft.of(scope, function, tracers)
-            if not scope.wide:
-                return draft
-            rounded = {
-                wide: cast(tracers[i].node, wide.dtype, True)
-                for i, wide in scope.wide.items()
-            }
-            return replace(
-                draft,
-                outputs=tuple(substitute(draft.outputs, rounded)),
-                effects=tuple(substitute(draft.effects, rounded)),
-                wide=tuple(scope.wide),
-            )
-    except BaseException:
-        restore(state)
-        raise
+    with returning(), Scope(transform, isolated=True) as scope:
+        scope.exact, scope.arguments = True, len(avals)
+        scope.meant = given or meant
+        rows = zip_longest(avals, given)
+        tracers = [scope.input(aval, None, value) for aval, value in rows]
+        draft = Draft.of(scope, function, tracers)
+        if not scope.wide:
+            return draft
+        rounded = {
+            wide: cast(tracers[i].node, wide.dtype, True)
+            for i, wide in scope.wide.items()
+        }
+        return replace(
+            draft,
+            outputs=tuple(substitute(draft.outputs, rounded)),
+            effects=tuple(substitute(draft.effects, rounded)),
+            wide=tuple(scope.wide),
+        )
 
 
 @dataclass(frozen=True)
@@ -234,13 +230,18 @@ def select(values: Sequence[T | None], flags: Sequence[bool]) -> list[T]:
 
 
 def place_results(
-    count: int, places: Iterable[int], found: Iterable[T]
+    count: int, places: Iterable[int], found: Iterable[T | None]
 ) -> list[T | None]:
     """So many results: these in their places, and None in the others."""
     answer: list[T | None] = [None] * count
     for place, result in zip(places, found, strict=True):
         answer[place] = result
     return answer
+
+
+def spread(flags: Sequence[bool], found: Iterable[T | None]) -> list[T | None]:
+    """The results for those whose flag is set, and None for the others."""
+    return place_results(len(flags), [i for i, flag in enumerate(flags) if flag], found)
 
 
 def around(
@@ -317,6 +318,14 @@ def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) ->
     return close([*constant, *given], parts)
 
 
+def transposed_operands(
+    operands: Sequence[Node], linear: Sequence[bool], cotangents: Sequence[Node | None]
+) -> list[Node]:
+    """What a body of `transpose_body` is applied to."""
+    constant = [x for x, flag in zip(operands, linear, strict=True) if not flag]
+    return [*constant, *[ct for ct in cotangents if ct is not None]]
+
+
 # Batching.
 
 
@@ -330,6 +339,14 @@ def with_axis(aval: ShapedArray, size: int) -> ShapedArray:
     if isinstance(aval, Stack):
         return Stack.of_element(with_axis(aval.element, size), aval.lanes)
     return aval.with_shape((size, *aval.shape))
+
+
+def batched_types(
+    avals: Sequence[ShapedArray], flags: Sequence[bool], size: int
+) -> list[ShapedArray]:
+    """The types, with one more leading axis where the flag is set."""
+    pairs = zip(avals, flags, strict=True)
+    return [with_axis(aval, size) if flag else aval for aval, flag in pairs]
 
 
 def batched_inputs(body: Body, flags: Sequence[bool], size: int) -> list[Node]:

@@ -17,7 +17,7 @@ import numpy as np
 from ftrace.errors import OutOfMemoryError
 from ftrace.trace.arrays.buffer import has_memory
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Graph, Node, Op, toposort
+from ftrace.trace.graph import Graph, Node, Op, toposort, walk
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
 from ftrace.trace.primitives.numpy_sums import PreparedProduct
@@ -240,15 +240,12 @@ def _needed_nodes(
     ordered = toposort(outputs, known)
     if not deferred:
         return ordered
-    seen: set[Node] = set()
-    pending = [n for n in outputs if n not in known]
-    while pending:
-        node = pending.pop()
-        if node not in seen:
-            seen.add(node)
-            sources = _sources(node, known, deferred)
-            pending.extend(s for s in sources if s not in known and s not in seen)
-    return [n for n in ordered if n in seen]
+
+    def below(node: Node) -> list[Node]:
+        return [s for s in _sources(node, known, deferred) if s not in known]
+
+    needed = set(walk([n for n in outputs if n not in known], below))
+    return [n for n in ordered if n in needed]
 
 
 def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:

@@ -75,7 +75,7 @@ def _refusing_method(what: str) -> Callable[..., NoReturn]:
     """A method that would need the number."""
 
     def method(self: Dim, *_: Any, **__: Any) -> NoReturn:
-        names = ", ".join(map(repr, sorted(s.name for s in symbols_of((self,)))))
+        names = _names_of(self)
         raise DynamicDimensionError(
             f"the dynamic dimension {self} was used as {what}, but the function is "
             f"compiled once for all sizes of {names}. Compute with it through "
@@ -467,9 +467,7 @@ def _is_at_least(a: Any, b: Any, sign: str, least: int) -> bool:
 
 
 def refuse_undecided(a: Any, sign: str, b: Any) -> NoReturn:
-    symbols = sorted(symbols_of((a, b)))
-    ranges = ", ".join(f"{s.name} in {s.min}..{s.max}" for s in symbols)
-    names = ", ".join(repr(s.name) for s in symbols)
+    ranges, names = _ranges_of(a, b), _names_of(a, b)
     raise DynamicDimensionError(
         f"whether {a} {sign} {b} holds depends on the sizes of dynamic dimensions "
         f"({ranges}), but the function is compiled once for all of them. Choose at run "
@@ -516,6 +514,15 @@ def symbols_of(values: Iterable[Any]) -> set[Symbol]:
                 else:
                     pending += [atom.numerator, atom.divisor]
     return found
+
+
+def _names_of(*sizes: Any) -> str:
+    return ", ".join([repr(s.name) for s in sorted(symbols_of(sizes))])
+
+
+def _ranges_of(*sizes: Any) -> str:
+    found = sorted(symbols_of(sizes))
+    return ", ".join([f"{s.name} in {s.min}..{s.max}" for s in found])
 
 
 def symbol_of(dim: Dim) -> Symbol:
@@ -660,12 +667,10 @@ def _clamp_bound(part: slice, given: Any, size: Any, step: int) -> Any:
 def _unclear(part: slice, size: Any, what: str) -> NoReturn:
     text = ":".join("" if b is None else str(b) for b in (part.start, part.stop))
     text += "" if part.step is None else f":{part.step}"
-    symbols = ", ".join(
-        f"{s.name} in {s.min}..{s.max}" for s in sorted(symbols_of((size,)))
-    )
+    ranges = _ranges_of(size)
     raise DynamicDimensionError(
         f"the slice [{text}] of an axis of size {size} {what}, for some sizes of the "
-        f"range ({symbols}). Give the dimension a range in which it does not, as in "
+        f"range ({ranges}). Give the dimension a range in which it does not, as in "
         'ftrace.Dim("batch", min=8), or use ftrace.numpy.where'
     )
 

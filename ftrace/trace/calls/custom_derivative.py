@@ -287,11 +287,8 @@ def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Resul
     arg: Ruled = node.arg
     known = [ct is not None for ct in cotangents]
     body = bodies.transpose_body(arg.body, linear, known)
-    constant = [n for n, flag in zip(node.src, linear, strict=True) if not flag]
-    found = bodies.apply_body(body, [*constant, *bodies.select(cotangents, known)])
-    return bodies.place_results(
-        len(linear), [i for i, flag in enumerate(linear) if flag], found
-    )
+    given = bodies.transposed_operands(node.src, linear, cotangents)
+    return bodies.spread(linear, bodies.apply_body(body, given))
 
 
 custom_jvp_p = call_compound(

@@ -111,7 +111,8 @@ class _TangentBatcher(Batcher):
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         count = len(self.mask)
-        moved = dict(zip(_set(self.mask), flags[count:], strict=True))
+        moving = [i for i, moves in enumerate(self.mask) if moves]
+        moved = dict(zip(moving, flags[count:], strict=True))
         if not any(flags[i] and moved.get(i, True) for i in range(count)):
             # Nothing has lanes together with its tangent: the rule is asked for none.
             body, has = self.rule.batch(avals[:count], size, (False,) * count)
@@ -120,10 +121,8 @@ class _TangentBatcher(Batcher):
         wide = [flags[i] or moved.get(i, False) for i in range(count)]
         body, has = self.rule.batch(avals[:count], size, tuple(wide))
         plain = self._tangents(body)
-        inputs = [
-            variable(bodies.with_axis(a, size) if flag else a, "outer", i)
-            for i, (a, flag) in enumerate(zip(avals, flags, strict=True))
-        ]
+        types = bodies.batched_types(avals, flags, size)
+        inputs = [variable(a, "outer", i) for i, a in enumerate(types)]
         want = [*wide, *[wide[i] for i in moved]]
         rows = zip(plain.inputs, inputs, flags, want, strict=True)
         mapping = {n: bodies.with_lanes(x, had, w, size) for n, x, had, w in rows}
@@ -138,22 +137,16 @@ class _TangentBatcher(Batcher):
         return bodies.close([*body.inputs, *found.names], outputs)
 
 
-def _set(flags: Flags) -> list[int]:
-    return [i for i, flag in enumerate(flags) if flag]
-
-
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: CustomVmap = node.arg
     known = tuple(ct is not None for ct in cotangents)
     body = bodies.transpose_body(arg.body, linear, known)
     avals = tuple(n.aval for n in arg.body.inputs)
     rule = arg.rule and _TransposeBatcher(arg.rule, avals, linear, known)
-    constant = bodies.select(node.src, [not flag for flag in linear])
     closed = sum(not flag for flag in linear[: arg.closed])
     backward = CustomVmap(body, False, arg.name, closed, rule)
-    given = bodies.select(cotangents, known)
-    results = custom_vmap_p.results(*constant, *given, arg=backward)
-    return bodies.place_results(len(linear), _set(linear), results)
+    given = bodies.transposed_operands(node.src, linear, cotangents)
+    return bodies.spread(linear, custom_vmap_p.results(*given, arg=backward))
 
 
 @dataclass(frozen=True)
@@ -296,10 +289,7 @@ class _UserBatcher(Batcher):
     def batch(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
-        wide = [
-            a.with_shape((size, *a.shape)) if has else a
-            for a, has in zip(avals, flags, strict=True)
-        ]
+        wide = bodies.batched_types(avals, flags, size)
         body = self.rule.trace("vmap", wide, size, flags)
         function: Any = self.rule.function
         return body, function.batched[size, flags]
@@ -329,10 +319,7 @@ class _VmapRule:
             self.rule(size, in_batched, *call.without_fixed(flat)), what, self.rule
         )
         has = self._flags(out_batched)
-        types = [
-            a.with_shape((size, *a.shape)) if flag else a
-            for a, flag in zip(self.types, has, strict=True)
-        ]
+        types = bodies.batched_types(self.types, has, size)
         promise = Promise(
             f"the results of the vmap rule of {name}",
             f"the results of {name}, with an axis of size {size} where out_batched "

@@ -308,15 +308,11 @@ class Rule:
         key = (what, tuple(avals), details)
         found = self.traced.get(key)
         if found is None:
-            state = scopes.standing()
             # Rules backward run later, under what is in force then.
             config = self.config if what in ("jvp", "fwd") else settings.current()
-            try:
-                with tracer.standing(*self.axes), settings.standing(config):
-                    found = self.traced[key] = self._trace(what, avals, details)
-            except BaseException:
-                scopes.restore(state)
-                raise
+            axes, configured = tracer.standing(*self.axes), settings.standing(config)
+            with scopes.returning(), axes, configured:
+                found = self.traced[key] = self._trace(what, avals, details)
         return found
 
     def _trace(self, what: str, avals: Sequence[ShapedArray], details: Any) -> Body:

@@ -17,7 +17,7 @@ from ftrace.errors import DerivativeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import of_each
-from ftrace.trace.body import apply_body, place_results, select
+from ftrace.trace.body import apply_body, select, spread, transposed_operands
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.eager.dispatch import calls, signature
@@ -148,15 +148,11 @@ def _jvp(node: Node, tangents: Results) -> Results:
     again = zip(body.outputs[count:], results, strict=False)
     same = {new: old for new, old in again if new not in own and new.aval is old.aval}
     found = substitute(body.outputs[:count], {**same, **own})
-    pairs = zip(_spread_over(found, moving), results, strict=True)
+    pairs = zip(spread(moving, found), results, strict=True)
     return [
         cast(t, r.dtype) if t is not None and dtypes.is_inexact(r.dtype) else None
         for t, r in pairs
     ]
-
-
-def _spread_over(found: Sequence[Node], flags: Sequence[bool]) -> Results:
-    return place_results(len(flags), [i for i, has in enumerate(flags) if has], found)
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
@@ -168,11 +164,10 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
             node.origin,
         )
     mask = tuple(ct is not None for ct in cotangents)
-    constant = [s for s, flag in zip(node.src, linear, strict=True) if not flag]
-    operands = [*constant, *select(cotangents, mask)]
+    operands = transposed_operands(node.src, linear, cotangents)
     types = tuple([s.aval for s in node.src])
     body, moving = arg.ask("transpose", operands, linear, mask, types, node.aval.items)
-    pairs = zip(_spread_over(apply_body(body, operands), moving), node.src, strict=True)
+    pairs = zip(spread(moving, apply_body(body, operands)), node.src, strict=True)
     return [None if ct is None else cast(ct, s.dtype) for ct, s in pairs]
 
 

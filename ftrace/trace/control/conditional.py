@@ -183,15 +183,9 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
         raise GraphError("cond is not linear in its index")
     known = [ct is not None for ct in cotangents]
     made = [bodies.transpose_body(body, linear[1:], known) for body in arg.bodies]
-    results = cond_p.results(
-        index,
-        *bodies.select(operands, [not flag for flag in linear[1:]]),
-        *bodies.select(cotangents, known),
-        arg=Branches(tuple(made)),
-    )
-    return bodies.place_results(
-        len(linear), [i for i, flag in enumerate(linear) if flag], results
-    )
+    given = bodies.transposed_operands(operands, linear[1:], cotangents)
+    results = cond_p.results(index, *given, arg=Branches(tuple(made)))
+    return bodies.spread(linear, results)
 
 
 # Batching.

@@ -348,12 +348,9 @@ def _transpose_tangents(node: Node, cotangents: Results, linear: Flags) -> Resul
     point = scan_p(
         *[bodies.strong_zeros(s) if flag else s for s, flag in rows], arg=node.arg
     )
-    pairs = zip(_jvp(point, names), cotangents, strict=True)
-    moved = [(t, ct) for t, ct in pairs if t is not None]
     leaves = [n for n in names if n is not None]
-    found = transpose_nodes([t for t, _ in moved], leaves, [ct for _, ct in moved])
-    return bodies.place_results(
-        len(linear), [i for i, flag in enumerate(linear) if flag], found
+    return bodies.spread(
+        linear, transpose_nodes(_jvp(point, names), leaves, cotangents)
     )
 
 

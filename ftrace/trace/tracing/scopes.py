@@ -350,19 +350,23 @@ def isolation(depth: int) -> Scope | None:
     return None
 
 
-def standing() -> tuple[Any, ...]:
-    """Where this thread stands, for `restore`."""
-    return len(stack.scopes), stack.floor, provenance.origin, provenance.caller
-
-
-def restore(state: tuple[Any, ...]) -> None:
-    """Brings this thread back to where it stood: an exception has come.
+class returning:  # reads as a statement: `with returning()`
+    """A block at whose exceptions this thread is brought back to where it stood.
 
     One of a signal may come where a block begins or ends, which then does not end.
     """
-    depth, stack.floor, provenance.origin, provenance.caller = state
-    for scope in stack.scopes[depth:][::-1]:
-        scope.__exit__()
+
+    __slots__ = ("state",)
+
+    def __enter__(self) -> None:
+        origins = provenance.origin, provenance.caller
+        self.state = (len(stack.scopes), stack.floor, *origins)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            depth, stack.floor, provenance.origin, provenance.caller = self.state
+            for scope in stack.scopes[depth:][::-1]:
+                scope.__exit__()
 
 
 class outside_scopes:  # reads as a statement: `with outside_scopes()`

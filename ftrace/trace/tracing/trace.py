@@ -50,8 +50,7 @@ def trace(
     Returns:
       The graph. It may use variables of scopes around this one.
     """
-    state = scopes.standing()
-    try:
+    with scopes.returning():
         with span("trace", transform, None), Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along, scope.meant = len(avals), along, meant
@@ -68,9 +67,6 @@ def trace(
             del tracers
             _check_leaks(scope)
         return graph
-    except BaseException:
-        scopes.restore(state)
-        raise
 
 
 def _check_leaks(scope: Scope) -> None:

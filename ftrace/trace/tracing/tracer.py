@@ -230,13 +230,17 @@ class Tracer(Immutable, ArrayLike):
 def check_open(tracer: Tracer) -> None:
     """Raises if the function that made the tracer has returned."""
     if tracer.scope.closed:
-        made = tracer.origin
-        where = f"\n  it was made at {made.describe()}" if made else ""
+        where = _line_of(tracer, "it was made")
         raise errors.UnexpectedTracerError(
             f"a traced value of type {tracer.aval!r} escaped from its function under "
             f"{tracer.scope.transform} and was used after the function had returned; "
             f"return it from the function instead of storing it{where}"
         )
+
+
+def _line_of(tracer: Tracer, what: str) -> str:
+    """What messages end with, where that is known."""
+    return f"\n  {what} at {tracer.origin.describe()}" if tracer.origin else ""
 
 
 def find_adopted(tracer: Tracer) -> Value:
@@ -359,8 +363,7 @@ def _require_concrete(
         moving = derivative_scope(value) if keeps else None
         if moving is None:
             return
-        made = tracer.origin
-        chain = f"\n  the value was computed at {made.describe()}" if made else ""
+        chain = _line_of(tracer, "the value was computed")
         raise error(
             f"{_in_call()}{what}() would take the value of an array of type "
             f"{tracer.aval!r} that varies with an argument of a function under "
@@ -380,8 +383,7 @@ def _require_concrete(
         "format": 'Print it when the program runs: ft.debug.print("loss {:.3f}", x)',
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
-    made = tracer.origin
-    chain = f"\n  the value was computed at {made.describe()}" if made else ""
+    chain = _line_of(tracer, "the value was computed")
     raise error(
         f"{_in_call()}{what}() needs the value of an array of type {tracer.aval!r}, "
         f"which {why}: it depends on an argument of type {leaf.aval!r} of a function "

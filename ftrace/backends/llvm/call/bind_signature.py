@@ -102,12 +102,6 @@ class BoundCall:
         self._keeps.append(thing)
         return id(thing)
 
-    def _list(self, words: Sequence[Any]) -> Offset:
-        return self._block.add(*words) if words else self._block.add(0)
-
-    def _add_list(self, words: Sequence[Any]) -> tuple[int, Offset]:
-        return len(words), self._list(words)
-
     def _record(self) -> r.Call:
         executable, signature = self._executable, self._signature
         leaves, captured, named = signature.leaves, signature.captured, signature.named
@@ -126,31 +120,28 @@ class BoundCall:
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
         parts = [self._expect(x) for x in (*signature.positional, *named.values())]
-        captures: list[Any] = []
+        captures: list[r.Capture] = []
         for number, array in enumerate(captured, len(leaves)):
             self._arrays.add(number)
             aval = aval_of(array)
             part = r.LeafPattern(self._kind_of(number, aval), number, self._refer(aval))
-            captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
-        rows: list[Any] = []
-        for nbytes, size in made:
-            rows.extend(r.Make(self._native.number_of(size), nbytes))
+            captures.append(r.Capture(self._refer(array), self._block.add(*part)))
+        makes = [r.Make(self._native.number_of(size), nbytes) for nbytes, size in made]
         return r.Call(
             id(self),
             id(signature.config),
             entry,
             threads,
             len(signature.positional),
-            *self._add_list([self._refer(name) for name in named]),
-            self._list(parts),
-            len(captured),
-            self._list(captures),
+            *self._block.words([self._refer(name) for name in named]),
+            self._block.add(*parts),
+            *self._block.rows(captures),
             inputs,
-            *self._add_list(signature.donated),
-            *self._add_list(signature.overwritten),
+            *self._block.words(signature.donated),
+            *self._block.words(signature.overwritten),
             len(made) or self._plan.many,
-            self._list(rows),
-            *self._add_list(dims),
+            self._block.rows(makes)[1],
+            *self._block.words(dims),
             self._result(signature.result),
             work.kernels,
             work.operations,
@@ -162,23 +153,18 @@ class BoundCall:
     def _loops(self, loops: Loops | None) -> Offset | int:
         if loops is None:
             return 0
-        made: list[Any] = []
-        for like in loops.made:
-            sizes = self._list(like.shape)
-            made += r.NewArray(self._refer(like.dtype), like.ndim, sizes)
-        rows: list[Any] = []
+        rows = self._block.rows
+        made = [
+            r.NewArray(self._refer(like.dtype), like.ndim, self._block.add(*like.shape))
+            for like in loops.made
+        ]
+        listed: list[r.Loop] = []
         for function, data, count, length, operands in loops.loops:
-            places = [x for *place, _ in operands for x in r.OperandLocation(*place)]
-            strides = self._list([x[-1] for x in operands])
-            n = len(operands)
-            rows += r.Loop(
-                function, data, count, length, n, self._list(places), strides
-            )
-        made_at, loops_at = self._list(made), self._list(rows)
+            places = rows(r.OperandLocation(*place) for *place, _ in operands)
+            strides = self._block.add(*[x[-1] for x in operands])
+            listed.append(r.Loop(function, data, count, length, *places, strides))
         memory = loops.memory.ctypes.data
-        return self._block.add(
-            *r.Loops(len(loops.made), made_at, len(loops.loops), loops_at, memory)
-        )
+        return self._block.add(*r.Loops(*rows(made), *rows(listed), memory))
 
     # Arguments.
 
@@ -189,12 +175,12 @@ class BoundCall:
             return self._block.add(*r.ObjectPattern(r.STATIC, id(None)))
         if isinstance(expected, Leaf):
             return self._block.add(*self._leaf(expected.number))
-        parts = self._list([self._expect(child) for child in expected.children])
+        parts = self._block.add(*[self._expect(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:
             name = r.LIST if expected.kind is list else r.TUPLE
             return self._block.add(*r.ContainerPattern(name, kind, count, parts))
-        keys = self._list([self._refer(key) for key in expected.keys])
+        keys = self._block.add(*[self._refer(key) for key in expected.keys])
         return self._block.add(*r.ContainerPattern(r.DICT, kind, count, parts, keys))
 
     def _encode_fixed(self, fixed: Fixed) -> Sequence[Any]:
@@ -229,7 +215,7 @@ class BoundCall:
         if number in self._signature.overwritten:
             raise NotNative
         if kind is np.ndarray:
-            sizes = self._list(aval.shape)
+            sizes = self._block.add(*aval.shape)
             dtype = self._refer(aval.dtype)
             return r.LeafPattern(r.NUMPY, number, dtype, len(aval.shape), sizes)
         if eager:
@@ -251,10 +237,10 @@ class BoundCall:
             return self._block.add(r.NONE)
         if isinstance(part, Leaf):
             return self._block.add(*self._result_leaf(part.number))
-        parts = self._list([self._result(child) for child in part.children])
+        parts = self._block.add(*[self._result(child) for child in part.children])
         count, kind = len(part.children), self._refer(part.kind)
         if part.keys is not None:
-            keys = self._list([self._refer(key) for key in part.keys])
+            keys = self._block.add(*[self._refer(key) for key in part.keys])
             template, slots = template_of(part.keys)
             offsets = self._block.add(*slots) if slots else 0
             facts = count, parts, keys, self._refer(template), offsets

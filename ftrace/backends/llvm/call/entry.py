@@ -12,8 +12,6 @@ records. While anything is traced or recorded no eager call is native.
 
 from __future__ import annotations
 
-import time
-
 from ftrace.backends.llvm.call import object_layout as layout, records as r
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
@@ -31,6 +29,7 @@ from ftrace.backends.llvm.call.object_ir import (
 )
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
 from ftrace.backends.llvm.runtime.records import CUT, GO_ON, NO_MEMORY
+from ftrace.backends.llvm.runtime.runner import nanoseconds
 
 #: Something is not as the record expects; Python's code shall do this call.
 MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
@@ -199,26 +198,15 @@ def take_all(f: ObjectFunction) -> None:
 def run_counted(f: ObjectFunction) -> None:
     """Runs the program and counts; its status."""
     record, state = f.view("%record", r.Call), f.state()
-    start = _now(f)
+    start = nanoseconds(f)
     operands = f"ptr {record.pointer('entry')}, ptr %frame"
     threads = record.number("threads")
     status = f.outside("i32 run_pointers", f"{operands}, i64 {threads}")
-    spent = f.let(f"sub i64 {_now(f)}, {start}")
+    spent = f.let(f"sub i64 {nanoseconds(f)}, {start}")
     f.add_to(state, "nanoseconds", spent)
     for field in ("kernels", "operations", "bytes"):
         f.add_to(state, field, record.number(field))
     f.ret(status)
-
-
-def _now(f: Function) -> str:
-    """Nanoseconds of a clock that only goes forward; 0 where there is none."""
-    number = getattr(time, "CLOCK_MONOTONIC", None)
-    if number is None:
-        return "0"
-    clock = f.allocate("i64", 2)
-    f.outside("i32 clock_gettime", f"i32 {number}, ptr {clock}")
-    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
-    return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
 
 
 @entries("ptr", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config")

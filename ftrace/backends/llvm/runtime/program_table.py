@@ -231,28 +231,17 @@ class Table:
         self._objects = max((number for number, _ in pairs), default=-1) + 1
         self._written = kernels, handlers, last
         self._references = references
-        writer = _Writer(*self._written)
-        _, record = writer.write(program, references)
-        block = writer.block
-        released = 0 if self.work.brief else 1
-        entry = block.add(*r.Entry(block.add(*record), self._objects, released))
-        block.freeze()
-        self._writer = writer  # which has what the records refer to
-        self.entry = block.settle(entry)
+        self.entry, self._memory = self.observe(None)
 
-    def observe(self, log: StepLog) -> tuple[int, Any]:
-        """The same program; each of its steps notes when it ran.
+    def observe(self, log: StepLog | None) -> tuple[int, Any]:
+        """The same program; where there is a log, each of its steps notes when it ran.
 
         Returns:
           What `run` takes, and what has the memory in which it is.
         """
         writer = _Writer(*self._written, log)
         _, record = writer.write(self.program, self._references)
-        released = 0 if self.work.brief else 1
-        block = writer.block
-        entry = block.add(*r.Entry(block.add(*record), self._objects, released))
-        block.freeze()
-        return block.settle(entry), writer
+        return self._enter(writer, record, 0 if self.work.brief else 1)
 
     def telling(self, tell: Callable[[int], object]) -> tuple[int, Any]:
         """The same program; it calls `tell` on its frame's address after each step.
@@ -266,9 +255,15 @@ class Table:
         teller = block.add(*r.HostStep(writer.handlers["run_host"], id(tell)))
         both = [word for step in steps for word in (step, teller)]
         program = len(both), block.add(*both), *record[2:]
-        entry = block.add(*r.Entry(block.add(*program), self._objects, 1))
+        return self._enter(writer, program, 1)
+
+    def _enter(
+        self, writer: _Writer, program: Sequence[r.Word], released: int
+    ) -> tuple[int, Any]:
+        block = writer.block
+        entry = block.add(*r.Entry(block.add(*program), self._objects, released))
         block.freeze()
-        return block.settle(entry), writer
+        return block.settle(entry), writer  # which has what the records refer to
 
 
 class _Writer:
@@ -413,10 +408,10 @@ class _Writer:
         grain: int,
         quantum: int,
     ) -> r.Offset:
-        count, listed = len(slots), self.block.add(*slots)
+        listed = self.block.words(slots)
         handler = self.handlers["run_kernel"]
         quantum = max(quantum, grain)
-        record = r.KernelStep(handler, address, count, listed, units, grain, quantum)
+        record = r.KernelStep(handler, address, *listed, units, grain, quantum)
         return self.block.add(*record)
 
     def _copy(self, source: int, target: int, nbytes: int) -> r.Offset:
@@ -428,10 +423,9 @@ class _Writer:
 
     def _branch(self, step: prog.RunBranch) -> r.Offset:
         places = [self._write_branch(step, branch) for branch in step.branches]
-        count, programs = len(places), self.block.add(*places)
-        handler = self.handlers["run_branch"]
+        handler, programs = self.handlers["run_branch"], self.block.words(places)
         return self.block.add(
-            *r.BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
+            *r.BranchStep(handler, step.index, *programs, max(step.scratch, 0))
         )
 
     def _write_branch(self, step: prog.RunBranch, branch: prog.Program) -> r.Offset:

@@ -279,6 +279,11 @@ class Block:
         self._words.extend(words)
         return place
 
+    def words(self, words: Iterable[Word]) -> tuple[int, Offset]:
+        """How many words there are, and the place of the array of them."""
+        listed = list(words)
+        return len(listed), self.add(*listed)
+
     def rows(self, rows: Iterable[Iterable[Word]]) -> tuple[int, Offset]:
         """How many rows there are, and the place of the array of them."""
         listed = list(rows)

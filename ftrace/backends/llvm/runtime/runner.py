@@ -95,10 +95,7 @@ def new_lane(f: Function, outer: str) -> str:
 @handlers("i32", "ptr %record")
 def check_signals(f: Function) -> None:
     call = f.view(f.view("%record", Context).pointer("call"), Context)
-    mark = call.at("stopped")
-    stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
-    with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
-        f.ret(f.let(f"trunc i64 {stopped} to i32"))
+    _end_if_stopped(f, "%record")
     if not target.has_threads():
         f.ret(GO_ON)
         return
@@ -118,6 +115,7 @@ def check_signals(f: Function) -> None:
     found = f.outside("i32 PyErr_CheckSignals")
     call.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     with f.when(f.let(f"icmp ne i32 {found}, 0")):
+        mark = call.at("stopped")
         f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
         f.ret(RAISED)
     f.ret(GO_ON)
@@ -152,6 +150,11 @@ def load_status(f: Function, context: str) -> str:
     call = f.view(f.view(context, Context).pointer("call"), Context)
     mark = f.let(f"load atomic i64, ptr {call.at('stopped')} monotonic, align 8")
     return f.let(f"trunc i64 {mark} to i32")
+
+
+def _end_if_stopped(f: Function, context: str) -> None:
+    status = load_status(f, context)
+    f.ret_if(f.let(f"icmp ne i32 {status}, {GO_ON}"), status)
 
 
 # Programs and their steps.
@@ -261,17 +264,13 @@ def run_kernel(f: Function) -> None:
     units, grain = step.number("units"), step.number("grain")
     with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
-        _give_stopped(f, load_status(f, "%context"))
+        _end_if_stopped(f, "%context")
         f.ret(_spend(f, context, _LITTLE))
     threads, quantum = context.number("threads"), step.number("quantum")
     job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {quantum}"
     f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
-    _give_stopped(f, load_status(f, "%context"))
+    _end_if_stopped(f, "%context")
     f.ret(_spend(f, context, _MUCH))
-
-
-def _give_stopped(f: Function, status: str) -> None:
-    f.ret_if(f.let(f"icmp ne i32 {status}, {GO_ON}"), status)
 
 
 def _spend(f: Function, context: View, cost: int) -> str:
@@ -451,16 +450,19 @@ def _combine(f: Function, step: View, combine: str, own: str, result: str) -> No
 # What is observed. Nothing of it runs in a program that is not.
 
 
-@handlers("i64")
-def read_clock(f: Function) -> None:
-    """Nanoseconds."""
+def nanoseconds(f: Function) -> str:
+    """Of a clock that only goes forward; 0 where there is none."""
     if not target.has_threads():
-        f.ret(0)
-        return
+        return "0"
     now = f.allocate("i64", 2)  # seconds, nanoseconds
     f.outside("i32 clock_gettime", f"i32 {time.CLOCK_MONOTONIC}, ptr {now}")
     whole = f.let(f"mul i64 {f.load('i64', now)}, 1000000000")
-    f.ret(f.sum(whole, f.load("i64", f.word(now, 1))))
+    return f.sum(whole, f.load("i64", f.word(now, 1)))
+
+
+@handlers("i64")
+def read_clock(f: Function) -> None:
+    f.ret(nanoseconds(f))
 
 
 @handlers("void", "ptr %step", "i64 %number", "i64 %start")
