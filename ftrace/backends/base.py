@@ -234,6 +234,18 @@ class DynamicProgram(Executable):
         return self._make(self.program.at(sizes), sizes)
 
 
+def executable_of(
+    make: Callable[[Program, Sizes], Executable],
+    program: Program,
+    texts: Callable[[], Iterable[str]],
+    code_bytes: int = 0,
+) -> Executable:
+    """A program, made when the sizes of its dynamic dimensions are known."""
+    if program.is_dynamic:
+        return DynamicProgram(program, make, texts, code_bytes)
+    return make(program, {})
+
+
 class Device(ABC):
     """A place where arrays live and programs run.
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Device, DynamicProgram, Executable, time_block
+from ftrace.backends.base import Device, Executable, executable_of, time_block
 from ftrace.backends.debug_report import report_compiled
 from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.errors import GraphError
@@ -74,12 +74,8 @@ class Interpreter(Device):
         with time_block(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
 
-        def make(program: Program, sizes: Sizes) -> Executable:
-            return InterpretedProgram(self, program, plans, sizes)
-
-        if program.is_dynamic:
-            return DynamicProgram(program, make, partial(_texts, program))
-        return make(program, {})
+        make = partial(InterpretedProgram, self, plans)
+        return executable_of(make, program, partial(_texts, program))
 
     def _plan(self, step: RunKernel) -> KernelPlan:
         plan = self._plans.get(step.kernel)
@@ -100,8 +96,8 @@ class InterpretedProgram(DrivenProgram):
     def __init__(
         self,
         device: Interpreter,
-        program: Program,
         plans: Sequence[KernelPlan],
+        program: Program,
         sizes: Sizes,
     ) -> None:
         found = dict(zip(program.kernels, plans, strict=True))
@@ -145,17 +141,15 @@ class InterpreterDriver(Driver):
         return allocate_fenced(nbytes) if FENCED else np.empty(nbytes, np.uint8)
 
     def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
+        slots = {number: program.slots[number] for number in program.in_arena}
         if FENCED:
-            slots = enumerate(program.slots)
-            temporary = {n: s.nbytes for n, s in slots if s.storage == "arena"}
-            return {n: self.allocate(size) for n, size in temporary.items()}, None
+            return {n: self.allocate(slot.nbytes) for n, slot in slots.items()}, None
         arena = self.device.allocate(program.arena)
         memory = _bytes(arena)
-        return {
-            number: memory[slot.position : slot.position + slot.nbytes]
-            for number, slot in enumerate(program.slots)
-            if slot.storage == "arena"
-        }, arena
+        parts = {
+            n: memory[s.position : s.position + s.nbytes] for n, s in slots.items()
+        }
+        return parts, arena
 
 
 def _texts(program: Program) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ftrace.errors import OutOfMemoryError
+from ftrace.errors import Origin, OutOfMemoryError
 from ftrace.lower import program as prog
 from ftrace.trace.arrays.buffer import LARGE, Allocator, free_memory
 
@@ -88,9 +88,11 @@ def _list_pushed(program: prog.Program) -> Iterator[tuple[int, str]]:
         for inner in prog.programs_of(step):
             yield from _list_pushed(inner)
         if isinstance(step, prog.RunLoop):
-            for slot, outer, line in _elements_of(step):
+            lines, pushed = prog.lines_of_results(step), step.body.outputs
+            pairs = zip(step.ys, pushed[len(step.carry) :], strict=False)
+            for outer, slot in pairs:
                 if program.slots[outer].stacks:
-                    yield _row(step.body.slots[slot], line)
+                    yield _row(step.body.slots[slot], lines.get(outer))
 
 
 def largest(program: prog.Program) -> list[str]:
@@ -101,49 +103,25 @@ def largest(program: prog.Program) -> list[str]:
 
 def _list_made(program: prog.Program) -> Iterator[tuple[int, str]]:
     """What each array takes that is not an input; for a loop's body one iteration."""
-    lines: dict[int, str] = {}
+    lines: dict[int, Origin] = {}
     bodies: set[int] = set()
     for step in program.steps:
         for inner in prog.programs_of(step):
             yield from _list_made(inner)
             bodies.add(getattr(step, "scratch", -1))
-        for slot, line in _lines_of(step):
+        for slot, line in prog.lines_of_results(step).items():
             lines.setdefault(slot, line)
     for number, slot in enumerate(program.slots):
         if slot.storage == "input" or number in bodies or slot.stacks:
             continue
-        yield _row(slot, lines.get(number, ""))
+        yield _row(slot, lines.get(number))
 
 
-def _row(slot: prog.Slot, line: str) -> tuple[int, str]:
+def _row(slot: prog.Slot, line: Origin | None) -> tuple[int, str]:
     nbytes = slot.size * slot.dtype.itemsize
     sizes = ",".join(map(str, slot.shape))
     text = f"{_size(nbytes)}: {slot.dtype}[{sizes}]"
-    return nbytes, f"{text}, {line}" if line else f"{text} ({slot.value})"
-
-
-def _lines_of(step: prog.Step) -> Iterator[tuple[int, str]]:
-    """The slots that a step writes, and the user's line that makes them."""
-    if isinstance(step, prog.RunKernel):
-        for slot, origin in prog.lines_of_results(step).items():
-            yield slot, origin.describe()
-    elif isinstance(step, prog.CallHost):
-        origin = step.node.origin
-        line = "" if origin is None else origin.describe()
-        yield from ((slot, line) for slot in step.results)
-    elif isinstance(step, prog.RunExchange):
-        for slot, node in zip(step.results, step.nodes, strict=True):
-            yield slot, "" if node.origin is None else node.origin.describe()
-    elif isinstance(step, prog.RunLoop):
-        yield from ((outer, line) for _, outer, line in _elements_of(step))
-
-
-def _elements_of(step: prog.RunLoop) -> Iterator[tuple[int, int, str]]:
-    """Of each result per iteration its slot in the body, outside, and its line."""
-    known = dict(pair for own in step.body.steps for pair in _lines_of(own))
-    written = step.body.outputs[len(step.carry) :]
-    for slot, outer in zip(written, step.ys, strict=False):
-        yield slot, outer, known.get(slot, "")
+    return nbytes, f"{text}, {line.describe()}" if line else f"{text} ({slot.value})"
 
 
 def _size(nbytes: int) -> str:

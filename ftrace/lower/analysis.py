@@ -18,6 +18,7 @@ The answers depend on the graph alone: no stage's decisions change them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
 
@@ -284,7 +285,7 @@ def split_count(node: Node) -> Node | None:
     (source,) = node.src
     if source.op is not iota_p or source.ndim != 1 or source.size < 2:
         return None
-    total: Node | None = None
+    parts: list[Node] = []
     stride = node.size
     for axis, size in enumerate(node.shape):
         stride //= size
@@ -293,8 +294,8 @@ def split_count(node: Node) -> Node | None:
         along = iota(node.dtype, node.shape, axis)
         if stride > 1:
             along = p.mul(along, const(stride, node.dtype, node.shape))
-        total = along if total is None else p.add(total, along)
-    return total
+        parts.append(along)
+    return reduce(p.add, parts) if parts else None
 
 
 # The same on slices.

@@ -294,7 +294,7 @@ class Program:
         steps = tuple([_step_at(step, sizes) for step in self.steps])
         needed = {step.scratch: _scratch_bytes(step) for step in steps
                   if isinstance(step, (RunBranch, RunLoop))}  # fmt: skip
-        placed = [n for n, slot in enumerate(self.slots) if slot.storage == "arena"]
+        placed = self.in_arena
         plan = plan_memory(
             [
                 replace(life, nbytes=needed.get(n, sym.evaluate(life.nbytes, sizes)))
@@ -317,31 +317,23 @@ class Program:
     @property
     def kernels(self) -> list[RunKernel]:
         """The kernels of its steps, those of branches and bodies included."""
-        found: list[RunKernel] = []
-        for step in self.steps:
-            if isinstance(step, RunKernel):
-                found.append(step)
-            for inner in programs_of(step):
-                found.extend(inner.kernels)
-        return found
+        return [step for step in steps_of(self) if isinstance(step, RunKernel)]
+
+    @property
+    def in_arena(self) -> list[int]:
+        """The slots that are parts of the arena."""
+        return [n for n, slot in enumerate(self.slots) if slot.storage == "arena"]
 
     @property
     def overlaps(self) -> bool:
         """Is anything started and waited for later?"""
-        return any(
-            step.phase != "whole"
-            if isinstance(step, RunExchange)
-            else any(inner.overlaps for inner in programs_of(step))
-            for step in self.steps
-        )
+        exchanges = [s for s in steps_of(self) if isinstance(s, RunExchange)]
+        return any(step.phase != "whole" for step in exchanges)
 
     @property
     def written(self) -> set[int]:
         """The slots that its steps write."""
-        found: set[int] = set()
-        for step in self.steps:
-            found |= written_by(step)
-        return found
+        return {slot for step in self.steps for slot in results_of(step)}
 
     def __str__(self) -> str:
         lines = [f"program: {len(self.steps)} steps, arena of {self.arena} bytes"]
@@ -359,14 +351,14 @@ def programs_of(step: Step) -> tuple[Program, ...]:
     return step.branches if isinstance(step, RunBranch) else ()
 
 
-def written_by(step: Step) -> set[int]:
+def results_of(step: Step) -> list[int]:
     """The slots that a step writes."""
     if isinstance(step, RunKernel):
         pairs = zip(step.slots, step.buffers, strict=True)
-        return {slot for slot, spec in pairs if spec.written}
+        return [slot for slot, spec in pairs if spec.written]
     if isinstance(step, RunLoop):
-        return {*step.ys, *(c.result for c in step.carry)}
-    return set(step.results)
+        return [*(c.result for c in step.carry), *step.ys]
+    return [*step.results]
 
 
 def steps_of(program: Program) -> list[Step]:
@@ -406,23 +398,20 @@ def lines_of(step: Step) -> tuple[Origin, ...]:
 
 def lines_of_results(step: Step) -> dict[int, Origin]:
     """The slots that a step writes, and the user's lines of what it writes there."""
-    lines = list(lines_of(step)[-1:])
-    written = sorted(written_by(step))
-    found = dict.fromkeys(written, lines[0]) if lines else {}
+    slots, lines = results_of(step), lines_of(step)
+    own: Sequence[Origin | None] = ()
     if isinstance(step, RunKernel):
-        pairs = zip(step.slots, step.buffers, strict=True)
-        slots = [slot for slot, spec in pairs if spec.written]
-        rows = zip(slots, step.info.stored, strict=False)
-        found |= {slot: line for slot, line in rows if line is not None}
+        own = step.info.stored
+    elif isinstance(step, RunExchange):
+        own = [node.origin for node in step.nodes]
     elif isinstance(step, RunLoop):
-        inner = [lines_of_results(own) for own in step.body.steps]
-        made = {slot: line for own in inner for slot, line in own.items()}
-        last = step.body.outputs[len(step.carry) :]
-        carried = [c.result for c in step.carry]
-        rows = zip((*step.body.outputs[: len(carried)], *last), (*carried, *step.ys),
-                   strict=False)  # fmt: skip
-        found |= {outer: made[slot] for slot, outer in rows if slot in made}
-    return found
+        made: dict[int, Origin] = {}
+        for inner in step.body.steps:
+            made |= lines_of_results(inner)
+        own = [made.get(slot) for slot in step.body.outputs]
+    found = dict.fromkeys(slots, lines[-1]) if lines else {}
+    rows = zip(slots, own, strict=False)
+    return found | {slot: line for slot, line in rows if line is not None}
 
 
 def describe(step: Step) -> str:

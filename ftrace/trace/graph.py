@@ -256,6 +256,29 @@ def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     return set(seen)
 
 
+def views_over(node: Node) -> Iterator[Node]:
+    """A value, and what it is a view of, as far as elements are only moved."""
+    yield node
+    while node.op.family == "movement":
+        node = node.src[0]
+        yield node
+
+
+def bits_below(order: Iterable[Node], own: Mapping[Node, int]) -> dict[Node, int]:
+    """For each node its own bits, and those of the nodes that it is made of.
+
+    Args:
+      order: the nodes, sources first.
+    """
+    found: dict[Node, int] = {}
+    for node in order:
+        bits = own.get(node, 0)
+        for source in node.src:
+            bits |= found[source]
+        found[node] = bits
+    return found
+
+
 def walk(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
     """The roots, and what `below` leads to from each, once: the last found comes first.
 

@@ -154,13 +154,9 @@ class CPU(base.Device):
         with base.time_block(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
 
-        def make(program: Program, sizes: Sizes) -> base.Executable:
-            return CPUExecutable(self, program, kernels, sizes)
-
-        if program.is_dynamic:
-            known = partial(_texts, kernels), _code_bytes(kernels)
-            return base.DynamicProgram(program, make, *known)
-        return make(program, {})
+        make = partial(CPUExecutable, self, kernels)
+        known = partial(_texts, kernels), _code_bytes(kernels)
+        return base.executable_of(make, program, *known)
 
     def prepare(self) -> None:
         prepare_runtime()
@@ -180,7 +176,7 @@ class CPU(base.Device):
                 return None
             program, kernels = found
             self.counters.kernels_cached += len(kernels)
-            return CPUExecutable(self, program, kernels)
+            return CPUExecutable(self, kernels, program)
 
     def keep(self, identity: str, executable: base.Executable) -> None:
         chosen = settings.current()
@@ -303,8 +299,8 @@ class CPUExecutable(base.Executable):
     def __init__(
         self,
         device: CPU,
-        program: Program,
         kernels: Sequence[cached_kernel.CompiledKernel],
+        program: Program,
         sizes: Sizes = MappingProxyType({}),
     ) -> None:
         self.device = device
@@ -321,9 +317,7 @@ class CPUExecutable(base.Executable):
                 number_of[slot] = len(program.inputs) + len(made)
                 made.append(program.slots[slot].nbytes)
         self.results = [number_of[slot] for slot in program.outputs]
-        temporary = [
-            i for i, slot in enumerate(program.slots) if slot.storage == "arena"
-        ]
+        temporary = program.in_arena
         arena = -1  # the object of all that is in the arena
         if FENCED:  # each for itself, and not in an arena
             for slot in temporary:

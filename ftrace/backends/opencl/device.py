@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.backends.base import Device, DynamicProgram, Executable, time_block
+from ftrace.backends.base import Device, Executable, executable_of, time_block
 from ftrace.backends.debug_report import report_compiled
 from ftrace.backends.host_executor import DrivenProgram, Driver
 from ftrace.backends.opencl.render import program_source, render
@@ -209,16 +209,18 @@ class OpenCL(Device):
         except self.cl.Error as error:
             raise DeviceError(f"{self.name} failed: {error}") from error
 
+    def copy(self, target: Any, source: Any, **options: Any) -> Any:
+        """Enqueues a copy between buffers of OpenCL, or arrays of bytes; its event."""
+        copy = self.cl.enqueue_copy
+        return self.enqueue(copy, self.queue, target, source, **options)
+
     @in_span("copy", "to opencl")
     def copy_in(self, array: Array) -> Buffer:
         buffer = self.allocate(array.nbytes)
         if array.nbytes:
             wait = array.nbytes > QUEUED_COPY
             host = np.ascontiguousarray(array) if wait else np.array(array, order="C")
-            event = self.enqueue(
-                self.cl.enqueue_copy, self.queue, buffer.memory.whole, _raw(host),
-                is_blocking=wait,
-            )  # fmt: skip
+            event = self.copy(buffer.memory.whole, _raw(host), is_blocking=wait)
             if not wait:
                 self._keep(event)
         return buffer
@@ -239,10 +241,7 @@ class OpenCL(Device):
         """The first elements of a buffer of OpenCL."""
         result = np.empty(size, dtype)
         if result.nbytes:
-            self.enqueue(
-                self.cl.enqueue_copy, self.queue, _raw(result), handle,
-                is_blocking=True,
-            )  # fmt: skip
+            self.copy(_raw(result), handle, is_blocking=True)
         return result
 
     def synchronize(self) -> None:
@@ -271,12 +270,8 @@ class OpenCL(Device):
             self.counters.kernels_cached += len(steps) - len(missing)
             built = [kernels[step.kernel] for step in steps]
 
-        def make(program: Program, sizes: Sizes) -> Executable:
-            return EnqueuedProgram(self, program, built, sizes)
-
-        if program.is_dynamic:
-            return DynamicProgram(program, make, partial(_texts, built))
-        return make(program, {})
+        make = partial(EnqueuedProgram, self, built)
+        return executable_of(make, program, partial(_texts, built))
 
     @in_span("codegen", "kernels for opencl")
     def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
@@ -344,8 +339,8 @@ class EnqueuedProgram(DrivenProgram):
     def __init__(
         self,
         device: OpenCL,
-        program: Program,
         kernels: Sequence[BuiltKernel],
+        program: Program,
         sizes: Sizes,
     ) -> None:
         bound = [_bind(device, kernel, sizes) for kernel in kernels]
@@ -409,9 +404,9 @@ class _Enqueuer(Driver):
         self, source: SubBuffer, first: int, target: SubBuffer, to: int, nbytes: int
     ) -> None:
         if nbytes:
-            self.device.enqueue(
-                self.device.cl.enqueue_copy, self.device.queue, target.handle,
-                source.handle, src_offset=first, dst_offset=to, byte_count=nbytes,
+            self.device.copy(
+                target.handle, source.handle,
+                src_offset=first, dst_offset=to, byte_count=nbytes,
             )  # fmt: skip
 
     def read(self, memory: SubBuffer, dtype: np.dtype[Any], size: int) -> Array:
@@ -419,10 +414,7 @@ class _Enqueuer(Driver):
 
     def write(self, memory: SubBuffer, array: Array) -> None:
         if array.nbytes:
-            self.device.enqueue(
-                self.device.cl.enqueue_copy, self.device.queue, memory.handle,
-                _raw(array), is_blocking=True,
-            )  # fmt: skip
+            self.device.copy(memory.handle, _raw(array), is_blocking=True)
 
     def allocate(self, nbytes: int) -> SubBuffer:
         buffer = self.device.allocate(nbytes)
@@ -430,7 +422,7 @@ class _Enqueuer(Driver):
 
     def place_arena(self, program: Program) -> tuple[dict[int, SubBuffer], Any]:
         """Parts of one buffer; a buffer each where the device cannot divide it so."""
-        numbers = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
+        numbers = program.in_arena
         if not numbers:
             return {}, None
         if not self.device.divides_memory:

@@ -24,7 +24,7 @@ from dataclasses import field
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower import analysis
-from ftrace.trace.graph import Node, toposort, walk
+from ftrace.trace.graph import Node, bits_below, toposort, walk
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p
@@ -307,13 +307,9 @@ class _Finder:
 
     def _number_waves(self) -> None:
         leads = self._leads_to()
-        after: dict[Node, int] = {}  # bits of the groups that a value is made of
+        alive = {n: 1 << own for n, own in self.group.items() if own not in self.dead}
+        after = bits_below(self.order, alive)  # the groups that a value is made of
         for node in self.order:
-            own = self.group.get(node)
-            bits = 0 if own is None or own in self.dead else 1 << own
-            for source in node.src:
-                bits |= after[source]
-            after[node] = bits
             number = self._membership(node, after, leads)
             if number is not None:
                 self.member[node] = number

@@ -28,7 +28,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
 from ftrace.lower import analysis as cost
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, Op, rebuild, toposort
+from ftrace.trace.graph import Node, Op, bits_below, rebuild, toposort, views_over
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import (
     broadcast as bc,
@@ -269,11 +269,7 @@ def _image_blocks(x: Node, size: int) -> int | None:
 
 def _has_windows(node: Node) -> bool:
     """Does a window slide over what is only moved?"""
-    while node.op.family == "movement":
-        if node.op is movement.shear_p:
-            return True
-        node = node.src[0]
-    return False
+    return any(view.op is movement.shear_p for view in views_over(node))
 
 
 # Sums over rows, added up by kernels that pass over these rows anyway.
@@ -337,12 +333,7 @@ def _with_company(
 ) -> set[Node]:
     """Those of whose elements another value is made that does not wait for them."""
     number = {node: 1 << k for k, node in enumerate(wanted)}
-    after: dict[Node, int] = {}  # the sums that a value is made of
-    for node in order:
-        bits = number.get(node, 0)
-        for source in node.src:
-            bits |= after[source]
-        after[node] = bits
+    after = bits_below(order, number)  # the sums that a value is made of
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
     shared = cost.find_shared_dear(order)
     stored += [e for e in map(cost.elements_of_sum, wanted) if e in shared]
@@ -374,9 +365,8 @@ def _large_stored(
 
 
 def _beneath(node: Node) -> Node:
-    while node.op.family == "movement":
-        node = node.src[0]
-    return node
+    *_, source = views_over(node)
+    return source
 
 
 def _elements_of(root: Node) -> set[Node]:

@@ -39,7 +39,7 @@ from ftrace.lower.program import (
 )
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Graph, Node, inherited_origin, make_node
+from ftrace.trace.graph import Graph, Node, inherited_origin, make_node, views_over
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.primitive import items
@@ -359,14 +359,8 @@ def lines_of_values(stores: Mapping[int, Node]) -> tuple[Origin | None, ...]:
 
     What is moved in the end was made by another line.
     """
-    made = [_source_of_movement(node) for _, node in sorted(stores.items())]
+    made = [[*views_over(node)][-1] for _, node in sorted(stores.items())]
     return tuple([node.origin for node in made])
-
-
-def _source_of_movement(node: Node) -> Node:
-    while node.op.family == "movement" and node.src:
-        node = node.src[0]
-    return node
 
 
 def lines_of_expressions(built: BuiltKernel) -> ir.Lines:

@@ -21,6 +21,7 @@ known for all sizes is not simplified.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
 from math import gcd, prod
 from typing import Any
 
@@ -559,16 +560,13 @@ def render_index(index: Index, value_of: Callable[[Node], Node] | None = None) -
       index: the sum.
       value_of: gives the expression of a value of an index array.
     """
-    total: Node | None = None
-    for atom, coefficient in index.pairs:
-        part = atom
-        if not sym.same_size(coefficient, 1):
-            part = _operation(p.mul, atom, _literal(coefficient))
-        total = part if total is None else _operation(p.add, total, part)
-    if total is None:
-        return _literal(index.constant)
-    if not sym.same_size(index.constant, 0):
-        total = _operation(p.add, total, _literal(index.constant))
+    terms = [
+        atom if sym.same_size(n, 1) else _operation(p.mul, atom, _literal(n))
+        for atom, n in index.pairs
+    ]
+    if not terms or not sym.same_size(index.constant, 0):
+        terms.append(_literal(index.constant))
+    total = reduce(partial(_operation, p.add), terms)
     known = {v: value_of(v) for v in values_in([index])} if value_of else {}
     return substitute([total], known)[0] if known else total
 
@@ -617,12 +615,11 @@ def is_affine(index: Index) -> bool:
 
 def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
     """The conditions as a predicate; None where there are none."""
-    total: Node | None = None
+    parts: list[Node] = []
     ordered = sorted(valid, key=lambda c: f"{_text_of(c.position)} {c.low} {c.high}")
     for condition in ordered:
         index = render_index(condition.position, value_of)
         low, high = bounds(condition.position)
-        parts: list[Node] = []
         if sym.same_size(condition.high, condition.low + 1):
             parts.append(p.eq(index, _literal(condition.low)))
         else:
@@ -630,9 +627,7 @@ def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
                 parts.append(p.ge(index, _literal(condition.low)))
             if not sym.surely_less(high, condition.high):
                 parts.append(p.lt(index, _literal(condition.high)))
-        for part in parts:
-            total = part if total is None else p.bit_and(total, part)
-    return total
+    return reduce(p.bit_and, parts) if parts else None
 
 
 def _literal(value: int) -> Node:

@@ -31,7 +31,7 @@ from ftrace.lower import analysis as cost
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, operations_of, toposort
+from ftrace.trace.graph import Node, bits_below, operations_of, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.exchange import exchange_p
 from ftrace.trace.primitives.indexing import gather_p
@@ -384,7 +384,10 @@ class Plan:
         self.users: dict[Node, int] = {}
         self.waits: dict[Node, int] = {}
         if self.has_steps and any(op is exchange_p for op in operations_of(outputs)):
-            self._find_waits()
+            moving = [n for n in self.order if n.op is exchange_p and n.arg.moves]
+            self.waits = bits_below(
+                self.order, {n: 1 << k for k, n in enumerate(moving)}
+            )
         if adds_up is not None:
             self.order = self._sums_last()
         self._measure()
@@ -421,16 +424,6 @@ class Plan:
             if contractions:
                 self.epilogue[node] = contractions
             costs[node] = min(total + cost.weight(node), 10_000)
-
-    def _find_waits(self) -> None:
-        bit = 1
-        for node in self.order:
-            self.waits[node] = 0
-            for source in node.src:
-                self.waits[node] |= self.waits[source]
-            if node.op is exchange_p and node.arg.moves:
-                self.waits[node] |= bit
-                bit <<= 1
 
     def wait_alike(self, node: Node, draft: Draft) -> bool:
         """Does a value wait for the same exchanges as what a kernel stores?

@@ -27,7 +27,7 @@ from ftrace.errors import (
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Flags, Node, Nodes, constant_value
+from ftrace.trace.graph import Flags, Node, Nodes, constant_value, views_over
 from ftrace.trace.primitives import broadcast as bc, reference, sources
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
@@ -145,11 +145,7 @@ _compare = partial(
 
 def is_reused(node: Node) -> bool:
     """Does a movement chain show one element several times (an `expand` below)?"""
-    while node.op.family == "movement":
-        if node.op is bc.expand_p:
-            return True
-        node = node.src[0]
-    return False
+    return any(view.op is bc.expand_p for view in views_over(node))
 
 
 def product_of_contraction(total: Node) -> Node | None:

@@ -569,9 +569,8 @@ def peak_of(program: prog.Program) -> Peak:
     """The peak of a program."""
     lines = [prog.lines_of_results(step) for step in program.steps]
     scratch = {getattr(step, "scratch", -1) for step in program.steps}
-    placed = [n for n, slot in enumerate(program.slots) if slot.storage == "arena"]
     held: list[LiveValue] = []
-    for number, life in zip(placed, program.lifetimes, strict=True):
+    for number, life in zip(program.in_arena, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]
         of_step = prog.lines_of(program.steps[life.first]) if not made else ()
         origin = next(iter((*made, *of_step)), None)

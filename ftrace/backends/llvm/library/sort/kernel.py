@@ -486,14 +486,10 @@ def _leaving(f: Sorting, positions: bool) -> Callable[[Vectors, str, str], None]
     bits = 8 * f.operand.dtype.itemsize
 
     def leaves(v: Vectors, key: str, at: str) -> None:
-        if not positions:
+        if positions:
+            keys.put_position(v, key, at, f.through)
+        else:
             v.put(v.type(bits), key, "%to", at)
-            return
-        narrow, long = v.type(32), v.type(64)
-        place = v.convert("trunc", long, narrow, key)
-        if f.through:
-            place = v.take(narrow, "%places", v.convert("sext", narrow, long, place))
-        v.put(narrow, place, "%to", at)
 
     return leaves
 

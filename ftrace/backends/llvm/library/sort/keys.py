@@ -174,15 +174,20 @@ def pack(keys: Keys, through: bool) -> str:
     return loop("pack", parameters, body, 0 if through else LANES)
 
 
+def put_position(v: Vectors, key: str, at: str, through: bool) -> None:
+    """Puts the position that a key has below, or what stands there, at `%to`."""
+    narrow, long = v.type(32), v.type(64)
+    place = v.convert("trunc", long, narrow, key)
+    if through:
+        place = v.take(narrow, "%places", v.convert("sext", narrow, long, place))
+    v.put(narrow, place, "%to", at)
+
+
 def unpack(through: bool) -> str:
     """`@unpack(to, of, places, n)`: the positions, or what stands there."""
 
     def body(v: Vectors, i: str) -> None:
-        narrow, long = v.type(32), v.type(64)
-        place = v.convert("trunc", long, narrow, v.take(long, "%of", i))
-        if through:
-            place = v.take(narrow, "%places", v.convert("sext", narrow, long, place))
-        v.put(narrow, place, "%to", i)
+        put_position(v, v.take(v.type(64), "%of", i), i, through)
 
     return loop(
         "unpack", "ptr %to, ptr %of, ptr %places", body, 0 if through else LANES
