@@ -167,9 +167,6 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
     total[node] = cotangent
 
 
-#: Depths of variables that belong to no scope: tangents and residuals.
-
-
 def tangent_variable(aval: ShapedArray, position: int) -> Node:
     """A leaf that stands for a tangent or cotangent while a derivative is built."""
     return variable(aval.strong(), "tangent", position)

@@ -23,8 +23,8 @@ from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import A, Output, P, R, type_of, wraps
 from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
-from ftrace.trace.primitives.sources import const_like, scope_and_position, stand_ins
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import own
 from ftrace.trace.tracing.trace import free_variables, trace
@@ -118,7 +118,7 @@ def _value_and_grad(
 
         def derive() -> Graph:
             varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
-            one = const_like(head, 1)
+            one = sources.const_like(head, 1)
             gradient = _gradients(graph, along, [head], varying, [one])
             return _follow(graph, (*graph.outputs, *gradient), leaves)
 
@@ -378,7 +378,7 @@ def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.Tre
 
 
 def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
-    found = const_like(primal, 0) if tangent is None else tangent
+    found = sources.const_like(primal, 0) if tangent is None else tangent
     return cast(found, primal.dtype, primal.aval.weak_type)
 
 
@@ -517,7 +517,7 @@ def vjp_for(
     heads = graph.outputs[: output.count]
     types = [tan.tangent_type(n.aval) for n in heads]
     cotangents = [
-        autodiff.tangent_variable(t, 10_000 + i) if tan.holds_numbers(t) else None
+        sources.variable(t.strong(), "pullback", i) if tan.holds_numbers(t) else None
         for i, t in enumerate(types)
     ]
     leaves = graph.inputs[: len(avals)]
@@ -641,7 +641,7 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
     nodes = [n for n in residuals if n not in again]
     outputs = (*first, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
-    leaves = stand_ins(nodes, "residual")
+    leaves = sources.stand_ins(nodes, "residual")
     later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
     if again:
         check_repeatable(later)
@@ -781,7 +781,7 @@ def linear_transpose(
         results = along.settle(results, along.of_nodes(inputs), known)
     captured = graph.inputs[len(avals) :]
     free = free_variables(Graph((*captured, *cts), tuple(results)))
-    around = [stack.scopes[scope_and_position(n)[0]].wrap(n) for n in free]
+    around = [stack.scopes[sources.scope_and_position(n)[0]].wrap(n) for n in free]
     whole = Graph((*captured, *free, *cts), tuple(results))
     types = [n.aval for n in graph.outputs]
     run = tan.Program(whole, [*graph.captured, *around])

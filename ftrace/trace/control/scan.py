@@ -315,9 +315,7 @@ def _backward_body(
         [body.outputs[k] for k in given], leaves, list(given.values())
     )
     parts = dict(zip((*consts, *carry, *xs), found, strict=True))
-    totals = [
-        variable(_strong(body.inputs[i].aval), "cotangent", 10_000 + i) for i in consts
-    ]
+    totals = [variable(_strong(body.inputs[i].aval), "total", i) for i in consts]
     sums = [
         total if (part := parts[i]) is None else add(total, part)
         for i, total in zip(consts, totals, strict=True)

@@ -100,9 +100,9 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Node:
 #: Depths of variables of no scope, whose depths are 0 and more: they stand for values
 #: while graphs are taken apart. Kinds that may meet in one graph differ.
 DEPTHS = {
-    "tangent": -1, "residual": -2, "cotangent": -7,  # of derivatives
+    "tangent": -1, "residual": -2, "cotangent": -7, "pullback": -15,  # of derivatives
     "body": -3, "body_tangent": -4, "batch": -5,  # of what stands for itself
-    "lane": -6, "linear": -8,  # of scans
+    "lane": -6, "linear": -8, "total": -27,  # of scans
     "closed": -9, "saved": -10, "outer": -11, "held": -12, "known": -13,  # of calls
     "unused": -14, "rank": -16, "local": -17,
     "own": -18, "own_late": -19, "part": -20, "whole": -21,  # of what a process has
