@@ -7,7 +7,6 @@ An index is parsed once into an `Index`; reading uses it here, `at.py` for updat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import getitem as read_place
 from typing import Any, cast as cast_to
 
@@ -16,6 +15,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
 from ftrace.trace import symbolic as sym
@@ -174,9 +174,7 @@ class Index:
       gathered: the axes that arrays index, in order.
       arrays: their indices: NumPy arrays where known, else tracers.
       batch: the shape that the arrays have together; None without arrays.
-      rest: the sizes of the axes that are not gathered; those of integers are 1.
-      laid: the same without the integers' axes and with those that None adds.
-      slot: where in `laid` the axes of the arrays stand.
+      order: what the parts give: an axis, None, Ellipsis, "integer" or "array".
     """
 
     shape: Shape
@@ -185,9 +183,34 @@ class Index:
     gathered: tuple[int, ...]
     arrays: tuple[Any, ...]
     batch: Shape | None
-    rest: Shape
-    laid: Shape
-    slot: int
+    order: tuple[Any, ...]
+
+    @cached_property
+    def _sizes(self) -> Shape:
+        rows = zip(self.bounds, self.steps, strict=True)
+        return tuple([sym.steps_between(lo, hi, abs(s)) for (lo, hi), s in rows])
+
+    @property
+    def rest(self) -> Shape:
+        """The sizes of the axes that are not gathered; those of integers are 1."""
+        return tuple(n for a, n in enumerate(self._sizes) if a not in self.gathered)
+
+    @property
+    def laid(self) -> Shape:
+        """The same without the integers' axes and with those that None adds."""
+        axes = [part for part in self.order if part is None or type(part) is int]
+        return tuple([1 if axis is None else self._sizes[axis] for axis in axes])
+
+    @property
+    def slot(self) -> int:
+        """Where in `laid` the axes of the arrays stand: NumPy's rule.
+
+        It is where the arrays stand if they stand together, else in front.
+        """
+        found = [i for i, part in enumerate(self.order) if isinstance(part, str)]
+        if not found or not self.batch or found[-1] - found[0] + 1 != len(found):
+            return 0
+        return sum(part is not Ellipsis for part in self.order[: found[0]])
 
     @property
     def result_shape(self) -> Shape:
@@ -221,7 +244,7 @@ def parse_index(
     gathered: list[int] = []
     arrays: list[Any] = []
     batch_shapes: list[Shape] = []
-    order: list[Any] = []  # what the parts give: an axis, None, Ellipsis, or a word
+    order: list[Any] = []
     axis = 0
     parts = _without_ellipsis(shape, [_plain(p) for p in index_entries(index)])
     joined = together and any(isinstance(part, Tracer) for part in parts)
@@ -235,40 +258,22 @@ def parse_index(
             bounds[axis], steps[axis] = slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
-        elif sym.is_dynamic(part) or (
-            type(part) is int
-            and (
-                mode is None
-                or sym.is_dynamic(shape[axis])
-                or _is_inside(part, shape[axis], wrap)
-            )
-        ):
+        elif _is_place(part, shape, axis, mode, wrap):
             at = _check_integer(part, axis, shape, wrap)
             bounds[axis] = (at, at + 1)
             order.append("integer")
             axis += 1
         else:
-            found = _by_axis(
-                np.asarray(part) if type(part) is int else part, axis, shape
-            )
+            each = np.asarray(part) if type(part) is int else part
+            found = _by_axis(each, axis, shape)
             batch_shapes += [v.shape for v in found] or [(int(part),)]
             gathered += range(axis, axis + len(found))
             arrays += found
             order.append("array")
             axis += len(found)
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
-    place = _array_position(order, bool(batch))
-    sizes = [
-        sym.steps_between(lo, hi, abs(s))
-        for (lo, hi), s in zip(bounds, steps, strict=True)
-    ]
-    axes_laid = [part for part in order if part is None or type(part) is int]
-    laid = [1 if axis is None else sizes[axis] for axis in axes_laid]
-    rest = tuple(n for a, n in enumerate(sizes) if a not in gathered)
-    return Index(
-        shape, tuple(bounds), tuple(steps), tuple(gathered), tuple(arrays), batch,
-        rest, tuple(laid), place,
-    )  # fmt: skip
+    axes = tuple(gathered), tuple(arrays)
+    return Index(shape, tuple(bounds), tuple(steps), *axes, batch, tuple(order))
 
 
 def index_entries(index: Any) -> Any:
@@ -355,6 +360,14 @@ def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
     return parts[: places[0]] + missing + parts[places[0] + 1 :]
 
 
+def _is_place(part: Any, shape: Shape, axis: int, mode: str | None, wrap: bool) -> bool:
+    """Is it an integer that is no array of no axes?"""
+    if type(part) is not int:
+        return sym.is_dynamic(part)
+    size = shape[axis]
+    return mode is None or sym.is_dynamic(size) or _is_inside(part, size, wrap)
+
+
 def _is_inside(value: int, size: int, wrap: bool) -> bool:
     return (-size if wrap else 0) <= value < size
 
@@ -384,16 +397,6 @@ def _by_axis(part: Any, axis: int, shape: Shape) -> list[Any]:
             f"an array of shape {shape}"
         )
     return [p.astype(np.int32) for p in np.nonzero(part)] if part.ndim else []
-
-
-def _array_position(order: Sequence[Any], batched: bool) -> int:
-    """NumPy's rule: where the arrays stand if they stand together, else in front."""
-    found = [i for i, part in enumerate(order) if isinstance(part, str)]
-    if not found or not batched:
-        return 0
-    if found[-1] - found[0] + 1 != len(found):
-        return 0
-    return sum(part is not Ellipsis for part in order[: found[0]])
 
 
 # Reading.
