@@ -85,7 +85,7 @@ def group(members: Sequence[int]) -> Group:
     """These processes, one of which is this one, in that order."""
     key = tuple(members)
     if key not in world.groups:
-        kind = _Echo if len(key) > len({*key}) else Group
+        kind = _Echo if {*key} == {world.index} else Group
         world.groups[key] = kind(key)
     return world.groups[key]
 
@@ -210,8 +210,6 @@ class Group:
 
     def gathering(self, x: Array, out: Array | None = None) -> Work:
         """The arrays of all, of one shape, along a new leading axis."""
-        if self.size == 1:
-            return x[None]
         return (yield from self._gather(self._messages, x, out))
 
     def _gather(self, messages: Any, x: Array, out: Array | None = None) -> Work:
@@ -265,8 +263,6 @@ class Group:
 
     def exchanging(self, x: Array, out: Array | None = None) -> Work:
         """Row i of `x` goes to the i-th; row j of the result is from the j-th."""
-        if self.size == 1:
-            return x
         found = np.empty(x.shape, x.dtype) if out is None else out
         if ways := self._ways("all_to_all", x):
             return (yield from self._send_to_each(ways, x, found))
@@ -277,8 +273,6 @@ class Group:
 
     def reducing(self, fold: Callable[..., Array], x: Array, out: Array) -> Work:
         """Row i of `x` goes to the i-th, which combines what comes."""
-        if self.size == 1:
-            return x[0]
         if ways := self._ways("scatter", x):
             return (yield from self._send_to_each(ways, x, out, fold))
         with scratch(x.shape, x.dtype) as rows:
@@ -287,8 +281,6 @@ class Group:
 
     def broadcasting(self, x: Array, place: int = 0) -> Work:
         """The array of the first one, or of another."""
-        if self.size == 1:
-            return x
         found = np.array(x)
         self._ask(self._messages.Ibcast, (_bytes(found), place))
         yield
@@ -299,11 +291,6 @@ class Group:
         into: Sequence[tuple[Array, int, int]],
     ) -> Work:  # fmt: skip
         """Sends rows, and fills others with what comes: (row, to or from, a tag)."""
-        if self.size == 1:  # to itself
-            tagged = {tag: row for row, _, tag in rows}
-            for row, _, tag in into:
-                row[...] = tagged[tag]
-            return None
         self._post(self._messages, into, rows)
         yield
         return None
@@ -320,8 +307,6 @@ class Group:
           fold: `fold(rows, out)`; `out` may be one of the rows.
           out: where the result is to be, of the shape of `x` and contiguous.
         """
-        if self.size == 1:
-            return x
         found = np.empty(x.shape, x.dtype) if out is None else out
         if ways := self._ways("sum", x):
             return (yield from self._send_to_each(ways, x, found, fold))
@@ -547,17 +532,14 @@ class Group:
             f"FTRACE_DISTRIBUTED_TIMEOUT sets the time{rest}"
         )
 
-    def agree(self, what: str, text: Callable[[], str], digest: bytes = b"") -> None:
+    def agree(self, what: str, text: Callable[[], str]) -> None:
         """Returns if all have the same text; its digest is compared.
 
         Raises:
           ProcessError: they have not; the message shows the first lines that differ.
         """
-        if self.size == 1:
-            return
         sha256 = import_module("hashlib").sha256  # with OpenSSL: not for one process
-        own = digest or sha256(text().encode()).digest()
-        rows = np.frombuffer(own, np.uint8)
+        rows = np.frombuffer(sha256(text().encode()).digest(), np.uint8)
 
         def gather(x: Array) -> Array:
             work = self._gather(self._digests, x)
@@ -599,7 +581,8 @@ def _explain_left(what: str, why: Any) -> str:
 class _Echo(Group):
     """This process in the place of each member: what would come is what it has.
 
-    The program of one of several can be run so, for the time of its own steps.
+    So it is where there is one; and the program of one of several can be run so, for
+    the time of its own steps.
     """
 
     def gathering(self, x: Array, out: Array | None = None) -> Work:
@@ -618,14 +601,18 @@ class _Echo(Group):
         self, rows: Sequence[tuple[Array, int, int]],
         into: Sequence[tuple[Array, int, int]],
     ) -> Work:  # fmt: skip
-        for row, _, _ in into:
-            row[...] = rows[0][0] if rows else 0
+        sent = {tag: row for row, _, tag in rows}
+        for row, _, tag in into:
+            row[...] = sent.get(tag, rows[0][0] if rows else 0)
         return _fill(None, ())
 
     def combining(
         self, fold: Callable[..., Array], x: Array, out: Array | None = None
     ) -> Work:
         return _fill(out, x)
+
+    def agree(self, what: str, text: Callable[[], str]) -> None:
+        """It agrees with itself."""
 
 
 def _fill(out: Array | None, x: Array) -> Work:

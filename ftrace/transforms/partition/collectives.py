@@ -15,7 +15,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement as mv, reduction as red
-from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import gather, read_back
 from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.primitives.sources import const, const_like, variable, zeros_like
@@ -234,7 +234,7 @@ def _within(x: Node, first: int, last: int) -> Node:
 
 def _choose(test: Node, x: Node, y: Node) -> Node:
     """`x` where a scalar is true, else `y`."""
-    return p.select(expand(mv.reshape(test, (1,) * x.ndim), x.shape), x, y)
+    return p.select(broadcast_leading(test, x.shape), x, y)
 
 
 def _split(x: Node, axis: int, count: int) -> Node:

@@ -21,7 +21,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches
 from ftrace.trace.graph import Body, Graph, Node, inherited_origin, with_bodies
 from ftrace.trace.primitives import elementwise as p, movement as mv, sources
-from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
+from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition import propagate, rules, specs as sp, windows as win
@@ -113,10 +113,8 @@ class _Localizer:
         rule = found.rules[node]
         self.ways[node] = self._ways(node, rule)
         for way in self.ways[node]:
-            for source, axes in zip(node.src, rule.operands, strict=True):
-                self._want(
-                    source, rules.want_of(rule, axes, source.shape, way, self.sizes)
-                )
+            for source, want in rules.wants_of(node, rule, way, self.sizes):
+                self._want(source, want)
 
     def _ways(self, node: Node, rule: rules.Rule) -> list[rules.Way]:
         """In how many ways a node is computed, so that it is there as it is wanted."""
@@ -227,10 +225,7 @@ class _Localizer:
         division = way.division
         made = _Value(node, *propagate.pending_of(rule, division), node)
         src: list[Node] = []
-        wants = [
-            (source, rules.want_of(rule, axes, source.shape, way, self.sizes))
-            for source, axes in zip(node.src, rule.operands, strict=True)
-        ]
+        wants = rules.wants_of(node, rule, way, self.sizes)
         terms, own = self._takes_terms(node, wants), made.pending
         for (source, want), axes in zip(wants, rule.operands, strict=True):
             value = self._get(source, want, terms)
@@ -308,10 +303,9 @@ class _Localizer:
             rows = device.gather(x, names, Cause(node, self.times))
             number, places = device.number(names), win.iota_along(rows, 0)
             assert number is not None
-            number = expand(mv.reshape(number, (1,) * rows.ndim), rows.shape)
+            number = broadcast_leading(number, rows.shape)
             earlier = p.gt(places, number) if reverse else p.lt(places, number)
-            others = expand(mv.reshape(fill, (1, *x.shape)), rows.shape)
-            return p.select(earlier, rows, others)
+            return p.select(earlier, rows, broadcast_leading(fill, rows.shape))
 
         rows = zip(self.found.outputs_of[node], rule.results, strict=True)
         return rules.Shard([shape(*row) for row in rows], begin, windows, first, before)
@@ -418,15 +412,11 @@ def local_type(aval: ShapedArray, spec: sp.Spec, sizes: sp.Sizes) -> ShapedArray
 
 
 def local_inputs(
-    inputs: Sequence[Node],
-    specs: propagate.Specs,
-    sizes: sp.Sizes,
-    depth: int | str = "local",
+    inputs: Sequence[Node], specs: propagate.Specs, sizes: sp.Sizes
 ) -> list[Node]:
-    rows = enumerate(zip(inputs, specs, strict=True))
-    return [
-        sources.variable(local_type(n.aval, s, sizes), depth, i) for i, (n, s) in rows
-    ]
+    rows = zip(inputs, specs, strict=True)
+    avals = [local_type(node.aval, spec, sizes) for node, spec in rows]
+    return [sources.variable(a, "local", i) for i, a in enumerate(avals)]
 
 
 # The whole.

@@ -299,8 +299,7 @@ class Propagation:
         """(bytes that each device receives, elements that it computes)."""
         sizes, total, size = self.sizes, 0, 0
         way = rules.Way(division)
-        for source, axes in zip(node.src, rule.operands, strict=True):
-            want = rules.want_of(rule, axes, source.shape, way, sizes)
+        for source, want in rules.wants_of(node, rule, way, sizes):
             total += self._fetch(source, want)
         for value, axes in zip(self.outputs_of[node], rule.results, strict=True):
             have = rules.spec_for(rule, axes, division, sizes)
@@ -325,21 +324,16 @@ class Propagation:
         combine: str = "psum",
     ) -> int:  # fmt: skip
         steps = sp.moves(have, want, pending, combine)
-        return sp.bytes_received(
-            steps, sp.local_bytes(value.aval, have, self.sizes), self.sizes
-        )
+        nbytes = sp.local_bytes(value.aval, have, self.sizes)
+        return sp.bytes_received(steps, nbytes, self.sizes)
 
     def _choose_spec(self, value: Node, have: sp.Spec) -> sp.Spec:
         """What is wanted of a result; where nothing is known, what there is."""
         known = self.specs[value]
         closed = self._closed.get(value, (False,) * len(known))
         used = {*sp.names_of(known)}
-        return tuple(
-            [
-                mine if shut or mine or {*has} & used else has
-                for has, mine, shut in zip(have, known, closed, strict=True)
-            ]
-        )
+        rows = zip(have, known, closed, strict=True)
+        return tuple([x if no or x or {*has} & used else has for has, x, no in rows])
 
     def _fetch(self, value: Node, want: rules.Want, depth: int = _DEPTH) -> int:
         """Bytes for an operand as wanted: of what it is a view of, if it is one."""
@@ -349,11 +343,7 @@ class Propagation:
                 break
             if value in self._constants:
                 return 0
-            (source,), (axes,) = value.src, rule.operands
-            want, value = (
-                rules.want_of(rule, axes, source.shape, way, self.sizes),
-                source,
-            )
+            ((value, want),) = rules.wants_of(value, rule, way, self.sizes)
         have, sizes = self.specs[value], self.sizes
         flat, exchanged = in_parts(value, have, want, sizes)
         if exchanged and not self.exchanges(value, want, depth):
@@ -392,9 +382,8 @@ class Propagation:
         rule, way = self.rules[value], self.again(value, want)
         assert way is not None
         total = 0
-        for source, axes in zip(value.src, rule.operands, strict=True):
-            for sign, known in ((1, way), (-1, rules.Way(way.division))):
-                more = rules.want_of(rule, axes, source.shape, known, self.sizes)
+        for sign, known in ((1, way), (-1, rules.Way(way.division))):
+            for source, more in rules.wants_of(value, rule, known, self.sizes):
                 total += sign * self._fetch(source, more, depth - 1)
         return total
 
@@ -589,7 +578,7 @@ def _flow_of_loop(
     body, first = arg.body, arg.consts + arg.carry
     consts = specs[: arg.consts]
     elements = [
-        replicated_spec(name) if isinstance(source.aval, Stack) else spec[1:]
+        _inside(source, spec) or replicated_spec(name)
         for name, source, spec in zip(
             body.inputs[first:], node.src[first:], specs[first:], strict=True
         )
@@ -599,12 +588,7 @@ def _flow_of_loop(
     carry: list[sp.Spec | None] = [spec if known else None for spec, known in begins]
     kept = tuple([spec or () for spec in carry])
     results = outputs_of(node)[arg.carry :]
-    ends = tuple(
-        [
-            () if isinstance(value.aval, Stack) else spec[1:]
-            for value, spec in zip(results, wanted[arg.carry :], strict=True)
-        ]
-    )
+    ends = tuple(map(_inside, results, wanted[arg.carry :]))
     while True:
         found, outputs = _plan(body, [*consts, *carry, *elements], kept + ends, sizes)
         after = [
@@ -627,12 +611,16 @@ def _flow_of_loop(
     if isinstance(arg, While):
         test, _ = _plan(arg.cond, [*consts, *around], (), sizes)
         plans.insert(0, BodyPlan(arg.cond, test, inputs, ((),)))
-    stacked = [
-        () if isinstance(value.aval, Stack) else ((), *spec)
-        for value, spec in zip(results, pushed, strict=True)
-    ]
-    lined = [
-        () if isinstance(source.aval, Stack) else ((), *spec)
-        for source, spec in zip(node.src[first:], elements, strict=True)
-    ]
+    stacked = map(_around, results, pushed)
+    lined = map(_around, node.src[first:], elements)
     return Flow((*consts, *around, *lined), (*around, *stacked), tuple(plans))
+
+
+def _inside(value: Node, spec: sp.Spec) -> sp.Spec:
+    """That of what an iteration has of a value; of one of a stack nothing is said."""
+    return () if isinstance(value.aval, Stack) else spec[1:]
+
+
+def _around(value: Node, spec: sp.Spec) -> sp.Spec:
+    """`_inside` back: iterations are not divided."""
+    return () if isinstance(value.aval, Stack) else ((), *spec)

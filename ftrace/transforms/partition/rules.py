@@ -35,7 +35,7 @@ from ftrace.trace.primitives import (
     reduction as red,
     sources,
 )
-from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.indexing import axes_and_kind, read_back
 from ftrace.trace.primitives.library.library_op import batch_along
 from ftrace.trace.primitives.library.scan import Running
@@ -267,6 +267,12 @@ def want_of(
     return Want(spec, tuple(windows))
 
 
+def wants_of(node: Node, rule: Rule, way: Way, sizes: Sizes) -> list[tuple[Node, Want]]:
+    """The operands of a node, and how each is wanted."""
+    rows = zip(node.src, rule.operands, strict=True)
+    return [(x, want_of(rule, axes, x.shape, way, sizes)) for x, axes in rows]
+
+
 def way_for(rule: Rule, want: Want, sizes: Sizes) -> Way | None:
     """How the factors are divided for a result that is wanted so; None: they cannot."""
     (axes,), windows = rule.results, dict(want.windows)
@@ -362,8 +368,7 @@ def _move(x: Node, begin: Node | None, move: Callable[[Node, Node], Node]) -> No
     """`x + begin`, or minus it, in the dtype of `x`."""
     if begin is None:
         return x
-    offset = mv.reshape(p.cast(begin, x.dtype), (1,) * x.ndim)
-    return move(x, expand(offset, x.shape))
+    return move(x, broadcast_leading(p.cast(begin, x.dtype), x.shape))
 
 
 def _expand(node: Node) -> Rule:
@@ -643,8 +648,7 @@ def _scatter(node: Node) -> Rule:
         x, u, *indices = src
         first = part.first(others) if kind == "add" else None
         if first is not None:  # what was there counts once
-            first = expand(mv.reshape(first, (1,) * x.ndim), x.shape)
-            x = p.select(first, x, sources.zeros_like(x))
+            x = p.select(broadcast_leading(first, x.shape), x, sources.zeros_like(x))
         found = _local_indices(axes, of_x, indices, part)
         return node.op(x, u, *found, arg=node.arg)  # drops what others have
 

@@ -24,7 +24,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement as mv
-from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.sources import const, const_like, iota
 
@@ -241,9 +241,7 @@ def join(parts: Sequence[Node], axis: int) -> Node:
 def iota_along(x: Node, axis: int, begin: Node | None = None) -> Node:
     """The place of each element along an axis, of which the first is `begin`."""
     places = iota(dtypes.int32, x.shape, axis)
-    if begin is None:
-        return places
-    return p.add(places, expand(mv.reshape(begin, (1,) * x.ndim), x.shape))
+    return places if begin is None else p.add(places, broadcast_leading(begin, x.shape))
 
 
 def take(x: Node, axis: int, start: Node, size: int) -> Node:
