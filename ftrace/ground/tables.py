@@ -152,6 +152,11 @@ class Table(Generic[K, V]):
         _budget.clock = entry.used = _budget.clock + 1
         return entry.value
 
+    def once(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, which is made where there is none."""
+        found = self.get(key)
+        return self.put(key, make()) if found is None else found
+
     def put(self, key: K, value: V, nbytes: int = LIGHT) -> V:
         if key in self._entries:
             self.drop(key)

@@ -443,6 +443,15 @@ class Kind:
         given = [values[x.number] if type(x) is Leaf else x for x in self.leaves]
         return tree.unflatten(self.treedef, given)
 
+    def call_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A call of this kind, as a function of its values."""
+
+        def call(*values: Any) -> Any:
+            args, kwargs = self.arguments(values)
+            return function(*args, **kwargs)
+
+        return call
+
 
 def kind_of(
     args: Any, kwargs: Any, operands: Collection[type[Any] | None]

@@ -257,13 +257,14 @@ def _processes_of(graph: g.Graph) -> set[int]:
 
 def meshes_in(graph: g.Graph) -> Sequence[Any]:
     """The meshes that constraints and `shard_map`s of a graph name, each once."""
-    key = signature("meshes", graph.inputs, graph.outputs, graph.effects)
-    known = calls.get(key)
-    if known is None:
+
+    def find() -> Sequence[Any]:
         args = _arguments_in(graph)
         found = {a.mesh: None for a in args if isinstance(a, (Constraint, Spread))}
-        known = calls.put(key, tuple(found))
-    return known
+        return tuple(found)
+
+    key = signature("meshes", graph.inputs, graph.outputs, graph.effects)
+    return calls.once(key, find)
 
 
 class _Agreed(base.Executable):

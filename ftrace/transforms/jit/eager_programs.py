@@ -296,14 +296,9 @@ def run_call(
     identity = signature(function, *kind.key, *types)
     call = calls.get(identity)
     if call is None:
-
-        def fill(*values: Any) -> Any:
-            args, kwargs = kind.arguments(values)
-            return function(*args, **kwargs)
-
         made: Call = _leave_to_numpy
         if not tree.classes_of(kind.treedef):
-            made = _call_of_function(fill, values)
+            made = _call_of_function(kind.call_of(function), values)
         call = calls.put(identity, made, _COMPILED)
     return call(values)
 

@@ -129,6 +129,12 @@ def over_mesh(sharding: Any, mesh: Any, ndim: int) -> NamedSharding | None:
     return None
 
 
+def sharding_asked(constraint: Node) -> NamedSharding:
+    """That which a constraint asks for; whole along axes of which it says nothing."""
+    spec = tuple([names or () for names in constraint.arg.spec])
+    return sharding_over(constraint.arg.mesh, spec, constraint)
+
+
 def in_words_of_users(sharding: Any, node: Node, first: Any) -> NamedSharding:
     """That of a result over the mesh of its constraint, or else the first one."""
     mesh = node.arg.mesh if node.op is constraint_p else first

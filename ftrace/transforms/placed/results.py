@@ -20,7 +20,7 @@ from ftrace.trace.arrays.array import Array, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.effects import inspected, tell
 from ftrace.trace.flatten_arguments import Output, name_of
-from ftrace.trace.graph import Graph, nodes_of
+from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import same_size
@@ -35,41 +35,32 @@ from ftrace.transforms.placed.spanning import Spanning, lift
 from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
 
 
-def shardings_of_results(
-    graph: Graph, given: Sequence[Any], wanted: Sequence[Any] | None
-) -> tuple[Any, ...] | None:
+def shardings_of_results(graph: Graph, given: Sequence[Any]) -> tuple[Any, ...] | None:
     """The shardings of the outputs; None where nothing is over a mesh.
 
     Args:
       given: those of the inputs, or None; captured arrays are the last.
-      wanted: of the outputs `NamedSharding`s, or None.
 
     Raises:
       ShardingError: an argument was put elsewhere than `in_shardings` says.
     """
-    outs = [None] * len(graph.outputs) if wanted is None else wanted
-    ends = graph.inputs, graph.outputs, graph.effects
-    key = signature("shardings", ends, *given, *outs)
-    known = calls.get(key)
-    if known is None:
-        known = calls.put(key, _shardings(graph, given, outs))
-    return known or None
+    key = signature("shardings", graph.inputs, graph.outputs, graph.effects, *given)
+    return calls.once(key, lambda: _shardings(graph, given)) or None
 
 
-def _shardings(
-    graph: Graph, given: Sequence[Any], outs: Sequence[Any]
-) -> tuple[Any, ...]:
+def _shardings(graph: Graph, given: Sequence[Any]) -> tuple[Any, ...]:
     """The shardings of the outputs; () where nothing is over a mesh."""
     _check_arguments(graph, given)
     used = nodes_of((*graph.outputs, *[node for node, _ in inspected(graph)]))
     rows = zip(graph.inputs, given, strict=True)
-    places = [*[s for node, s in rows if node in used], *outs]
+    places = [s for node, s in rows if node in used]
     mesh = partition.mesh_of(graph, places)
     if mesh is None:
         alone = [s for s in given if s is not None and not hasattr(s, "mesh")]
         tell(graph, alone[0] if alone else placement.single_device(get_device()))
         return ()
     given = [s if hasattr(s, "mesh") else None for s in given]
+    outs = [None] * len(graph.outputs)
     ready, _, _, specs = partition.find_specs(graph, mesh, given, outs)
     first, *_ = partition.meshes_of(graph, places)
     rows = zip(specs, ready.outputs, graph.outputs, strict=True)
@@ -80,8 +71,8 @@ def _shardings(
         for spec, node, old in rows
     ]
     inputs = dict(zip(graph.inputs, given, strict=False))
-    ends = zip(outs, graph.outputs, made, strict=True)
-    return tuple([wish or inputs.get(node) or own for wish, node, own in ends])
+    ends = zip(graph.outputs, made, strict=True)
+    return tuple([inputs.get(node) or own for node, own in ends])
 
 
 def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
@@ -91,8 +82,7 @@ def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
         given_one = placed_ones.get(node) if constraint.arg.why == "argument" else None
         if given_one is None:
             continue
-        spec = tuple([names or () for names in constraint.arg.spec])
-        wanted = partition.sharding_over(constraint.arg.mesh, spec, constraint)
+        wanted = partition.sharding_asked(constraint)
         if not given_one.is_equivalent_to(wanted, node.ndim):
             raise errors.ShardingError(
                 "Sharding passed to jit does not match the sharding on the respective "
@@ -113,7 +103,7 @@ def place_results(
       device: where they are if nothing is over a mesh; by default where the values are.
     """
     given = [getattr(x, "given_sharding", None) for x in (*values, *graph.captured)]
-    shardings = shardings_of_results(graph, given, None)
+    shardings = shardings_of_results(graph, given)
     if shardings is None and device is not None:
         return [placement.put_by(x, device) for x in results]
     if shardings is None:
@@ -142,20 +132,18 @@ def shardings_of(
       outs: the latter, where they are known.
     """
     captured = [mesh_sharding(x) for x in graph.captured]
-    outs = outs or shardings_of_results(graph, [*given, *captured], None)
+    outs = outs or shardings_of_results(graph, [*given, *captured])
     if outs is None:
         return None
-    constraints = {node.src[0]: node for node in partition.constraints_in(graph)}
-    ins: list[Any] = []
-    for node, sharding in zip(graph.inputs, given, strict=False):
-        constraint = constraints.get(node)
-        if constraint is None:
-            own = partition.sharding_over(outs[0].mesh, ((),) * node.ndim, node)
-        else:
-            spec = tuple([names or () for names in constraint.arg.spec])
-            own = partition.sharding_over(constraint.arg.mesh, spec, constraint)
-        ins.append(sharding or own)
-    return ins, list(outs)
+    mesh, constraints = outs[0].mesh, partition.constraints_in(graph)
+    asked = {node.src[0]: partition.sharding_asked(node) for node in constraints}
+
+    def wanted(node: Node) -> NamedSharding:
+        whole = partition.sharding_over(mesh, ((),) * node.ndim, node)
+        return asked.get(node, whole)
+
+    rows = zip(graph.inputs, given, strict=False)
+    return [sharding or wanted(node) for node, sharding in rows], list(outs)
 
 
 # Calls outside of traces.
@@ -225,20 +213,16 @@ def _call_across(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             f"{name_of(function)} of an array over several processes is done under jit "
             "alone, for the other arguments"
         ) from None
-    run = calls.get(key)
-    if run is None:
 
-        def call(*values: Any) -> Any:
-            args, kwargs = kind.arguments(values)
-            rows = [*zip(values, given, strict=True)]
-            result = function(*args, **kwargs)
-            if not any(map(is_value, tree.leaves(result))):
-                raise _OfTypes(result)
-            return tree.map(partial(_lie_like, rows), result)
+    def call(*values: Any) -> Any:
+        rows = [*zip(values, given, strict=True)]
+        result = kind.call_of(function)(*values)
+        if not any(map(is_value, tree.leaves(result))):
+            raise _OfTypes(result)
+        return tree.map(partial(_lie_like, rows), result)
 
-        run = calls.put(key, Jitted(call))
     try:
-        return run(*values)
+        return calls.once(key, lambda: Jitted(call))(*values)
     except _OfTypes as found:
         return found.args[0]
     except (errors.ConcretizationTypeError, errors.NonConcreteBooleanIndexError):
@@ -310,15 +294,7 @@ def _graph_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Graph | N
         kind, values = kind_of(args, kwargs, _ARRAYS)
         avals = [aval_of(x) for x in values]
         key = signature("placed", function, *kind.key, *avals)
-        graph = calls.get(key)
-        if graph is None:
-
-            def call(*values: Any) -> Any:
-                args, kwargs = kind.arguments(values)
-                return function(*args, **kwargs)
-
-            graph = trace("jit", Output(call, "jit", False), avals)
-            calls.put(key, graph)
+        output = Output(kind.call_of(function), "jit", False)
+        return calls.once(key, lambda: trace("jit", output, avals))
     except (LookupError, errors.FtraceError):
         return None
-    return graph
