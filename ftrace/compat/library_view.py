@@ -16,7 +16,7 @@ JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ftrace.compat import jaxpr, lax_primitives as jax
@@ -31,7 +31,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.movement import reshape_p
-from ftrace.trace.primitives.primitive import item_p
+from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import iota
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.treedef import PyTreeDef
@@ -172,27 +172,26 @@ def _top_k(node: Node) -> Steps | None:
 # What LAPACK does, and the like.
 
 
+_NOTHING: Mapping[str, Any] = {}
+
+
 class Row(NamedTuple):
-    """How JAX has an operation of a library.
+    """How JAX has an operation.
 
     Attributes:
-      name: that of the primitive, of the argument of the operation.
-      params: its parameters, of the argument.
+      name: that of the primitive; of the argument of the operation in braces.
+      params: its parameters, or what gives them for a node.
       order: for each result of the primitive, which one of the operation it is.
     """
 
-    name: Callable[[Any], str]
-    params: Callable[[Any], dict[str, Any]]
+    name: str
+    params: Mapping[str, Any] | Callable[[Node], Mapping[str, Any]] = _NOTHING
     order: Callable[[Any], tuple[int, ...]] | None = None
 
 
-def _row(name: str, params: Callable[[Any], dict[str, Any]], order: Any = None) -> Row:
-    return Row(lambda arg: name, params, order)
-
-
-def _svd(arg: str) -> dict[str, Any]:
+def _svd(node: Node) -> dict[str, Any]:
     return {
-        "full_matrices": arg != "reduced", "compute_uv": arg != "values",
+        "full_matrices": node.arg != "reduced", "compute_uv": node.arg != "values",
         "subset_by_index": None, "algorithm": None,
     }  # fmt: skip
 
@@ -204,58 +203,72 @@ def _eig(vectors: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _qr(pivoting: bool) -> Callable[[Node], dict[str, Any]]:
+    rest = {"pivoting": pivoting, "use_magma": None}
+    return lambda n: {**rest, "full_matrices": n.arg}
+
+
+def _cast(node: Node) -> dict[str, Any]:
+    weak = node.aval.weak_type
+    return {"new_dtype": node.dtype, "weak_type": weak, "sharding": None}
+
+
+def _iota(node: Node) -> dict[str, Any]:
+    place = {"shape": node.shape, "dimension": node.arg, "sharding": None}
+    return {"dtype": node.dtype, **place}
+
+
+def _fft(node: Node) -> dict[str, Any]:
+    kind, lengths = node.arg.kind.upper(), node.arg.lengths
+    return {"fft_type": FftType[kind], "fft_lengths": lengths}
+
+
 _SORT = {"is_stable": True, "num_keys": 1}
 _EIGH = {"sort_eigenvalues": True, "subset_by_index": None, "algorithm": None}
 _SCHUR = {
     "compute_schur_vectors": True, "sort_eig_vals": False, "select_callable": None,
 }  # fmt: skip
+_EVEN = {"rounding_method": jax.lax.RoundingMethod.TO_NEAREST_EVEN}
 
 #: By the names of graphs.
 ROWS: dict[str, Row] = {
-    "barrier": _row("optimization_barrier", lambda _: {}),
-    "cholesky": _row("cholesky", lambda _: {}),
-    "cumulate": Row(
-        lambda arg: f"cum{arg.kind}",
-        lambda arg: {"axis": arg.axis, "reverse": arg.reverse},
+    "barrier": Row("optimization_barrier"),
+    "bitcast": Row("bitcast_convert_type", lambda n: {"new_dtype": n.dtype}),
+    "cast": Row("convert_element_type", _cast),
+    "cholesky": Row("cholesky"),
+    "cumulate": Row("cum{.kind}", lambda n: {"axis": n.arg[1], "reverse": n.arg[2]}),
+    "eig": Row("eig", _eig(True)),
+    "eigh": Row("eigh", lambda n: {"lower": n.arg, **_EIGH}),
+    "eigvals": Row("eig", _eig(False)),
+    "fft": Row("fft", _fft),
+    "hessenberg": Row("hessenberg"),
+    "iota": Row("iota", _iota),
+    "lu": Row("lu"),
+    "permutation": Row(
+        "lu_pivots_to_permutation", lambda n: {"permutation_size": n.arg}
     ),
-    "eig": _row("eig", lambda _: _eig(True)),
-    "eigh": _row("eigh", lambda lower: {"lower": lower, **_EIGH}),
-    "eigvals": _row("eig", lambda _: _eig(False)),
-    "fft": _row(
-        "fft",
-        lambda arg: {"fft_type": FftType[arg.kind.upper()], "fft_lengths": arg.lengths},
-    ),
-    "hessenberg": _row("hessenberg", lambda _: {}),
-    "lu": _row("lu", lambda _: {}),
-    "permutation": _row(
-        "lu_pivots_to_permutation", lambda size: {"permutation_size": size}
-    ),
-    "qr": _row(
-        "qr",
-        lambda full: {"pivoting": False, "full_matrices": full, "use_magma": None},
-    ),
-    "qr_pivoted": _row(
-        "qr", lambda full: {"pivoting": True, "full_matrices": full, "use_magma": None}
-    ),
-    "schur": _row("schur", lambda _: _SCHUR),
-    "sort": _row("sort", lambda axis: {"dimension": axis, **_SORT}),
-    "svd": _row("svd", _svd, lambda arg: (0,) if arg == "values" else (1, 0, 2)),
-    "triangular_solve": _row("triangular_solve", lambda arg: arg._asdict()),
-    "tridiagonal": _row("tridiagonal", lambda lower: {"lower": lower}),
-    "tridiagonal_solve": _row(
-        "tridiagonal_solve", lambda _: {"perturb_singular": False}
-    ),
+    "permute": Row("transpose", lambda n: {"permutation": n.arg}),
+    "qr": Row("qr", _qr(pivoting=False)),
+    "qr_pivoted": Row("qr", _qr(pivoting=True)),
+    "round": Row("round", _EVEN),
+    "schur": Row("schur", _SCHUR),
+    "sort": Row("sort", lambda n: {"dimension": n.arg, **_SORT}),
+    "svd": Row("svd", _svd, lambda arg: (0,) if arg == "values" else (1, 0, 2)),
+    "triangular_solve": Row("triangular_solve", lambda n: n.arg._asdict()),
+    "tridiagonal": Row("tridiagonal", lambda n: {"lower": n.arg}),
+    "tridiagonal_solve": Row("tridiagonal_solve", {"perturb_singular": False}),
 }
 
 
 def describe_row(node: Node, row: Row) -> Steps:
-    """An operation of a library as the primitive of its row."""
+    """An operation as the primitive of its row."""
+    primitive = jax.NAMED[row.name.format(node.arg)]
+    params = dict(row.params(node) if callable(row.params) else row.params)
+    if compound_of(node) is None:
+        return one_step(node, primitive, params)
     types = node.aval.items
     order = range(len(types)) if row.order is None else row.order(node.arg)
-    made = Step(
-        jax.NAMED[row.name(node.arg)], row.params(node.arg),
-        tuple(types[i] for i in order),
-    )  # fmt: skip
+    made = Step(primitive, params, tuple([types[i] for i in order]))
     return Steps(node.src, (made,), [item_p(node, arg=i) for i in order])
 
 
@@ -289,15 +302,14 @@ def _callback(node: Node) -> Steps:
     if arg.kind == "debug.print" and isinstance(writes, Writer) and not arg.lanes:
         name, params = "debug_print", _printing(arg, writes)
     elif arg.drops_result:
-        name, params = "debug_callback", {
-            "callback": FlatCallback(arg), "effect": "OrderedDebug",
-            "partitioned": False,
-        }  # fmt: skip
+        name, params = (
+            "debug_callback",
+            {"effect": "OrderedDebug", "partitioned": False},
+        )
+        params["callback"] = FlatCallback(arg)
     else:
-        name, params = "io_callback", {
-            "callback": FlatCallback(arg), "result_avals": arg.types,
-            "sharding": None, "ordered": True,
-        }  # fmt: skip
+        name, params = "io_callback", {"callback": FlatCallback(arg)}
+        params |= {"result_avals": arg.types, "sharding": None, "ordered": True}
     parts = [item_p(node, arg=i) for i in range(1 + len(arg.types))]
     made = Step(jax.NAMED[name], params, node.aval.items[1:])
     return Steps(tuple(operands), (made,), parts[1:], ((parts[0], token),))

@@ -238,6 +238,8 @@ def _describe(node: g.Node) -> Steps:
         return of_library(node) or _own(node)
     if compound_of(node) is not None:
         return _describe_compound(node)
+    if (row := ROWS.get(node.op.name)) is not None:
+        return describe_row(node, row)
     name = _RENAMED.get(node.op.name, node.op.name)
     if name in jax.NAMED and node.arg is None:
         return one_step(node, jax.NAMED[name], {}, _scalars(node))
@@ -341,10 +343,6 @@ def _expand(node: g.Node) -> Steps:
     return Steps((x,), (_broadcast_step(node.shape, axes, node.aval.items),))
 
 
-def _permute(node: g.Node) -> Steps:
-    return one_step(node, jax.NAMED["transpose"], {"permutation": node.arg})
-
-
 def _pad(node: g.Node) -> Steps:
     zero = const(0, node.dtype, (), False)
     params = {"padding_config": node.arg}
@@ -370,28 +368,6 @@ def _stride(node: g.Node) -> Steps:
     params = {"start_indices": starts, "limit_indices": stops, "strides": steps}
     operands = x.src if x.op.name == "shrink" else (x,)
     return one_step(node, jax.NAMED["slice"], params, operands)
-
-
-def _iota(node: g.Node) -> Steps:
-    params = {"dtype": node.dtype, "shape": node.shape, "dimension": node.arg}
-    return one_step(node, jax.NAMED["iota"], {**params, "sharding": None})
-
-
-def _cast(node: g.Node) -> Steps:
-    params = {"new_dtype": node.dtype, "weak_type": node.aval.weak_type}
-    return one_step(
-        node, jax.NAMED["convert_element_type"], {**params, "sharding": None}
-    )
-
-
-def _bitcast(node: g.Node) -> Steps:
-    params = {"new_dtype": node.dtype}
-    return one_step(node, jax.NAMED["bitcast_convert_type"], params)
-
-
-def _round(node: g.Node) -> Steps:
-    params = {"rounding_method": jax.lax.RoundingMethod.TO_NEAREST_EVEN}
-    return one_step(node, jax.NAMED["round"], params)
 
 
 def _select(node: g.Node) -> Steps:
@@ -603,14 +579,9 @@ _RULES: dict[str, Callable[[g.Node], Steps]] = {
     "const": _const,
     "reshape": _reshape,
     "expand": _expand,
-    "permute": _permute,
     "pad": _pad,
     "shrink": _shrink,
     "stride": _stride,
-    "iota": _iota,
-    "cast": _cast,
-    "bitcast": _bitcast,
-    "round": _round,
     "select": _select,
     "mul": _multiply,
     **dict.fromkeys(_REDUCTIONS, _reduce),

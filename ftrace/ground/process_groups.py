@@ -481,11 +481,8 @@ class Group:
         with self._lock:
             ours = self._explain_error(pending, error)
             if world.mpi is not None and self.size > 1 and self._queue:
-                self.handle.value, self.left = (
-                    0,
-                    self.left or _explain_left(pending.what, ours),
-                )
-                world.left, cut.value = True, 1
+                self.left = self.left or _explain_left(pending.what, ours)
+                self.handle.value, world.left, cut.value = 0, True, 1
                 world.retained.append([*self._queue])
             for each in self._queue:
                 each.end(error=ours if each is pending else ProcessError(self.left))

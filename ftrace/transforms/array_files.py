@@ -190,12 +190,12 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
       FileFormatError: it cannot be written.
     """
     if _stays(path):
-        with _writing(path), open(path, "wb") as file:
+        with writing(path), open(path, "wb") as file:
             yield file
         return
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with _writing(path):
+        with writing(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             with open(draft, "xb") as file:
@@ -214,13 +214,18 @@ def _stays(path: Path) -> bool:
 
 
 @contextmanager
-def _writing(path: Path) -> Generator[None]:
+def writing(
+    path: Path, advice: str = "name a file in a folder that exists and may be written"
+) -> Generator[None]:
+    """A block that writes files: what goes wrong becomes an error of ours."""
     try:
         yield
+    except errors.FileFormatError:
+        raise
     except OSError as error:
+        why = error.strerror or error
         raise errors.FileFormatError(
-            f"{path}: it cannot be written: {error.strerror or error}; name a file in "
-            "a folder that exists and may be written"
+            f"{path}: it cannot be written: {why}; {advice}"
         ) from None  # which would name the draft
 
 

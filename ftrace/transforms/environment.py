@@ -397,11 +397,8 @@ def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
     ones = spanning.shape_of_all(sharding, got)
     whole = [n if m is None else m for n, m in zip(ones, wanted, strict=True)]
     sharding.shard_shape(whole)
-    return (
-        None
-        if tuple(got) == tuple(whole)
-        else spanning.shape_of_process(sharding, whole)
-    )
+    same = tuple(got) == tuple(whole)
+    return None if same else spanning.shape_of_process(sharding, whole)
 
 
 def _check_dtype(what: str, part: Array, dtype: Any) -> None:

@@ -471,10 +471,8 @@ def _vjp_with_refs(
     refs = written.refs_of(name)
     backs = [ref for ref in refs if ref.of is not None]
     others = [ref for ref in refs if ref.of is None]
-    run, before = (
-        references.thread(fun, [*backs, *others], aux=has_aux),
-        references.read_all(others),
-    )
+    run = references.thread(fun, [*backs, *others], aux=has_aux)
+    before = references.read_all(others)
     count = len(backs)
 
     def with_backs(zeros: Sequence[Value], *args: Any) -> Any:

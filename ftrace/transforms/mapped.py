@@ -560,20 +560,19 @@ def _check_shared(f: Any, axes: Sequence[Any], out_specs: Any, result: Any) -> N
         named = _names_of(spec)
         more = [name for name in found if name not in named]
         if more:
-            implied = (
-                "corresponding output value is only varying across mesh axes "
-                f"{_list(named)} and not {_list(more)}, but it was inferred to be "
-                f"possibly varying over {_list(found)}"
-                if named
-                else "result is the same on all devices, but it may differ along "
-                f"{_list(found)}"
-            )
+            implied = "result is the same on all devices, but it may differ along "
+            if named:
+                implied = (
+                    "corresponding output value is only varying across mesh axes "
+                    f"{_list(named)} and not {_list(more)}, but it was inferred to be "
+                    "possibly varying over "
+                )
             raise errors.ValueRangeError(
                 f"shard_map applied to the function {name_of(f)!r} was given out_specs "
                 "which require replication which can't be statically inferred given "
                 f"the mesh {sizes}: out_specs is {spec} which implies that the "
-                f"{implied}. Name {_list(more)} in the spec, take a psum along it, or "
-                "pass check_vma=False"
+                f"{implied}{_list(found)}. Name {_list(more)} in the spec, take a psum "
+                "along it, or pass check_vma=False"
             )
 
 

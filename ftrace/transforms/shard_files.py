@@ -24,8 +24,9 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from math import prod
 from operator import index as index_of
@@ -105,11 +106,8 @@ class Writing:
         self.folder, self._timeout = folder, config.distributed_timeout
         self._offered = False
         self._find_extent, self._count = everyone.rank, everyone.size
-        self._loads, self._own, self._digests = (
-            [0] * self._count,
-            array_files.Arrays(),
-            list[str](),
-        )
+        self._loads, self._digests = [0] * self._count, list[str]()
+        self._own = array_files.Arrays()
         structure, leaves = describe(tree)
         rows = {name: self._take(name, leaf) for name, leaf in leaves.items()}
         self._index: dict[str, Any] = {"version": 1, "tree": structure, "arrays": rows}
@@ -287,18 +285,12 @@ def _spec(sharding: Any) -> dict[str, Any]:
     return {"mesh": {f"{k}": n for k, n in mesh.shape.items()}, "spec": spec}
 
 
-@contextmanager
-def writing(path: Path) -> Generator[None]:
-    """A block that writes files: what goes wrong becomes an error of ours."""
-    try:
-        yield
-    except FileFormatError:
-        raise
-    except OSError as error:
-        raise FileFormatError(
-            f"{path}: it cannot be written: {error.strerror or error}. A folder is "
-            "required in which this process may make files, with room for them"
-        ) from error
+#: As of `array_files`, of folders.
+writing = partial(
+    array_files.writing,
+    advice="a folder is required in which this process may make files, with room for "
+    "them",
+)
 
 
 def _write_text(path: Path, draft: Path, content: Any) -> None:

@@ -540,10 +540,8 @@ def as_sharding(sharding: Any, what: str) -> Any:
       ArgumentError: it is neither.
       ShardingError: there is no such mesh, or it has no axes.
     """
-    mesh, sharding = (
-        meshes.get_mesh(),
-        getattr(sharding, "sharding", sharding),
-    )  # of a format
+    mesh = meshes.get_mesh()
+    sharding = getattr(sharding, "sharding", sharding)  # of a format
     over = sharding.mesh if isinstance(sharding, NamedSharding) else None
     if isinstance(over, meshes.AbstractMesh) and over.shape_tuple == mesh.shape_tuple:
         over, sharding = mesh, NamedSharding(mesh, sharding.spec)

@@ -392,10 +392,8 @@ class Jitted(RecordedCallable, flat.Travels):
             call.__name__ = of_leaves.__name__ = name_of(self._fun)
             written: set[int] = set()
             if places:
-                around, run = (
-                    (),
-                    references.with_parameters(call, places, treedef, written),
-                )
+                run = references.with_parameters(call, places, treedef, written)
+                around = ()
             else:
                 try:
                     return attempt(args, kwargs)

@@ -439,11 +439,8 @@ class Explanation(Tables):
         time = "" if self.seconds is None else f" in {time_text(self.seconds)}"
         steps = f"{count} step{'s' * (count != 1)}"
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
-        one = (
-            ""
-            if self.divided is None
-            else f", a {self.divided.runner} of {self.divided.mesh}"
-        )
+        over = self.divided
+        one = "" if over is None else f", a {over.runner} of {over.mesh}"
         return (
             f"{self.name} on {self.device.name}, {threads}{one}: {steps}, "
             f"{operations} operations, {moved}{time}"
@@ -723,14 +720,9 @@ def _parts(
             known = info.name, info.origins, info.operations, info.bytes
         else:
             bodies = built.bodies if isinstance(built, build.BuiltStep) else ()
-            source, inner = (
-                "",
-                [
-                    part
-                    for i, each in enumerate(bodies)
-                    for part in _parts(each, sources, device, timings, i)
-                ],
-            )
+            source, inner = "", list[StepReport]()
+            for i, each in enumerate(bodies):
+                inner += _parts(each, sources, device, timings, i)
             work = work_of_step(step)
             name = prog.name_of(step).partition(" (")[0]  # without its slots
             known = name, prog.lines_of(step), work.operations, work.bytes

@@ -413,12 +413,18 @@ _ASSEMBLED = 24
 
 def kernels_as_data(explained: Explanation, tables: Tables) -> list[dict[str, Any]]:
     """The steps of the program in order, those of bodies behind what runs them."""
-    texts = _Texts()
+    schedules, assemblies = dict[Any, str](), dict[str, str]()
     found: list[dict[str, Any]] = []
 
     def add(part: StepReport, parent: int, depth: int) -> None:
         built, number = part.built, len(found)
         written = set[Node]() if built is None else {*built.writes}
+        # What takes time to say of a kernel is said once for those that are equal.
+        if part.kernel not in schedules:
+            schedules[part.kernel] = part.schedule
+        if part.source not in assemblies:
+            shown = len(assemblies) < _ASSEMBLED
+            assemblies[part.source] = part.assembly if shown else ""
         row = {
             "name": part.name,
             "depth": depth,
@@ -433,11 +439,11 @@ def kernels_as_data(explained: Explanation, tables: Tables) -> list[dict[str, An
             "bytes": part.nbytes,
             "seconds": part.seconds,
             "limit": "" if explained.most is None else part.limit(explained.most),
-            "schedule": texts.schedule(part),
+            "schedule": schedules[part.kernel],
             "loops": tables.text(_loops(part)),
             "statements": _statements(part, tables),
             "source": tables.text(part.source),
-            "assembly": tables.text(texts.assembly(part)),
+            "assembly": tables.text(assemblies[part.source]),
             "nodes": tables.numbers(part.nodes),
             "stores": tables.numbers(n for n in part.nodes if n in written),
         }
@@ -448,26 +454,6 @@ def kernels_as_data(explained: Explanation, tables: Tables) -> list[dict[str, An
     for part in explained.kernels:
         add(part, -1, 0)
     return found
-
-
-class _Texts:
-    """What it takes time to say of a kernel: once for those that are equal."""
-
-    def __init__(self) -> None:
-        self._schedules: dict[Any, str] = {}
-        self._assemblies: dict[str, str] = {}
-
-    def schedule(self, part: StepReport) -> str:
-        kernel = part.kernel
-        if kernel not in self._schedules:
-            self._schedules[kernel] = part.schedule
-        return self._schedules[kernel]
-
-    def assembly(self, part: StepReport) -> str:
-        known, source = self._assemblies, part.source
-        if source not in known:
-            known[source] = part.assembly if len(known) < _ASSEMBLED else ""
-        return known[source]
 
 
 def _loops(part: StepReport) -> str:
