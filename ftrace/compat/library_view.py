@@ -299,16 +299,13 @@ def _callback(node: Node) -> Steps:
     token, *operands = node.src
     arg: Callback = node.arg
     writes = arg.function.value
+    name, params = "io_callback", dict[str, Any](callback=FlatCallback(arg))
     if arg.kind == "debug.print" and isinstance(writes, Writer) and not arg.lanes:
         name, params = "debug_print", _printing(arg, writes)
     elif arg.drops_result:
-        name, params = (
-            "debug_callback",
-            {"effect": "OrderedDebug", "partitioned": False},
-        )
-        params["callback"] = FlatCallback(arg)
+        name = "debug_callback"
+        params |= {"effect": "OrderedDebug", "partitioned": False}
     else:
-        name, params = "io_callback", {"callback": FlatCallback(arg)}
         params |= {"result_avals": arg.types, "sharding": None, "ordered": True}
     parts = [item_p(node, arg=i) for i in range(1 + len(arg.types))]
     made = Step(jax.NAMED[name], params, node.aval.items[1:])

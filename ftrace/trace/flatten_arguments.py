@@ -33,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 #: What it returns beside its result.
 A = TypeVar("A")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class _NotGiven:
@@ -318,6 +319,18 @@ class Argnums:
 
     def __repr__(self) -> str:
         return repr(self.numbers[0] if self.single else self.numbers)
+
+
+def decorator(transform: C) -> C:
+    """A transform that, given options alone, waits for its function."""
+
+    def given(fun: Any = None, /, **options: Any) -> Any:
+        if fun is not None:
+            return transform(fun, **options)
+        inspect.signature(transform).bind(**options)  # raises for what is none
+        return partial(given, **options)
+
+    return cast(C, update_wrapper(given, transform))
 
 
 def of_arguments(

@@ -380,6 +380,7 @@ def _join(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     return x.transpose(order).reshape(shape)
 
 
+@flat.decorator
 def shard_map(
     f: Any = None, /, *, out_specs: Any = None, in_specs: Any = None, mesh: Any = None,
     axis_names: Any = frozenset(), check_vma: bool = True, check_rep: bool = True,
@@ -417,13 +418,6 @@ def shard_map(
       >>> f(fnp.array([1.0, 2.0, 3.0]))
       Array(6., dtype=float32)
     """
-    if f is None:
-        options = {
-            "out_specs": out_specs, "in_specs": in_specs, "mesh": mesh,
-            "axis_names": axis_names, "check_vma": check_vma, "check_rep": check_rep,
-            "auto": auto,
-        }  # fmt: skip
-        return partial(shard_map, **options)
     tree.check_callable(f, "shard_map")
     _check_sets(axis_names=axis_names, auto=auto)
 
@@ -706,6 +700,7 @@ def _check_spec(
         )
 
 
+@flat.decorator
 def smap(
     f: Any = None, /, *, in_axes: Any = None, out_axes: Any = None,
     axis_name: Any = None,
@@ -718,8 +713,6 @@ def smap(
         none. Prefixes of their pytrees.
       axis_name: the axis of the mesh.
     """
-    if f is None:
-        return partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 
     def spec(axis: Any) -> Any:
         if axis is None:
@@ -786,6 +779,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return device_put(xs, out_shardings)
 
 
+@flat.decorator
 def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
     """`f`, in which nobody says how arrays are divided; its results are `out_sharding`.
 
@@ -798,8 +792,6 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     Raises:
       ArgumentError: a call, where neither says it.
     """
-    if f is None:
-        return partial(auto_axes, axes=axes, out_sharding=out_sharding)
 
     @flat.wraps(f)
     def auto_f(*args: Any, **kwargs: Any) -> Any:
@@ -811,6 +803,7 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     return auto_f
 
 
+@flat.decorator
 def explicit_axes(
     f: Any = None, /, *, axes: Any = None, in_sharding: Any = None
 ) -> Any:
@@ -821,8 +814,6 @@ def explicit_axes(
       axes: accepted, without effect.
       in_sharding: of the arguments.
     """
-    if f is None:
-        return partial(explicit_axes, axes=axes, in_sharding=in_sharding)
 
     @flat.wraps(f)
     def explicit_f(*args: Any, **kwargs: Any) -> Any:

@@ -74,6 +74,7 @@ def jit(
 def jit(
     fun: None = None, /, **options: Unpack[JitOptions]
 ) -> Callable[[Callable[flat.P, flat.R]], Wrapped[flat.P, flat.R]]: ...
+@flat.decorator
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
@@ -144,18 +145,7 @@ def jit(
         )
     device = backend if device is None else device
     device = placement.lead_of(tree.leaves((in_shardings, out_shardings))) or device
-    if fun is None:
-        return partial(
-            jit,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-            device=device,
-            dynamic=dynamic,
-        )
+    assert fun is not None, "flat.decorator waits for it"
     tree.check_callable(fun, "jit")
     if device is not None:
         device = get_device(device).name
