@@ -19,7 +19,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.errors import one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.optim import base
+from ftrace.optim import base, tree as trees
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -29,7 +29,6 @@ from ftrace.optim.base import (
     Tree,
 )
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.pytree import tree
 
 __all__ = [
     "adagrad", "adam", "adamw", "add_decayed_weights", "clip", "clip_by_global_norm",
@@ -464,10 +463,7 @@ def global_norm(updates: Tree) -> Any:
       >>> optim.global_norm({"w": fnp.array([3.0]), "b": fnp.array([4.0])})
       Array(5., dtype=float32)
     """
-    total: Any = 0.0
-    for x in tree.leaves(updates):
-        total = total + fnp.sum(fnp.square(fnp.abs(x)))
-    return fnp.sqrt(total)
+    return trees.norm(updates)
 
 
 def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:

@@ -41,12 +41,12 @@ from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Function, stack
-from ftrace.transforms import vmap as vm
+from ftrace.transforms import meshes, vmap as vm
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.argument_kinds import Chosen, join, split as separate
 from ftrace.transforms.jit.jit import jit
-from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh, names_in
-from ftrace.transforms.partition.specs import merge_by, names_by_axis, split_by
+from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh
+from ftrace.transforms.partition.specs import merge_by, split_by
 from ftrace.transforms.placed import spanning
 from ftrace.transforms.placed.spanning import Spanning, of_process
 from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
@@ -369,13 +369,13 @@ def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
       sizes: of the axes of the mesh, in its order.
     """
     x = x if isinstance(x, tracer.Tracer) else asarray(x)
-    shape, order = split_by(x.shape, names_by_axis(spec, x.ndim), sizes)
+    shape, order = split_by(x.shape, meshes.names_by_axis(spec, x.ndim), sizes)
     return x.reshape(shape).transpose(order)
 
 
 def _join(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     """`_divide` back: of one with axes of the mesh in front the whole array."""
-    spec = names_by_axis(spec or (), x.ndim - len(_names_of(spec)))
+    spec = meshes.names_by_axis(spec or (), x.ndim - len(_names_of(spec)))
     order, shape = merge_by(x.shape, spec, sizes)
     return x.transpose(order).reshape(shape)
 
@@ -597,7 +597,7 @@ def _whole(
 
 
 def _names_of(spec: Any) -> list[Any]:
-    return [name for part in spec or () for name in names_in(part)]
+    return [name for part in spec or () for name in meshes.names_in(part)]
 
 
 def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any]:
@@ -611,7 +611,7 @@ def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any
         shape, name = tracer.aval_of(value).shape, f"args{tree.keystr(path)}"
         _check_spec(f, mesh, what, spec, shape, f": {name}")
         for axis, (n, entry) in enumerate(zip(shape, spec or (), strict=False)):
-            parts = math.prod(mesh.shape[name] for name in names_in(entry))
+            parts = math.prod(mesh.shape[name] for name in meshes.names_in(entry))
             if n % parts:
                 raise errors.ShapeError(
                     f"shard_map applied to the function {name_of(f)!r} was given "

@@ -177,6 +177,19 @@ def names_in(part: Any) -> tuple[Any, ...]:
     return part if isinstance(part, tree.SEQUENCES) else (part,)
 
 
+def names_by_axis(spec: Any, ndim: int, open_as: Any = ()) -> tuple[Any, ...]:
+    """The names of each of so many axes.
+
+    Args:
+      open_as: what stands for an axis that is UNCONSTRAINED.
+    """
+    entries = [
+        open_as if part is PartitionSpec.UNCONSTRAINED else names_in(part)
+        for part in spec
+    ]
+    return (*entries, *[()] * (ndim - len(entries)))
+
+
 # Meshes.
 
 

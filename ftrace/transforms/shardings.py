@@ -223,44 +223,41 @@ class NamedSharding(Sharding):
                 f"{len(self.spec)}, but was applied to a value of rank "
                 f"{len(global_shape)}"
             )
-        entries = [*self.spec, *[None] * (len(global_shape) - len(self.spec))]
-        found: list[int] = []
-        for axis, (n, entry) in enumerate(zip(global_shape, entries, strict=True)):
-            parts = self._count_shards(entry)
+        found = list(global_shape)
+        for axis, entry in enumerate(self.spec):
+            n, parts = found[axis], self._count_shards(entry)
             if n % parts:
                 raise ShapeError(
                     f"One of the axes cannot be divided: axis {axis} of size {n} of an "
                     f"array of shape {tuple(global_shape)} along {entry!r}, into "
                     f"{parts} parts; {self}"
                 )
-            found.append(n // parts)
+            found[axis] = n // parts
         return tuple(found)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         return dict(self.rows(global_shape)) if self.device_set else {}
 
     def rows(self, global_shape: Sequence[int]) -> list[tuple[Any, Index]]:
-        sizes = self.shard_shape(global_shape)
-        mesh, found = self.mesh, list[tuple[Any, Index]]()
-        counts: Any = mesh.axis_sizes
-        devices = (
-            mesh.devices.flat if isinstance(mesh, meshes.Mesh) else range(mesh.size)
-        )
-        for device, place in zip(devices, product(*map(range, counts)), strict=True):
-            where: dict[Any, int] = dict(zip(mesh.axis_names, place, strict=True))
-            index: list[slice] = []
-            for axis, size in enumerate(sizes):
-                names = (
-                    meshes.names_in(self.spec[axis]) if axis < len(self.spec) else ()
-                )
-                number = 0
-                for name in names:
-                    number = number * mesh.shape[name] + where[name]
-                whole = size == global_shape[axis]
-                part = slice(number * size, (number + 1) * size)
-                index.append(slice(None) if whole else part)
-            found.append((device, tuple(index)))
-        return found
+        sizes, mesh = self.shard_shape(global_shape), self.mesh
+        names = meshes.names_by_axis(self.spec, len(sizes))
+        axes = [*zip(global_shape, sizes, names, strict=True)]
+        places: Any = product(*map(range, mesh.axis_sizes))
+
+        def part(n: int, size: int, names: Sequence[Any], where: Any) -> slice:
+            number = 0
+            for name in names:
+                number = number * mesh.shape[name] + where[name]
+            whole = size == n
+            return slice(None) if whole else slice(number * size, (number + 1) * size)
+
+        def index(place: Sequence[int]) -> Index:
+            where = dict(zip(mesh.axis_names, place, strict=True))
+            return tuple([part(*axis, where) for axis in axes])
+
+        known = isinstance(mesh, meshes.Mesh)
+        devices = mesh.devices.flat if known else range(mesh.size)
+        return [*zip(devices, map(index, places), strict=True)]
 
     @property
     def num_devices(self) -> int:
@@ -274,10 +271,8 @@ class NamedSharding(Sharding):
     def of_type(self, ndim: int) -> NamedSharding:
         """As the type of an array has it: along `Explicit` axes, each axis named."""
         known = self.mesh.explicit_axes
-        entries = [
-            tuple([n for n in meshes.names_in(e) if n in known]) for e in self.spec
-        ]
-        entries += [()] * (ndim - len(entries))
+        every = meshes.names_by_axis(self.spec, ndim)
+        entries = [tuple([n for n in names if n in known]) for names in every]
         return NamedSharding(self.mesh.abstract_mesh, meshes.PartitionSpec(*entries))
 
     def update(self, **kwargs: Any) -> NamedSharding:

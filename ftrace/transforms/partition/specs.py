@@ -22,7 +22,7 @@ from typing import Any
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.transforms.meshes import PartitionSpec, names_in
+from ftrace.transforms.meshes import PartitionSpec, names_by_axis
 
 #: Axes of a mesh.
 Names = tuple[Any, ...]
@@ -39,15 +39,6 @@ def spec_of(sharding: Any, ndim: int, open_as: Any = ()) -> Any:
       open_as: what stands for an axis that is UNCONSTRAINED.
     """
     return names_by_axis(sharding.spec, ndim, open_as)
-
-
-def names_by_axis(spec: Any, ndim: int, open_as: Any = ()) -> Any:
-    """That of a `PartitionSpec`."""
-    entries = [
-        open_as if part is PartitionSpec.UNCONSTRAINED else names_in(part)
-        for part in spec
-    ]
-    return (*entries, *[()] * (ndim - len(entries)))
 
 
 def partition_spec(spec: Spec) -> PartitionSpec:

@@ -43,7 +43,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, stack
 from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
 from ftrace.transforms.jit.structs import mesh_sharding
-from ftrace.transforms.meshes import Mesh, PartitionSpec, names_in
+from ftrace.transforms.meshes import Mesh, PartitionSpec, names_by_axis
 from ftrace.transforms.partition import partition as partitions
 from ftrace.transforms.partition.localize import Partitioned
 from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
@@ -96,9 +96,9 @@ def split(mesh: Mesh) -> dict[Any, tuple[Ranks | None, int]]:
 def spread_of(sharding: NamedSharding, ndim: int) -> Spread:
     """How an array of so many axes is divided between processes."""
     known, spec = split(sharding.mesh), tuple(sharding.spec)
-    entries = [*spec, *[None] * (ndim - len(spec))]
-    factors = tuple([tuple([known[n] for n in names_in(part)]) for part in entries])
-    return Spread(sharding.mesh, tuple(entries), factors)
+    rows = names_by_axis(spec, ndim)
+    factors = tuple([tuple([known[name] for name in names]) for names in rows])
+    return Spread(sharding.mesh, (*spec, *[None] * (ndim - len(spec))), factors)
 
 
 def _sharding(spread: Spread) -> NamedSharding:
