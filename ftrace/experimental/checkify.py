@@ -12,11 +12,11 @@ stand.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, FtraceError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import graph as g
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.rule_graphs import Call
@@ -32,7 +33,7 @@ from ftrace.trace.control.scan import scan_p
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.effects import call_back, callback_p
 from ftrace.trace.flatten_arguments import Output, wraps
-from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
+from ftrace.trace.graph import Body, Graph, Node
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.primitive import compound_of, items
 from ftrace.trace.primitives.sources import const, stand_ins
@@ -352,6 +353,10 @@ def _check_of(node: Node) -> _Check | None:
     return called if isinstance(called, _Check) else None
 
 
+def _nodes_within(outputs: Sequence[Node]) -> Iterator[Node]:
+    return chain.from_iterable(map(g.nodes_of, g.graphs_within(outputs)))
+
+
 class _Walk:
     """One graph, and all that is in it.
 
@@ -375,7 +380,7 @@ class _Walk:
         assert scope is not None
         # Checks that stand in the program come before those of what is computed then.
         ends = (*graph.effects[1:], *graph.outputs)
-        self._find(ends, set())
+        self._find(ends)
         state = [scope.wrap(n) for n in self.zeros]
         names = zip(graph.inputs, [scope.lift(x) for x in inputs], strict=True)
         found = self._follow(scope, ends, dict(names), state)
@@ -384,9 +389,9 @@ class _Walk:
         outputs = [scope.wrap(n) for n in found[len(graph.effects[1:]) :]]
         return [*outputs, *state]
 
-    def _find(self, outputs: Sequence[Node], seen: set[Body]) -> None:
+    def _find(self, outputs: Sequence[Node]) -> None:
         """Gives the users' checks their numbers and places in the state."""
-        for node in nodes_of(outputs):
+        for node in _nodes_within(outputs):
             made = _check_of(node)
             if made is not None and made.site.category in self.wanted:
                 first = len(self.zeros)
@@ -395,11 +400,6 @@ class _Walk:
                     self.zeros.append(const(0, x.dtype, x.shape[lanes:]))
                 slot = slice(first, len(self.zeros))
                 self._numbers[node] = self._number(made.site, slot)
-            elif node.op.family in ("control", "call"):
-                for body in bodies_of(node.arg):
-                    if body not in seen:
-                        seen.add(body)
-                        self._find(body.outputs, seen)
 
     def _follow(
         self, scope: Scope, outputs: Sequence[Node], names: dict[Node, Node],
@@ -413,11 +413,11 @@ class _Walk:
                 if node in self._numbers:
                     self._checks(scope, arg, src[1:], state, self._numbers[node])
                 return [src[0]]
-            if node.op in (cond_p, scan_p, while_p) and self._any(bodies_of(arg)):
+            if node.op in (cond_p, scan_p, while_p) and self._any(g.bodies_of(arg)):
                 return self._control(node, scope, src, state)
             if isinstance(arg, Call) and self._any([arg.body]):
                 return self._inside(arg.body, scope, state, src)
-            new = rebuild(node, src)
+            new = g.rebuild(node, src)
             self._check_values(scope, new, state)
             return new
 
@@ -431,13 +431,8 @@ class _Walk:
 
     def _any(self, bodies: Sequence[Body]) -> bool:
         """Is there a check in them, or will there be?"""
-        return any(map(self._has_checks, bodies))
-
-    def _has_checks(self, body: Body) -> bool:
         return bool(self.wanted & float_checks) or any(
-            _check_of(n) is not None
-            or (n.op.family in ("control", "call") and self._any(bodies_of(n.arg)))
-            for n in nodes_of(body.outputs)
+            _check_of(n) for body in bodies for n in _nodes_within(body.outputs)
         )
 
     def _number(self, site: Site, slot: slice = slice(0, 0)) -> int:

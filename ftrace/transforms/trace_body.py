@@ -14,7 +14,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.calls.varying import SAME, vary, varying_here
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, toposort, walk
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
@@ -168,11 +168,7 @@ def _line_of_change(node: Node, before: np.dtype[Any]) -> Origin | None:
 
 def _conversion(node: Node, before: np.dtype[Any]) -> Node | None:
     """The first conversion from a dtype, of those that gave the node its own."""
-    pending, chain = [node], {node}
-    while pending:
-        of_same = [x for x in pending.pop().src if x.dtype == node.dtype]
-        pending += [x for x in of_same if x not in chain]
-        chain.update(of_same)
+    chain = {*walk([node], lambda x: [s for s in x.src if s.dtype == node.dtype])}
     for x in toposort([node]):
         if x in chain and x.op is cast_p and x.src[0].dtype == before:
             return x

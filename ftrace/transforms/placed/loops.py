@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ftrace.trace import graph as g
 from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
@@ -85,35 +86,27 @@ def _firsts(rows: Sequence[Sequence[Spread | None]]) -> list[Spread | None]:
 def _ways_of(body: g.Body, ends: Sequence[Spread | None]) -> list[Spread | None]:
     """How the inputs are divided that are read in parts, or become parts of outputs."""
     known = {n.src[0]: n.arg for n in g.toposort(body.outputs) if n.op is shard_p}
-    pending = [row for row in zip(body.outputs, ends, strict=True) if row[1]]
-    seen: set[g.Node] = set()
-    while pending:
-        node, way = pending.pop()
+
+    def below(row: tuple[g.Node, Any]) -> list[tuple[g.Node, Any]]:
+        node, way = row
+        alike = [s for s in _operands(node) if same_size(s.shape, node.shape)]
+        return [(s, way) for s in alike]
+
+    ways = [row for row in zip(body.outputs, ends, strict=True) if row[1]]
+    for node, way in g.walk(ways, below):
         known.setdefault(node, way)
-        alike = [s for s in node.src if same_size(s.shape, node.shape)]
-        more = {*alike} - seen if _is_elementwise(node) else set[g.Node]()
-        pending += [(s, way) for s in more]
-        seen |= more
     return [known.get(name) for name in body.inputs]
 
 
 def _spread_of(out: g.Node) -> Spread | None:
     """How the whole is divided that elementwise work has made a value of."""
-    pending, seen = [out], {out}
-    while pending:
-        node = pending.pop()
-        whole = whole_of(node)
-        if whole is not None and same_size(node.shape, out.shape):
-            spread: Spread = whole.arg
-            return spread
-        more = [s for s in node.src if s not in seen] if _is_elementwise(node) else []
-        pending += more
-        seen |= {*more}
-    return None
+    alike = (n for n in g.walk([out], _operands) if same_size(n.shape, out.shape))
+    return next((whole.arg for whole in map(whole_of, alike) if whole), None)
 
 
-def _is_elementwise(node: g.Node) -> bool:
-    return node.op.family in ELEMENTWISE
+def _operands(node: g.Node) -> tuple[g.Node, ...]:
+    """Those of elementwise work."""
+    return node.src if node.op.family in ELEMENTWISE else ()
 
 
 def _shard(x: g.Node, spread: Spread) -> g.Node:
@@ -164,6 +157,6 @@ def _cut(out: g.Node, spread: Spread) -> g.Node:
         whole = whole_of(node)
         if whole is not None and whole.arg == spread:
             known[node] = whole.src[0]
-        elif _is_elementwise(node) and any(s in known for s in node.src):
+        elif any(s in known for s in _operands(node)):
             known[node] = node.op(*map(local, node.src), arg=node.arg)
     return local(out)
