@@ -100,6 +100,7 @@ class Tape:
         self.steps: list[Step] = []
         self.constants: list[Array] = []
         self.refused = False
+        self._rounded: list[Array] = []
 
     def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
         """One step.
@@ -108,6 +109,18 @@ class Tape:
         """
         self.refused |= result.size >= ASKED
         self.steps.append(Step(function, tuple(operands), result))
+
+    def note_leaf(self, leaf: np.ndarray[Any, Any], array: Array) -> None:
+        """An Array in the place of an array of NumPy's.
+
+        Where that is rounded there is nothing to repeat that rounds it again: Python's
+        code does both at once.
+        """
+        if leaf.dtype == array.dtype:
+            self.note(np.asarray, [leaf], array)
+        else:
+            self._note_conversion(leaf, array.dtype, array)
+            self._rounded.append(array)
 
     def note_constant(self, array: Array) -> None:
         """An Array that depends on no other one."""
@@ -160,6 +173,7 @@ class Tape:
         return value
 
     def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
+        self.refused |= any(x is array for array in self._rounded)
         self.note(converter(x.dtype, dtype), [x, dtype], result)
 
     def note_results(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from ftrace.backends.base import get_device
 from ftrace.errors import IndexBoundsError
 from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import RECORDS
@@ -77,10 +79,17 @@ class Given:
         self.float = float(draw.normal())
         self.int = int(draw.integers(-4, 4))
 
+    def in_numpy(self, kind: str) -> Given:
+        """With floats as arrays of NumPy's."""
+        for name, x in vars(self).items():
+            if is_array(x) and x.dtype == np.float32:
+                setattr(self, name, np.array(x, kind))
+        return self
 
-def check(function: Callable[[Given], Any]) -> None:
+
+def check(function: Callable[[Given], Any], kind: str = "") -> None:
     for seed in range(2 * CALLS):
-        given = Given(seed)
+        given = Given(seed).in_numpy(kind) if kind else Given(seed)
         with np.errstate(all="ignore"):
             same(function(given), plain(function, given))
 
@@ -192,6 +201,14 @@ def test_calls_give_what_python_gives(name: str) -> None:
     check(FUNCTIONS[name])
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n != "partition"])
+def test_calls_with_arrays_of_numpy_give_what_python_gives(
+    name: str, kind: str
+) -> None:
+    check(FUNCTIONS[name], kind)
+
+
 BINARY = (
     "add", "arctan2", "bitwise_and", "bitwise_or", "copysign", "divide", "equal",
     "float_power", "floor_divide", "fmax", "fmin", "fmod", "greater", "heaviside",
@@ -222,6 +239,33 @@ def test_operands_of_numpy_may_change_afterwards() -> None:
         result = x + host
         host += 1
         np.testing.assert_array_equal(result, np.arange(4) + n + 1)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_calls_with_arrays_of_numpy_are_native(kind: str) -> None:
+    x, y = np.ones((3, 4), kind), fnp.ones(4)
+    for function, args in (
+        (fnp.hypot, (x, y)), (fnp.hypot, (y, x)), (fnp.sum, (x,)), (fnp.exp, (x,)),
+        (fnp.mean, (x, 1)),
+    ):  # fmt: skip
+        known: Any = function
+        for _ in range(CALLS + 1):
+            known(*args)
+        want = plain(known, *args)
+        with mock.patch.object(known, "behind", None):
+            same(known(*args), want)
+
+
+@pytest.mark.parametrize("name", ["asarray", "array", "reshape", "ravel", "add", "sum"])
+def test_what_shows_an_array_of_numpy_shows_it_each_time(name: str) -> None:
+    function: Any = getattr(fnp, name)
+    host = np.ones((4, 1), np.float32)
+    args = {"reshape": ((2, 2),), "add": (0.0,)}.get(name, ())
+    shared = [
+        np.may_share_memory(np.asarray(function(host, *args)), host)
+        for _ in range(2 * CALLS)
+    ]
+    assert shared == [name in ("asarray", "reshape", "ravel")] * len(shared)
 
 
 def test_places_out_of_bounds_are_errors_each_time() -> None:

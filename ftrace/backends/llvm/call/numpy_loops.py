@@ -31,7 +31,7 @@ from ftrace.trace.tiering import BYTES_RETAINED
 _NDARRAY: Any = np.ndarray
 _UFUNC: Any = np.ufunc
 #: What gives its operand: the first one, in another shape.
-_SAME = (_NDARRAY.reshape, copy.numpy)
+_SAME = (_NDARRAY.reshape, copy.numpy, np.asarray)
 _COPIES = (_NDARRAY.copy, np.array)
 #: Unsigned integers, whose bits are copied, by their sizes.
 _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, recording
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
 from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
 from ftrace.trace.pytree import tree
@@ -38,6 +39,7 @@ from ftrace.trace.pytree.structure_cache import (
     layout_of,
 )
 from ftrace.trace.tiering import BYTES_RETAINED, CALLS_BEFORE_RECORD, LEAVES, RESULTS
+from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
@@ -45,10 +47,40 @@ _copied: Any = vars(np.ndarray)["copy"]
 
 def _another(x: Any) -> Any:
     """Another object of the same value, as which it is noted; an integer is itself."""
-    if type(x) is not Array:
-        return x * 1.0 if type(x) is float else x
+    if x.__class__ is np.ndarray:
+        return x.view()
+    if x.__class__ is not Array:
+        return x * 1.0 if x.__class__ is float else x
     values = x.numpy()  # all of them see it
     return Array(x.shape, x.dtype, x.weak_type, x.stored, values)
+
+
+def _stand_in(x: Any, tape: Tape) -> Any:
+    """What a function is given for a leaf: of an array of NumPy's an Array of it.
+
+    Whatever looks at the values of an Array is known.
+    """
+    if type(x) is not np.ndarray:
+        return x
+    made = asarray(x)
+    tape.note_leaf(x, made)
+    return made
+
+
+def _aval_of(x: Any) -> ShapedArray:
+    """The type of a leaf; of an array of NumPy's as it is, before it is rounded."""
+    return ShapedArray.of(x.shape, x.dtype) if type(x) is np.ndarray else aval_of(x)
+
+
+def _is_plain(x: Any) -> bool:
+    """Is it no array of NumPy's, or one of floats as native code takes them?
+
+    Others are indices and masks, of which the values decide.
+    """
+    if type(x) is not np.ndarray:
+        return True
+    orderly = x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
+    return orderly and x.dtype.char in "efdFD"
 
 
 def _expect(part: LayoutNode, leaves: Sequence[Expected]) -> Any:
@@ -114,6 +146,10 @@ class Steps:
                 self._names[id(result)] = name
         returned = [self._name_result(x) for x in results]
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
+        foreign = [x for x in given if type(x) is np.ndarray]
+        for x, name in product(foreign, returned):
+            if np.may_share_memory(x, self._values[name]):
+                raise NotNative  # the result would change with it
         sources = [[*leaves, *values].index(x) for x in returned]
         many = 0 if len(values) == 1 else len(values)
         try:
@@ -220,9 +256,12 @@ class EagerRecords:
         if due is None or not self._lock.acquire(blocking=False):
             return function.behind(*args, **kwargs)
         try:
-            return self._record(function, *due, (*kwargs,))
+            result = self._record(function, *due, (*kwargs,))
         finally:
             self._lock.release()
+        # What was given for arrays of NumPy's may have their memory.
+        foreign = any(type(x) is np.ndarray for x in due[1])
+        return function.behind(*args, **kwargs) if foreign else result
 
     def _due(
         self, function: Eager, args: Any, kwargs: Any
@@ -234,10 +273,14 @@ class EagerRecords:
         if recording.tape is not None or not native:
             return None
         try:
-            kind, values = kind_of(args, kwargs, (Array, function.numbers))
+            kind, values = kind_of(args, kwargs, (Array, np.ndarray, function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
             return None
-        types: Any = [aval_of(x) if type(x) is Array else type(x) for x in values]
+        if not all(map(_is_plain, values)):
+            return None
+        types: Any = [
+            (type(x), _aval_of(x) if hasattr(x, "dtype") else None) for x in values
+        ]
         key = ("native", function, id(config), *kind.key, *types)
         counter = calls.get(key) or calls.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
@@ -253,9 +296,9 @@ class EagerRecords:
         values: Sequence[Any],
         names: Sequence[str],
     ) -> Any:
-        fresh = list(map(_another, values))
-        args, kwargs = kind.arguments(fresh)
-        tape = recording.tape = Tape()
+        fresh, tape = list(map(_another, values)), Tape()
+        args, kwargs = kind.arguments([_stand_in(x, tape) for x in fresh])
+        recording.tape = tape
         self._recording[0] = 1
         try:
             result = function.behind(*args, **kwargs)
@@ -268,7 +311,7 @@ class EagerRecords:
         if root is not None:
             leaves = [x if type(x) is Leaf else Fixed(x, True) for x in kind.leaves]
             positional, named = _expect(root, leaves).children
-            types: list[Any] = [(type(x), aval_of(x)) for x in values]
+            types: list[Any] = [(type(x), _aval_of(x)) for x in values]
             by_name = dict(zip(named.keys, named.children, strict=True))
             asked = {name: by_name[name] for name in names}
             avals = tuple([aval_of(x) if type(x) is Array else None for x in results])
