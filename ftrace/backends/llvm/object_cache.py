@@ -304,15 +304,9 @@ def check_folder(folder: str) -> None:
     facts = os.stat(folder)
     if not stat.S_ISDIR(facts.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
-    if not hasattr(os, "geteuid"):
+    reason = _doubt(facts)
+    if not reason:
         return
-    writable = facts.st_mode & _OTHERS_WRITE
-    if _is_owned(facts) and not writable:
-        return
-    if not _is_owned(facts):
-        reason = f"belongs to user {facts.st_uid}"
-    else:
-        reason = "can be written by other users"
     place = os.path.abspath(folder)
     own = os.path.join(place, f"ftrace-{os.geteuid()}")
     mend = f"export FTRACE_CACHE_DIR={shlex.quote(own)}"
@@ -341,23 +335,24 @@ def read_trusted(path: str, limit: int) -> bytes | None:
 
 
 def _check_file(path: str, facts: os.stat_result) -> None:
-    reason = ""
     if stat.S_ISLNK(facts.st_mode):
         reason = "is a link"
     elif not stat.S_ISREG(facts.st_mode):
         reason = "is no regular file"
-    elif hasattr(os, "geteuid"):
-        if not _is_owned(facts):
-            reason = f"belongs to user {facts.st_uid}"
-        elif facts.st_mode & _OTHERS_WRITE:
-            reason = "can be written by other users"
+    else:
+        reason = _doubt(facts)
     if reason:
         where = shlex.quote(os.path.abspath(path))
         raise UntrustedError(f"{path} {reason}: rm -r {where}")
 
 
-def _is_owned(facts: os.stat_result) -> bool:
-    return facts.st_uid in (os.geteuid(), 0)
+def _doubt(facts: os.stat_result) -> str:
+    """Why others may have written it; empty where they cannot, or nobody knows."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    if facts.st_uid not in (os.geteuid(), 0):
+        return f"belongs to user {facts.st_uid}"
+    return "can be written by other users" if facts.st_mode & _OTHERS_WRITE else ""
 
 
 # What decides the code besides its text.

@@ -59,12 +59,10 @@ LayoutNode: TypeAlias = Leaf | Nothing | Container
 
 def layout_of(treedef: TreeDef) -> LayoutNode | None:
     """The layout of the trees of a structure; None if they have none."""
-    pending = [treedef]
-    while pending:  # first: what a user's container makes of numbers is anything
-        node = pending.pop()
-        if node.type not in _OTHERS and not _is_known(node.type):
-            return None
-        pending.extend(node.children())
+    # First: what a user's container makes of numbers is anything.
+    kinds = (node.type for node in tree.nodes_of(treedef))
+    if not all(kind in _OTHERS or _is_known(kind) for kind in kinds):
+        return None
     return _layout_node(tree.unflatten(treedef, range(treedef.num_leaves)), 0)
 
 

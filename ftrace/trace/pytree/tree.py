@@ -150,7 +150,8 @@ _checked: set[tuple[int, int]] = set()
 _CHECKED_LIMIT = 4096
 
 
-def _children(treedef: TreeDef) -> Iterator[TreeDef]:
+def nodes_of(treedef: TreeDef) -> Iterator[TreeDef]:
+    """The structure, and those of all containers and leaves within it."""
     pending = [treedef]
     while pending:
         yield (node := pending.pop())
@@ -159,7 +160,7 @@ def _children(treedef: TreeDef) -> Iterator[TreeDef]:
 
 def classes_of(treedef: TreeDef) -> set[Any]:
     """The classes of containers that are kept alive by a structure."""
-    found: set[Any] = {node.type for node in _children(treedef)}
+    found: set[Any] = {node.type for node in nodes_of(treedef)}
     return found - {None, tuple, list, dict}
 
 
@@ -172,7 +173,7 @@ def _check_order(treedef: TreeDef) -> None:
             _checked.clear()
     except TypeError:  # static data of a user's container cannot be hashed
         number = None
-    for node in _children(treedef):
+    for node in nodes_of(treedef):
         if isinstance(node.type, type) and issubclass(node.type, dict):
             _check_sortable(node)
     if number is not None:

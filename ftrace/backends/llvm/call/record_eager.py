@@ -30,6 +30,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
 from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
+from ftrace.trace.graph import walk
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -224,13 +225,11 @@ def _code(source: str) -> Any:
 def _find_needed(
     steps: Sequence[Taped], made: dict[int, Taped], results: Sequence[Any]
 ) -> list[Taped]:
-    pending, seen = [made.get(id(x)) for x in results], set[int]()
-    while pending:
-        step = pending.pop()
-        if step is not None and id(step) not in seen:
-            seen.add(id(step))
-            pending.extend(made.get(id(x)) for x in step.operands)
-    return [step for step in steps if id(step) in seen]
+    def makers(values: Sequence[Any]) -> list[Taped]:
+        return [made[id(x)] for x in values if id(x) in made]
+
+    needed = set(walk(makers(results), lambda step: makers(step.operands)))
+    return [step for step in steps if step in needed]
 
 
 # Records.
