@@ -587,16 +587,21 @@ def affine_form(node: Node, known: Mapping[Node, Index], sizes: bool = False) ->
         return ZERO
     if len(node.src) == 2 and node.src[1] in known:
         a, b = (known.get(s) for s in node.src)
-        if a is not None and b is not None:
-            if node.op is p.add or node.op is p.sub:
-                sign = 1 if node.op is p.add else -1
-                terms = _add_terms(a.terms, b, sign)
-                return sum_of_terms(terms, a.constant + sign * b.constant)
-            if node.op is p.mul and not b.pairs:
-                return a * b.constant
-            if node.op is p.mul and not a.pairs:
-                return b * a.constant
+        found = None if a is None or b is None else combine(node.op, a, b)
+        if found is not None:
+            return found
     return index_of_atom(node)
+
+
+def combine(op: Any, a: Index, b: Index) -> Index | None:
+    """a + b, a - b or a · b; None where that is not linear."""
+    if op is p.add or op is p.sub:
+        sign = 1 if op is p.add else -1
+        terms = _add_terms(a.terms, b, sign)
+        return sum_of_terms(terms, a.constant + sign * b.constant)
+    if op is p.mul and not b.pairs:
+        return a * b.constant
+    return b * a.constant if op is p.mul and not a.pairs else None
 
 
 def affine_forms(roots: Iterable[Node], sizes: bool = False) -> dict[Node, Index]:

@@ -12,7 +12,6 @@ negative, and sums must be known to fit their dtype; `values_of` says what is kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -119,20 +118,13 @@ def _count(
         )
     ):
         x, y = (_count(s, indices, valid, number_of, depth - 1) for s in node.src)
-        found = None if x is None or y is None else _combine(op, x, y)
+        if x is not None and y is not None:
+            where = ix.combine(op, x.where, y.where)
+            found = None if where is None else Position(where, x.counts or y.counts)
     if found is not None and found.counts:
         return found
     least, most = integer_bounds.values_of(node)
     return None if least < 0 else _read(node, indices, valid, number_of, most + 1)
-
-
-def _combine(op: Any, x: Position, y: Position) -> Position | None:
-    counts = x.counts or y.counts
-    if op is not p.mul:
-        return Position(x.where + y.where * (-1 if op is p.sub else 1), counts)
-    if x.where.pairs:
-        x, y = y, x
-    return None if x.where.pairs else Position(y.where * x.where.constant, counts)
 
 
 # What never meets.

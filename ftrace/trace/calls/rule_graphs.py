@@ -348,8 +348,7 @@ class Rule:
     def _constant(self, what: str, value: tracer.Value) -> Node:
         if not isinstance(value, tracer.Tracer):
             return constant_node(value)
-        made = value.origin
-        where = f"\n  it was made at {made.describe()}" if made else ""
+        where = tracer.line_of(value, "it was made")
         raise UnexpectedTracerError(
             f"the {what} rule of {self.name} uses a traced value of type "
             f"{value.aval!r} that is no argument of {self.name} and is not found in "

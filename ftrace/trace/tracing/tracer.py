@@ -230,7 +230,7 @@ class Tracer(Immutable, ArrayLike):
 def check_open(tracer: Tracer) -> None:
     """Raises if the function that made the tracer has returned."""
     if tracer.scope.closed:
-        where = _line_of(tracer, "it was made")
+        where = line_of(tracer, "it was made")
         raise errors.UnexpectedTracerError(
             f"a traced value of type {tracer.aval!r} escaped from its function under "
             f"{tracer.scope.transform} and was used after the function had returned; "
@@ -238,7 +238,7 @@ def check_open(tracer: Tracer) -> None:
         )
 
 
-def _line_of(tracer: Tracer, what: str) -> str:
+def line_of(tracer: Tracer, what: str) -> str:
     """What messages end with, where that is known."""
     return f"\n  {what} at {tracer.origin.describe()}" if tracer.origin else ""
 
@@ -363,7 +363,7 @@ def _require_concrete(
         moving = derivative_scope(value) if keeps else None
         if moving is None:
             return
-        chain = _line_of(tracer, "the value was computed")
+        chain = line_of(tracer, "the value was computed")
         raise error(
             f"{_in_call()}{what}() would take the value of an array of type "
             f"{tracer.aval!r} that varies with an argument of a function under "
@@ -383,7 +383,7 @@ def _require_concrete(
         "format": 'Print it when the program runs: ft.debug.print("loss {:.3f}", x)',
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
-    chain = _line_of(tracer, "the value was computed")
+    chain = line_of(tracer, "the value was computed")
     raise error(
         f"{_in_call()}{what}() needs the value of an array of type {tracer.aval!r}, "
         f"which {why}: it depends on an argument of type {leaf.aval!r} of a function "

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.backends.llvm.runtime.records import word
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
@@ -49,11 +50,6 @@ class Offsets(NamedTuple):
     references: int
     device: int
     memory: int
-
-
-def word(address: int) -> int:
-    """The 64 bits there."""
-    return ctypes.c_int64.from_address(address).value
 
 
 def _half(address: int) -> int:

@@ -6,6 +6,7 @@ or addresses. A `Block` holds the records of one executable, which refer to each
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 #: Bytes of a field.
 WORD = 8
+
+
+def word(address: int) -> int:
+    """The 64 bits there."""
+    return ctypes.c_int64.from_address(address).value
+
 
 #: Statuses of a handler.
 GO_ON, RAISED, NO_MEMORY, CUT = range(4)

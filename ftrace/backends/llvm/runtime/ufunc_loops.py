@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.backends.llvm.runtime.records import word
 from ftrace.ground.tables import memo
 
 #: The lower half of a word.
@@ -32,7 +33,7 @@ def loop_of(ufunc: Any, kinds: str) -> tuple[int, int]:
     if ufunc.signature or types not in ufunc.types:
         raise NotLoops
     place = 8 * ufunc.types.index(types)
-    address, data = [_word(table + place) for table in _tables(ufunc)]
+    address, data = [word(table + place) for table in _tables(ufunc)]
     arrays = [np.arange(1, 8).astype(kind) for kind in kinds]
     words = [[x.ctypes.data for x in arrays], [7], [x.itemsize for x in arrays]]
     given: list[Any] = [np.array(row, np.int64) for row in words]
@@ -52,14 +53,10 @@ def _tables(ufunc: Any) -> tuple[int, int]:
     They stand behind the numbers of its operands (`PyUFuncObject` of NumPy's interface
     for C), which are looked at; its name goes behind them.
     """
-    words = [_word(id(ufunc) + 8 * i) for i in range(2, 8)]
+    words = [word(id(ufunc) + 8 * i) for i in range(2, 8)]
     name = ctypes.string_at(words[5]).decode()
     numbers = words[0] & _HALF, words[0] >> 32, words[1] & _HALF, words[4] & _HALF
     expected = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes
     if numbers != expected or name != ufunc.__name__:
         raise NotLoops
     return words[2], words[3]
-
-
-def _word(address: int) -> int:
-    return ctypes.c_int64.from_address(address).value
