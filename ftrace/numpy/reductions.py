@@ -6,7 +6,6 @@ input stays 64-bit. float16 and bfloat16 accumulate in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.creation import array
+from ftrace.numpy.creation import array, dtype_or
 from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -39,7 +38,7 @@ def dtype_of_sum(a: Any, dtype: Dtype, promote_integers: bool) -> np.dtype[Any]:
     """That of a sum or product: narrow integers grow, unless they are not to."""
     natural = dtypes.strong_dtype(a.dtype, a.weak_type)
     grows = promote_integers or a.dtype == dtypes.bool_
-    return chosen_dtype(dtype, summed_dtype(natural) if grows else natural)
+    return dtype_or(dtype, summed_dtype(natural) if grows else natural)
 
 
 def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -54,11 +53,6 @@ def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def widen(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """float32 for a float of 16 bits."""
     return dtypes.float32 if dtypes.is_half(dtype) else dtype
-
-
-def chosen_dtype(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype argument; where it is None, the default."""
-    return default if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
 
 
 # What the reductions share.
@@ -183,15 +177,18 @@ def without_nan(a: Value, fill: float) -> Any:
     return ax.choose(missing, ax.full((), fill, a.dtype, a.weak_type), a)
 
 
-def present(name: str, a: Any, where: Value | None) -> Any:
-    """The mask of the elements that count; None where all do."""
+def counted(name: str, a: Value, where: Value | None, skip_nan: bool) -> Any:
+    """(values, mask of those that count); NaN does not, if it is left out."""
+    a = ax.as_value(a)
+    if not skip_nan or not dtypes.is_inexact(a.dtype):
+        return a, where
     mask = check_where(name, where, a.shape)
-    if not dtypes.is_inexact(a.dtype):
-        return mask
-    return a == a if mask is None else (a == a) & mask
+    return without_nan(a, 0), a == a if mask is None else (a == a) & mask
 
 
-def _total(name: str, primitive: Primitive):
+def _total(name: str, primitive: Primitive, nothing: int | None = None):
+    """`nothing` takes the place of NaN, where that is left out."""
+
     @ax.takes_names
     def total(
         a: Value,
@@ -224,7 +221,7 @@ def _total(name: str, primitive: Primitive):
           ShapeError: the mask does not broadcast.
         """
         ax.no_out(name, out)
-        a = ax.as_value(a)
+        a = ax.as_value(a) if nothing is None else without_nan(a, nothing)
         final = dtype_of_sum(a, dtype, promote_integers)
         wide = widen(final) if dtype is None else final
         along = over(name, a, axis, keepdims, where)
@@ -261,40 +258,7 @@ def prod():
     """
 
 
-def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
-    def nan_total(
-        a: Value,
-        axis: ax.Axis = None,
-        dtype: Dtype = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: Value | None = None,
-        where: Value | None = None,
-    ) -> Any:
-        """A sum or a product of what is not NaN.
-
-        Args:
-          a: the array.
-          axis: an axis, several, or None for all.
-          dtype: in which to compute, and of the result.
-          out: not supported.
-          keepdims: the reduced axes stay, with size 1.
-          initial: a scalar to start from.
-          where: a mask of the elements that count; it broadcasts to `a`.
-
-        Returns:
-          An array without the reduced axes, in the dtype of `a`; bools and narrower
-          integers become int32, or uint32.
-        """
-        ax.no_out(name, out)
-        return total(
-            without_nan(a, nothing), axis, dtype, None, keepdims, initial, where
-        )
-
-    return nan_total
-
-
-@member(_total_without_nan, sum, 0)
+@member(_total, bc.reduce_sum_p, 0)
 def nansum():
     """The sum of the elements that are not NaN; 0 where there are none.
 
@@ -304,7 +268,7 @@ def nansum():
     """
 
 
-@member(_total_without_nan, prod, 1)
+@member(_total, reduction.reduce_prod_p, 1)
 def nanprod():
     """The product of the elements that are not NaN; 1 where there are none.
 

@@ -14,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax, elementwise as ew, reductions
+from ftrace.numpy.creation import dtype_or
 from ftrace.numpy.linear import diagonal_of, dot_axes
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
@@ -30,32 +31,50 @@ __all__ = [
 Dtype = Any
 
 
-@ax.takes_names
-def mean(
-    a: Value,
-    axis: ax.Axis = None,
-    dtype: Dtype = None,
-    out: None = None,
-    keepdims: bool = False,
-    *,
-    where: Value | None = None,
-) -> Any:
+def _means(name: str, skip_nan: bool):
+    @ax.takes_names
+    def mean(
+        a: Value,
+        axis: ax.Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        keepdims: bool = False,
+        where: Value | None = None,
+    ) -> Any:
+        """A mean.
+
+        Args:
+          a: the array.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          where: a mask of the elements that count; it broadcasts to `a`.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`; float32 for integers
+          and bools, where NumPy has float64. NaN where there are no elements.
+
+        Raises:
+          AxisError: there is no such axis.
+        """
+        ax.no_out(name, out)
+        a, where = reductions.counted(name, a, where, skip_nan)
+        final = dtype_or(dtype, _natural(a))
+        along = reductions.over(name, a, axis, keepdims, where)
+        return ax.cast(_mean(a, along, reductions.widen(final)), final)
+
+    return mean
+
+
+def _natural(a: Any) -> np.dtype[Any]:
+    """The dtype of a mean."""
+    return dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
+
+
+@member(_means, skip_nan=False)
+def mean():
     """The mean of the elements along `axis`, or of all.
-
-    Args:
-      a: the array.
-      axis: an axis, several, or None for all.
-      dtype: in which to compute, and of the result.
-      out: not supported.
-      keepdims: the reduced axes stay, with size 1.
-      where: a mask of the elements that count; it broadcasts to `a`.
-
-    Returns:
-      An array without the reduced axes, in the dtype of `a`; float32 for integers and
-      bools, where NumPy has float64. NaN where there are no elements.
-
-    Raises:
-      AxisError: there is no such axis.
 
     Example:
       >>> x = fnp.array([[1, 2], [3, 4]])
@@ -64,12 +83,16 @@ def mean(
       >>> fnp.mean(x, axis=0)
       Array([2., 3.], dtype=float32)
     """
-    ax.no_out("mean", out)
-    a = ax.as_value(a)
-    natural = dtypes.strong_dtype(a.dtype, a.weak_type)
-    final = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
-    along = reductions.over("mean", a, axis, keepdims, where)
-    return ax.cast(_mean(a, along, reductions.widen(final)), final)
+
+
+@member(_means, skip_nan=True)
+def nanmean():
+    """The mean of the elements that are not NaN; NaN where there are none.
+
+    Example:
+      >>> fnp.nanmean(fnp.array([1.0, fnp.nan, 3.0]))
+      Array(2., dtype=float32)
+    """
 
 
 def _mean(a: Any, along: reductions.Over, dtype: np.dtype[Any]) -> Any:
@@ -90,38 +113,7 @@ def count_elements(
     )
 
 
-def nanmean(
-    a: Value,
-    axis: ax.Axis = None,
-    dtype: Dtype = None,
-    out: None = None,
-    keepdims: bool = False,
-    where: Value | None = None,
-) -> Any:
-    """The mean of the elements that are not NaN; NaN where there are none.
-
-    Args:
-      a: the array.
-      axis: an axis, several, or None for all.
-      dtype: in which to compute, and of the result.
-      out: not supported.
-      keepdims: the reduced axes stay, with size 1.
-      where: a mask of the elements that count; it broadcasts to `a`.
-
-    Returns:
-      An array without the reduced axes; float32 for integers.
-
-    Example:
-      >>> fnp.nanmean(fnp.array([1.0, fnp.nan, 3.0]))
-      Array(2., dtype=float32)
-    """
-    ax.no_out("nanmean", out)
-    a = ax.as_value(a)
-    mask = reductions.present("nanmean", a, where)
-    return mean(reductions.without_nan(a, 0), axis, dtype, None, keepdims, where=mask)
-
-
-def _spread(name: str, root: bool):
+def _spread(name: str, root: bool, skip_nan: bool = False):
     @ax.takes_names
     def spread(
         a: Value,
@@ -130,7 +122,6 @@ def _spread(name: str, root: bool):
         out: None = None,
         ddof: Value = 0,
         keepdims: bool = False,
-        *,
         where: Value | None = None,
         mean: Value | None = None,
         correction: Value | None = None,
@@ -159,11 +150,10 @@ def _spread(name: str, root: bool):
         ax.no_out(name, out)
         if correction is not None and not (isinstance(ddof, int) and ddof == 0):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
-        a = ax.as_value(a)
+        a, where = reductions.counted(name, a, where, skip_nan)
         lost = ddof if correction is None else correction
         _, axes, _, mask = reductions.over(name, a, axis, keepdims, where)
-        natural = dtypes.strong_dtype(a.dtype, a.weak_type)
-        wanted = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
+        wanted = dtype_or(dtype, _natural(a))
         if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
             raise ValueRangeError(
                 f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
@@ -208,43 +198,7 @@ def std():
     """
 
 
-def _spread_without_nan(name: str, root: bool):
-    spread = _spread(name, root)
-
-    def nan_spread(
-        a: Value,
-        axis: ax.Axis = None,
-        dtype: Dtype = None,
-        out: None = None,
-        ddof: Value = 0,
-        keepdims: bool = False,
-        where: Value | None = None,
-        mean: Value | None = None,
-    ) -> Any:
-        """A measure of how far elements that are not NaN are from their mean.
-
-        Args:
-          a: the array.
-          axis: an axis, several, or None for all.
-          dtype: in which to compute, and of the result.
-          out: not supported.
-          ddof: what is taken off the count that divides.
-          keepdims: the reduced axes stay, with size 1.
-          where: a mask of the elements that count; it broadcasts to `a`.
-          mean: the mean, if it is known, with the reduced axes kept.
-
-        Returns:
-          A real array without the reduced axes; NaN where no element counts.
-        """
-        a = ax.as_value(a)
-        mask = reductions.present(name, a, where)
-        a = reductions.without_nan(a, 0)
-        return spread(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
-
-    return nan_spread
-
-
-@member(_spread_without_nan, root=False)
+@member(_spread, root=False, skip_nan=True)
 def nanvar():
     """The variance of the elements that are not NaN.
 
@@ -254,7 +208,7 @@ def nanvar():
     """
 
 
-@member(_spread_without_nan, root=True)
+@member(_spread, root=True, skip_nan=True)
 def nanstd():
     """The standard deviation of the elements that are not NaN.
 
@@ -388,7 +342,7 @@ def cov(
     if y is not None:
         variables.append(_variables(y, rowvar or ax.shape_of(y)[:1] == (1,)))
     computed = dtypes.strong_dtype(*ew.common_type(*variables))
-    computed = reductions.chosen_dtype(dtype, dtypes.to_inexact(computed))
+    computed = dtype_or(dtype, dtypes.to_inexact(computed))
     if not dtypes.is_inexact(computed):
         raise ValueRangeError(f"cov: dtype must be float or complex, got {computed}")
     if variables[0].shape[0] == 0:
