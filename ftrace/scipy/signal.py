@@ -333,7 +333,7 @@ class _Spectrum:
     ) -> _Spectrum:  # fmt: skip
         if onesided and dtypes.is_complex(x.dtype):
             errors.warn_user(
-                f"{name}: a complex signal has two sides; say return_onesided=False",
+                f"{name}: a complex signal has two sides; say return_onesided=False"
             )
             onesided = False
         if nperseg is not None:
@@ -396,7 +396,7 @@ def _window(
     size = most if size is None else size
     if size > most:
         errors.warn_user(
-            f"{name}: nperseg={size} is more than the signal has; it becomes {most}",
+            f"{name}: nperseg={size} is more than the signal has; it becomes {most}"
         )
         size = most
     if window == "hann":

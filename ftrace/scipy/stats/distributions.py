@@ -455,9 +455,7 @@ def _binomial(k: Any, n: Any, p: Any) -> Any:
     return choose(inside, value, -np.inf)
 
 
-@discrete(
-    logpmf=_binomial,
-)
+@discrete(logpmf=_binomial)
 def binom(n: Value, p: Value) -> None:
     """the binomial distribution of n trials of probability p.
 
@@ -476,9 +474,7 @@ def _beta_binomial(k: Any, n: Any, a: Any, b: Any) -> Any:
     return choose(valid, choose(inside, value, -np.inf), np.nan)
 
 
-@discrete(
-    logpmf=_beta_binomial,
-)
+@discrete(logpmf=_beta_binomial)
 def betabinom(n: Value, a: Value, b: Value) -> None:
     """n trials of a probability with a beta distribution.
 
@@ -489,7 +485,7 @@ def betabinom(n: Value, a: Value, b: Value) -> None:
 @discrete(
     logpmf=lambda k, p: choose(
         k <= 0, -np.inf, special.xlog1py(choose(k <= 0, 0.0, k - 1), -p) + fnp.log(p)
-    ),
+    )
 )
 def geom(p: Value) -> None:
     """the number of trials of probability p up to the first success.
@@ -504,9 +500,7 @@ def _negative_binomial(k: Any, n: Any, p: Any) -> Any:
     return choose(k < 0, -np.inf, value)
 
 
-@discrete(
-    logpmf=_negative_binomial,
-)
+@discrete(logpmf=_negative_binomial)
 def nbinom(n: Value, p: Value) -> None:
     """the failures before the n-th success of probability p.
 

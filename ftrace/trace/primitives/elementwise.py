@@ -18,12 +18,7 @@ import numpy as np
 from typing_extensions import Unpack
 
 from ftrace import dtypes
-from ftrace.errors import (
-    DtypeError,
-    ShapeError,
-    UnsupportedDtypeError,
-    ValueRangeError,
-)
+from ftrace.errors import DtypeError, ShapeError, UnsupportedDtypeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray

@@ -45,13 +45,7 @@ from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import merge_shape, move_axis, split_shape
-from ftrace.trace.primitives.primitive import (
-    Array,
-    Batched,
-    Compound,
-    Results,
-    items,
-)
+from ftrace.trace.primitives.primitive import Array, Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import const_like, zeros_like
 
 np: Any = numpy  # whose stubs leave too much unknown
@@ -272,10 +266,7 @@ def _bucket(
     arg, group = args[0], args[0].ranks.own
     size, dtype = sum(x.size for x in operands), operands[0].dtype
     front = (group.size,) if arg.kind == "gather" else ()
-    with (
-        scratch((size,), dtype) as flat,
-        scratch((*front, size), dtype) as rows,
-    ):
+    with scratch((size,), dtype) as flat, scratch((*front, size), dtype) as rows:
         np.concatenate([x.reshape(-1) for x in operands], out=flat)
         if front:
             yield from group.gathering(flat, rows)
