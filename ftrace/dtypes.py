@@ -166,6 +166,11 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return kind(dtype) == "f"
 
 
+def summing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """That in which elements are added: float32 for floats of 16 bits."""
+    return float32 if is_half(dtype) else dtype
+
+
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Is the dtype one of floats of 16 bits, which are stored so and computed in 32?"""
     return dtype in (float16, bfloat16)

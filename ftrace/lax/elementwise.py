@@ -635,7 +635,7 @@ def convert_element_type(operand: Value, new_dtype: Any) -> Any:
       >>> lax.convert_element_type(fnp.array([1.9, -1.9]), np.int32)
       Array([ 1, -1], dtype=int32)
     """
-    dtype = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
+    dtype = dtypes.as_dtype(new_dtype)
     if isinstance(operand, int) and dtypes.is_inexact(dtype):
         operand = float(operand)  # which may be more than an integer's dtype holds
     elif type(operand) is int and dtypes.is_integer(dtype):
@@ -664,7 +664,7 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
       Array([4, 3, 2, 1], dtype=uint8)
     """
     x = ax.as_value(operand)
-    target = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
+    target = dtypes.as_dtype(new_dtype)
     if target == x.dtype:
         return x
     for dtype in (x.dtype, target):

@@ -58,7 +58,7 @@ def dtype(x: Any) -> np.dtype[Any]:
       dtype('float32')
     """
     if isinstance(x, (str, type, np.dtype)):
-        return dtypes.canonicalize(dtypes.as_dtype(x))
+        return dtypes.as_dtype(x)
     return aval_of(x).dtype
 
 
@@ -987,7 +987,7 @@ def broadcasted_iota(dtype: Dtype, shape: Sequence[int], dimension: int) -> Any:
       Array([[0, 1, 2],
              [0, 1, 2]], dtype=int32)
     """
-    wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
+    wanted = dtypes.as_dtype(dtype)
     if wanted == dtypes.bool_:
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
     sizes = ax.check_sizes(shape, "lax.broadcasted_iota")

@@ -359,7 +359,7 @@ def _position(name: str, function: Callable[..., Any]):
           DtypeError: `index_dtype` is no integer.
         """
         x, place = ax.along(operand, axis, f"lax.{name}")
-        dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
+        dtype = dtypes.as_dtype(index_dtype)
         if not dtypes.is_integer(dtype):
             raise errors.DtypeError(f"lax.{name}: index_dtype is no integer: {dtype}")
         return ax.cast(function(x, place), dtype)

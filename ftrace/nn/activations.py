@@ -19,7 +19,7 @@ from ftrace.numpy.linear import contract
 from ftrace.numpy.reductions import log_softmax, log_sum_exp, logsumexp, softmax
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives import broadcast as bc, elementwise as p
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -531,7 +531,7 @@ def logmeanexp(
     if where is None:
         return total - math.log(math.prod(x.shape[a] for a in axes) or math.nan)
     hits = ax.cast(reductions.check_where("logmeanexp", where, x.shape), total.dtype)
-    return total - fnp.log(reductions.reduce_by(bc.reduce_sum_p, hits, axes, keepdims))
+    return total - fnp.log(reductions.add_along(hits, axes, keepdims))
 
 
 def standardize(

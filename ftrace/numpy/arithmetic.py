@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -268,18 +268,13 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """
     if type(original) is int and original == 2:
         return ew.left_shift(1, exponents)
-    shape = broadcast_shapes("power", [x.shape, exponents.shape])
     start = ax.full((), 1, x.dtype)
     if dtypes.kind(exponents.dtype) == "i":
         inverse = ax.choose(abs(x) == 1, ax.choose(exponents & 1 != 0, x, 1), 0)
         start = ax.choose(exponents < 0, inverse, start)
         exponents = ax.choose(exponents < 0, 0, exponents)
-    x, exponents = (ax.broadcast_to(value, shape) for value in (x, exponents))
-    weak = x.weak_type and exponents.weak_type
-    found = do_now(np.power, x, exponents, dtype=x.dtype, weak=weak)
-    if found is None:
-        found = _repeat_each(_square_once, [ax.full(shape, 1, x.dtype), x, exponents])
-    return start * found
+    one = ax.full(exponents.shape, 1, x.dtype)
+    return start * _loop_over("power", np.power, _square_once, one, x, exponents)
 
 
 def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Node]]:
@@ -292,15 +287,23 @@ def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Nod
     return p.lt(zero, rest), values
 
 
-def _repeat_each(
-    step: Callable[..., tuple[Node, list[Node]]], carry: Sequence[Any]
+def _loop_over(
+    name: str, ufunc: Any, step: Callable[..., tuple[Node, list[Node]]], *first: Any
 ) -> Any:
     """The first of some values after steps, as many as each element asks for.
 
     Args:
+      ufunc: NumPy's function of the last two of them, which does the same.
       step: (*values) -> (whether to take it, what the values are then).
-      carry: the first values, of one shape.
+      first: the values to begin with.
     """
+    shape = broadcast_shapes(name, [x.shape for x in first])
+    carry = [ax.broadcast_to(x, shape) for x in first]
+    x, y = carry[-2:]
+    weak = x.weak_type and y.weak_type
+    found = do_now(ufunc, x, y, dtype=x.dtype, weak=weak)
+    if found is not None:
+        return found
     avals = [aval_of(x).with_shape(()) for x in carry]
     names = variables(avals, "body")
     more, values = step(*names)
@@ -503,14 +506,8 @@ def gcd(x1: Value, x2: Value, /) -> Any:
       Array([4, 1, 8], dtype=int32)
     """
     x1, x2 = map(abs, _whole("gcd", x1, x2))
-    shape = broadcast_shapes("gcd", [x1.shape, x2.shape])
-    x1, x2 = (ax.broadcast_to(x, shape) for x in (x1, x2))
-    weak = x1.weak_type and x2.weak_type
-    found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
-    if found is not None:
-        return found
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
-    return abs(_repeat_each(_divide_once, [x1, x2]))
+    return abs(_loop_over("gcd", np.gcd, _divide_once, x1, x2))
 
 
 def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:

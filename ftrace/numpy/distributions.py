@@ -25,14 +25,14 @@ from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
 from ftrace.numpy.new_arrays import linspace
-from ftrace.numpy.reductions import reduce_by, weights_like, widen
+from ftrace.numpy.reductions import weights_like
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import broadcast as bc, elementwise as p
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.tracing.tracer import Value, aval_of, concrete
@@ -106,7 +106,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         a = ax.as_value(a)
         final = dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
         if isinstance(q, (int, float)):
-            q = ax.full((), q, widen(final), True)
+            q = ax.full((), q, dtypes.summing_dtype(final), True)
         q = ax.as_value(q)
         ew.refuse_complex(name, a)
         if q.ndim > 1:
@@ -121,7 +121,7 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         axes = ax.canonical_axes(axis, a.ndim, name)
         rows = _rows(ax.cast(a, final), axes)
         q_type = dtypes.to_inexact(q.dtype), aval_of(q).weak_type
-        compute, _ = dtypes.promote((widen(final), False), q_type)
+        compute, _ = dtypes.promote((dtypes.summing_dtype(final), False), q_type)
         fractions = ax.cast(ax.reshape(q, (q.size, 1)), compute)
         if rows.shape[1] == 0:
             result = ax.full((q.size, rows.shape[0]), np.nan, final)
@@ -258,7 +258,7 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     size = x.shape[1]
     if skip_nan:
         present = ax.cast(x == x, q.dtype)
-        count = reduce_by(bc.reduce_sum_p, present, (1,), False)[None]
+        count = add_along(present, (1,))[None]
     else:
         count = ax.full((1, x.shape[0]), size, q.dtype)
 
@@ -331,9 +331,9 @@ def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     ignored = missing | ~(ordered >= 0)
     sums = scan_with(ax.choose(ignored, 0, ordered), "sum", 1, False)
     less = sums[None] < (q * sums[:, -1])[..., None]
-    index = reduce_by(bc.reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
+    index = add_along(ax.cast(less, dtypes.int32), (2,))
     present = ax.cast(~missing, dtypes.int32)
-    count = reduce_by(bc.reduce_sum_p, present, (1,), False)
+    count = add_along(present, (1,))
     index = _within(index, count if skip_nan else x.shape[1])
     result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
     nothing = count == 0 if skip_nan else missing.any(1)

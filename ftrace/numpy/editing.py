@@ -75,9 +75,7 @@ def take(
         )
     x, axis = ax.flatten(a, axis, "take")
     if not ax.is_sequence(indices):
-        indices = ax.as_value(indices)
-        if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-            indices = ax.cast(indices, dtypes.int32)
+        indices = _as_numbers(indices)
     if mode in ("wrap", "clip"):
         if x.shape[axis] == 0:
             raise errors.IndexBoundsError(
@@ -87,6 +85,12 @@ def take(
         return along(x, places, axis)
     before = (slice(None),) * axis
     return _read_or_fill(x, (*before, indices), check_mode("take", mode), fill_value)
+
+
+def _as_numbers(indices: Value) -> Any:
+    """Indices that are no mask, also if they are bools."""
+    indices = ax.as_value(indices)
+    return ax.cast(indices, dtypes.int32) if indices.dtype == dtypes.bool_ else indices
 
 
 def _in_range(indices: Any, size: int, mode: str) -> Any:
@@ -244,17 +248,18 @@ def put(
              [3, 9]], dtype=int32)
     """
     _not_in_place("put", inplace)
-    x, indices = ax.as_value(a), ravel(ax.as_value(ind))
-    if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-        indices = ax.cast(indices, dtypes.int32)
-    values = ravel(ax.cast(v, x.dtype))
+    x, indices, values = ax.as_value(a), ravel(_as_numbers(ind)), ax.as_value(v)
     if indices.size == 0 or values.size == 0:
         return x
-    values = resize(values, indices.size)
     if mode in ("wrap", "clip"):
         indices, mode = _in_range(indices, x.size, mode), None
-    mode = check_mode("put", mode)
-    return ax.reshape(update(ravel(x), indices, values, "set", mode), x.shape)
+    return _set_flat(x, indices, indices.size, values, check_mode("put", mode))
+
+
+def _set_flat(x: Any, places: Any, count: int, values: Value, mode: str | None) -> Any:
+    """`x` with values, repeated or cut, at places of the flattened array."""
+    new = resize(ax.cast(values, x.dtype), count)
+    return ax.reshape(update(ravel(x), places, new, "set", mode), x.shape)
 
 
 def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
@@ -276,8 +281,7 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
       Array([ 1,  2, 10, 20], dtype=int32)
     """
     _not_in_place("place", inplace)
-    x = ax.as_value(arr)
-    values = ravel(ax.cast(vals, x.dtype))
+    x, values = ax.as_value(arr), ax.as_value(vals)
     if values.size == 0:
         raise errors.ValueRangeError("place: there must be at least one value")
     flags = ravel(ew.truth(mask))
@@ -288,9 +292,8 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
         )
     size = x.size if ax.is_unknown(flags) else None
     (found,) = nonzero(flags, size=size, fill_value=x.size)
-    values = resize(values, found.shape[0])
     mode = "drop" if isinstance(found, Tracer) else None
-    return ax.reshape(update(ravel(x), found, values, "set", mode), x.shape)
+    return _set_flat(x, found, found.shape[0], values, mode)
 
 
 def choose(
@@ -434,10 +437,8 @@ def fill_diagonal(
     # One step along every axis at once.
     step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
-    values = ravel(ax.cast(val, x.dtype))
     places = slice(0, end, step)
-    values = resize(values, len(range(end)[places]))
-    return ax.reshape(update(ravel(x), places, values, "set", None), x.shape)
+    return _set_flat(x, places, len(range(end)[places]), val, None)
 
 
 #: NumPy for positions that are known: without its stubs, which ask for dtypes.

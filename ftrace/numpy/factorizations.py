@@ -20,7 +20,7 @@ from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.primitives import broadcast as bc, elementwise as p
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import factors
 from ftrace.trace.primitives.library.factors import householder_factor_p, qr_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p
@@ -432,29 +432,27 @@ def vector_norm(
         )
     if ord == 0:
         hits = ax.cast(x != 0, dtypes.real_dtype(x.dtype))
-        return reductions.reduce_by(bc.reduce_sum_p, hits, axes, keepdims)
+        return reductions.add_along(hits, axes, keepdims)
     size = abs(x)
     if ord == math.inf:
         return reductions.max(size, axes, keepdims=keepdims, initial=0)
     if ord == -math.inf:
         return reductions.min(size, axes, keepdims=keepdims)
     if ord == 1:
-        return reductions.reduce_by(bc.reduce_sum_p, size, axes, keepdims)
+        return reductions.add_along(size, axes, keepdims)
     return run_fused(_p_norm, [size], axes=axes, keepdims=keepdims, ord=float(ord))
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return bind(
         p.sqrt,
-        reductions.reduce_by(bc.reduce_sum_p, squared_magnitude(x), axes, keepdims),
+        reductions.add_along(squared_magnitude(x), axes, keepdims),
     )
 
 
 def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
     powers = elementwise(p.power, size, ord)
-    return elementwise(
-        p.power, reductions.reduce_by(bc.reduce_sum_p, powers, axes, keepdims), 1 / ord
-    )
+    return elementwise(p.power, reductions.add_along(powers, axes, keepdims), 1 / ord)
 
 
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> Any:
@@ -487,7 +485,7 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
         )
     row, column = axes
     added, sought = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reductions.reduce_by(bc.reduce_sum_p, abs(x), (added,), keepdims)
+    sums = reductions.add_along(abs(x), (added,), keepdims)
     if not keepdims and sought > added:
         sought -= 1
     if ord > 0:

@@ -63,7 +63,7 @@ def promote(
     if preferred_element_type is None:
         return alike(*given), None
     dtype, _ = ew.common_type(*given)
-    final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))
+    final = dtypes.as_dtype(preferred_element_type)
     joined, _ = dtypes.promote((dtype, False), (dtypes.wide(final), False))
     return [ax.cast(x, joined) for x in given], final
 

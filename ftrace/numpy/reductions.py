@@ -50,11 +50,6 @@ def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return wide if wide.itemsize > dtype.itemsize else dtype
 
 
-def widen(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for a float of 16 bits."""
-    return dtypes.float32 if dtypes.is_half(dtype) else dtype
-
-
 # What the reductions share.
 
 
@@ -83,6 +78,11 @@ def reduce_by(
     if axes:
         x = bind(primitive, x, arg=axes)
     return x if keepdims else ax.drop_axes(x, axes)
+
+
+def add_along(x: Value, axes: tuple[int, ...], keepdims: bool = False) -> Any:
+    """A sum; without axes it changes nothing."""
+    return add_along(x, axes, keepdims)
 
 
 class Over(NamedTuple):
@@ -223,7 +223,7 @@ def _total(name: str, primitive: Primitive, nothing: int | None = None):
         ax.no_out(name, out)
         a = ax.as_value(a) if nothing is None else without_nan(a, nothing)
         final = dtype_of_sum(a, dtype, promote_integers)
-        wide = widen(final) if dtype is None else final
+        wide = dtypes.summing_dtype(final) if dtype is None else final
         along = over(name, a, axis, keepdims, where)
         return ax.cast(masked_reduce(primitive, a, along, wide, initial), final)
 
@@ -529,7 +529,7 @@ def count_nonzero(a: Value, axis: ax.Axis = None, keepdims: bool = False) -> Any
     """
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
     axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
-    return reduce_by(bc.reduce_sum_p, hits, axes, keepdims)
+    return add_along(hits, axes, keepdims)
 
 
 # Are two arrays equal, or nearly so?
@@ -709,7 +709,7 @@ def _normalize(x: Any, *mask: Any, axes: tuple[int, ...], logarithm: bool) -> An
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     shifted = _shift(x, axes)
     powers = bind(p.exp, shifted)
-    total = reduce_by(bc.reduce_sum_p, powers, axes, True)
+    total = add_along(powers, axes, True)
     result = shifted - bind(p.log, total) if logarithm else powers / total
     nothing = _scalar(x, -np.inf if logarithm else 0)
     return ax.choose(mask[0], result, nothing) if mask else result
@@ -794,7 +794,7 @@ def _logsumexp(
     powers = bind(p.exp, a - top)
     if scaled:
         powers = powers * rest[-1]
-    total = reduce_by(bc.reduce_sum_p, powers, axes, True)
+    total = add_along(powers, axes, True)
     if part:
         return bind(p.sign, total)
     if scaled and not dtypes.is_complex(a.dtype):

@@ -62,7 +62,7 @@ def _means(name: str, skip_nan: bool):
         a, where = reductions.counted(name, a, where, skip_nan)
         final = dtype_or(dtype, _natural(a))
         along = reductions.over(name, a, axis, keepdims, where)
-        return ax.cast(_mean(a, along, reductions.widen(final)), final)
+        return ax.cast(_mean(a, along, dtypes.summing_dtype(final)), final)
 
     return mean
 
@@ -108,9 +108,7 @@ def count_elements(
         count = prod(shape[a] for a in along.axes)
         return count if is_dynamic(count) else float(count)
     hits = ax.cast(along.mask, dtypes.real_dtype(dtype))
-    return ax.cast(
-        reductions.reduce_by(bc.reduce_sum_p, hits, along.axes, along.keepdims), dtype
-    )
+    return ax.cast(reductions.add_along(hits, along.axes, along.keepdims), dtype)
 
 
 def _spread(name: str, root: bool, skip_nan: bool = False):
@@ -166,7 +164,7 @@ def _spread(name: str, root: bool, skip_nan: bool = False):
             lost = 0
         final = dtypes.real_dtype(wanted) if dtype is None else wanted
         result = run_fused(
-            _mean_square, operands, axes=axes, dtype=reductions.widen(wanted),
+            _mean_square, operands, axes=axes, dtype=dtypes.summing_dtype(wanted),
             ddof=lost, has_where=mask is not None, has_mean=mean is not None,
         )  # fmt: skip
         result = ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
@@ -296,8 +294,8 @@ def average(
     dtype = dtypes.to_inexact(ew.common_type(a, factors)[0])
     factors = reductions.weights_like("average", factors, a.shape, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
-    weighted = reductions.reduce_by(bc.reduce_sum_p, a * factors, axes, keepdims)
-    total = reductions.reduce_by(bc.reduce_sum_p, factors, axes, keepdims)
+    weighted = reductions.add_along(a * factors, axes, keepdims)
+    total = reductions.add_along(factors, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
     return (weighted / total, total) if returned else weighted / total
 
@@ -395,14 +393,12 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
         divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
         w = weights[0] if len(weights) == 1 else weights[0] * weights[1]
-        count = reductions.reduce_by(bc.reduce_sum_p, w, (0,), False)
-        centered = x - reductions.reduce_by(bc.reduce_sum_p, x * w, (1,), True) / count
+        count = reductions.add_along(w, (0,))
+        centered = x - reductions.add_along(x * w, (1,), True) / count
         weighted = centered * w
         lost: Any = ddof
         if importance and ddof:
-            squares = reductions.reduce_by(
-                bc.reduce_sum_p, w * weights[-1], (0,), False
-            )
+            squares = reductions.add_along(w * weights[-1], (0,), False)
             lost = squares * ddof / count
         divisor = count - lost
     products = dot_axes("cov", centered, ew.conjugate(weighted), ((1,), (1,)))

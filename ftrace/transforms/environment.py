@@ -402,7 +402,7 @@ def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:
 
 
 def _check_dtype(what: str, part: Array, dtype: Any) -> None:
-    if dtype is not None and part.dtype != dtypes.canonicalize(dtypes.as_dtype(dtype)):
+    if dtype is not None and part.dtype != dtypes.as_dtype(dtype):
         raise errors.ValueRangeError(
             f"{what}: If `dtype` is provided, it must match the dtype of the "
             f"addressable shards, which is {part.dtype}; got {dtype!r}"

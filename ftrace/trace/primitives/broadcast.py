@@ -90,14 +90,8 @@ def _infer_sum(axes: Axes, x: ShapedArray) -> ShapedArray:
     return infer_reduction("sum", "iufc", axes, x)
 
 
-def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """In which dtype NumPy adds."""
-    half = dtype.itemsize == 2 and dtypes.is_float(dtype)
-    return dtypes.float32 if half else dtype
-
-
 def _sum_value(aval: ShapedArray, axes: Axes, x: Array) -> Array:
-    return sum_along(x, axes, _widest(aval.dtype))
+    return sum_along(x, axes, dtypes.summing_dtype(aval.dtype))
 
 
 def sum_call(
@@ -109,7 +103,7 @@ def sum_call(
       shape: of the operand.
       aval: of the result.
     """
-    return sum_of(shape, axes, _widest(aval.dtype))
+    return sum_of(shape, axes, dtypes.summing_dtype(aval.dtype))
 
 
 reduce_sum_p = Primitive(
