@@ -135,17 +135,9 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
     s, t, e = choose(apart, a, 0.3), choose(apart, b, 0.3), choose(apart, d, 0.5)
     r = choose(apart, rest, 0.1)
     total = s + t + e
-    first = (
-        gammas.any_gamma(total)
-        * gammas.any_gamma(e)
-        / (gammas.any_gamma(s + e) * gammas.any_gamma(t + e))
-    )
+    first = _gauss_sum(total, e, s + e, t + e)
     first = first * _hypergeometric((s, t), 1 - e, r, apart)
-    second = (
-        gammas.any_gamma(total)
-        * gammas.any_gamma(-e)
-        / (gammas.any_gamma(s) * gammas.any_gamma(t))
-    )
+    second = _gauss_sum(total, -e, s, t)
     other = _hypergeometric((s + e, t + e), 1 + e, r, apart)
     value = first + fnp.power(r, e) * second * other
     # Where it is whole, m, the two have poles that cancel: DLMF 15.8.10.
@@ -180,15 +172,14 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
     head = gammas.any_gamma(s + t + m)
     sign = choose(fnp.remainder(m, 2) == 0, 1.0, -1.0)
     joined = head / (gammas.any_gamma(s + m) * gammas.any_gamma(t + m)) * sums
-    joined = (
-        joined
-        - sign
-        * fnp.power(r, m)
-        * head
-        / (gammas.any_gamma(s) * gammas.any_gamma(t))
-        * logs
-    )
-    return choose(near, joined, value)
+    below = gammas.any_gamma(s) * gammas.any_gamma(t)
+    return choose(near, joined - sign * fnp.power(r, m) * head / below * logs, value)
+
+
+def _gauss_sum(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Γ(a)·Γ(b) / (Γ(c)·Γ(d))."""
+    top = gammas.any_gamma(a) * gammas.any_gamma(b)
+    return top / (gammas.any_gamma(c) * gammas.any_gamma(d))
 
 
 def _hyp2f1(a: Any, b: Any, c: Any, x: Any, apart: bool = False) -> Any:
@@ -219,18 +210,12 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any, apart: bool = False) -> Any:
     args = [choose(plain, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.0))]
     value = _hypergeometric((args[0], args[1]), args[2], args[3], plain)
     args = [choose(near, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.95))]
-    value = scale * choose(
-        near, _near_one(args[0], args[1], args[2], args[3], near), value
-    )
+    value = scale * choose(near, _near_one(*args, near), value)
     # At 1 by Gauss's sum, if there is one.
     at_one = (x == 1) & ~finite & ~trivial & ~pole
     s, t, u = choose(at_one, a, 0.3), choose(at_one, b, 0.3), choose(at_one, c, 1.5)
     e = choose(at_one & (d > 0), u - s - t, 1.0)
-    total = (
-        gammas.any_gamma(u)
-        * gammas.any_gamma(e)
-        / (gammas.any_gamma(u - s) * gammas.any_gamma(u - t))
-    )
+    total = _gauss_sum(u, e, u - s, u - t)
     value = choose(at_one, choose(d > 0, total, math.inf), value)
     value = choose((x > 1) & ~finite, math.inf, value)
     value = choose(trivial, 1.0, choose(pole, math.inf, value))

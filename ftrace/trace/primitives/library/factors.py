@@ -115,13 +115,9 @@ def _qr_pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
         order = np.zeros(avals[2].shape, np.int32)
         order[...] = np.arange(a.shape[-1])
         return q, r, order
-    linalg = lapack_numpy.need_scipy("qr with pivoting=True")
-    mode = "full" if full else "economic"
-
-    def decomposed(x: Array) -> Sequence[Array]:
-        return linalg.qr(x, mode=mode, pivoting=True, check_finite=False)
-
-    return lapack_numpy.each(decomposed, avals, a)
+    decomposed = lapack_numpy.need_scipy("qr with pivoting=True").qr
+    how = {"mode": "full" if full else "economic", "pivoting": True}
+    return lapack_numpy.each(partial(decomposed, check_finite=False, **how), avals, a)
 
 
 def _tangent_of_pivoted(node: Node, a: Node, t: Node) -> Results:
@@ -480,11 +476,8 @@ sqrtm_p = library_op.host(
 
 
 def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    linalg = lapack_numpy.need_scipy("schur")
-
-    def decompose(x: Array) -> tuple[Array, Array]:
-        return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
-
+    output = "complex" if np.iscomplexobj(a) else "real"
+    decompose = partial(lapack_numpy.need_scipy("schur").schur, output=output)
     return lapack_numpy.each_finite(decompose, avals, a)
 
 
@@ -510,13 +503,8 @@ def _infer_hessenberg(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     if a.shape[-1] < 2 or not a.size:
         return np.array(a), np.zeros(avals[1].shape, a.dtype)
-    linalg = lapack_numpy.need_scipy("hessenberg")
-    (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
-
-    def reduce(x: Array) -> Sequence[Array]:
-        return gehrd(x, lwork=_MEMORY * len(x))[:2]
-
-    return lapack_numpy.each(reduce, avals, a)
+    gehrd = lapack_numpy.routine("lapack", "gehrd", a.dtype, "hessenberg")
+    return lapack_numpy.each(partial(gehrd, lwork=_MEMORY * a.shape[-1]), avals, a)
 
 
 hessenberg_p = library_op.host(
@@ -543,13 +531,9 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
         diagonal = np.diagonal(a.real, 0, -2, -1)
         packed = a.real.astype(a.dtype)
         return packed, diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
-    linalg = lapack_numpy.need_scipy("tridiagonal")
     name = "hetrd" if np.iscomplexobj(a) else "sytrd"
-    (trd,) = linalg.get_lapack_funcs((name,), (a,))
-
-    def reduce(x: Array) -> Sequence[Array]:
-        return trd(x, lower=int(lower), lwork=_MEMORY * len(x))[:4]
-
+    trd = lapack_numpy.routine("lapack", name, a.dtype, "tridiagonal")
+    reduce = partial(trd, lower=int(lower), lwork=_MEMORY * a.shape[-1])
     return lapack_numpy.each(reduce, avals, a)
 
 

@@ -60,7 +60,9 @@ def each(
             values = function(*[x[index] for x in arrays])
         except np.linalg.LinAlgError:
             values = [np.nan] * len(results)
-        for result, value in zip(results, values, strict=True):
+        for result, value in zip(
+            results, values, strict=False
+        ):  # LAPACK's info is last
             result[index] = value
     return results
 
@@ -112,9 +114,9 @@ def need_scipy(what: str) -> Any:
 
 
 @cache
-def _routine(family: str, name: str, dtype: Any) -> Any:
-    """A routine of BLAS or LAPACK for a dtype."""
-    linalg = need_scipy(name)
+def routine(family: str, name: str, dtype: Any, what: str = "") -> Any:
+    """A routine of BLAS or LAPACK for a dtype; `what` needs it."""
+    linalg = need_scipy(what or name)
     find = linalg.get_blas_funcs if family == "blas" else linalg.get_lapack_funcs
     return find(name, dtype=dtype)
 
@@ -130,7 +132,7 @@ def cholesky(a: Array) -> Array:
     n = a.shape[-1]
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
         return np.tril(or_nan(np.linalg.cholesky, [a], a)[0])
-    potrf = _routine("lapack", "potrf", a.dtype)
+    potrf = routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
     for factor, matrix in zip(stack(result), stack(a), strict=True):
         # LAPACK is column-major: our lower triangle is its upper one, without a copy.
@@ -161,7 +163,7 @@ def solve_triangular(
 
 def _substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
     """Of one system."""
-    trsm = _routine("blas", "trsm", b.dtype)
+    trsm = routine("blas", "trsm", b.dtype)
     # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
     # The operands are alpha, a, b, side, lower, trans_a, diag.
     found = trsm(1, a.T, b.T, 1, not lower, trans, unit).T
@@ -203,7 +205,7 @@ def lu(a: Array) -> tuple[Array, Array]:
 
 def _factorise(a: Array) -> tuple[Array, Array]:
     """Of one matrix."""
-    found, pivots, _ = _routine("lapack", "getrf", a.dtype)(a)
+    found, pivots, _ = routine("lapack", "getrf", a.dtype)(a)
     factors = np.ascontiguousarray(found)
     if factors.dtype.kind == "c":
         _spread_nan(factors)
