@@ -248,7 +248,8 @@ def put(
              [3, 9]], dtype=int32)
     """
     _not_in_place("put", inplace)
-    x, indices, values = ax.as_value(a), ravel(_as_numbers(ind)), ax.as_value(v)
+    x, indices = ax.as_value(a), ravel(_as_numbers(ind))
+    values = ax.cast(v, x.dtype)
     if indices.size == 0 or values.size == 0:
         return x
     if mode in ("wrap", "clip"):
@@ -258,7 +259,7 @@ def put(
 
 def _set_flat(x: Any, places: Any, count: int, values: Value, mode: str | None) -> Any:
     """`x` with values, repeated or cut, at places of the flattened array."""
-    new = resize(ax.cast(values, x.dtype), count)
+    new = resize(values, count)
     return ax.reshape(update(ravel(x), places, new, "set", mode), x.shape)
 
 
@@ -281,7 +282,8 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
       Array([ 1,  2, 10, 20], dtype=int32)
     """
     _not_in_place("place", inplace)
-    x, values = ax.as_value(arr), ax.as_value(vals)
+    x = ax.as_value(arr)
+    values = ax.cast(vals, x.dtype)
     if values.size == 0:
         raise errors.ValueRangeError("place: there must be at least one value")
     flags = ravel(ew.truth(mask))
@@ -438,7 +440,7 @@ def fill_diagonal(
     step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
     places = slice(0, end, step)
-    return _set_flat(x, places, len(range(end)[places]), val, None)
+    return _set_flat(x, places, len(range(end)[places]), ax.cast(val, x.dtype), None)
 
 
 #: NumPy for positions that are known: without its stubs, which ask for dtypes.

@@ -60,9 +60,8 @@ def each(
             values = function(*[x[index] for x in arrays])
         except np.linalg.LinAlgError:
             values = [np.nan] * len(results)
-        for result, value in zip(
-            results, values, strict=False
-        ):  # LAPACK's info is last
+        # LAPACK's info, which is last, is no result.
+        for result, value in zip(results, values, strict=False):
             result[index] = value
     return results
 
