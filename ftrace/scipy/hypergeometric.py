@@ -209,8 +209,9 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any, apart: bool = False) -> Any:
     plain = series & ~near
     args = [choose(plain, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.0))]
     value = _hypergeometric((args[0], args[1]), args[2], args[3], plain)
-    args = [choose(near, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.95))]
-    value = scale * choose(near, _near_one(*args, near), value)
+    s, t, u = choose(near, s, 0.5), choose(near, t, 0.5), choose(near, u, 1.5)
+    beside_one = _near_one(s, t, u, choose(near, z, 0.95), near)
+    value = scale * choose(near, beside_one, value)
     # At 1 by Gauss's sum, if there is one.
     at_one = (x == 1) & ~finite & ~trivial & ~pole
     s, t, u = choose(at_one, a, 0.3), choose(at_one, b, 0.3), choose(at_one, c, 1.5)
