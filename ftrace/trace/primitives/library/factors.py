@@ -503,7 +503,8 @@ def _infer_hessenberg(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     if a.shape[-1] < 2 or not a.size:
         return np.array(a), np.zeros(avals[1].shape, a.dtype)
-    gehrd = lapack_numpy.routine("lapack", "gehrd", a.dtype, "hessenberg")
+    lapack_numpy.need_scipy("hessenberg")
+    gehrd = lapack_numpy.routine("lapack", "gehrd", a.dtype)
     return lapack_numpy.each(partial(gehrd, lwork=_MEMORY * a.shape[-1]), avals, a)
 
 
@@ -531,8 +532,9 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
         diagonal = np.diagonal(a.real, 0, -2, -1)
         packed = a.real.astype(a.dtype)
         return packed, diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
+    lapack_numpy.need_scipy("tridiagonal")
     name = "hetrd" if np.iscomplexobj(a) else "sytrd"
-    trd = lapack_numpy.routine("lapack", name, a.dtype, "tridiagonal")
+    trd = lapack_numpy.routine("lapack", name, a.dtype)
     reduce = partial(trd, lower=int(lower), lwork=_MEMORY * a.shape[-1])
     return lapack_numpy.each(reduce, avals, a)
 

@@ -113,9 +113,9 @@ def need_scipy(what: str) -> Any:
 
 
 @cache
-def routine(family: str, name: str, dtype: Any, what: str = "") -> Any:
-    """A routine of BLAS or LAPACK for a dtype; `what` needs it."""
-    linalg = need_scipy(what or name)
+def routine(family: str, name: str, dtype: Any) -> Any:
+    """A routine of BLAS or LAPACK for a dtype."""
+    linalg = need_scipy(name)
     find = linalg.get_blas_funcs if family == "blas" else linalg.get_lapack_funcs
     return find(name, dtype=dtype)
 
