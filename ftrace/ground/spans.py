@@ -135,12 +135,11 @@ def steps_of_programs() -> Generator[list[Span]]:
 
 def note(
     kind: str, name: str, start: float, end: float, lines: Lines = (),
-    more: Mapping[str, Any] = NOTHING, thread: int = 0,
-    find_lines: Callable[[], Lines] | None = None, step: Any = None,
+    more: Mapping[str, Any] = NOTHING, step: Any = None,
 ) -> None:  # fmt: skip
-    """Tells those who record of a span; by default of this thread."""
-    thread = thread or threading.get_ident()
-    made = Span(kind, name, start, end, thread, lines, {**more}, find_lines, step)
+    """Tells those who record of a span of this thread."""
+    thread = threading.get_ident()
+    made = Span(kind, name, start, end, thread, lines, {**more}, step=step)
     for recorder in list(recorders):
         recorder.add(made)
 
