@@ -36,6 +36,15 @@ CALLS: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
+def test_static_arguments_that_are_equal_but_for_their_type_are_told_apart() -> None:
+    power = ft.jit(lambda x, n: x**n, static_argnums=1)
+    for n in (1, True, 1.0):
+        power(2.0, n)
+    _, second, third = power.misses
+    assert second.why == "the static argument n is True and was 1"
+    assert third.why == "the static argument n is 1.0 and was True"
+
+
 @pytest.mark.parametrize(("args", "kwargs", "why"), CALLS)
 def test_what_was_new_is_told(args: Any, kwargs: dict[str, Any], why: str) -> None:
     def of_first(params: Any, batch: Any, mode: str = "a") -> Any:

@@ -153,18 +153,22 @@ def why_missed(
         return _first_call(fun)
     parameters = Parameters.of(fun)
     latest = [*before][: -_COMPARED - 1 : -1]
-    parts = _parts(signature, parameters)
-    nearest = min(latest, key=lambda old: _far(parts, _parts(old, parameters)))
+    rows = _rows(parameters, signature)
+    nearest = min(latest, key=lambda old: _far(rows, _rows(parameters, old)))
     return _difference(parameters, signature, nearest)
 
 
 def _far(new: dict[Any, Any], old: dict[Any, Any]) -> tuple[int, int, int]:
     """How far apart two signatures are: in how many parts, other than leaves, axes."""
-    diffs = [k for k in {**new, **old} if new.get(k, _NOTHING) != old.get(k, _NOTHING)]
-    leaves = [k for k in diffs if k[0] == _LEAF]
-    pairs = [(new[k], old[k]) for k in leaves if k in new and k in old]
-    axes = sum(_count_differences(a, b) for a, b in pairs)
-    return len(diffs), len(diffs) - len(leaves), axes
+    found = [(new.get(k, _NOTHING), old.get(k, _NOTHING)) for k in {**new, **old}]
+    diffs = [pair for pair in found if _differ(*pair)]
+    types = [[x for x in pair if isinstance(x, ShapedArray)] for pair in diffs]
+    axes = sum(_count_differences(*pair) for pair in types if len(pair) == 2)
+    return len(diffs), sum(not pair for pair in types), axes
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return type(a) is not type(b) or a != b  # True is 1, and traced otherwise
 
 
 def _count_differences(a: ShapedArray, b: ShapedArray) -> int:
@@ -176,31 +180,14 @@ def _count_differences(a: ShapedArray, b: ShapedArray) -> int:
     return len(a.shape) - same + (a.dtype != b.dtype)
 
 
-#: What a part of a signature is, and what stands where another one has none.
-_STATIC, _LEAF, _SETTING, _AROUND = "static", "leaf", "setting", "around"
+#: What stands where a signature has no such part.
 _NOTHING = object()
 
 
-def _parts(signature: Sequence[Any], parameters: Parameters) -> dict[Any, Any]:
-    """The parts of a signature, by what tells them apart, an argument by its name."""
-    treedef, static, (rules, open_sizes), axes, types = signature
-    found: dict[Any, Any] = {
-        (_STATIC, _argument(place, parameters)): value
-        for place, value in _static_values(signature).items()
-    }
-    places, paths = _arguments_of_leaves(treedef, static), treedef.paths()
-    found |= {
-        (_LEAF, _argument(place, parameters), path[2:]): kind
-        for place, path, kind in zip(places, paths, types, strict=True)
-    }
-    found |= {(_SETTING, n): x for n, x in settings.named_rules(rules).items()}
-    return found | {(_AROUND, "sizes"): open_sizes, (_AROUND, "axes"): axes}
-
-
 def _static_values(signature: Sequence[Any]) -> dict[int | str, Any]:
-    """Types and values of the static arguments, by position or name."""
+    """The static arguments, by position or name."""
     fixed: Any = signature[1][1] if signature[1] else ()
-    return {place: (kind, value) for place, kind, value in fixed}
+    return {place: value for place, _, value in fixed}
 
 
 def _difference(parameters: Parameters, new: Sequence[Any], old: Sequence[Any]) -> str:
@@ -227,7 +214,7 @@ def _changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
             diff.append(f"{name} is new")
         elif name not in new:
             diff.append(f"{name} is no more")
-        elif new[name] != old[name]:
+        elif _differ(new[name], old[name]):
             diff.append(f"{name} is {_text(new[name])} and was {_text(old[name])}")
     return diff
 
@@ -237,7 +224,7 @@ def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
     treedef, static, (rules, open_sizes), axes, types = signature
     found: dict[str, Any] = {
         f"the static argument {_argument(place, parameters)}": value
-        for place, (_, value) in _static_values(signature).items()
+        for place, value in _static_values(signature).items()
     }
     found |= zip(_leaf_names(parameters, treedef, static), types, strict=True)
     found |= settings.named_rules(rules)
