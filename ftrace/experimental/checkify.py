@@ -32,7 +32,7 @@ from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import scan_p
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.effects import call_back, callback_p
-from ftrace.trace.flatten_arguments import Output, wraps
+from ftrace.trace.flatten_arguments import Output, put, wraps
 from ftrace.trace.graph import Body, Graph, Node
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.primitive import compound_of, items
@@ -287,10 +287,7 @@ def checkify(
             assert scope is not None
             if OOBError in wanted:
                 scope.index_check = _check_indices
-            whole = list(leaves)
-            for i, x in zip(places, given, strict=True):
-                whole[i] = x
-            mine, named = tree.unflatten(treedef, whole)
+            mine, named = tree.unflatten(treedef, put(leaves, places, given))
             return f(*mine, **named)
 
         output = Output(call, "checkify", False)

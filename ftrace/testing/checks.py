@@ -26,7 +26,7 @@ from ftrace.ground.settings import config, current
 from ftrace.numpy import stack
 from ftrace.test_util import check_grads, inner_product, numpy_leaves, random_like
 from ftrace.testing import close
-from ftrace.trace.flatten_arguments import name_of
+from ftrace.trace.flatten_arguments import name_of, put
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 from ftrace.trace.tracing.scopes import asarray
@@ -118,10 +118,7 @@ def _smooth(subject: Subject) -> Subject | None:
         return None
 
     def smooth(*leaf: Any) -> list[Any]:  # as messages call them
-        values = list(leaves)
-        for i, x in zip(varying, leaf, strict=True):
-            values[i] = x
-        results = tree.leaves(function(*values))
+        results = tree.leaves(function(*put(leaves, varying, leaf)))
         return [results[i] for i in kept]
 
     smooth.__name__ = smooth.__qualname__ = subject.name
@@ -393,10 +390,7 @@ def _subject_of(f: Function, args: Any, options: Options) -> Subject:
         )
 
     def function(*varying: Any) -> Any:
-        values = list(leaves)
-        for i, x in zip(places, varying, strict=True):
-            values[i] = x
-        return f(*tree.unflatten(structure, values))
+        return f(*tree.unflatten(structure, put(leaves, places, varying)))
 
     given = tuple([leaves[i] for i in places])
     return Subject(name_of(f), function, given, options)

@@ -24,6 +24,7 @@ from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import NumpyPlan
+from ftrace.trace.flatten_arguments import put
 from ftrace.trace.graph import (
     Body,
     Node,
@@ -233,10 +234,7 @@ def place_results(
     count: int, places: Iterable[int], found: Iterable[T | None]
 ) -> list[T | None]:
     """So many results: these in their places, and None in the others."""
-    answer: list[T | None] = [None] * count
-    for place, result in zip(places, found, strict=True):
-        answer[place] = result
-    return answer
+    return put([None] * count, places, found)
 
 
 def spread(flags: Sequence[bool], found: Iterable[T | None]) -> list[T | None]:

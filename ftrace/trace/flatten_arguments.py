@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from operator import attrgetter
@@ -333,6 +333,14 @@ def decorator(transform: C) -> C:
     return cast(C, update_wrapper(given, transform))
 
 
+def put(values: Iterable[Any], places: Iterable[int], found: Iterable[Any]) -> Any:
+    """A list of the values, but these in their places."""
+    full = list(values)
+    for place, value in zip(places, found, strict=True):
+        full[place] = value
+    return full
+
+
 def of_arguments(
     fun: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: Any
 ) -> tuple[list[Value], TreeDef, Callable[..., Any]]:
@@ -343,10 +351,7 @@ def of_arguments(
     values, treedef = flatten_values(chosen, what)
 
     def call(*flat: Value) -> Any:
-        full = list(args)
-        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
-            full[i] = part
-        return fun(*full, **kwargs)
+        return fun(*put(args, positions, tree.unflatten(treedef, flat)), **kwargs)
 
     call.__name__ = name_of(fun)
     return values, treedef, call

@@ -24,6 +24,7 @@ import numpy as np
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, MissingRuleError, warn_user
+from ftrace.trace.flatten_arguments import put
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import hide_scopes
 from ftrace.trace.tracing.tracer import Tracer, stack
@@ -78,9 +79,7 @@ class Leaves:
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The container with others in the places of the numbers."""
-        leaves = list(self.others)
-        for place, value in zip(self.places, values, strict=True):
-            leaves[place] = plain(value)
+        leaves = put(self.others, self.places, map(plain, values))
         return tree.unflatten(self.structure, leaves)
 
     def take(self, x: Any) -> list[Any]:
@@ -247,10 +246,7 @@ class _Call:
         self.floor = stack.floor
 
     def _with(self, values: Sequence[Any]) -> list[Any]:
-        args = list(self.args)
-        for argnum, part in zip(self.argnums, self._split(values), strict=True):
-            args[argnum] = part
-        return args
+        return put(self.args, self.argnums, self._split(values))
 
     def _split(self, values: Sequence[Any]) -> Iterator[Any]:
         """The values, or tangents, of each argument, in its containers."""

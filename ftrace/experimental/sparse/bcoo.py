@@ -222,11 +222,15 @@ def full_batch(mat: BCOO) -> tuple[Any, Any]:
     return data, fnp.broadcast_to(mat.indices, (*batch, *mat.indices.shape[k:]))
 
 
+def batched(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
+    for _ in range(n_batch):
+        function = vmap(function)
+    return function
+
+
 def each_batch(function: Callable[..., Any], mat: BCOO, *others: Any) -> Any:
     """What a function of data and indices, and of others, gives for each batch."""
-    for _ in range(mat.n_batch):
-        function = vmap(function)
-    return function(*full_batch(mat), *others)
+    return batched(function, mat.n_batch)(*full_batch(mat), *others)
 
 
 def columns(indices: Any) -> tuple[Any, ...]:
@@ -342,9 +346,7 @@ def bcoo_fromdense(
         indices = stack(places, found, shape, index_dtype)
         return gather(x, columns(indices)), indices
 
-    for _ in range(n_batch):
-        store = vmap(store)
-    data, indices = store(x, mask)
+    data, indices = batched(store, n_batch)(x, mask)
     return BCOO((data.astype(x.dtype), indices), shape=x.shape,
                 indices_sorted=True, unique_indices=True)  # fmt: skip
 

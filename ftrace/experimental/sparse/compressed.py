@@ -52,12 +52,6 @@ __all__ = [
 P = ParamSpec("P")
 
 
-def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
-    for _ in range(n_batch):
-        function = vmap(function)
-    return function
-
-
 class Format(JAXSparse):
     """The base of the formats."""
 
@@ -167,7 +161,7 @@ class _Compressed(Format):
             rows = fnp.searchsorted(pointers, count, side="right") - 1
             return fnp.stack([rows.astype(pointers.dtype), indices], -1)
 
-        found = _each(places, self.n_batch)(self.indices, self.indptr)
+        found = bcoo.batched(places, self.n_batch)(self.indices, self.indptr)
         return BCOO((self.data, found), shape=self.shape, **self.known)
 
     @classmethod
@@ -182,7 +176,7 @@ class _Compressed(Format):
         def begins(indices: Any) -> Any:
             return fnp.searchsorted(indices[:, 0], numbers).astype(indices.dtype)
 
-        pointers = _each(begins, arr.n_batch)(arr.indices)
+        pointers = bcoo.batched(begins, arr.n_batch)(arr.indices)
         parts = (arr.data, arr.indices[..., 1], pointers)
         return cls(parts, shape=arr.shape, **cls._known_of(arr))
 

@@ -171,10 +171,7 @@ def bcoo_dot_general_sampled(
         (lc, rc), (lb, rb) = dimension_numbers
         if not lb or lb[0] or rb[0]:
             whole = lax.dot_general(A, B, dimension_numbers)
-            take = _at_rows
-            for _ in rows.shape[:-2]:
-                take = vmap(take)
-            return take(whole, rows)
+            return bcoo.batched(_at_rows, rows.ndim - 2)(whole, rows)
         less = [[i - 1 for i in axes] for axes in (lc, rc, lb[1:], rb[1:])]
         numbers = (less[0], less[1]), (less[2], less[3])
         inner = partial(bcoo_dot_general_sampled, dimension_numbers=numbers)

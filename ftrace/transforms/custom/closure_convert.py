@@ -17,7 +17,7 @@ from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, zeros_of
 from ftrace.trace.calls.custom_derivative import linear_call_p
-from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
+from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, put, wraps
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -67,10 +67,8 @@ def closure_convert(
     moved = [i for i, x in enumerate(values) if _varies(x)]
 
     def converted(*args: Any) -> Any:
-        count, closed = len(args) - len(moved), list(values)
-        for i, x in zip(moved, args[count:], strict=True):
-            closed[i] = x
-        return call(closed, *args[:count])
+        count = len(args) - len(moved)
+        return call(put(values, moved, args[count:]), *args[:count])
 
     return converted, [values[i] for i in moved]
 

@@ -20,10 +20,10 @@ from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.jit.compiled_graph import meshes_in
-from ftrace.transforms.meshes import AxisType
+from ftrace.transforms.meshes import AxisType, PartitionSpec
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.propagate import NOTHING, Propagation, Specs
-from ftrace.transforms.partition.specs import Spec, divides, partition_spec, spec_of
+from ftrace.transforms.partition.specs import Spec, brief, divides, spec_of
 from ftrace.transforms.shardings import NamedSharding, check_together
 
 
@@ -102,11 +102,8 @@ def _cuts(mesh: Any) -> set[int]:
 
 def sharding_over(mesh: Any, spec: Spec, node: Node) -> NamedSharding:
     """As JAX spells it: over `Explicit` axes a type names all axes of a value."""
-    entries = list(spec)
-    if AxisType.Explicit not in mesh.axis_types or node.op is constraint_p:
-        while entries and not entries[-1]:
-            entries.pop()
-    return NamedSharding(mesh, partition_spec(tuple(entries)))
+    in_type = AxisType.Explicit in mesh.axis_types and node.op is not constraint_p
+    return NamedSharding(mesh, PartitionSpec(*(spec if in_type else brief(spec))))
 
 
 @memo(64)
@@ -121,9 +118,7 @@ def over_mesh(sharding: Any, mesh: Any, ndim: int) -> NamedSharding | None:
     for axes in product(range(-1, ndim), repeat=len(names)):  # what each name divides
         pairs = [*zip(names, axes, strict=True)]
         spec = [tuple([n for n, k in pairs if k == i]) for i in range(ndim)]
-        while spec and not spec[-1]:
-            spec.pop()
-        found = NamedSharding(mesh, partition_spec(tuple(spec)))
+        found = NamedSharding(mesh, PartitionSpec(*brief(spec)))
         if found.is_equivalent_to(sharding, ndim):
             return found
     return None
@@ -146,7 +141,7 @@ def _constraint_over(mesh: Any, constraint: Constraint) -> Constraint | None:
     if constraint.mesh.shape_tuple == mesh.shape_tuple:
         return constraint
     spec = tuple([names or () for names in constraint.spec])
-    given = NamedSharding(constraint.mesh, partition_spec(spec))
+    given = NamedSharding(constraint.mesh, PartitionSpec(*spec))
     found = over_mesh(given, mesh, len(spec))
     if found is None:
         return None

@@ -22,7 +22,7 @@ from typing import Any
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.transforms.meshes import PartitionSpec, names_by_axis
+from ftrace.transforms.meshes import names_by_axis
 
 #: Axes of a mesh.
 Names = tuple[Any, ...]
@@ -41,9 +41,9 @@ def spec_of(sharding: Any, ndim: int, open_as: Any = ()) -> Any:
     return names_by_axis(sharding.spec, ndim, open_as)
 
 
-def partition_spec(spec: Spec) -> PartitionSpec:
-    """As users write it."""
-    return PartitionSpec(*spec)
+def brief(spec: Sequence[Any]) -> Sequence[Any]:
+    """Without the axes at its end that nothing divides."""
+    return spec[: max([i for i, names in enumerate(spec, 1) if names], default=0)]
 
 
 def shards(names: Iterable[Any], sizes: Sizes) -> int:

@@ -46,7 +46,7 @@ from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_by_axis
 from ftrace.transforms.partition import partition as partitions
 from ftrace.transforms.partition.localize import Partitioned
-from ftrace.transforms.partition.specs import merge_by, partition_spec, split_by
+from ftrace.transforms.partition.specs import brief, merge_by, split_by
 from ftrace.transforms.placed.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.shardings import (
     Index,
@@ -102,10 +102,7 @@ def spread_of(sharding: NamedSharding, ndim: int) -> Spread:
 
 
 def _sharding(spread: Spread) -> NamedSharding:
-    entries = list(spread.spec)
-    while entries and entries[-1] is None:
-        entries.pop()
-    return NamedSharding(spread.mesh, PartitionSpec(*entries))
+    return NamedSharding(spread.mesh, PartitionSpec(*brief(spread.spec)))
 
 
 def lift(value: Any) -> Tracer:
@@ -561,7 +558,7 @@ def _in_lanes(made: Partitioned, axes: dict[Any, tuple[Ranks | None, int]]) -> G
 
 
 def _spread_over(mesh: Mesh, spec: Any) -> Spread:
-    return spread_of(NamedSharding(mesh, partition_spec(spec)), len(spec))
+    return spread_of(NamedSharding(mesh, PartitionSpec(*spec)), len(spec))
 
 
 def _cut(x: Node, spec: Any, sizes: Any) -> Node:
