@@ -224,10 +224,8 @@ class RegisterLoop(Registers):
                 self.held[LEFT] = emit.poll(self.writer, self.held[LEFT], each)
             if times is None:
                 return self._iteration(statement, carried)
-            opened = Opened(times, index, self.writer.level)
-            self.open(opened)
-            self.block(statement.block)
-            self.close(opened)
+            with self.within(Opened(times, index, self.writer.level)):
+                self.block(statement.block)
             return ""
 
         length = 1 if times is None else axis_of(times).size
@@ -264,13 +262,10 @@ class RegisterLoop(Registers):
             return 1
         (axis,) = recurrence.axes
         size = axis_of(axis).size
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        first = self.access.sum_terms([(lanes, unit.index)])
-        if size % lanes:
-            first = lowest(writer, first, size - lanes)
-        opened = Opened(axis, first, writer.level, lanes=lanes)
-        self.open(opened)
-        self.block(recurrence.block)
-        self.close(opened)
-        writer.close_loop(unit)
+        with writer.units() as unit:
+            first = self.access.sum_terms([(lanes, unit)])
+            if size % lanes:
+                first = lowest(writer, first, size - lanes)
+            with self.within(Opened(axis, first, writer.level, lanes=lanes)):
+                self.block(recurrence.block)
         return -(-size // lanes)

@@ -72,16 +72,15 @@ def write_called(symbol: str, target: Target) -> Module:
     writer, lane = Writer(), make_range(0, lanes, False)
     facts = Facts([*roots, lane], dict.fromkeys(operands, frozenset((lane,))))
     values = Values(writer, facts, target, ())
-    if lanes:
-        values.open(Opened(lane, literal(0), writer.level, lanes=lanes))
     given = [f"%x{n}" for n in range(len(operands))]
-    for operand, text in zip(operands, given, strict=True):
-        values.put(operand, (), text)
     types = [Type.of(root.dtype, lanes) for root in roots]
     whole, packed = f"{{ {', '.join(map(str, types))} }}", "poison"
-    for number, (t, root) in enumerate(zip(types, roots, strict=True)):
-        part = f"{t} {values.plain(root, lanes, ())}, {number}"
-        packed = writer.here(f"insertvalue {whole} {packed}, {part}")
+    with values.within(Opened(lane, literal(0), writer.level, lanes=lanes)):
+        for operand, text in zip(operands, given, strict=True):
+            values.put(operand, (), text)
+        for number, (t, root) in enumerate(zip(types, roots, strict=True)):
+            part = f"{t} {values.plain(root, lanes, ())}, {number}"
+            packed = writer.here(f"insertvalue {whole} {packed}, {part}")
     parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
     lines = [
         f"define {whole} @{symbol}({parameters}) nounwind {{",

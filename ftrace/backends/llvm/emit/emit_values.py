@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
@@ -106,8 +107,9 @@ class Expressions(ABC):
 
     # Ranges.
 
-    def open(self, opened: Opened) -> None:
-        """From now on the range has this meaning, until `close`."""
+    @contextmanager
+    def within(self, opened: Opened) -> Generator[None, None, None]:
+        """Inside, the range has this meaning."""
         if opened.unroll > 1:
             opened.slot = self.slots
             self.slots += 1
@@ -117,8 +119,7 @@ class Expressions(ABC):
         self._open[opened.node] = opened
         self._saved.append((self._homes, self._sources))
         self._homes, self._sources = {}, {}
-
-    def close(self, opened: Opened) -> None:
+        yield
         if opened.unroll > 1:
             self.slots -= 1
         if opened.lanes:

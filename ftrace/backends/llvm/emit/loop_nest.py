@@ -18,7 +18,8 @@ the length, as errors do then. Neither depends on how columns are shared by thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -115,9 +116,11 @@ class Nest:
 
     # Ranges.
 
-    def open(
+    @contextmanager
+    def opened(
         self, node: Node, base: str, steps: tiling.RangeTiling, tiles: tiling.Tiles
-    ) -> Opened:
+    ) -> Generator[Opened, None, None]:
+        """Inside, a tile of a range is open."""
         masks: list[str | None] = [None] * tiles.unroll
         if tiles.tail:
             masks[-1] = llvm.first_lanes(steps.lanes, tiles.tail)
@@ -129,8 +132,8 @@ class Nest:
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
             interleave=steps.interleave,
         )  # fmt: skip
-        self.values.open(opened)
-        return opened
+        with self.values.within(opened):
+            yield opened
 
     def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
         """The lanes of a copy of the vector at `base` that are before `end`."""
@@ -206,18 +209,15 @@ class Nest:
         writer = self.writer
         if same_size(tiles.count, 1) and not guarded:
             writer.open_scope()
-            opened = self.open(axis, start, steps, tiles)
-            body()
-            self.values.close(opened)
+            with self.opened(axis, start, steps, tiles):
+                body()
             writer.close_scope()
             return
         if tiles.inner:
             stop = llvm.lowest(writer, stop, self.values.number(tiles.stop))
-        text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
-        opened = self.open(axis, text.index, steps, tiles)
-        body()
-        self.values.close(opened)
-        writer.close_loop(text)
+        loop = writer.loop(start, stop, tiles.step, guarded)
+        with loop as index, self.opened(axis, index, steps, tiles):
+            body()
 
     # Parallel loops.
 
@@ -239,7 +239,6 @@ class Nest:
         parts = tiling.cut(axis_of(last.axis).size, steps)
         total = sum(part.count for part in parts)
         chunks = -(-total // self.tiling.chunk)
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         outer = loops[:-1]
         tiles = [
             tiling.equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer
@@ -247,22 +246,18 @@ class Nest:
         sizes = [axis_of(loop.axis).size for loop in outer]
         sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
         sizes.append(chunks)
-        texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
-        *places, chunk = llvm.digits(writer, unit.index, texts)
-        opened: list[Opened] = []
-        for loop, place, part in zip(outer, places, tiles, strict=True):
-            if part is not None and part.unroll > 1:
-                base = self._scale(place, part.width, 0)
-                opened.append(
-                    self.open(loop.axis, base, self.tiling.of(loop.axis), part)
-                )
-            else:
-                opened.append(Opened(loop.axis, place, writer.level))
-                self.values.open(opened[-1])
-        self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
-        for o in reversed(opened):
-            self.values.close(o)
-        writer.close_loop(unit)
+        with writer.units() as unit, ExitStack() as around:
+            texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
+            *places, chunk = llvm.digits(writer, unit, texts)
+            for loop, place, part in zip(outer, places, tiles, strict=True):
+                axis, one = loop.axis, Opened(loop.axis, place, writer.level)
+                if part is not None and part.unroll > 1:
+                    base = self._scale(place, part.width, 0)
+                    tile = self.opened(axis, base, self.tiling.of(axis), part)
+                    around.enter_context(tile)
+                else:
+                    around.enter_context(self.values.within(one))
+            self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
         return prod(sizes)
 
     def _chunk(self, chunk: str, total: Any) -> Span:
@@ -276,10 +271,9 @@ class Nest:
         """Units of all of a block, over a strip of one loop in it."""
         parts = tiling.cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
         total = sum(part.count for part in parts)
-        unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
-        self.spans = {loop.axis: self._chunk(unit.index, total)}
-        self.block(block)
-        self.writer.close_loop(unit)
+        with self.writer.units() as unit:
+            self.spans = {loop.axis: self._chunk(unit, total)}
+            self.block(block)
         return -(-total // self.tiling.chunk)
 
     # Reduces.
@@ -325,17 +319,14 @@ class Nest:
             def body(
                 base: str, carried: list[str], tiles: tiling.Tiles = tiles
             ) -> list[str]:
-                opened = self.open(node, base, steps, tiles)
-                apart = lines.rounds and not self.tiling.one_by_one
-                if others and apart and inner >= tiling.BLOCK // 4:
+                with self.opened(node, base, steps, tiles) as opened:
+                    if not others:
+                        return self.accumulate(loop, opened, lines, carried)
+                    apart = lines.rounds and not self.tiling.one_by_one
+                    if not apart or inner < tiling.BLOCK // 4:
+                        return self._over(loop, others, lines, carried)
                     fresh = self._over(loop, others, lines, lines.identities())
-                    found = lines.merge(carried, fresh)
-                elif others:
-                    found = self._over(loop, others, lines, carried)
-                else:
-                    found = self.accumulate(loop, opened, lines, carried)
-                self.values.close(opened)
-                return found
+                    return lines.merge(carried, fresh)
 
             span = self.spans.get(node)
             if span is not None:
@@ -450,10 +441,6 @@ class Nest:
             tiles: tiling.Tiles, start: str, stop: str, into: list[SumRow]
         ) -> None:
             """Adds rows start … stop - 1 to the sums, block by block."""
-            text = writer.open_loop(start, stop, tiles.width)
-            opened = self.open(
-                last, text.index, tiling.RangeTiling(0, tiles.unroll), tiles
-            )
 
             def body() -> None:
                 self._recall(known)
@@ -464,36 +451,32 @@ class Nest:
                 for place, value in zip(into, state, strict=True):
                     self._put(place, value)
 
-            self.each_tile(loop.axis, span, body)
-            self.values.close(opened)
-            writer.close_loop(text)
+            steps = tiling.RangeTiling(0, tiles.unroll)
+            with (
+                writer.loop(start, stop, tiles.width) as index,
+                self.opened(last, index, steps, tiles) as opened,
+            ):
+                self.each_tile(loop.axis, span, body)
 
         self.each_tile(loop.axis, span, lambda: self._clear(sums))
-        loops = [
-            writer.open_loop(llvm.literal(0), llvm.literal(axis_of(r).size), 1)
-            for r in outer
-        ]
-        ranges = [
-            Opened(r, t.index, t.level) for r, t in zip(outer, loops, strict=True)
-        ]
-        for opened in ranges:
-            self.values.open(opened)
-        for tiles in blocks:
-            first, stop = tiles.start, tiles.start + tiles.count * tiles.width
-            if parts and tiles.count > group:
+        with ExitStack() as around:
+            for r in outer:
+                whole = writer.loop(llvm.literal(0), llvm.literal(axis_of(r).size))
+                one = Opened(r, around.enter_context(whole), writer.level)
+                around.enter_context(self.values.within(one))
+            for tiles in blocks:
+                first, stop = tiles.start, tiles.start + tiles.count * tiles.width
+                begin = llvm.literal(first)
+                if not parts or tiles.count <= group:
+                    add_rows(tiles, begin, llvm.literal(stop), sums)
+                    continue
                 width = group * tiles.width
-                text = writer.open_loop(llvm.literal(first), llvm.literal(stop), width)
-                end = writer.pure(f"add i64 {text.index}, {width}", text.index)
-                end = llvm.lowest(writer, end, stop)
-                self.each_tile(loop.axis, span, lambda: self._clear(parts))
-                add_rows(tiles, text.index, end, parts)
-                self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
-                writer.close_loop(text)
-            else:
-                add_rows(tiles, llvm.literal(first), llvm.literal(stop), sums)
-        for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
-            self.values.close(opened)
-            writer.close_loop(text)
+                with writer.loop(begin, llvm.literal(stop), width) as index:
+                    end = writer.pure(f"add i64 {index}, {width}", index)
+                    end = llvm.lowest(writer, end, stop)
+                    self.each_tile(loop.axis, span, lambda: self._clear(parts))
+                    add_rows(tiles, index, end, parts)
+                    self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
         return sums
 
     # Sums in memory.

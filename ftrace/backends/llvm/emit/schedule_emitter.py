@@ -105,10 +105,12 @@ class ScheduleEmitter:
             self._open(place, text, opened)
         else:
             for r in place.outer:
-                index = opened.enter_context(stage.loop(number(axis_of(r).size)))
+                loop = stage.writer.loop(literal(0), number(axis_of(r).size))
+                index = opened.enter_context(loop)
                 opened.enter_context(stage.at(r, index))
             if is_dynamic(place.blocks) or place.blocks > 1:
-                text = opened.enter_context(stage.loop(number(place.blocks)))
+                loop = stage.writer.loop(literal(0), number(place.blocks))
+                text = opened.enter_context(loop)
             self._open(place, text, opened)
 
     def _unit_made_last(self) -> str:

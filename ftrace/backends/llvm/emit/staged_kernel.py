@@ -8,7 +8,7 @@ the panels among its buffers; ranges of the blocks around it are open already.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from math import prod
 from typing import Any
@@ -179,41 +179,23 @@ class Stage:
         sizes = [
             ir.axis_of(p).size if isinstance(p, Node) else p.blocks for p in places
         ]
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        texts = [number(size) if is_dynamic(size) else size for size in sizes]
-        found = list(zip(places, digits(writer, unit.index, texts), strict=True))
-        opened = [self.open(p, text) for p, text in found if isinstance(p, Node)]
-        blocks = {p: text for p, text in found if not isinstance(p, Node)}
-        yield Unit(unit.index, blocks, prod(sizes))
-        for axis in reversed(opened):
-            self.close(axis)
-        writer.close_loop(unit)
+        with writer.units() as unit, ExitStack() as opened:
+            texts = [number(size) if is_dynamic(size) else size for size in sizes]
+            found = list(zip(places, digits(writer, unit, texts), strict=True))
+            for p, text in found:
+                if isinstance(p, Node):
+                    opened.enter_context(self.at(p, text))
+            blocks = {p: text for p, text in found if not isinstance(p, Node)}
+            yield Unit(unit, blocks, prod(sizes))
         self.release()
-
-    def open(self, node: Node, base: str) -> Opened:
-        """From now on the range has one value."""
-        opened = Opened(node, base, self.writer.level)
-        self.values.open(opened)
-        self.opened.append(opened)
-        return opened
-
-    def close(self, opened: Opened) -> None:
-        assert self.opened.pop() is opened
-        self.values.close(opened)
 
     @contextmanager
     def at(self, node: Node, base: str) -> Generator[None, None, None]:
         """Inside, the range has one value."""
-        opened = self.open(node, base)
-        yield
-        self.close(opened)
-
-    @contextmanager
-    def loop(self, count: str) -> Generator[str, None, None]:
-        """A loop around parts: what is inside runs so many times; gives the number."""
-        loop = self.writer.open_loop(literal(0), count, 1)
-        yield loop.index
-        self.writer.close_loop(loop)
+        self.opened.append(Opened(node, base, self.writer.level))
+        with self.values.within(self.opened[-1]):
+            yield
+        self.opened.pop()
 
     # Parts.
 
@@ -245,10 +227,10 @@ class Stage:
         start = first // lanes * lanes
         if start >= panel.pitch:
             return
-        row = writer.open_loop(literal(0), literal(panel.rows), 1)
-        column = writer.open_loop(literal(start), literal(panel.pitch), lanes)
-        terms = [(panel.pitch, row.index), (1, column.index)]
-        p = access.pointer(base, terms, 0, panel.dtype.itemsize)
-        access.store(t, t.constant(value), p)
-        writer.close_loop(column)
-        writer.close_loop(row)
+        with (
+            writer.loop(literal(0), literal(panel.rows)) as row,
+            writer.loop(literal(start), literal(panel.pitch), lanes) as column,
+        ):
+            terms = [(panel.pitch, row), (1, column)]
+            p = access.pointer(base, terms, 0, panel.dtype.itemsize)
+            access.store(t, t.constant(value), p)

@@ -12,7 +12,8 @@ that loop.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
 from functools import cache
 from typing import Any
@@ -457,6 +458,19 @@ class Writer:
             self.depth_of[name] = level.depth
         self.stack.append(level)
         return OpenLoop(level, index, start, stop, step, phis, guarded)
+
+    @contextmanager
+    def loop(
+        self, start: str, stop: str, step: int = 1, guarded: bool = False
+    ) -> Generator[str, None, None]:
+        """A loop that hands on nothing, around what is inside; gives its index."""
+        loop = self.open_loop(start, stop, step, (), guarded)
+        yield loop.index
+        self.close_loop(loop)
+
+    def units(self) -> AbstractContextManager[str]:
+        """The loop of a kernel over the units that it is to do."""
+        return self.loop("%begin", "%end", guarded=True)
 
     def close_loop(
         self,

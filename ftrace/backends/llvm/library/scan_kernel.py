@@ -20,6 +20,7 @@ computed twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 from ftrace.backends.llvm import register_loops as loops
@@ -81,16 +82,15 @@ class Lines(loops.Registers):
             self.types.update(zip(operand, self.kinds, strict=True))
         self.reversed, self.count = False, self.width
 
-    def open_elements(self, place: str, count: int) -> Opened:
-        """The elements from a place on, so many of them."""
+    def elements(self, place: str, count: int) -> AbstractContextManager[None]:
+        """Inside, so many elements are open, from a place on."""
         self.count, some, level = count, count < self.width, self.writer.level
         masks = (llvm.first_lanes(self.width, count) if some else None,)
+        existing = count if some else 0
         opened = Opened(
-            self.place, place, level, lanes=self.width, masks=masks,
-            existing=count if some else 0,
-        )  # fmt: skip
-        self.open(opened)
-        return opened
+            self.place, place, level, lanes=self.width, masks=masks, existing=existing
+        )
+        return self.within(opened)
 
     def load(self, node: Node, at: At) -> str:
         found = super().load(node, at)
@@ -196,27 +196,29 @@ class Rows(Lines):
 
     def units(self) -> int:
         """Each unit is a row. Returns how many there are."""
+        with self.writer.units() as row:
+            self._row(row)
+        return self.scan.outer
+
+    def _row(self, row: str) -> None:
         lanes = self.width
-        row = self.writer.open_loop("%begin", "%end", 1, guarded=True)
-        before = self._start(row.index) if self.scan.started else self.same_start()
+        before = self._start(row) if self.scan.started else self.same_start()
         whole, rest = divmod(self.length, lanes)
         first = min(self.behind, whole)
         for n in range(first):
-            self._vector(row.index, llvm.literal(n * lanes), n, before)
+            self._vector(row, llvm.literal(n * lanes), n, before)
 
         def vectors(count: int, index: str) -> None:
             for n in range(count):
                 done = self.access.sum_terms([(1, index)], n * lanes)
-                self._vector(row.index, done, self.behind)
+                self._vector(row, done, self.behind)
 
         carried = [r for one in (*self.windows, *self.results) for r in one]
         together = _choose_unroll(self.recurrence, _VECTORS)
         self.steps(first, whole, together, vectors, carried, lanes)
         if rest:
             done = llvm.literal(self.length - rest)
-            self._vector(row.index, done, whole, before, rest)
-        self.writer.close_loop(row)
-        return self.scan.outer
+            self._vector(row, done, whole, before, rest)
 
     def _index_of(self, row: str, done: str, count: int) -> str:
         """Where the next `count` elements of a row are, after those that are done."""
@@ -252,7 +254,15 @@ class Rows(Lines):
           count: elements that are left; 0 is a whole vector.
         """
         count = count or self.width
-        opened = self.open_elements(self._index_of(row, done, count), count)
+        with self.elements(self._index_of(row, done, count), count):
+            own, known = self._results(number, before)
+        for registers, state in zip(self.results, [own, *known], strict=False):
+            self.held.update(zip(registers, state, strict=True))
+
+    def _results(
+        self, number: int, before: State | None
+    ) -> tuple[State, Sequence[State]]:
+        """Stores those of a vector: they, and the ones that it looks back at."""
         own = self.enter()
         for window, distance in zip(self.windows, self.distances, strict=True):
             earlier = [self.held[r] for r in window] if number else own
@@ -271,9 +281,7 @@ class Rows(Lines):
         else:
             own = begun
         self.leave(own)
-        self.close(opened)
-        for registers, state in zip(self.results, [own, *known], strict=False):
-            self.held.update(zip(registers, state, strict=True))
+        return own, known
 
     def _shift_lanes(self, earlier: State, state: State, distance: int) -> State:
         """What is so many places before each lane, in this vector or the last one."""
@@ -362,13 +370,12 @@ class Columns(Lines):
         most = min(most, max(shared, _LEAST_VECTORS)) * lanes
         strips = -(-inner // most)
         width = inner if strips == 1 else -(-inner // strips // lanes) * lanes
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        start = self._strip_start(unit.index, strips, width)
         vectors = -(-width // lanes)
         streams = strips == 1 and vectors > _FEW
         together = 1 if streams else _choose_unroll(self.recurrence, _ROWS)
-        self._strip(start, width, vectors, together)
-        writer.close_loop(unit)
+        with writer.units() as unit:
+            start = self._strip_start(unit, strips, width)
+            self._strip(start, width, vectors, together)
         return scan.outer * strips
 
     def _strip_start(self, unit: str, strips: int, width: int) -> str:
@@ -397,8 +404,10 @@ class Columns(Lines):
 
         def pass_over(count: int, index: str = "") -> None:
             row = access.sum_terms([(1, start), (step, index)]) if index else start
-            loop = writer.open_loop(llvm.literal(0), llvm.literal(vectors), 1)
-            i = loop.index
+            with writer.loop(llvm.literal(0), llvm.literal(vectors)) as i:
+                pass_by(count, index, row, i)
+
+        def pass_by(count: int, index: str, row: str, i: str) -> None:
             at = access.sum_terms([(lanes, i)])
             if width > lanes and width % lanes:
                 at = llvm.lowest(writer, at, width - lanes)
@@ -412,14 +421,12 @@ class Columns(Lines):
             for n in range(count):
                 place = access.sum_terms([(1, row)], n * step)
                 place = access.sum_terms([(1, place), (1, at)])
-                opened = self.open_elements(place, min(width, lanes))
-                right = self.enter()
-                left = self.combine(left, right) if left else right
-                self.leave(left)
-                self.close(opened)
+                with self.elements(place, min(width, lanes)):
+                    right = self.enter()
+                    left = self.combine(left, right) if left else right
+                    self.leave(left)
             for (t, p), text in zip(kept, left, strict=True):
                 access.store(t, text, p)
-            writer.close_loop(loop)
 
         size = self.scan.size
         done = together if size >= together else 1
