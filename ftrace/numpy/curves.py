@@ -106,11 +106,13 @@ def _convolve(name: str, a: Any, v: Any, mode: str) -> Any:
     if swapped and name == "correlate":  # NumPy's result is turned round
         before, after = after, before
 
-    def slide(x: Any, y: Any) -> Any:
-        lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
-        return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
+    return run_fused(_slide, [x, y], name=name, before=before, after=after)
 
-    return run_fused(slide, [x, y])
+
+def _slide(x: Any, y: Any, name: str, before: int, after: int) -> Any:
+    """The sums of products at each place of the second vector, turned round."""
+    lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(y.shape[0]))
+    return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
 
 # Differences and sums of neighbours.
