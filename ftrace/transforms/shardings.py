@@ -21,6 +21,7 @@ from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
+from ftrace.trace.symbolic import same_size
 from ftrace.transforms import meshes
 
 Shape = tuple[int, ...]
@@ -248,8 +249,9 @@ class NamedSharding(Sharding):
             number = 0
             for name in names:
                 number = number * mesh.shape[name] + where[name]
-            whole = size == n
-            return slice(None) if whole else slice(number * size, (number + 1) * size)
+            if same_size(size, n):
+                return slice(None)
+            return slice(number * size, (number + 1) * size)
 
         def index(place: Sequence[int]) -> Index:
             where = dict(zip(mesh.axis_names, place, strict=True))
