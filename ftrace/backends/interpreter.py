@@ -37,12 +37,10 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, walk
 from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
-from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import Sizes, evaluate
-
-Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Plans that are cached for the next program with the same kernel.
 PLANS_CACHED = 4096

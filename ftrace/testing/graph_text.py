@@ -28,13 +28,11 @@ from ftrace import dtypes
 from ftrace.errors import FileFormatError, GraphError, origin_elsewhere
 from ftrace.trace import graph as g
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.primitives.primitive import Compound, find_record, item_p
+from ftrace.trace.primitives.primitive import Array, Compound, find_record, item_p
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.array_files import find_dtype
-
-Array = Any  # of NumPy, whose stubs leave too much unknown
 
 _PLAIN = (type(None), bool, int, float, str)
 #: Elements of an array that is written number by number.

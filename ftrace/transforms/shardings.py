@@ -19,12 +19,11 @@ from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.symbolic import same_size
 from ftrace.transforms import meshes
 
-Shape = tuple[int, ...]
 Index = tuple[slice, ...]
 
 

@@ -31,7 +31,7 @@ from ftrace.lower import program as prog
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.exchange import Started, start_exchange, waiting_for
-from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.primitives.primitive import Array, Compound
 
 #: Copies of less are not worth a second thread.
 COPY_GRAIN = 1 << 18
@@ -51,8 +51,6 @@ class NativeKernel(NamedTuple):
     sizes: int
     numbers: int
 
-
-Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Operations that call a user's function, which may keep what it is given.
 USER_CALLBACKS = frozenset({"callback", "pure_callback"})

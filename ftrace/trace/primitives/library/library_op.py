@@ -26,15 +26,13 @@ from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.symbolic import same_size
 
-Batched = tuple[list[Node], list[bool]]
-
 #: The dtypes that LAPACK computes in.
 SUPPORTED = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
 def batch_leading(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> Batched:
+) -> prim.Batched:
     """The operation on operands that all have the lanes as their first axis."""
     results = _over_lanes(node, src, batched, size, node.arg)
     return results, [True] * len(results)
@@ -42,7 +40,7 @@ def batch_leading(
 
 def batch_along(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> Batched:
+) -> prim.Batched:
     """The same; the axis of the argument moves."""
     arg = node.arg
     moved = arg + 1 if isinstance(arg, int) else arg._replace(axis=arg.axis + 1)
@@ -194,7 +192,7 @@ def solver(
     return op
 
 
-def batch_right_side(axis: Callable[[Any], int]) -> Callable[..., Batched]:
+def batch_right_side(axis: Callable[[Any], int]) -> Callable[..., prim.Batched]:
     """The batching of X of A(X) = b: one matrix for all lanes, if it is not batched.
 
     Their right sides become columns of one, or rows.
@@ -205,7 +203,7 @@ def batch_right_side(axis: Callable[[Any], int]) -> Callable[..., Batched]:
 
     def batch(
         node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-    ) -> Batched:
+    ) -> prim.Batched:
         *matrix, b = src
         if any(batched[:-1]):
             return batch_leading(node, src, batched, size)
