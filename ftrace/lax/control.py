@@ -298,18 +298,15 @@ def while_loop(
     names = bodies.leaf_names("carry", init_val)
     avals = [aval_of(x) for x in values]
 
+    def trace(f: Function, avals: Sequence[ShapedArray]) -> Traced:
+        return bodies.trace_function("while_loop", f, treedef, avals, meant=values)
+
     def body_of(avals: Sequence[ShapedArray]) -> Traced:
-        body = bodies.trace_function(
-            "while_loop", body_fun, treedef, avals, meant=values
-        )
+        body = trace(body_fun, avals)
         bodies.check_structure("while_loop", wanted, body.treedef)
         return body
 
-    def test_of(avals: Sequence[ShapedArray]) -> Traced:
-        return bodies.trace_function(
-            "while_loop", cond_fun, treedef, avals, meant=values
-        )
-
+    test_of = partial(trace, cond_fun)
     try:
         found = _settle("while_loop", avals, names, body_of, test_of)
     except references.Written as written:

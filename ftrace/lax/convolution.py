@@ -387,14 +387,10 @@ def conv_transpose(
     steps = reductions.check_counts(name, "strides", strides, len(space))
     dilation = reductions.check_counts(name, "rhs_dilation", rhs_dilation, len(space))
     reaches = [(w.shape[a] - 1) * d + 1 for a, d in zip(space, dilation, strict=True)]
-    if isinstance(padding, str):
-        rows = zip(reaches, steps, strict=True)
-        pads = [_transpose_padding(k, s, padding) for k, s in rows]
-    else:
-        pads = reductions.check_padding(name, padding, len(space))
-        if use_consistent_padding:
-            rows = zip(reaches, pads, strict=True)
-            pads = [(k - lo - 1, k - hi - 1) for k, (lo, hi) in rows]
+    pads = _transpose_pads(name, reaches, steps, padding)
+    if use_consistent_padding and not isinstance(padding, str):
+        rows = zip(reaches, pads, strict=True)
+        pads = [(k - lo - 1, k - hi - 1) for k, (lo, hi) in rows]
     if transpose_kernel:
         w = swapaxes(ax.flip(w, space), *axes.rhs_spec[:2])
     return conv_general_dilated(
@@ -403,17 +399,23 @@ def conv_transpose(
     )  # fmt: skip
 
 
-def _transpose_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
+def _transpose_pads(
+    name: str, reaches: Sequence[int], steps: Sequence[int], padding: reductions.Padding
+) -> list[tuple[int, int]]:
     """So that the result has size·step elements ("SAME"), or all that there are."""
+    if not isinstance(padding, str):
+        return reductions.check_padding(name, padding, len(reaches))
     kind = padding.upper()
-    one_of(f"lax.conv_transpose: {reductions.WITHOUT_PAIRS}", kind, ("SAME", "VALID"))
-    if kind == "SAME":
-        total = reach + step - 2
-        before = reach - 1 if step > reach - 1 else -(-total // 2)
-    else:
-        total = reach + step - 2 + max(reach - step, 0)
-        before = reach - 1
-    return before, total - before
+    one_of(f"{name}: {reductions.WITHOUT_PAIRS}", kind, ("SAME", "VALID"))
+    pads: list[tuple[int, int]] = []
+    for reach, step in zip(reaches, steps, strict=True):
+        total, before = reach + step - 2, reach - 1
+        if kind == "VALID":
+            total += max(reach - step, 0)
+        elif step < reach:
+            before = -(-total // 2)
+        pads.append((before, total - before))
+    return pads
 
 
 def conv_general_dilated_patches(
@@ -587,13 +589,7 @@ def conv_transpose_shape_tuple(
     batch, _, *space = (lhs_shape[i] for i in lhs)
     features, _, *sizes = (rhs_shape[i] for i in rhs)
     steps = tuple(window_strides)
-    if isinstance(padding, str):
-        rows = zip(sizes, steps, strict=True)
-        pads = [_transpose_padding(k, s, padding) for k, s in rows]
-    else:
-        pads = reductions.check_padding(
-            "lax.conv_transpose_shape_tuple", padding, len(space)
-        )
+    pads = _transpose_pads("lax.conv_transpose_shape_tuple", sizes, steps, padding)
     found = [
         (n - 1) * s - k + 2 + lo + hi
         for n, k, s, (lo, hi) in zip(space, sizes, steps, pads, strict=True)

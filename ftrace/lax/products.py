@@ -14,7 +14,6 @@ rounded to those formats, and computed with in float32, which holds them exactly
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -583,9 +582,7 @@ def scaled_dot_general(
 def _flat(x: Any, summed: Sequence[int], batch: Sequence[int]) -> tuple[Any, Any]:
     """(batch, kept, summed), and the sizes of the axes that are kept."""
     kept = [i for i in range(x.ndim) if i not in (*summed, *batch)]
-    groups = [[x.shape[i] for i in axes] for axes in (batch, kept, summed)]
-    transposed = ax.permute(x, (*batch, *kept, *summed))
-    return ax.reshape(transposed, tuple(map(prod, groups))), groups[1]
+    return ax.merge_axes(x, batch, kept, summed), [x.shape[i] for i in kept]
 
 
 def _dot(x: Any, y: Any, configs: Sequence[BlockScaleConfig]) -> Any:

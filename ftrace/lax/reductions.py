@@ -7,7 +7,6 @@ traced on two scalars, and one operation on both of them is a reduction we have.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -316,9 +315,8 @@ def is_identity(monoid: Primitive, start: Value, dtype: np.dtype[Any]) -> bool:
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
     """`x` with the axes merged into one, in front."""
-    rest = tuple(a for a in range(x.ndim) if a not in axes)
-    merged = prod(x.shape[a] for a in axes)
-    return ax.reshape(ax.permute(x, axes + rest), (merged, *[x.shape[a] for a in rest]))
+    rest = [(a,) for a in range(x.ndim) if a not in axes]
+    return ax.merge_axes(x, axes, *rest)
 
 
 def _fold(

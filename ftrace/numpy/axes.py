@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Signature, signature
+from itertools import chain
 from math import prod
 from typing import Any, TypeVar
 
@@ -117,6 +118,12 @@ def flatten(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
         x = as_value(x)
         return reshape(x, (x.size,)), 0
     return along(x, axis, name)
+
+
+def merge_axes(x: Any, *groups: Sequence[int]) -> Any:
+    """An array with one axis for each group of axes, in this order."""
+    shape = [prod(x.shape[i] for i in axes) for axes in groups]
+    return reshape(permute(x, tuple(chain(*groups))), tuple(shape))
 
 
 def vector(x: tracer.Value, what: str) -> Any:

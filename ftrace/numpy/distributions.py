@@ -248,9 +248,7 @@ def nanmedian():
 def _rows(a: Any, axes: tuple[int, ...]) -> Any:
     """A matrix with the `axes` merged into its columns, all others into its rows."""
     rest = tuple(i for i in range(a.ndim) if i not in axes)
-    columns = prod(a.shape[i] for i in axes)
-    rows = prod(a.shape[i] for i in rest)
-    return ax.reshape(ax.permute(a, rest + axes), (rows, columns))
+    return ax.merge_axes(a, rest, axes)
 
 
 def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:

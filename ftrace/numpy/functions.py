@@ -567,14 +567,10 @@ class ufunc:
             return known(a, axis, dtype, out, keepdims, initial, where)
         x = ax.as_value(a)
         axes = ax.canonical_axes(axis, x.ndim, name)
-        rest = [i for i in range(x.ndim) if i not in axes]
-        shape = (prod(x.shape[i] for i in axes), *(x.shape[i] for i in rest))
+        rest = [(i,) for i in range(x.ndim) if i not in axes]
         mask = reductions.check_where(name, where, x.shape)
-        rows = [
-            ax.reshape(ax.permute(v, (*axes, *rest)), shape)
-            for v in (x, mask)
-            if v is not None
-        ]
+        operands = [x] if mask is None else [x, mask]
+        rows = [ax.merge_axes(v, axes, *rest) for v in operands]
         kind = self._result_type(x, dtype)
         start = self.identity if initial is None else initial
         fold = self._fold_halves if self._methods.any_order else self._fold

@@ -78,13 +78,18 @@ def solve(a: Value, b: Value) -> Any:
       Array([0.8, 1.4], dtype=float32)
     """
     x, y = ew.promote_inexact(square("solve", a), ax.as_value(b))
-    n = x.shape[-1]
-    if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
+    return solve_by("solve", _solve, x, y)
+
+
+def solve_by(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """X of a·X = b by a function of (…, n, n) and (…, n, k); b may be a vector (n,)."""
+    n = a.shape[-1]
+    if b.ndim == 0 or b.shape[max(b.ndim - 2, 0)] != n:
         raise ShapeError(
-            f"solve: for matrices of shape {x.shape}, b must be ({n},) or (…, {n}, k), "
-            f"got {y.shape}; several vectors are the columns of a matrix"
+            f"{name}: for matrices of shape {a.shape}, b must be ({n},) or "
+            f"(…, {n}, k), got {b.shape}; several vectors are the columns of a matrix"
         )
-    return by_columns(partial(broadcast_solve, "solve", _solve, x), y)
+    return by_columns(partial(_broadcast_solve, name, function, a), b)
 
 
 def by_columns(function: Callable[[Any], Any], b: Any) -> Any:
@@ -95,7 +100,7 @@ def by_columns(function: Callable[[Any], Any], b: Any) -> Any:
     return ax.drop_axes(result, (result.ndim - 1,))
 
 
-def broadcast_solve(
+def _broadcast_solve(
     name: str, function: Callable[[Any, Any], Any], a: Any, b: Any
 ) -> Any:
     """A function of (…, n, n) and (…, n, k), whose axes before broadcast."""
@@ -143,7 +148,7 @@ def inv(a: Value) -> Any:
     """
     x = square("inv", a)
     identity = ax.broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
-    return broadcast_solve("solve", _solve, x, identity)
+    return _broadcast_solve("solve", _solve, x, identity)
 
 
 # Determinants.

@@ -17,7 +17,7 @@ import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
+from ftrace.errors import ShapeError, UnsupportedError, one_of
 from ftrace.lax.elementwise import complex as make_complex
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.fft import resize
@@ -47,9 +47,7 @@ def _along(name: str):
             return make_complex(*[along(x, type, n, axis, norm) for x in parts])
         place = ax.canonical_axis(axis, value.ndim, name)
         value = ax.move_axis(value, place, value.ndim - 1)
-        length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")
-        if length < 1:
-            raise ValueRangeError(f"{name}: n must be positive, got {length}")
+        length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n", 1)
         value = resize(value, value.ndim - 1, length)
         inverse = name == "idct"
         if (type == 2) != inverse:

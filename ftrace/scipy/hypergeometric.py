@@ -524,9 +524,7 @@ def bernoulli(n: int) -> Any:
       >>> ft.scipy.special.bernoulli(3)
       Array([ 1.        , -0.5       ,  0.16666667,  0.        ], dtype=float32)
     """
-    last = static_int(n, "bernoulli: n")
-    if last < 0:
-        raise errors.ValueRangeError(f"bernoulli: n must not be negative, got {last}")
+    last = static_int(n, "bernoulli: n", 0)
     numbers = np.zeros(last + 1)
     numbers[:2] = (1.0, -0.5)[: last + 1]
     # |B| = 2·n!·ζ(n)/(2π)ⁿ of even n.

@@ -9,7 +9,6 @@ effect: arrays are immutable, and NaN gives NaN.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import ftrace.numpy as fnp
@@ -20,7 +19,7 @@ from ftrace.lax.control import fori_loop
 from ftrace.lax.elementwise import stop_gradient
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.factorizations import adjoint, matrices, square
-from ftrace.numpy.linalg import broadcast_solve, by_columns
+from ftrace.numpy.linalg import by_columns, solve_by
 from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
@@ -569,16 +568,11 @@ def solve_triangular(
     arg = systems.Triangular(
         True, bool(lower), code > 0, conjugate, bool(unit_diagonal)
     )
-    if y.ndim == 0 or y.shape[max(y.ndim - 2, 0)] != x.shape[-1]:
-        raise ShapeError(
-            f"solve_triangular: for matrices {x.shape}, b must be (n,) or (…, n, k), "
-            f"got {y.shape}"
-        )
 
     def solve_one(x: Any, y: Any) -> Any:
         return bind_compound(systems.triangular_solve_p, x, y, arg=arg)[0]
 
-    return by_columns(partial(broadcast_solve, "solve_triangular", solve_one, x), y)
+    return solve_by("solve_triangular", solve_one, x, y)
 
 
 def solve(

@@ -262,11 +262,7 @@ def fiedler_companion(a: Value) -> Any:
       Array([[ 3., -2.],
              [ 1.,  0.]], dtype=float32)
     """
-    x = ew.inexact(ax.as_value(a))
-    if x.ndim == 0 or x.shape[-1] == 0:
-        raise ShapeError(
-            f"fiedler_companion: coefficients are required, got shape {x.shape}"
-        )
+    x = ew.inexact(_vector("fiedler_companion", a, 1))
     *lead, n = x.shape
     n -= 1
     if n < 1:
@@ -305,9 +301,7 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
              [0, 0, 2]], dtype=int32)
     """
     one_of("convolution_matrix: mode", mode, ("full", "same", "valid"))
-    size = ax.static_int(n, "convolution_matrix: n")
-    if size < 1:
-        raise ValueRangeError(f"convolution_matrix: n must be positive, got {size}")
+    size = ax.static_int(n, "convolution_matrix: n", 1)
     x = _vector("convolution_matrix", a, 1)
     m = x.shape[-1]
     zeros = fnp.zeros((*x.shape[:-1], size - 1), x.dtype)
@@ -394,9 +388,7 @@ def helmert(n: int, full: bool = False) -> Any:
       >>> ft.scipy.linalg.helmert(2)
       Array([[ 0.70710677, -0.70710677]], dtype=float32)
     """
-    size = ax.check_count(n, "helmert: n")
-    if size < 1:
-        raise ValueRangeError(f"helmert: n must be positive, got {size}")
+    size = ax.static_int(n, "helmert: n", 1)
     rows = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
     rows[0] = 1
     rows /= np.sqrt((rows**2).sum(1, keepdims=True))

@@ -190,9 +190,8 @@ def welch(
       >>> P.shape
       (9,)
     """
-    found = _csd("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend,
-                 return_onesided, scaling, axis, average)  # fmt: skip
-    return found[0], found[1].real
+    return _csd("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend,
+                return_onesided, scaling, axis, average)  # fmt: skip
 
 
 def _csd(

@@ -32,6 +32,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
@@ -248,19 +249,15 @@ def _other(name: str) -> str:
     return name.replace("cdf", "sf") if "cdf" in name else name.replace("sf", "cdf")
 
 
+@dataclass(frozen=True, eq=False)
 class _Family:
     """The formulas of one distribution, given and derived."""
 
-    def __init__(
-        self,
-        support: tuple[float, float] | Formula,
-        valid: Formula | None,
-        symmetric: bool,
-        placed: bool,
-        given: dict[str, Formula],
-    ) -> None:
-        self.support, self.valid = support, valid
-        self.symmetric, self.placed, self.given = symmetric, placed, given
+    support: tuple[float, float] | Formula
+    valid: Formula | None
+    symmetric: bool
+    placed: bool
+    given: dict[str, Formula]
 
     def formula(self, name: str) -> Formula:
         """A public function, of all of its parameters."""

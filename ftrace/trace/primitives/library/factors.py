@@ -35,7 +35,6 @@ from ftrace.trace.primitives.library import (
     matrix_nodes as mat,
 )
 from ftrace.trace.primitives.library.systems import solve, triangular_solve
-from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic import same_size
@@ -90,12 +89,9 @@ def _qr_changes(q: Node, r: Node, t: Node) -> tuple[Node, Node]:
     if q.shape[-1] > k:
         others = mat.block(q, (0, m), (k, m))
         across = mat.product(mat.adjoint(others), part)
-        more = mat.product(first, mat.adjoint(across))
-        sides = [(0, 0, 0)] * (t.ndim - 2)
-        wide = (*sides, (0, 0, 0), (0, m - k, 0))
-        narrow = (*sides, (0, 0, 0), (k, 0, 0))
-        change_q = p.sub(pad(change_q, wide), pad(more, narrow))
-        change_r = pad(change_r, (*sides, (0, m - k, 0), (0, 0, 0)))
+        more = p.neg(mat.product(first, mat.adjoint(across)))
+        change_q = mat.concatenate(change_q, more, -1)
+        change_r = mat.extend(change_r, m - k, 0)
     return change_q, change_r
 
 
@@ -239,9 +235,8 @@ def _change_of_vectors(
     others = mat.block(u, (0, m), (k, m))
     across = mat.product(mat.adjoint(others), image)
     across = p.mul(across, mat.along_columns(inverse, across))
-    sides = [(0, 0, 0)] * (u.ndim - 1)
     more = p.neg(mat.product(first, mat.adjoint(across)))
-    return p.add(pad(result, (*sides, (0, m - k, 0))), pad(more, (*sides, (k, 0, 0))))
+    return mat.concatenate(result, more, -1)
 
 
 svd_p = library_op.host(
@@ -302,17 +297,13 @@ def _vectors(a: ShapedArray) -> ShapedArray:
     return library_op.complex_of(a, a.shape)
 
 
-def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+@lapack_numpy.of_each
+def _eigvals(a: Array) -> Sequence[Array]:
     """In the order of `_eig`, whose vectors the slopes take."""
     linalg = lapack_numpy.scipy_linalg()
-    values = np.linalg.eigvals
-    if linalg is not None:
-        values = partial(linalg.eigvals, check_finite=False)
-
-    def decompose(x: Array) -> Sequence[Array]:
-        return (values(x),)
-
-    return lapack_numpy.each_finite(decompose, avals, a)
+    if linalg is None:
+        return (np.linalg.eigvals(a),)
+    return (linalg.eigvals(a, check_finite=False),)
 
 
 def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -333,16 +324,13 @@ eigvals_p = library_op.host(
 )  # fmt: skip
 
 
-def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+@lapack_numpy.of_each
+def _eig(a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.scipy_linalg()
-
-    def decompose(x: Array) -> Sequence[Array]:
-        if linalg is not None:
-            return linalg.eig(x, left=True, check_finite=False)
-        values, right = np.linalg.eig(x)
-        return values, _left_vectors(right), right
-
-    return lapack_numpy.each_finite(decompose, avals, a)
+    if linalg is not None:
+        return linalg.eig(a, left=True, check_finite=False)
+    values, right = np.linalg.eig(a)
+    return values, _left_vectors(right), right
 
 
 def _left_vectors(right: Array) -> Array:
@@ -413,18 +401,15 @@ def _infer_sylvester(
     return (ShapedArray.of(c.shape, c.dtype),)
 
 
-def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[Array]:
+@lapack_numpy.of_each
+def _sylvester(a: Array, b: Array, c: Array) -> Sequence[Array]:
     linalg = lapack_numpy.scipy_linalg()
-
-    def solve(a: Array, b: Array, c: Array) -> tuple[Array]:
-        if linalg is not None:
-            return (linalg.solve_sylvester(a, b, c),)
-        # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
-        m, n = c.shape
-        matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
-        return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
-
-    return lapack_numpy.each_finite(solve, avals, a, b, c)
+    if linalg is not None:
+        return (linalg.solve_sylvester(a, b, c),)
+    # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
+    m, n = c.shape
+    matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
+    return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
 
 
 def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
@@ -445,18 +430,15 @@ sylvester_p = library_op.solver(
 )  # fmt: skip
 
 
-def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+@lapack_numpy.of_each
+def _sqrtm(a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("sqrtm")
-
-    def root(x: Array) -> Sequence[Array]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a singular one, which may have one
-            found = linalg.sqrtm(x)
-        if not np.isfinite(found).all():
-            raise np.linalg.LinAlgError
-        return (found,)
-
-    return lapack_numpy.each_finite(root, avals, a)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a singular one, which may have one
+        found = linalg.sqrtm(a)
+    if not np.isfinite(found).all():
+        raise np.linalg.LinAlgError
+    return (found,)
 
 
 def _sqrtm_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -475,10 +457,10 @@ sqrtm_p = library_op.host(
 # Schur's form.
 
 
-def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    output = "complex" if np.iscomplexobj(a) else "real"
-    decompose = partial(lapack_numpy.need_scipy("schur").schur, output=output)
-    return lapack_numpy.each_finite(decompose, avals, a)
+@lapack_numpy.of_each
+def _schur(a: Array) -> Sequence[Array]:
+    linalg = lapack_numpy.need_scipy("schur")
+    return linalg.schur(a, output="complex" if np.iscomplexobj(a) else "real")
 
 
 schur_p = library_op.host(

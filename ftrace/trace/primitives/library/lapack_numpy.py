@@ -66,17 +66,20 @@ def each(
     return results
 
 
-def each_finite(
-    function: Callable[..., Sequence[Array]], avals: Sequence[Any], *arrays: Array
-) -> list[Array]:
-    """As `each`; NaN where an operand is not finite, or has no elements."""
+def of_each(
+    function: Callable[..., Sequence[Array]],
+) -> Callable[..., Sequence[Array]]:
+    """A meaning of `each`; NaN where an operand is not finite, or has no elements."""
 
     def check(*matrices: Array) -> Sequence[Array]:
         if not all(x.size and np.isfinite(x).all() for x in matrices):
             raise np.linalg.LinAlgError
         return function(*matrices)
 
-    return each(check, avals, *arrays)
+    def compute(avals: Any, arg: None, *arrays: Array) -> Sequence[Array]:
+        return each(check, avals, *arrays)
+
+    return compute
 
 
 # The calls of SciPy.

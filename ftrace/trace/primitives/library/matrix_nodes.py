@@ -147,6 +147,11 @@ def block(x: Node, rows: tuple[int, int], columns: tuple[int, int]) -> Node:
     return shrink(x, (*leading, rows, columns))
 
 
+def extend(x: Node, rows: int, columns: int) -> Node:
+    """So many rows and columns of zeros more, behind."""
+    return pad(x, (*[(0, 0, 0)] * (x.ndim - 2), (0, rows, 0), (0, columns, 0)))
+
+
 def concatenate(x: Node, y: Node, axis: int) -> Node:
     """Two matrices one after the other along an axis: -1 or -2."""
     place = axis % x.ndim

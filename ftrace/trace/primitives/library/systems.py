@@ -27,7 +27,7 @@ from ftrace.trace.primitives.library import (
     library_op,
     matrix_nodes as mat,
 )
-from ftrace.trace.primitives.movement import pad, shift_axis
+from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results, items
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic import same_size
@@ -169,18 +169,15 @@ def _lu_tangent(node: Node, a: Node, t: Node) -> Results:
     inner = triangular_solve(
         square, mat.block(right, (0, k), (0, k)), lower=True, unit_diagonal=True
     )
-    sides = [(0, 0, 0)] * (t.ndim - 2)
     if m >= n:
         high = mat.upper(inner)
         change = p.sub(right, mat.product(unit_lower(factors), high))
-        top = pad(
-            mat.product(high, mat.upper(square)), (*sides, (0, m - n, 0), (0, 0, 0))
-        )
+        top = mat.extend(mat.product(high, mat.upper(square)), m - n, 0)
         return p.add(mat.lower(change, strict=True), top), None, None
     low = mat.lower(inner, strict=True)
     rows = triangular_solve(square, moved, lower=True, unit_diagonal=True)
     change = mat.upper(p.sub(rows, mat.product(low, mat.upper(factors))))
-    left = pad(mat.product(unit_lower(square), low), (*sides, (0, 0, 0), (0, n - m, 0)))
+    left = mat.extend(mat.product(unit_lower(square), low), 0, n - m)
     return p.add(change, left), None, None
 
 
