@@ -14,7 +14,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import random
 from ftrace.dtypes import extended
-from ftrace.errors import ArgumentError, DtypeError, TreeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeError, TreeError, ValueRangeError, one_of
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.pytree import tree as pytree
@@ -212,6 +212,8 @@ def dtype(tree: Tree, mixed_dtype_handler: str | None = None) -> Any:
       DtypeError: they differ, and nothing says what to do.
       ValueRangeError: there is no such handler.
     """
+    ways = None, "promote", "highest", "lowest"
+    one_of("tree.dtype: mixed_dtype_handler", mixed_dtype_handler, ways)
     found = list(dict.fromkeys(fnp.asarray(x).dtype for x in leaves(tree)))
     if not found:
         return fnp.asarray([]).dtype
@@ -221,11 +223,7 @@ def dtype(tree: Tree, mixed_dtype_handler: str | None = None) -> Any:
         return found[0]
     if mixed_dtype_handler == "promote":
         return reduce(fnp.promote_types, found)
-    if mixed_dtype_handler not in ("highest", "lowest"):
-        raise ValueRangeError(
-            'tree.dtype: mixed_dtype_handler must be None, "promote", "highest" or '
-            f'"lowest", got {mixed_dtype_handler!r}'
-        )
+
     highest = mixed_dtype_handler == "highest"
 
     def choose(x: Any, y: Any) -> Any:

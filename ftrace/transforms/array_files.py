@@ -41,6 +41,12 @@ _NOTE = "ftrace"
 _NOTE_MEMBER = "ftrace.json"
 
 
+def as_path(path: PathLike, what: str) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise errors.ArgumentError(f"{what}: a path is required, got {path!r:.60}")
+    return Path(path)
+
+
 def write(path: PathLike, tree: Any) -> None:
     """Writes a tree of NumPy's arrays and numbers."""
     write_arrays, _ = _format(path, "save")

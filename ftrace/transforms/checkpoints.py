@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -27,7 +26,7 @@ import numpy
 
 from ftrace import errors
 from ftrace.ground import process_groups, processes
-from ftrace.transforms.array_files import PathLike
+from ftrace.transforms.array_files import PathLike, as_path
 from ftrace.transforms.save_load import load_from
 from ftrace.transforms.shard_files import INDEX, Folder, Writing, clean, writing
 
@@ -87,16 +86,13 @@ class Checkpoints:
     """
 
     def __init__(self, folder: PathLike, keep: int | None = 3) -> None:
-        if not isinstance(folder, (str, os.PathLike)):
-            raise errors.ArgumentError(
-                f"Checkpoints: a path is required, got {folder!r:.60}"
-            )
+        self._folder, self._keep = as_path(folder, "Checkpoints"), keep
         if keep is not None and _count(keep, "Checkpoints: keep") < 1:
             raise errors.ValueRangeError(
                 f"Checkpoints: keep is how many are kept, 1 or more, got {keep}; None "
                 "keeps all"
             )
-        self._folder, self._keep = Path(folder), keep
+
         self._job: _Job | None = None
 
     def __repr__(self) -> str:

@@ -82,10 +82,9 @@ def _as_numpy(value: Any) -> Any:
 
 def is_folder(path: array_files.PathLike, what: str) -> bool:
     """Is it the name of a folder, and not of a file of arrays?"""
-    if not isinstance(path, (str, os.PathLike)):
-        raise ArgumentError(f"{what}: a path is required, got {path!r:.60}")
-    known = Path(path).suffix in array_files.SUFFIXES
-    return not known and (not Path(path).suffix or Path(path).is_dir())
+    given = array_files.as_path(path, what)
+    known = given.suffix in array_files.SUFFIXES
+    return not known and (not given.suffix or given.is_dir())
 
 
 def load(path: array_files.PathLike, device: Any = None, *, like: Any = None) -> Any:

@@ -323,12 +323,7 @@ def bcoo_fromdense(
              [1, 0]], dtype=int32)
     """
     x = fnp.asarray(mat)
-    n_sparse = x.ndim - n_batch - n_dense
-    if min(n_batch, n_dense, n_sparse) < 0:
-        raise errors.ValueRangeError(
-            f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} do not fit an "
-            f"array of shape {x.shape}"
-        )
+    n_sparse = _count_sparse("bcoo_fromdense", x, n_batch, n_dense)
     last = tuple(range(n_batch + n_sparse, x.ndim))
     mask = (x != 0).any(last)
     if nse is None:
@@ -349,6 +344,16 @@ def bcoo_fromdense(
     data, indices = batched(store, n_batch)(x, mask)
     return BCOO((data.astype(x.dtype), indices), shape=x.shape,
                 indices_sorted=True, unique_indices=True)  # fmt: skip
+
+
+def _count_sparse(what: str, x: Any, n_batch: int, n_dense: int) -> int:
+    n_sparse = x.ndim - n_batch - n_dense
+    if min(n_batch, n_dense, n_sparse) < 0:
+        raise errors.ValueRangeError(
+            f"{what}: n_batch={n_batch} and n_dense={n_dense} do not fit an array of "
+            f"shape {x.shape}"
+        )
+    return n_sparse
 
 
 def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) -> BCOO:
@@ -494,11 +499,7 @@ def bcoo_update_layout(
     )
     batch = mat.n_batch if n_batch is None else operator.index(n_batch)
     dense = mat.n_dense if n_dense is None else operator.index(n_dense)
-    if min(batch, dense, mat.ndim - batch - dense) < 0:
-        raise errors.ValueRangeError(
-            f"bcoo_update_layout: n_batch={batch} and n_dense={dense} do not fit an "
-            f"array of shape {mat.shape}"
-        )
+    _count_sparse("bcoo_update_layout", mat, batch, dense)
     grown = [*mat.shape[mat.n_batch : batch]]
     grown += mat.shape[mat.ndim - dense : mat.ndim - mat.n_dense]
     if on_inefficient and any(n > 1 for n in grown):

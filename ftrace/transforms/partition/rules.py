@@ -329,16 +329,23 @@ def whole(node: Node) -> Rule:
     return _share(node, lambda d: False)
 
 
-def _elementwise(node: Node) -> Rule:
+def _alike(node: Node, local: Local = _as_it_is, **more: Any) -> Rule:
+    """Each axis of the result is that of all operands."""
     axes = _plain(node.shape)
-    view = node.op.family == "identity"
-    loose = frozenset(range(node.ndim))
-    return Rule((axes,) * len(node.src), (axes,), node.shape, view=view, loose=loose)
+    return Rule((axes,) * len(node.src), (axes,), node.shape, local=local, **more)
+
+
+def _every(node: Node) -> frozenset[int]:
+    """The factor of each axis."""
+    return frozenset(range(node.ndim))
+
+
+def _elementwise(node: Node) -> Rule:
+    return _alike(node, view=node.op.family == "identity", loose=_every(node))
 
 
 def _constraint(node: Node) -> Rule:
-    axes = _plain(node.shape)
-    return Rule((axes,), (axes,), node.shape, local=lambda node, src, part: src[0])
+    return _alike(node, local=lambda node, src, part: src[0])
 
 
 def _barrier(node: Node) -> Rule:
@@ -350,11 +357,7 @@ def _barrier(node: Node) -> Rule:
 
 
 def _source(node: Node) -> Rule:
-    loose = frozenset(range(node.ndim))
-    return Rule(
-        (), (_plain(node.shape),), node.shape, local=_local_source, view=True,
-        loose=loose,
-    )  # fmt: skip
+    return _alike(node, local=_local_source, view=True, loose=_every(node))
 
 
 def _local_source(node: Node, src: Sequence[Node], part: Shard) -> Node:
@@ -376,7 +379,7 @@ def _expand(node: Node) -> Rule:
     operand = [(d,) if same_size(n, m) else () for d, (n, m) in enumerate(sizes)]
     return Rule(
         (tuple(operand),), (_plain(node.shape),), node.shape, local=_of_shape,
-        view=True, loose=frozenset(range(node.ndim)),
+        view=True, loose=_every(node),
     )  # fmt: skip
 
 
@@ -396,7 +399,7 @@ def _reduction(node: Node) -> Rule:
         (_plain(x.shape),), (result,), x.shape,
         frozenset() if combine else frozenset(axes),
         dict.fromkeys(axes, combine) if combine else {},
-        loose=frozenset(range(x.ndim)),
+        loose=_every(x),
         fill=lambda x: red.identity_like(node.op, x),
     )  # fmt: skip
 
@@ -405,8 +408,7 @@ def _permute(node: Node) -> Rule:
     (x,) = node.src
     order: tuple[int, ...] = node.arg
     result = tuple([(d,) for d in order])
-    loose = frozenset(range(x.ndim))
-    return Rule((_plain(x.shape),), (result,), x.shape, view=True, loose=loose)
+    return Rule((_plain(x.shape),), (result,), x.shape, view=True, loose=_every(x))
 
 
 class _Reshape:
@@ -473,16 +475,16 @@ def _reshape(node: Node) -> Rule:
 
 
 def _sliding(node: Node, slides: Mapping[int, Slide], local: Local) -> Rule:
-    (x,), axes = node.src, _plain(node.shape)
+    (x,) = node.src
     able = {
         d: slide
         for d, slide in slides.items()
         if not (is_dynamic(x.shape[d]) or is_dynamic(node.shape[d]))
     }
     starred = frozenset([d for d in slides if d not in able or not node.shape[d]])
-    return Rule(
-        (axes,), (axes,), node.shape, starred, local=local, view=True,
-        loose=frozenset(range(node.ndim)) - starred, slides=able, reads=x.shape,
+    return _alike(
+        node, whole=starred, local=local, view=True,
+        loose=_every(node) - starred, slides=able, reads=x.shape,
         fill=None if node.op.name in ("shrink", "stride") else sources.zeros_like,
     )  # fmt: skip
 

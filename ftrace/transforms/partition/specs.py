@@ -154,20 +154,17 @@ def moves(
 
 
 def _next_move(now: Sequence[Names], want: Spec) -> Move:
+    rows = [*enumerate(zip(now, want, strict=True))]
     missing = [
         (axis, wanted[len(has)])
-        for axis, (has, wanted) in enumerate(zip(now, want, strict=True))
+        for axis, (has, wanted) in rows
         if is_prefix(has, wanted) and has != wanted
     ]
     used = names_of(tuple(now))
     for axis, name in missing:
         if name not in used:
             return Move("slice", name, axis)
-    wrong = [
-        axis
-        for axis, (has, wanted) in enumerate(zip(now, want, strict=True))
-        if not is_prefix(has, wanted)
-    ]
+    wrong = [axis for axis, (has, wanted) in rows if not is_prefix(has, wanted)]
     for axis in wrong:
         for to, name in missing:
             if now[axis][-1] == name:
