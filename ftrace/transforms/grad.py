@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import autodiff, flatten_arguments, references
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -584,6 +585,7 @@ def _forward(
     return results[:size], tan.Program(later, results[size:])
 
 
+@dataclass(eq=False)
 class _Later:
     """The pullback of a function whose rules run with values, each time it is called.
 
@@ -597,30 +599,26 @@ class _Later:
       unknown: variables of the cotangents of its results.
     """
 
-    def __init__(
-        self, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value],
-        unknown: Sequence[Node],
-    ) -> None:  # fmt: skip
-        self._graph = graph
-        self._derive = derive
-        self._values = values
-        self._unknown = unknown
-        self._derived: tuple[Sequence[Any], tuple[Node, ...]] | None = None
+    graph: Graph
+    derive: Callable[[], Graph]
+    values: Sequence[Value]
+    unknown: Sequence[Node]
+    _derived: tuple[Sequence[Any], tuple[Node, ...]] | None = None
 
     def __call__(self, cotangents: Sequence[Value]) -> list[Any]:
-        graph = self._graph
-        given = dict(zip(self._unknown, cotangents, strict=True))
+        graph = self.graph
+        given = dict(zip(self.unknown, cotangents, strict=True))
         with graph.level.in_call(given) as level:
             outputs = self._outputs(level)
             if not tan.are_weak(cotangents):
                 outputs = tan.strong(outputs)
             whole = Graph(graph.inputs, outputs)
-            return level.apply(whole, [*self._values, *cotangents], self._unknown)
+            return level.apply(whole, [*self.values, *cotangents], self.unknown)
 
     def _outputs(self, level: Any) -> tuple[Node, ...]:
         """The cotangents of the arguments; all rules have run."""
         if self._derived is None:
-            outputs = self._derive().outputs[len(self._graph.outputs) :]
+            outputs = self.derive().outputs[len(self.graph.outputs) :]
             self._derived = level.ran, outputs
             return outputs
         rules, outputs = self._derived
