@@ -42,9 +42,6 @@ from ftrace.trace.tracing.tracer import Value
 T = TypeVar("T")
 F = TypeVar("F", bool, frozenset[Any])
 
-#: Depths of variables that belong to no scope: of bodies, of their tangents and
-#: cotangents, of what they remember, and of bodies of a batch.
-
 
 def close(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     """The body with these inputs: variables, of which the outputs use no others."""

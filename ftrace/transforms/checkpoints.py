@@ -92,7 +92,6 @@ class Checkpoints:
                 f"Checkpoints: keep is how many are kept, 1 or more, got {keep}; None "
                 "keeps all"
             )
-
         self._job: _Job | None = None
 
     def __repr__(self) -> str:

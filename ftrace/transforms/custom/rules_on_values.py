@@ -36,9 +36,6 @@ from ftrace.trace.tracing.scopes import Scope
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 
-#: Depth of variables that stand for what was computed before.
-
-
 #: A level, which cotangents there are, and these -> cotangents of what varies.
 Backward = Callable[["Level", tuple[bool, ...], Sequence[Node]], list[Node]]
 
