@@ -250,7 +250,6 @@ def _fraction_slope(a: Any, x: Any, wanted: Any) -> tuple[Any, Any]:
     return found[3], found[7]
 
 
-_EULER = 0.5772156649015329
 #: ζ(2), ζ(3), …
 _ZETA = (
     1.6449340668482264, 1.2020569031595942, 1.0823232337111381, 1.03692775514337,
@@ -267,7 +266,7 @@ def _corner(a: Any, x: Any, wanted: Any) -> Any:
     near = horner(
         [z / (-k) for k, z in enumerate(_ZETA, 2)][::-1], -choose(small, a, 0.0)
     )
-    near = -a * (_EULER + a * near)
+    near = -a * (np.euler_gamma + a * near)
     exponent = a * fnp.log(x) - choose(small, near, bind(p.lgamma, a + 1))
     limit = rounding(x) / 8
 

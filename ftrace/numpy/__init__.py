@@ -82,7 +82,7 @@ __array_namespace_info__ = _creation.NamespaceInfo
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
 bool = bool_
 
-euler_gamma = 0.5772156649015329
+euler_gamma = _np.euler_gamma
 newaxis = None
 
 # Of these floats are operands; what other functions do may depend on them.

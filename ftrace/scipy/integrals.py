@@ -35,7 +35,6 @@ __all__ = [
     "wofz",
 ]  # fmt: skip
 
-_EULER = 0.5772156649015329
 _ROOT_PI = math.sqrt(math.pi)
 
 
@@ -125,7 +124,7 @@ def _expi(x: Any) -> Any:
     near = (x > 0) & (x <= edge)
     y = choose(near, x, 1.0)
     one = fnp.ones_like(x)
-    value = special.converge(step, (one, fnp.log(y) + _EULER), near)[1]
+    value = special.converge(step, (one, fnp.log(y) + np.euler_gamma), near)[1]
 
     def shrink(k: Any, term: Any, total: Any) -> tuple[Any, ...]:
         term = term * (k / z)
@@ -169,8 +168,8 @@ def _sici(x: Any) -> tuple[Any, Any]:
     cosines = [1 / (2 * k * math.factorial(2 * k)) for k in reversed(terms[1:])]
     si = y * horner(sines, square)
     zero = size == 0
-    log = fnp.log(choose(zero, 1.0, y))
-    ci = choose(zero, -math.inf, _EULER + log + square * horner(cosines, square))
+    first = np.euler_gamma + fnp.log(choose(zero, 1.0, y))
+    ci = choose(zero, -math.inf, first + square * horner(cosines, square))
     far = ~near & (size < math.inf)
     y = choose(far, size, 4.0)
     z = bind(p.make_complex, fnp.zeros_like(y), y)
