@@ -77,6 +77,11 @@ def ends(x: Any, mode: str) -> Any:
     return y[2:] - y[:-2]
 
 
+def with_slopes(x: Any) -> Any:
+    y = fnp.sin(x.astype("int8").astype("float32"))
+    return y, ends(y, "constant")
+
+
 EDGES = [("ppermute", "x"), ("ppermute", "x")]
 RING = [("ppermute", "y"), ("ppermute", "x")]
 Row = tuple[str, Callable[..., Any], list[Any], list[Any], list[Any], list[Any]]
@@ -92,6 +97,7 @@ APPLIES: list[Row] = [
     ("pad", lambda x: fnp.pad(x, (1, 1)), [A], [P("x")], [P("x")], []),
     ("pad", lambda x: fnp.pad(x, (3, 1)), [A], [P("x")], [P("x")], EDGES[1:]),
     ("pad", lambda x: fnp.pad(x, ((8, 8), (0, 0))), [A], [P("x")], [P("x")], []),
+    ("pad", with_slopes, [9 * A], [P("x")], [P("x")] * 2, EDGES),
     ("pad", lambda x: lax.pad(x, 0.0, [(1, 0, 1), (0, 0, 0)]), [A], [P("x")], [P("x")],
      []),
     ("shrink", lambda x: x[:, 3:9], [A], [P("x")], [P("x")], []),
