@@ -12,7 +12,7 @@ import pytest
 from scipy import special as scipy_special
 
 from ftrace.compat import autograd
-from ftrace.compat.autograd import grad, numpy as np, scipy
+from ftrace.compat.autograd import core, grad, numpy as np, scipy
 from ftrace.compat.autograd.builtins import isinstance as isinstance_of
 from ftrace.compat.autograd.core import defjvp, defvjp, getval, isbox, primitive, vspace
 from ftrace.compat.autograd.misc import flatten, optimizers
@@ -109,6 +109,14 @@ def test_functions_have_the_derivatives_that_are_given() -> None:
         lambda a: lambda x: 0.5 * (x + a / x), a, 1.0, lambda x, y: abs(x - y), 1e-12
     ))(2.0)  # fmt: skip
     assert abs(root - 0.5 / onp.sqrt(2)) < 1e-9
+
+
+@pytest.mark.parametrize("kind", [core.VJPNode, core.JVPNode])
+def test_a_function_that_is_registered_so_has_no_derivative(kind: Any) -> None:
+    steps = primitive(onp.floor)
+    core.register_notrace(kind, steps)
+    derive = grad if kind is core.VJPNode else autograd.deriv
+    assert derive(lambda x: x * steps(x))(2.5) == 2
 
 
 def test_scipy_has_derivatives() -> None:
