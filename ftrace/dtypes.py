@@ -167,7 +167,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def summing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """That in which elements are added: float32 for floats of 16 bits."""
+    """In which dtype elements of one are added: float32 those of 16-bit floats."""
     return float32 if is_half(dtype) else dtype
 
 
