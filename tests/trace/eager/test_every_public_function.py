@@ -74,6 +74,8 @@ class Given:
         self.host = draw.normal(size=12).astype(np.float32)
         self.wide = draw.normal(size=12)
         self.whole = draw.integers(-3, 4, 12).astype(np.int32)
+        self.long = draw.integers(-(2**40), 2**40, 12)
+        self.mask = draw.random(12) < 0.5
         self.number = np.float32(draw.normal())
         self.double = np.float64(draw.normal())
         self.float = float(draw.normal())
@@ -177,7 +179,9 @@ FUNCTIONS: dict[str, Callable[[Given], Any]] = {
     "random.fold_in": lambda g: ft.random.fold_in(g.key, abs(g.int)),
     "random.permutation": lambda g: ft.random.permutation(g.key, g.a),
     "arrays of NumPy": lambda g: (g.a + g.host, g.host * g.a, g.a - g.wide),
-    "integers of NumPy": lambda g: (g.i + g.whole, g.whole * g.a),
+    "integers of NumPy": lambda g: (g.i + g.whole, g.whole * g.a, g.i + g.long),
+    "long integers of NumPy": lambda g: (g.a * g.long, fnp.maximum(g.long, g.a)),
+    "masks of NumPy": lambda g: (fnp.where(g.mask, g.a, 0.0), g.mask | g.p),
     "alone": lambda g: (fnp.sin(g.host), fnp.maximum(g.host, g.whole)),
     "converted": lambda g: fnp.negative(g.wide),
     "powers of NumPy": lambda g: (g.b**g.host, fnp.power(g.i, abs(g.whole))),

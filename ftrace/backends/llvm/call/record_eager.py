@@ -73,15 +73,17 @@ def _aval_of(x: Any) -> ShapedArray:
     return ShapedArray.of(x.shape, x.dtype) if type(x) is np.ndarray else aval_of(x)
 
 
-def _is_plain(x: Any) -> bool:
-    """Is it no array of NumPy's, or one of floats as native code takes them?
+def _is_plain(x: Any, function: Eager) -> bool:
+    """Is it no array of NumPy's, or one as native code takes it?
 
-    Others are indices and masks, of which the values decide.
+    Integers and bools are indices and masks, of which the values decide, but where
+    numbers are operands.
     """
     if type(x) is not np.ndarray:
         return True
     orderly = x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
-    return orderly and x.dtype.char in "efdFD"
+    kinds = "biufc" if function.numbers is float else "fc"
+    return orderly and x.dtype.kind in kinds and x.dtype != np.longdouble
 
 
 def _expect(part: LayoutNode, leaves: Sequence[Expected]) -> Any:
@@ -275,7 +277,7 @@ class EagerRecords:
             kind, values = kind_of(args, kwargs, (Array, np.ndarray, function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
             return None
-        if not all(map(_is_plain, values)):
+        if not all(_is_plain(x, function) for x in values):
             return None
         types: Any = [
             (type(x), _aval_of(x) if hasattr(x, "dtype") else None) for x in values
