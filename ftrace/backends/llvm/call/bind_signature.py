@@ -217,7 +217,8 @@ class BoundCall:
         if kind is np.ndarray:
             sizes = self._block.add(*aval.shape)
             dtype = self._refer(aval.dtype)
-            return r.LeafPattern(r.NUMPY, number, dtype, len(aval.shape), sizes)
+            use = r.STRIDED if eager else r.NUMPY
+            return r.LeafPattern(use, number, dtype, len(aval.shape), sizes)
         if eager:
             loops = self._plan.loops
             dtype = loops and loops.numbers.get(number)

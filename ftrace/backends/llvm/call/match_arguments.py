@@ -34,7 +34,8 @@ arguments = Routines(ObjectFunction)
 #: What looks at an argument of a kind.
 _FINDERS = {
     r.ARRAY: "array", r.HOSTED: "array", r.BUFFERED: "array", r.DONATED: "donated",
-    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.SCALAR: "scalar",
+    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.STRIDED: "numpy",
+    r.SCALAR: "scalar",
     r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number",
     r.STATIC: "same", r.INTEGER: "integer",
     r.TUPLE: "sequence", r.LIST: "sequence", r.DICT: "dict",
@@ -210,20 +211,25 @@ def find_dict(f: ObjectFunction) -> None:
 
 @arguments("i32", *_PARAMETERS)
 def find_numpy(f: ObjectFunction) -> None:
-    """An array of NumPy of this dtype and shape, row-major and aligned."""
-    pattern = f.view("%pattern", r.LeafPattern)
+    """An array of NumPy of this dtype and shape, row-major and aligned.
+
+    A STRIDED one need not be; no memory is noted then.
+    """
+    pattern, orderly = f.view("%pattern", r.LeafPattern), _is_orderly(f, "%thing")
     kind = f.state().pointer("ndarray")
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
     dtype = f.at("%thing", layout.DTYPE)
     _refuse_unless(f, f.equal("ptr", dtype, pattern.pointer("expected")))
-    _refuse_unless(f, _is_orderly(f, "%thing"))
+    strided = f.equal("i64", pattern.number("kind"), r.STRIDED)
+    _refuse_unless(f, f.let(f"or i1 {strided}, {orderly}"))
     ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', layout.NDIM))} to i64")
     _refuse_unless(f, f.equal("i64", ndim, pattern.number("ndim")))
     sizes, given = pattern.pointer("sizes"), f.at("%thing", layout.SHAPE)
     with f.repeat(ndim) as i:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
-    _note_leaf(f, f.at("%thing", layout.DATA), "%thing")
+    data = f.at("%thing", layout.DATA)
+    _note_leaf(f, f.let(f"select i1 {orderly}, ptr {data}, ptr null"), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)

@@ -47,9 +47,12 @@ _copied: Any = vars(np.ndarray)["copy"]
 
 
 def _another(x: Any) -> Any:
-    """Another object of the same value, as which it is noted; an integer is itself."""
+    """Another object of the same value, as which it is noted; an integer is itself.
+
+    An array of NumPy's is row-major then: as such it shares memory the most.
+    """
     if x.__class__ is np.ndarray:
-        return x.view()
+        return x.view() if x.flags.c_contiguous else x.copy()
     if x.__class__ is not Array:
         return x * 1.0 if x.__class__ is float else x
     values = x.numpy()  # all of them see it
@@ -81,9 +84,8 @@ def _is_plain(x: Any, function: Eager) -> bool:
     """
     if type(x) is not np.ndarray:
         return True
-    orderly = x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
-    kinds = "biufc" if function.numbers is float else "fc"
-    return orderly and x.dtype.kind in kinds and x.dtype != np.longdouble
+    kinds = "efdFD?bBhHiIlLqQ" if function.numbers is float else "efdFD"
+    return x.dtype.isnative and x.dtype.char in kinds
 
 
 def _expect(part: LayoutNode, leaves: Sequence[Expected]) -> Any:
@@ -111,7 +113,7 @@ class Steps:
     is made an array of the right one.
 
     Args:
-      given, fresh: the leaves, and the objects that stood for them.
+      fresh: the objects that stood for the leaves.
       results: Arrays, of which some may be arguments, and what is always the same.
       select: see `Loops`.
 
@@ -125,7 +127,6 @@ class Steps:
     def __init__(
         self,
         tape: Tape,
-        given: Sequence[Any],
         fresh: Sequence[Any],
         results: Any,
         select: Mapping[int, int],
@@ -134,7 +135,7 @@ class Steps:
         self._done: list[tuple[Any, Sequence[str], str]] = []
         self._scope: dict[str, Any] = {"asarray": np.asarray}
         self._values = {
-            f"x{i}": x.numpy() if type(x) is Array else x for i, x in enumerate(given)
+            f"x{i}": x.numpy() if type(x) is Array else x for i, x in enumerate(fresh)
         }
         leaves = [*self._values]
         self._names = dict(zip(map(id, fresh), leaves, strict=True))
@@ -149,7 +150,7 @@ class Steps:
                 self._names[id(result)] = name
         returned = [self._name_result(x) for x in results]
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
-        foreign = [x for x in given if type(x) is np.ndarray]
+        foreign = [x for x in fresh if type(x) is np.ndarray]
         for x, name in product(foreign, returned):
             if np.may_share_memory(x, self._values[name]):
                 raise NotNative  # the result would change with it
@@ -324,7 +325,7 @@ class EagerRecords:
             if layout is not None and native:
                 # A step may want an array.
                 with suppress(NotNative, TypeError), np.errstate(all="ignore"):
-                    plan = Steps(tape, values, fresh, results, self._native.select).plan
+                    plan = Steps(tape, fresh, results, self._native.select).plan
                     part = layout
             facts: Any = asked, tuple(types), (), (), (), part, avals
             signature = Signature(settings.current(), positional.children, *facts)

@@ -7,13 +7,13 @@ from ftrace.backends.llvm.runtime.records import Record
 #: Size classes of buffers; those of the largest sizes that can be addressed fit.
 CLASSES = 512
 
-#: Kinds of arguments: leaves, of which HOSTED ones are Arrays of eager calls, BUFFERED
-#: ones Arrays whose memory is also that of a result of another shape; what decides what
-#: is done; containers of these.
+#: Kinds of arguments: leaves, of which HOSTED and STRIDED ones are Arrays and arrays of
+#: NumPy's of eager calls, BUFFERED ones Arrays whose memory is also that of a result of
+#: another shape; what decides what is done; containers of these.
 (
     ARRAY, DONATED, OVERWRITTEN, NUMPY, SCALAR, FLOAT32, FLOAT64, INT32, HOSTED,
-    BUFFERED, STATIC, INTEGER, TUPLE, LIST, DICT,
-) = range(15)  # fmt: skip
+    STRIDED, BUFFERED, STATIC, INTEGER, TUPLE, LIST, DICT,
+) = range(16)  # fmt: skip
 
 #: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
