@@ -22,7 +22,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract
 from ftrace.trace.eager.dispatch import publish
@@ -50,12 +50,8 @@ class ResizeMethod(enum.Enum):
         Raises:
           ValueRangeError: there is no such method.
         """
-        found = _NAMES.get(s)
-        if found is None:
-            raise ValueRangeError(
-                f"the method of resizing must be one of {', '.join(_NAMES)}; got {s!r}"
-            )
-        return found
+        one_of("the method of resizing", s, _NAMES)
+        return _NAMES[s]
 
 
 _NAMES = {m.name.lower().replace("_", "-"): m for m in ResizeMethod} | {

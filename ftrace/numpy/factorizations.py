@@ -444,10 +444,7 @@ def vector_norm(
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    return bind(
-        p.sqrt,
-        reductions.add_along(squared_magnitude(x), axes, keepdims),
-    )
+    return bind(p.sqrt, reductions.add_along(squared_magnitude(x), axes, keepdims))
 
 
 def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:

@@ -316,13 +316,11 @@ class _Sides(NamedTuple):
 
     Attributes:
       groups: of both.
-      split: the size of the first.
       first: for each sorted element, whether it is of the first vector.
       ends: whether it is the last of its group.
     """
 
     groups: Groups
-    split: int
     first: Any
     ends: Any
 
@@ -331,7 +329,7 @@ def _sides(x: Any, y: Any) -> _Sides:
     groups = groups_of(concatenate([ravel(x), ravel(y)]))
     last = ax.full((1,), True, dtypes.bool_)
     ends = concatenate([groups.begins[1:], last])
-    return _Sides(groups, x.size, groups.where < x.size, ends)
+    return _Sides(groups, groups.where < x.size, ends)
 
 
 def _nothing(x: Any, size: Any, fill_value: Any) -> Any:
@@ -391,7 +389,7 @@ def intersect1d(
         nothing = _nothing(x, size, fill_value)
         none = ax.full(nothing.shape, 0, integer)
         return (nothing, none, none) if return_indices else nothing
-    (ordered, places, begins), _, first, _ = _sides(x, y)
+    (ordered, places, begins), first, _ = _sides(x, y)
     # The first element of the second vector, behind those of the first one.
     before = concatenate([ax.full((1,), False, dtypes.bool_), first[:-1]])
     both = before & ~first & ~begins & (ordered == ordered)
@@ -441,7 +439,7 @@ def setdiff1d(
         vector = ravel(own)
         flags = isin(vector, ar2, invert=True)
         return choose("setdiff1d", vector, flags, size, fill)
-    (ordered, _, begins), _, first, ends = _sides(*ew.promote_together(own, ar2))
+    (ordered, _, begins), first, ends = _sides(*ew.promote_together(own, ar2))
     alone = ax.choose(ordered == ordered, ends, begins) & first
     values = choose("setdiff1d", ordered, alone, size, fill)
     return ax.cast(values, own.dtype, own.weak_type)
@@ -473,7 +471,7 @@ def setxor1d(
     x, y = ew.promote_together(ar1, ar2)
     if x.size + y.size == 0:
         return _nothing(x, size, fill_value)
-    (ordered, _, begins), _, first, ends = _sides(x, y)
+    (ordered, _, begins), first, ends = _sides(x, y)
     # A NaN differs from those of the other array: each array keeps one.
     false = ax.full((1,), False, dtypes.bool_)
     apart = ordered != ordered
