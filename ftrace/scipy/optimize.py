@@ -114,9 +114,12 @@ def minimize(
     given: Any = args
     if not isinstance(given, tuple):
         raise errors.ArgumentError(f"minimize: args must be a tuple, got {args!r}")
-    kind = method.lower() if isinstance(method, str) else method
-    errors.one_of("minimize: method", kind, _OPTIONS)
-    known = _OPTIONS[kind]
+    known = _OPTIONS.get(str(method).lower())
+    if known is None:
+        names = ["BFGS", *[name for name in _OPTIONS if name != "bfgs"]]
+        raise errors.ValueRangeError(
+            f"minimize: method must be one of {names}, got {method!r}"
+        )
     x = fnp.asarray(x0)
     if x.ndim != 1:
         raise errors.ShapeError(
@@ -148,7 +151,7 @@ def minimize(
         value, gradient = derivative(x, *args)
         return cast(value, x.dtype), cast(gradient, x.dtype)
 
-    limited = kind != "bfgs"
+    limited = method.lower() != "bfgs"
     memory = scale_by_lbfgs(settings["maxcor"]) if limited else _scale_by_bfgs()
     return _descend(at, x, memory, settings)
 

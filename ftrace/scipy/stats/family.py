@@ -225,7 +225,8 @@ def distribution(
       first: functions whose first parameter has another name.
       wide: functions whose result is at least of the default dtype of floats.
       formulas: for location 0 and scale 1: of a value, or of a probability, and the
-        shapes.
+        shapes. Of a symmetric one those of one side are enough, else each of cdf and
+        sf, or its logarithm, and each of ppf and isf has to be given.
     """
     family = _Family(support, valid, symmetric, bool(place), formulas)
     names = {name: (first or {}).get(name, DOCS[name][1]) for name in functions.split()}
@@ -326,11 +327,7 @@ class _Family:
         if self.symmetric and other in self.given:
             return self._standard(other, -z, shapes)
         if not name.startswith("log"):
-            if f"log{name}" in self.given:
-                return fnp.exp(self._standard(f"log{name}", z, shapes))
-            if other in self.given:
-                return 1 - self._standard(other, z, shapes)
-            return -fnp.expm1(self._standard(f"log{other}", z, shapes))
+            return fnp.exp(self._standard(f"log{name}", z, shapes))
         # The logarithm of what is nearly 1 is taken of the rest.
         value = self._standard(name[3:], z, shapes)
         rest = self._standard(other[3:], z, shapes)
@@ -344,10 +341,8 @@ class _Family:
         safe = choose(inside, q, 0.5)
         if name in self.given:
             z = self.given[name](safe, *shapes)
-        elif self.symmetric:
+        else:  # isf, of a symmetric one
             z = -self.given["ppf"](safe, *shapes)
-        else:
-            z = self.given["ppf"](1 - safe, *shapes)
         placed = z * scale + loc if self.placed else z
         return self._check(choose(inside, placed, np.nan), shapes, scale)
 
