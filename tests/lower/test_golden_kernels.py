@@ -116,6 +116,12 @@ def by_filters(program: tuple[Any, tuple[Any, ...]]) -> tuple[Any, tuple[Any, ..
     return gradient, (x, w, np.ones(ft.eval_shape(run, x, w).shape, np.float32))
 
 
+def of_loss(program: tuple[Any, tuple[Any, ...]]) -> tuple[Any, tuple[Any, ...]]:
+    """The gradient by filters, of a loss: what is multiplied is another result."""
+    run, (x, w) = program
+    return ft.grad(lambda x, w: fnp.sum(run(x, w) ** 2), 1), (x, w)
+
+
 def product(*types: Any) -> tuple[Any, tuple[Any, ...]]:
     """A matmul of other numbers than float32; the last one is that of the sums."""
     left, right, result = types
@@ -158,6 +164,8 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "float16": (lambda x: fnp.exp(x) * x, (np.ones(5000, np.float16),)),
     "dynamic softmax": dynamic(ft.nn.softmax, ones(4, 300)),
     "dynamic product": dynamic(lambda x: x @ x.T, ones(4, 100)),
+    "depthwise, of a loss": of_loss(
+        channels_last((8, 28, 28, 32), (3, 3, 1, 32), 1, 32)),
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from ftrace.backends.llvm.contraction import strategies
 from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution import strategies as convolutions
+from ftrace.backends.llvm.convolution.find import find_depthwise
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.called_functions import called_in
@@ -80,6 +81,10 @@ class Case:
         return find_contraction(self.kernel, self.block, self.facts)
 
     @cached_property
+    def depthwise(self) -> Contraction | None:
+        return find_depthwise(self.kernel, self.block, self.facts)
+
+    @cached_property
     def operations(self) -> Any:
         """Of a sum of products."""
         loop = reduce_loop(self.kernel, self.block)
@@ -93,21 +98,23 @@ class Case:
 #: Gives schedules of a kernel, if it is for it: first the one that its model prefers.
 Strategy = Callable[..., Iterator[Schedule]]
 
-#: How sums of products are computed: what decides it, and the strategy. The first
-#: answer is taken; `tune` looks at the others, too.
-PRODUCTS: tuple[tuple[str, Strategy], ...] = (
-    ("sliding", convolutions.find_sliding),
-    ("sliding_sums", convolutions.find_sliding_sum),
-    ("sliding_rows", convolutions.find_sliding_rows),
-    ("few_columns", strategies.find_dots),
-    ("in_blocks", strategies.find_blocks),
+#: How sums of products are computed: what decides it, as what the kernel is read, and
+#: the strategy. The first answer is taken; `tune` looks at the others, too.
+PRODUCTS: tuple[tuple[str, str, Strategy], ...] = (
+    ("sliding", "plan", convolutions.find_sliding),
+    ("sliding_sums", "plan", convolutions.find_sliding_sum),
+    ("sliding_sums", "depthwise", convolutions.find_sliding_sum),
+    ("sliding_rows", "plan", convolutions.find_sliding_rows),
+    ("few_columns", "plan", strategies.find_dots),
+    ("in_blocks", "plan", strategies.find_blocks),
 )
 
 
 def schedules_of(case: Case) -> Iterator[Schedule]:
     """The schedules of a kernel that is a sum of products."""
-    for decision, find in PRODUCTS:
-        plan = case.plan if case.decides("in_blocks", decision) else None
+    for decision, reading, find in PRODUCTS:
+        decides = case.decides("in_blocks", decision)
+        plan: Contraction | None = getattr(case, reading) if decides else None
         if plan is not None:
             yield from find(case.kernel, plan, case.facts, case.target)
 

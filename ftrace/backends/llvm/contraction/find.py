@@ -73,7 +73,7 @@ def find_contraction(
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one."""
     loop = reduce_loop(kernel, block)
-    column = _contiguous_axis(kernel, facts)
+    column = contiguous_axis(kernel, facts)
     if loop is None or column is None:
         return None
     free, ranges, reduces = facts.free, loop.ranges, loop.reduces
@@ -101,7 +101,7 @@ def find_contraction(
     )  # fmt: skip
 
 
-def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
+def contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
     """The axis along which the first store is contiguous, or nearly."""
     terms = facts.affine[kernel.stores[0].index].terms
     axes = [a for a in reversed(kernel.axes) if size_of(a) > 1 and a in terms]

@@ -13,14 +13,28 @@ from dataclasses import replace
 from math import gcd, prod
 
 from ftrace import dtypes
-from ftrace.backends.llvm.contraction.find import Contraction, plain_form, runs_along
+from ftrace.backends.llvm.contraction.find import (
+    Contraction,
+    contiguous_axis,
+    plain_form,
+    runs_along,
+)
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, product_of, range_p
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    axis_of,
+    load_p,
+    make_range,
+    product_of,
+    range_p,
+)
+from ftrace.lower.kernel.loop_tree import Statement, reduce_loop
 from ftrace.trace.graph import Node, toposort, walk
 from ftrace.trace.symbolic import is_dynamic, same_size
 
@@ -30,6 +44,8 @@ FLOATS = (dtypes.float32, dtypes.float64)
 _LEAST = 1 << 14
 #: Rows of an operand so far apart (in bytes) are put together.
 _FAR = 4096
+#: The number of the axis that is the only place of groups.
+_PLACE = -1
 
 
 def find_windows(
@@ -116,6 +132,32 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     return {factor.dtype for factor in factors} == {total.dtype}
 
 
+def find_depthwise(
+    kernel: Kernel, block: Sequence[Statement], facts: Facts
+) -> Contraction | None:
+    """The kernel as a product of groups of one place, which is an axis of its own.
+
+        out[t, g] = f(the sum over p of left(p + t, g) · right(p, g))
+
+    Loops read a right operand in which groups lie side by side as it stands, in up to
+    three quarters of the time (56², 32 groups); others in six times as long.
+    """
+    loop, groups = reduce_loop(kernel, block), contiguous_axis(kernel, facts)
+    if kernel.is_dynamic or loop is None or groups is None or len(loop.reduces) > 1:
+        return None
+    term, free = product_of(loop.reduces[0]), facts.free
+    if term is None or not all(groups in free[x] for x in term.src):
+        return None
+    place, axes = make_range(_PLACE, 1, False), [a for a in kernel.axes if a != groups]
+    for left, right in (term.src, term.src[::-1]):
+        rows = tuple([a for a in axes if a in free[left] and a not in free[right]])
+        if rows and not runs_along(right, groups, facts):
+            outer = tuple([a for a in axes if a not in rows])
+            facts_of = outer, rows, (groups, place), loop.ranges, (left,), (right,)
+            return Contraction(*facts_of, tuple(loop.reduces))
+    return None
+
+
 def with_groups(
     kernel: Kernel, plan: Contraction, facts: Facts, lanes: int
 ) -> Contraction | None:
@@ -125,6 +167,8 @@ def with_groups(
 
     A group has too few places for a vector; a vector has a place of many groups.
     """
+    if any(axis_of(a).number == _PLACE for a in plan.columns):
+        return plan if 4 * size_of(plan.columns[0]) >= lanes else None
     (store, *more), (*others, column) = kernel.stores, plan.columns
     both = (*plan.left, *plan.right)
     terms, width = facts.affine[store.index].terms, size_of(column)
@@ -224,7 +268,8 @@ def slide(
     high = rows.length * windows.length
     sums = Panel("sums", plan.reduces[0], high, pitch, stand)
     inside = {*rows.within, *windows.within, *columns.within} - {place}
-    axes = tuple(axis for axis in kernel.axes if axis in inside)
+    all_axes = dict.fromkeys((*kernel.axes, *columns.within))  # also the only place
+    axes = tuple(axis for axis in all_axes if axis in inside)
     store = tree.StoreResults((sums,), axes, (columns, rows), group=place)
     panels = (still,) if isinstance(still, Panel) else ()
     for high, wide in tiles:

@@ -369,7 +369,8 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
     last = groups or not convolution.can_fill(left, pixels[-1], facts)
-    if last and not (channel and convolution.can_fill(left, channel[0], facts)):
+    along = channel or plan.columns[: int(groups)]
+    if last and not (along and convolution.can_fill(left, along[0], facts)):
         return None
     others = [r for r in plan.ranges if r not in pixels]
     others = tuple(in_memory_order([left], others, facts))

@@ -76,3 +76,27 @@ def test_groups_that_lie_apart_are_not() -> None:
         return ft.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=8)
 
     assert plan_of(first, x, w) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("channels", [3, 16, 33, 64])
+def test_filters_of_a_depthwise_loss_are_those_of_the_reference(
+    channels: int, stride: int, threads: int
+) -> None:
+    """What the gradient multiplies is a result with its channels first."""
+    x = normal(3, 12, 13, channels, dtype=np.float32)
+    w = normal(5, 5, 1, channels, dtype=np.float32)
+
+    def loss(w: Any, x: Any) -> Any:
+        made = ft.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME", feature_group_count=channels,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+        return (made**2).sum()
+
+    with ft.config(threads=threads):
+        found = ft.jit(ft.grad(loss))(w, x)
+    with ft.default_device("interpreter"):
+        want = np.asarray(ft.jit(ft.grad(loss))(w, x))
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
