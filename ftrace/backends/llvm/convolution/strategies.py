@@ -469,14 +469,14 @@ def _tile(
 ) -> tuple[tuple[int, int], int]:
     """The best tile, channels and vectors, and in how many parts the taps are."""
     best, least = ((1, 1), s.taps), float("inf")
+    side_by_side = s.channels_last and len(s.plan.columns) == 1  # numbers of an image
     for wide in range(1, min(vectors, 4) + 1):
         fitting = max((target.registers - 2 - wide) // wide, 1)
-        high, parts = min(max(fitting // s.taps, 1), channels), -(-s.taps // fitting)
-        if s.channels_last and len(s.plan.columns) == 1:  # numbers side by side
-            high, parts = min(fitting, channels), s.taps
-        rows = -(-s.taps // parts) * high
-        cycles = parts * -(-channels // high)
-        cycles *= tiling.row_cycles(rows, wide, vectors, target.costs)
-        if cycles < least * 0.999:
-            best, least = ((high, wide), parts), cycles
+        taps = min(max(fitting // s.taps, 1), channels), -(-s.taps // fitting)
+        for high, parts in (*[(min(fitting, channels), s.taps)] * side_by_side, taps):
+            rows = -(-s.taps // parts) * high
+            cycles = parts * -(-channels // high)
+            cycles *= tiling.row_cycles(rows, wide, vectors, target.costs)
+            if cycles < least * 0.999:
+                best, least = ((high, wide), parts), cycles
     return best
