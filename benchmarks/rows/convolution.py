@@ -30,8 +30,10 @@ def forward(
     filters: tuple[int, ...],
     stride: int = 1,
     dilation: int = 1,
+    groups: int = 1,
 ) -> Row:
-    """A 3×3 convolution whose output is as large as the images, over the stride."""
+    """A convolution whose output is as large as the images, over the stride."""
+    pad = dilation * (filters[-1] // 2)
 
     @FAMILY.row(
         name,
@@ -40,14 +42,14 @@ def forward(
     )
     def row(lib: Any) -> Any:
         return lambda x, w: lib.lax.conv_general_dilated(
-            x, w, (stride, stride), [(dilation, dilation)] * 2,
-            rhs_dilation=(dilation, dilation),
+            x, w, (stride, stride), [(pad, pad)] * 2,
+            rhs_dilation=(dilation, dilation), feature_group_count=groups,
         )  # fmt: skip
 
     @row.peer("torch")
     def _(torch: Any) -> Any:
         return lambda x, w: torch.nn.functional.conv2d(
-            x, w, stride=stride, padding=dilation, dilation=dilation
+            x, w, stride=stride, padding=pad, dilation=dilation, groups=groups
         )
 
     return row
@@ -59,9 +61,10 @@ def gradient(
     filters: tuple[int, ...],
     stride: int,
     by: int,
+    groups: int = 1,
 ) -> Row:
-    """The gradient of a 3×3 convolution by the images (0) or by the filters (1)."""
-    batch, _, *space = images
+    """The gradient of a convolution by the images (0) or by the filters (1)."""
+    (batch, _, *space), pad = images, filters[-1] // 2
     result = (batch, filters[0], *[-(-n // stride) for n in space])
 
     @FAMILY.row(
@@ -71,8 +74,10 @@ def gradient(
     )
     def row(lib: Any) -> Any:
         def inner(x: Any, w: Any, y: Any) -> Any:
-            strides, pads = (stride, stride), [(1, 1)] * 2
-            return lib.np.sum(lib.lax.conv_general_dilated(x, w, strides, pads) * y)
+            made = lib.lax.conv_general_dilated(
+                x, w, (stride, stride), [(pad, pad)] * 2, feature_group_count=groups
+            )
+            return lib.np.sum(made * y)
 
         return lib.grad(inner, argnums=by)
 
@@ -82,7 +87,9 @@ def gradient(
             with torch.enable_grad():
                 x, w = x.detach(), w.detach()
                 (x, w)[by].requires_grad_()
-                found = torch.nn.functional.conv2d(x, w, stride=stride, padding=1)
+                found = torch.nn.functional.conv2d(
+                    x, w, stride=stride, padding=pad, groups=groups
+                )
                 return torch.autograd.grad(found, (x, w)[by], y)[0]
 
         return one
@@ -151,6 +158,11 @@ gradient(
 gradient(
     "by filters, strided 16 of 32→64, 28²", (16, 32, 28, 28), (64, 32, 3, 3), 2, by=1
 )
+gradient("by filters, 8 of 3→16, 32²", (8, 3, 32, 32), (16, 3, 3, 3), 1, by=1)
+forward(
+    "depthwise 4 of 32, 28², 5×5 by 2", (4, 32, 28, 28), (32, 1, 5, 5), 2, groups=32
+)
+gradient("by filters, depthwise 4 of 32, 28²", (4, 32, 28, 28), (32, 1, 3, 3), 1, 1, 32)
 pooling("max of 2×2, 16 of 32, 56²", (16, 32, 56, 56), 2, 2)
 pooling("max of 3×3 by 2, 16 of 32, 56²", (16, 32, 56, 56), 3, 2)
 pooling_gradient("gradient of max of 2×2, 16 of 32, 56²", (16, 32, 56, 56))
@@ -184,6 +196,13 @@ gradients_channels_last(
 )
 gradients_channels_last(
     "gradients, channels last 8 of 32 × 4→4, 28²", (8, 28, 28, 128), (3, 3, 4, 128), 32
+)
+
+gradients_channels_last(
+    "gradients, depthwise channels last 8 of 32, 56²",
+    (8, 56, 56, 32),
+    (3, 3, 1, 32),
+    32,
 )
 
 IMAGES, FILTERS = (32, 32, 14, 14), (64, 32, 3, 3)
