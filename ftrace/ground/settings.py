@@ -278,7 +278,7 @@ def _threads(value: Any, name: str = "threads") -> int | None:
     if not 1 <= count <= MACHINE_THREADS:
         raise ValueRangeError(
             f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
-            f"has; got {count}; None takes all cores, in the environment no variable"
+            f"has; got {count}; None takes all cores, as without FTRACE_THREADS"
         )
     return count
 

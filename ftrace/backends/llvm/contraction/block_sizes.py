@@ -159,7 +159,7 @@ def _shallow_cycles(
     step = tile.cycles / (total * tiles)
     again = costs.again + costs.resume * tile.rows * tile.vectors * load.sums
     again += costs.pushed_out * tile.rows if tile.rows > load.together else 0.0
-    again *= blocks if blocks > 1 else 0
+    again *= blocks if depth < load.depth else 0
     cycles = strips * high * (step * load.depth + again)
     rows = high * tile.rows
     far = load.depth * load.vectors * target.vector_bytes > target.l2
