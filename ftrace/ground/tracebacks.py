@@ -85,7 +85,7 @@ def _is_users(error: BaseException) -> bool:
         return (
             len(ours) == 1 and error.name is not None and error.name in known.values()
         )
-    hand_on = all({"args", "kwargs"} <= frame.f_locals.keys() for frame in ours)
+    hand_on = all({"args", "kwargs"}.issubset(frame.f_locals) for frame in ours)
     return type(error) is TypeError and _refuses(str(error), ours[-1], hand_on)
 
 

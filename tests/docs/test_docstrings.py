@@ -145,7 +145,10 @@ def test_every_argument_is_told_of(module: str) -> None:
     ],
 )
 def test_help_shows_the_signature(function: Any, shown: str) -> None:
-    assert f"\n{shown}" in pydoc.render_doc(function, renderer=pydoc.plaintext)
+    text = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    # From Python 3.13 on each parameter of a long signature has a line of its own.
+    text = re.sub(r"\n +", " ", text).replace("( ", "(")
+    assert f"\n{shown}" in text
 
 
 def declared(body: list[ast.stmt], home: Any) -> Iterator[tuple[Any, ast.FunctionDef]]:

@@ -8,6 +8,7 @@ import gc
 import operator
 import pickle
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,9 @@ def test_nothing_that_is_done_to_the_values_changes_an_array(
         assert not values.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
             values[...] = 7
-        values.shape = (1, size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of NumPy 2.5
+            values.shape = (1, size)
         assert x.shape == x.numpy().shape == shape
     np.testing.assert_array_equal(np.asarray(x), before)
     np.testing.assert_array_equal(np.asarray(other), before)
