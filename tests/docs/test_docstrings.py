@@ -146,9 +146,10 @@ def test_every_argument_is_told_of(module: str) -> None:
 )
 def test_help_shows_the_signature(function: Any, shown: str) -> None:
     text = pydoc.render_doc(function, renderer=pydoc.plaintext)
-    # From Python 3.13 on each parameter of a long signature has a line of its own.
-    text = re.sub(r"\n +", " ", text).replace("( ", "(")
-    assert f"\n{shown}" in text
+    # From Python 3.13 on each parameter of a long signature has a line of its own, from
+    # 3.14 on annotations have no quotes.
+    text = re.sub(r"\n +", " ", text).replace("( ", "(").replace("'", "")
+    assert "\n" + shown.replace("'", "") in text
 
 
 def declared(body: list[ast.stmt], home: Any) -> Iterator[tuple[Any, ast.FunctionDef]]:
