@@ -76,7 +76,7 @@ def _aval_of(x: Any) -> ShapedArray:
     return ShapedArray.of(x.shape, x.dtype) if type(x) is np.ndarray else aval_of(x)
 
 
-def _is_plain(x: Any, function: Eager) -> bool:
+def _can_be_leaf(x: Any, function: Eager) -> bool:
     """Is it no array of NumPy's, or one as native code takes it?
 
     Integers and bools are indices and masks, of which the values decide, but where
@@ -278,7 +278,7 @@ class EagerRecords:
             kind, values = kind_of(args, kwargs, (Array, np.ndarray, function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
             return None
-        if not all(_is_plain(x, function) for x in values):
+        if not all(_can_be_leaf(x, function) for x in values):
             return None
         types: Any = [
             (type(x), _aval_of(x) if hasattr(x, "dtype") else None) for x in values

@@ -153,8 +153,10 @@ def find_depthwise(
         rows = tuple([a for a in axes if a in free[left] and a not in free[right]])
         if rows and not runs_along(right, groups, facts):
             outer = tuple([a for a in axes if a not in rows])
-            facts_of = outer, rows, (groups, place), loop.ranges, (left,), (right,)
-            return Contraction(*facts_of, tuple(loop.reduces))
+            return Contraction(
+                outer, rows, (groups, place), loop.ranges, (left,), (right,),
+                tuple(loop.reduces),
+            )  # fmt: skip
     return None
 
 

@@ -369,7 +369,7 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
     last = groups or not convolution.can_fill(left, pixels[-1], facts)
-    along = channel or plan.columns[: int(groups)]
+    along = channel or (plan.columns[:1] if groups else ())
     if last and not (along and convolution.can_fill(left, along[0], facts)):
         return None
     others = [r for r in plan.ranges if r not in pixels]
@@ -472,8 +472,10 @@ def _tile(
     side_by_side = s.channels_last and len(s.plan.columns) == 1  # numbers of an image
     for wide in range(1, min(vectors, 4) + 1):
         fitting = max((target.registers - 2 - wide) // wide, 1)
-        taps = min(max(fitting // s.taps, 1), channels), -(-s.taps // fitting)
-        for high, parts in (*[(min(fitting, channels), s.taps)] * side_by_side, taps):
+        ways = [(min(max(fitting // s.taps, 1), channels), -(-s.taps // fitting))]
+        if side_by_side:
+            ways.insert(0, (min(fitting, channels), s.taps))
+        for high, parts in ways:
             rows = -(-s.taps // parts) * high
             cycles = parts * -(-channels // high)
             cycles *= tiling.row_cycles(rows, wide, vectors, target.costs)
