@@ -110,7 +110,7 @@ class Steps:
             return v1
 
     Each is done once meanwhile: what NumPy returns of the wrong dtype, or as a number,
-    is made an array of the right one.
+    is made an array of the right one. What is made of constants alone is one.
 
     Args:
       fresh: the objects that stood for the leaves.
@@ -143,11 +143,8 @@ class Steps:
         made = {id(step.result): step for step in tape.steps}
         for step in _find_needed(tape.steps, made, results):
             result, operands = step.result, [self._operand(x) for x in step.operands]
-            if type(result) is Array and not any(x[0] != "c" for x in operands):
-                self._constants[id(result)] = result.numpy()
-            else:
-                name = self._call(step.function, operands, result.dtype)
-                self._names[id(result)] = name
+            name = self._call(step.function, operands, result.dtype)
+            self._names[id(result)] = name
         returned = [self._name_result(x) for x in results]
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
         foreign = [x for x in fresh if type(x) is np.ndarray]
@@ -186,9 +183,12 @@ class Steps:
 
     def _call(self, function: Any, operands: Sequence[str], dtype: Any = None) -> str:
         value = function(*[self._values[name] for name in operands])
+        converts = dtype and (type(value), value.dtype) != (np.ndarray, dtype)
+        value = np.asarray(value, dtype) if converts else value
+        if dtype and self._scope.keys() >= {*operands} and _is_small(value):
+            return self._constant(value)
         text = f"{self._constant(function)}({', '.join(operands)})"
-        if dtype is not None and (type(value), value.dtype) != (np.ndarray, dtype):
-            value = np.asarray(value, dtype)
+        if converts:
             text = f"asarray({text}, {self._constant(dtype)})"
         name = f"v{len(self._lines)}"
         self._lines.append(f"{name} = {text}")
@@ -202,14 +202,13 @@ class Steps:
             return self._constant(result)
         if type(result) is not Array:
             raise NotNative
-        name = self._names.get(id(result))
-        if name is not None:
+        name = self._operand(result)
+        if name not in self._scope:
             return name
-        values = self._constants.get(id(result))
-        if values is None or values.nbytes > BYTES_RETAINED:
+        if not _is_small(self._values[name]):
             raise NotNative
         # Each call has elements of its own.
-        return self._call(_copied, [self._constant(values)])
+        return self._call(_copied, [name])
 
     def _function(self, leaves: Sequence[str], values: Sequence[str]) -> Any:
         given, returned = ", ".join(leaves), ", ".join(values)
@@ -217,7 +216,14 @@ class Steps:
             return self._scope["c1"]
         lines = [f"def call({given}):", *self._lines, f"return {returned}"]
         exec(_code("\n  ".join(lines)), self._scope)
-        return self._scope.pop("call")
+        call = self._scope.pop("call")
+        for name in self._scope.keys() - {*call.__code__.co_names}:
+            del self._scope[name]  # it led to another constant
+        return call
+
+
+def _is_small(value: Any) -> bool:
+    return value.nbytes <= BYTES_RETAINED
 
 
 @memo(1024)

@@ -166,6 +166,8 @@ LOOPS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "a choice": (nn.relu, nn.relu),
     "a constant": (fnp.ones, lambda x: fnp.ones(3)),
     "an extremum": (fnp.max, lambda x: fnp.max(x, 1)),
+    "a position": (fnp.argmax, lambda x: fnp.argmax(x, 1)),
+    "made of constants": (fnp.linspace, lambda x: fnp.linspace(0.0, 1.0, 8)),
 }
 
 
