@@ -48,7 +48,6 @@ def cond(
     false_fun: Function | Any,
     *operands: Any,
     operand: Any = NOT_GIVEN,
-    linear: Any = None,
 ) -> Any:
     """`true_fun(*operands)` if the predicate holds, else `false_fun(*operands)`.
 
@@ -60,7 +59,6 @@ def cond(
       true_fun, false_fun: return results of the same structure, shapes and dtypes.
       operands: arrays, or pytrees of them.
       operand: one operand, by name; it may be None, and is not given by default.
-      linear: accepted for JAX's sake.
 
     Returns:
       What the chosen branch returns.

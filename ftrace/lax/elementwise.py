@@ -126,6 +126,27 @@ def _set_name(
 
 
 def _unary(name: str, op: Primitive, example: str) -> Callable[..., Any]:
+    def function(x: Value) -> Any:
+        """Elementwise {0}.
+
+        Args:
+          x: an array of {1}; nothing is promoted.
+
+        Returns:
+          Of the shape of x.
+
+        Raises:
+          DtypeError: x is of another dtype.
+
+        Example:
+          {2}
+        """
+        return apply_elementwise(op, x)
+
+    return _set_name(function, name, op, example)
+
+
+def _approximated(name: str, op: Primitive, example: str) -> Callable[..., Any]:
     def function(x: Value, *, accuracy: Any = None) -> Any:
         """Elementwise {0}.
 
@@ -191,17 +212,20 @@ def _binary(
 _OF_ONE = {
     "acos": "0.5 -> 1.0471976", "acosh": "2.0 -> 1.316958", "asin": "0.5 -> 0.5235988",
     "asinh": "0.5 -> 0.4812118", "atan": "0.5 -> 0.4636476",
-    "atanh": "0.5 -> 0.54930615", "bitwise_not": "5 -> -6", "cbrt": "8.0 -> 2.",
-    "ceil": "1.2 -> 2.", "cos": "0.5 -> 0.87758255", "cosh": "0.5 -> 1.1276261",
-    "digamma": "2.0 -> 0.42278433", "erf": "0.5 -> 0.5204999",
-    "erf_inv": "0.5 -> 0.47693628", "erfc": "0.5 -> 0.47950011",
-    "exp": "1.0 -> 2.718282", "exp2": "3.0 -> 8.", "expm1": "0.5 -> 0.6487213",
-    "floor": "1.8 -> 1.", "imag": "1+2j -> 2.", "is_finite": "np.inf -> False",
-    "lgamma": "5.0 -> 3.1780539", "log": "2.0 -> 0.6931472",
-    "log1p": "0.5 -> 0.40546513", "logistic": "1.0 -> 0.7310586", "neg": "2.0 -> -2.",
-    "population_count": "7 -> 3", "real": "1+2j -> 1.", "rsqrt": "4.0 -> 0.5",
-    "sign": "-2.0 -> -1.", "sin": "0.5 -> 0.47942555", "sinh": "0.5 -> 0.5210953",
-    "sqrt": "2.0 -> 1.4142135", "tan": "0.5 -> 0.5463025", "tanh": "0.5 -> 0.4621172",
+    "atanh": "0.5 -> 0.54930615", "bitwise_not": "5 -> -6", "ceil": "1.2 -> 2.",
+    "cosh": "0.5 -> 1.1276261", "digamma": "2.0 -> 0.42278433",
+    "erf": "0.5 -> 0.5204999", "erf_inv": "0.5 -> 0.47693628",
+    "erfc": "0.5 -> 0.47950011", "floor": "1.8 -> 1.", "imag": "1+2j -> 2.",
+    "is_finite": "np.inf -> False", "lgamma": "5.0 -> 3.1780539", "neg": "2.0 -> -2.",
+    "population_count": "7 -> 3", "real": "1+2j -> 1.", "sign": "-2.0 -> -1.",
+    "sinh": "0.5 -> 0.5210953",
+}  # fmt: skip
+_APPROXIMATED = {
+    "cbrt": "8.0 -> 2.", "cos": "0.5 -> 0.87758255", "exp": "1.0 -> 2.718282",
+    "exp2": "3.0 -> 8.", "expm1": "0.5 -> 0.6487213", "log": "2.0 -> 0.6931472",
+    "log1p": "0.5 -> 0.40546513", "logistic": "1.0 -> 0.7310586", "rsqrt": "4.0 -> 0.5",
+    "sin": "0.5 -> 0.47942555", "sqrt": "2.0 -> 1.4142135", "tan": "0.5 -> 0.5463025",
+    "tanh": "0.5 -> 0.4621172",
 }  # fmt: skip
 _OF_TWO = {
     "bitwise_and": "6, 3 -> 2", "bitwise_or": "6, 1 -> 7", "bitwise_xor": "6, 3 -> 5",
@@ -216,11 +240,12 @@ _NAMES = {
     "bitwise_and": "bit_and", "bitwise_not": "bit_not", "bitwise_or": "bit_or",
     "bitwise_xor": "bit_xor", "complex": "make_complex", "population_count": "popcount",
 }  # fmt: skip
-for _make, _names in ((_unary, _OF_ONE), (_binary, _OF_TWO)):
+_tables = (_unary, _OF_ONE), (_approximated, _APPROXIMATED), (_binary, _OF_TWO)
+for _make, _names in _tables:
     globals().update(
         {n: _make(n, getattr(p, _NAMES.get(n, n)), x) for n, x in _names.items()}
     )
-globals()["__all__"] += [*_OF_ONE, *_OF_TWO]
+globals()["__all__"] += [*_OF_ONE, *_APPROXIMATED, *_OF_TWO]
 
 if TYPE_CHECKING:
 

@@ -995,7 +995,7 @@ def broadcasted_iota(dtype: Dtype, shape: Sequence[int], dimension: int) -> Any:
     return ax.iota(wanted, sizes, axis)
 
 
-def optimization_barrier(operand: Any) -> Any:
+def optimization_barrier(operand: Any, /) -> Any:
     """The arrays of a tree, none of which can be used before all have been computed.
 
     What is computed of the results is not merged with what is computed of `operand`.

@@ -452,7 +452,7 @@ def squareplus(x: Value, b: Value = 4) -> Any:
 
 
 @_activation
-def tanh(x: Value) -> Any:
+def tanh(x: Value, /) -> Any:
     """The hyperbolic tangent.
 
     Args:

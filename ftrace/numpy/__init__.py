@@ -117,7 +117,7 @@ _idle = {
     **dict.fromkeys(_of_device, ("device",)),
     **dict.fromkeys(_of_sharding, ("out_sharding",)),
     **dict.fromkeys(_of_both, ("device", "out_sharding")),
-    **dict.fromkeys(_METHODS, ("out", "where")), "modf": ("out",),
+    **dict.fromkeys(_METHODS, ("out", "where")),
 }  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others

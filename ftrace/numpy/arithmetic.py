@@ -370,14 +370,20 @@ def ceil():
     """
 
 
-@member(_rounding, ew.truncate_values)
-def trunc():
+def trunc(x: Value) -> Any:
     """Rounded toward 0; integers stay.
+
+    Args:
+      x: an array of any shape, or a number; real.
+
+    Returns:
+      An array of the shape and dtype of `x`. Its derivative is 0.
 
     Example:
       >>> fnp.trunc(fnp.array([-1.5, 0.5, 2.0]))
       Array([-1.,  0.,  2.], dtype=float32)
     """
+    return ax.as_value(x) if ew.kind_of(x) in "biu" else ew.truncate_values(x)
 
 
 fix = trunc
@@ -457,11 +463,12 @@ def round(a: Value, decimals: int = 0, out: None = None) -> Any:
 around = round
 
 
-def modf(x: Value, /) -> tuple[Any, Any]:
+def modf(x: Value, /, out: None = None) -> tuple[Any, Any]:
     """The fraction and the whole part of x, both with its sign.
 
     Args:
       x: an array of any shape, or a number; real.
+      out: not supported.
 
     Returns:
       (fraction, whole part): floats of the shape of `x`.
@@ -470,6 +477,7 @@ def modf(x: Value, /) -> tuple[Any, Any]:
       >>> fnp.modf(fnp.array([1.5, -2.25]))
       (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
     """
+    ax.no_out("modf", out)
     (x,) = ew.promote_inexact(x)
     whole = ew.truncate_values(x)
     # Of negative numbers the other way round and negated: their zeros are −0.
@@ -489,7 +497,7 @@ def _whole(name: str, x1: Value, x2: Value) -> list[Any]:
     return [x1, x2]
 
 
-def gcd(x1: Value, x2: Value, /) -> Any:
+def gcd(x1: Value, x2: Value) -> Any:
     """The greatest common divisor, from 0.
 
     Args:
@@ -515,7 +523,7 @@ def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:
     return p.ne(y, const_like(y, 0)), [y, p.rem(x, y)]
 
 
-def lcm(x1: Value, x2: Value, /) -> Any:
+def lcm(x1: Value, x2: Value) -> Any:
     """The least common multiple, from 0.
 
     Args:

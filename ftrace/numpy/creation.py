@@ -326,7 +326,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
     return (len(value), *(first or ()))
 
 
-def astype(x: tracer.Value, /, dtype: Dtype, *, copy: bool = False) -> Any:
+def astype(x: tracer.Value, /, dtype: Dtype, copy: bool = False) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating.
 
     Args:

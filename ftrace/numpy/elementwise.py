@@ -1162,7 +1162,7 @@ def isneginf():
     """
 
 
-def isreal(x: Value, /) -> Any:
+def isreal(x: Value) -> Any:
     """Where the imaginary part is zero.
 
     Args:
@@ -1178,7 +1178,7 @@ def isreal(x: Value, /) -> Any:
     return equal(imag(x), 0)
 
 
-def iscomplex(x: Value, /) -> Any:
+def iscomplex(x: Value) -> Any:
     """Where the imaginary part is not zero.
 
     Args:
@@ -1243,7 +1243,7 @@ def _extreme(name: str, op: Primitive, before: Binary):
 
 
 def _extreme_number(name: str, before: Binary):
-    def function(x1: Value, x2: Value, /) -> Any:
+    def function(x1: Value, x2: Value) -> Any:
         """One of each pair of elements, a number if one is.
 
         Args:

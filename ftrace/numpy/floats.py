@@ -475,7 +475,7 @@ _POLYNOMIALS = (
 )  # fmt: skip
 
 
-def i0(x: Value, /) -> Any:
+def i0(x: Value) -> Any:
     """The modified Bessel function of the first kind, of order 0.
 
         I₀(x) = Σ (x²/4)ᵏ / (k!)²

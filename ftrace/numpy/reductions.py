@@ -177,18 +177,16 @@ def without_nan(a: Value, fill: float) -> Any:
     return ax.choose(missing, ax.full((), fill, a.dtype, a.weak_type), a)
 
 
-def counted(name: str, a: Value, where: Value | None, skip_nan: bool) -> Any:
-    """(values, mask of those that count); NaN does not, if it is left out."""
+def counted(name: str, a: Value, where: Value | None) -> Any:
+    """(values, mask of those that count), of which NaN is none."""
     a = ax.as_value(a)
-    if not skip_nan or not dtypes.is_inexact(a.dtype):
+    if not dtypes.is_inexact(a.dtype):
         return a, where
     mask = check_where(name, where, a.shape)
     return without_nan(a, 0), a == a if mask is None else (a == a) & mask
 
 
-def _total(name: str, primitive: Primitive, nothing: int | None = None):
-    """`nothing` takes the place of NaN, where that is left out."""
-
+def _total(name: str, primitive: Primitive):
     @ax.takes_names
     def total(
         a: Value,
@@ -221,11 +219,50 @@ def _total(name: str, primitive: Primitive, nothing: int | None = None):
           ShapeError: the mask does not broadcast.
         """
         ax.no_out(name, out)
-        a = ax.as_value(a) if nothing is None else without_nan(a, nothing)
+        a = ax.as_value(a)
         final = dtype_of_sum(a, dtype, promote_integers)
         wide = dtypes.summing_dtype(final) if dtype is None else final
         along = over(name, a, axis, keepdims, where)
         return ax.cast(masked_reduce(primitive, a, along, wide, initial), final)
+
+    return total
+
+
+def _total_of_numbers(name: str, primitive: Primitive, nothing: int):
+    """`nothing` takes the place of NaN."""
+    total_of_all = _total(name, primitive)
+
+    @ax.takes_names
+    def total(
+        a: Value,
+        axis: ax.Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
+    ) -> Any:
+        """A sum or a product of what is not NaN.
+
+        Args:
+          a: the array.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          keepdims: the reduced axes stay, with size 1.
+          initial: a scalar to start from.
+          where: a mask of the elements that count; it broadcasts to `a`.
+
+        Returns:
+          An array without the reduced axes, in the dtype of `a`; bools and narrower
+          integers become int32, or uint32. Floats of 16 bits are computed in float32.
+
+        Raises:
+          AxisError: there is no such axis.
+          ShapeError: the mask does not broadcast.
+        """
+        a = without_nan(a, nothing)
+        return total_of_all(a, axis, dtype, out, keepdims, initial, where)
 
     return total
 
@@ -258,7 +295,7 @@ def prod():
     """
 
 
-@member(_total, bc.reduce_sum_p, 0)
+@member(_total_of_numbers, bc.reduce_sum_p, 0)
 def nansum():
     """The sum of the elements that are not NaN; 0 where there are none.
 
@@ -268,7 +305,7 @@ def nansum():
     """
 
 
-@member(_total, reduction.reduce_prod_p, 1)
+@member(_total_of_numbers, reduction.reduce_prod_p, 1)
 def nanprod():
     """The product of the elements that are not NaN; 1 where there are none.
 

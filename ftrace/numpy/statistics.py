@@ -31,50 +31,37 @@ __all__ = [
 Dtype = Any
 
 
-def _means(name: str, skip_nan: bool):
-    @ax.takes_names
-    def mean(
-        a: Value,
-        axis: ax.Axis = None,
-        dtype: Dtype = None,
-        out: None = None,
-        keepdims: bool = False,
-        where: Value | None = None,
-    ) -> Any:
-        """A mean.
-
-        Args:
-          a: the array.
-          axis: an axis, several, or None for all.
-          dtype: in which to compute, and of the result.
-          out: not supported.
-          keepdims: the reduced axes stay, with size 1.
-          where: a mask of the elements that count; it broadcasts to `a`.
-
-        Returns:
-          An array without the reduced axes, in the dtype of `a`; float32 for integers
-          and bools, where NumPy has float64. NaN where there are no elements.
-
-        Raises:
-          AxisError: there is no such axis.
-        """
-        ax.no_out(name, out)
-        a, where = reductions.counted(name, a, where, skip_nan)
-        final = dtype_or(dtype, _natural(a))
-        along = reductions.over(name, a, axis, keepdims, where)
-        return ax.cast(_mean(a, along, dtypes.summing_dtype(final)), final)
-
-    return mean
-
-
 def _natural(a: Any) -> np.dtype[Any]:
     """The dtype of a mean."""
     return dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
 
 
-@member(_means, skip_nan=False)
-def mean():
+@ax.takes_names
+def mean(
+    a: Value,
+    axis: ax.Axis = None,
+    dtype: Dtype = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Value | None = None,
+) -> Any:
     """The mean of the elements along `axis`, or of all.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      dtype: in which to compute, and of the result.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+      where: a mask of the elements that count; it broadcasts to `a`.
+
+    Returns:
+      An array without the reduced axes, in the dtype of `a`; float32 for integers and
+      bools, where NumPy has float64. NaN where there are no elements.
+
+    Raises:
+      AxisError: there is no such axis.
 
     Example:
       >>> x = fnp.array([[1, 2], [3, 4]])
@@ -83,16 +70,57 @@ def mean():
       >>> fnp.mean(x, axis=0)
       Array([2., 3.], dtype=float32)
     """
+    return _mean_over("mean", a, axis, dtype, out, keepdims, where)
 
 
-@member(_means, skip_nan=True)
-def nanmean():
+@ax.takes_names
+def nanmean(
+    a: Value,
+    axis: ax.Axis = None,
+    dtype: Dtype = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: Value | None = None,
+) -> Any:
     """The mean of the elements that are not NaN; NaN where there are none.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      dtype: in which to compute, and of the result.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+      where: a mask of the elements that count; it broadcasts to `a`.
+
+    Returns:
+      An array without the reduced axes, in the dtype of `a`; float32 for integers and
+      bools, where NumPy has float64.
+
+    Raises:
+      AxisError: there is no such axis.
 
     Example:
       >>> fnp.nanmean(fnp.array([1.0, fnp.nan, 3.0]))
       Array(2., dtype=float32)
     """
+    a, where = reductions.counted("nanmean", a, where)
+    return _mean_over("nanmean", a, axis, dtype, out, keepdims, where)
+
+
+def _mean_over(
+    name: str,
+    a: Value,
+    axis: ax.Axis,
+    dtype: Dtype,
+    out: None,
+    keepdims: bool,
+    where: Value | None,
+) -> Any:
+    ax.no_out(name, out)
+    a = ax.as_value(a)
+    final = dtype_or(dtype, _natural(a))
+    along = reductions.over(name, a, axis, keepdims, where)
+    return ax.cast(_mean(a, along, dtypes.summing_dtype(final)), final)
 
 
 def _mean(a: Any, along: reductions.Over, dtype: np.dtype[Any]) -> Any:
@@ -111,7 +139,7 @@ def count_elements(
     return ax.cast(reductions.add_along(hits, along.axes, along.keepdims), dtype)
 
 
-def _spread(name: str, root: bool, skip_nan: bool = False):
+def _spread(name: str, root: bool):
     @ax.takes_names
     def spread(
         a: Value,
@@ -120,6 +148,7 @@ def _spread(name: str, root: bool, skip_nan: bool = False):
         out: None = None,
         ddof: Value = 0,
         keepdims: bool = False,
+        *,
         where: Value | None = None,
         mean: Value | None = None,
         correction: Value | None = None,
@@ -148,7 +177,7 @@ def _spread(name: str, root: bool, skip_nan: bool = False):
         ax.no_out(name, out)
         if correction is not None and not (isinstance(ddof, int) and ddof == 0):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
-        a, where = reductions.counted(name, a, where, skip_nan)
+        a = ax.as_value(a)
         lost = ddof if correction is None else correction
         _, axes, _, mask = reductions.over(name, a, axis, keepdims, where)
         wanted = dtype_or(dtype, _natural(a))
@@ -169,6 +198,47 @@ def _spread(name: str, root: bool, skip_nan: bool = False):
         )  # fmt: skip
         result = ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
         return elementwise(p.sqrt, result) if root else result
+
+    return spread
+
+
+def _spread_of_numbers(name: str, root: bool):
+    spread_of_all = _spread(name, root)
+
+    @ax.takes_names
+    def spread(
+        a: Value,
+        axis: ax.Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        ddof: Value = 0,
+        keepdims: bool = False,
+        where: Value | None = None,
+        mean: Value | None = None,
+    ) -> Any:
+        """A measure of how far what is not NaN is from its mean.
+
+        Args:
+          a: the array; of complex numbers the distances count.
+          axis: an axis, several, or None for all.
+          dtype: in which to compute, and of the result.
+          out: not supported.
+          ddof: what is taken off the count n that divides: n - ddof.
+          keepdims: the reduced axes stay, with size 1.
+          where: a mask of the elements that count; it broadcasts to `a`.
+          mean: the mean, if it is known, with the reduced axes kept.
+
+        Returns:
+          A real array without the reduced axes; float32 for integers, where NumPy has
+          float64. NaN where n - ddof is not positive.
+
+        Raises:
+          AxisError: there is no such axis.
+        """
+        a, where = reductions.counted(name, a, where)
+        return spread_of_all(
+            a, axis, dtype, out, ddof, keepdims, where=where, mean=mean
+        )
 
     return spread
 
@@ -196,7 +266,7 @@ def std():
     """
 
 
-@member(_spread, root=False, skip_nan=True)
+@member(_spread_of_numbers, root=False)
 def nanvar():
     """The variance of the elements that are not NaN.
 
@@ -206,7 +276,7 @@ def nanvar():
     """
 
 
-@member(_spread, root=True, skip_nan=True)
+@member(_spread_of_numbers, root=True)
 def nanstd():
     """The standard deviation of the elements that are not NaN.
 

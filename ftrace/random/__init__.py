@@ -16,7 +16,10 @@ from ftrace.random.keys import *
 from ftrace.random.rejection import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
-_elsewhere = {*_keys.__all__, "choice", "multinomial"}
+_elsewhere = {
+    *_keys.__all__, "binomial", "choice", "double_sided_maxwell", "multinomial",
+    "weibull_min",
+}  # fmt: skip
 _drawn = dict.fromkeys({*globals()} - _elsewhere, ("out_sharding",))
 # What is folded in is another number at each call.
 _publish(__name__, idle=_drawn)

@@ -486,7 +486,7 @@ def complex_log_gamma(z: Any) -> Any:
 
 
 @gammas.compose
-def comb(N: Value, k: Value, repetition: bool = False) -> Any:
+def comb(N: Value, k: Value, *, repetition: bool = False) -> Any:
     """The number of ways to choose k of N things; with repetition: k of N kinds.
 
     Args:

@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, get_origin
 
+import numpy as np
 import pytest
 
 import ftrace as ft
@@ -89,14 +90,34 @@ def test_a_public_class_is_found_by_its_public_name() -> None:
             assert pickle.loads(pickle.dumps(x)) is x
 
 
+def test_arguments_are_taken_by_position_and_by_name_as_in_jax() -> None:
+    x, hits = fnp.array([2.0, np.nan, 4.0]), fnp.array([True, True, False])
+    assert float(fnp.nanmean(x, 0, None, None, False, hits)) == 2
+    assert float(fnp.nansum(x, 0, None, None, False, None, hits)) == 2
+    assert float(fnp.nanstd(x, 0, None, None, 0, False, hits)) == 0
+    assert int(fnp.gcd(x1=4, x2=6) + fnp.lcm(x2=4, x1=6)) == 14
+    assert float(fnp.fmax(x1=1.0, x2=np.nan) + fnp.trunc(x=2.5) + fnp.i0(x=0)) == 4
+    assert fnp.isreal(x=1.0)
+    assert not fnp.iscomplex(x=1.0)
+    assert x.astype(fnp.float16, True).dtype == fnp.float16
+    wrong = [
+        lambda: fnp.mean(x, 0, None, None, False, hits),
+        lambda: fnp.var(x, 0, None, None, 0, False, hits),
+        lambda: fnp.nansum(x, promote_integers=False),
+        lambda: fnp.nanvar(x, correction=1),
+        lambda: lax.floor(x, accuracy=None),
+    ]
+    for call in wrong:
+        with pytest.raises(TypeError, match="argument"):
+            call()
+
+
 def test_arguments_of_jax_that_decide_nothing_have_to_be_none() -> None:
     x = fnp.ones(4)
-    idle = [(partial(fnp.add, x, x), "out where"), (partial(fnp.modf, x), "out")]
-    for call, names in idle:
-        for name in names.split():
-            call(**{name: None})
-            with pytest.raises(NotImplementedError, match=f"{name} of .* must be None"):
-                call(**{name: x})
+    for name in ("out", "where"):
+        fnp.add(x, x, **{name: None})
+        with pytest.raises(NotImplementedError, match=f"{name} of .* must be None"):
+            fnp.add(x, x, **{name: x})
     for call in (partial(fnp.reshape, x, (2, 2)), x.ravel, partial(fnp.arange, 3)):
         call(out_sharding=None)
         with pytest.raises(
