@@ -59,7 +59,8 @@ def scan_with(x: Any, kind: str, axis: int, reverse: bool) -> Any:
       reverse: from the last element to the first.
     """
     check_running(kind, x.dtype)
-    if _is_long(x.shape[axis]) or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
+    # A complex 1 changes infinities and signs of zeros: windows are not filled with it.
+    if _is_long(x.shape[axis]) or (dtypes.is_complex(x.dtype) and kind != "sum"):
         return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
     if x.shape[axis] < 2:
         return x

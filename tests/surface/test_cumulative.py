@@ -177,6 +177,23 @@ def test_running_sums_and_products_are_those_of_wide_numbers(
             ordered_effects.close(found, wanted)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_product_of_two_complex_numbers_has_the_bits_of_numpy(
+    size: int, device: Any
+) -> None:
+    parts = (0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan)
+    numbers = np.array([complex(x, y) for x in parts for y in parts], np.complex64)
+    x = np.ones((len(numbers) ** 2, size), np.complex64)
+    x[:, :2] = np.stack(np.meshgrid(numbers, numbers), -1).reshape(-1, 2)
+    found = np.asarray(ft.jit(running_of("cumprod", 1, False))(x))
+    with np.errstate(invalid="ignore"):
+        wanted = np.multiply.accumulate(x, 1)
+    for a, b in ((found.real, wanted.real), (found.imag, wanted.imag)):
+        np.testing.assert_array_equal(a[:, :2], b[:, :2])
+        signs = np.signbit(a) == np.signbit(b)
+        assert (signs | np.isnan(b))[:, :2].all()
+
+
 @given(st.integers(1, 40), st.integers(1, 12), st.booleans())
 def test_recurrences_are_the_same_in_blocks(
     size: int, block: int, reverse: bool
