@@ -16,7 +16,7 @@ from ftrace.ground import settings
 from ftrace.trace.python_limits import importing
 
 if TYPE_CHECKING:
-    from ftrace.lower import Lowered
+    from ftrace.lower import Lowering
     from ftrace.trace.graph import Graph
 
 
@@ -25,7 +25,7 @@ def _load(module: str, name: str) -> Any:
     return getattr(import_module(f"ftrace.{module}"), name)
 
 
-def lowering() -> Callable[..., Lowered]:
+def lowering() -> Callable[..., Lowering]:
     """`ftrace.lower.lower`: what makes programs of graphs."""
     load = partial(_load, "lower.lowering", "lower")
     return load() if has_lowered() else importing(load)

@@ -8,7 +8,6 @@ They can be built by hand; those that are made of a function are views of its gr
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace as _replace
 from functools import partial
@@ -20,7 +19,7 @@ from ftrace.compat.primitive import Primitive
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, variable_names
 from ftrace.transforms.jit.compiled_graph import apply_graph
 
 #: What is longer than a line of so many columns is broken.
@@ -322,14 +321,6 @@ _QUIET = {
 _QUIET_IF_EMPTY = {"broadcast_in_dim": ("broadcast_dimensions",)}
 
 
-def letters() -> Iterator[str]:
-    """The names of variables: a, b, …, z, aa, ab and so on."""
-    alphabet = "abcdefghijklmnopqrstuvwxyz"
-    for length in itertools.count(1):
-        for found in itertools.product(alphabet, repeat=length):
-            yield "".join(found)
-
-
 def type_str(aval: ShapedArray) -> str:
     """`f32[3,4]`; weakness is not shown."""
     short = dtypes.SHORT.get(aval.dtype)
@@ -341,7 +332,7 @@ class _Printer:
 
     def __init__(self) -> None:
         self.names: dict[Var, str] = {}
-        self.letters = letters()
+        self.letters = variable_names()
 
     def name(self, var: Var) -> str:
         if isinstance(var, DropVar):

@@ -28,7 +28,7 @@ from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
-from ftrace.transforms.trace_body import Traced
+from ftrace.transforms.trace_body import TracedBody
 from ftrace.transforms.vmap import vmap
 from ftrace.typing import ArrayLike
 
@@ -219,7 +219,7 @@ def _branch(
     return tree.unflatten(first, results)
 
 
-def _trace_all(what: str, branches: Sequence[Function], *args: Any) -> list[Traced]:
+def _trace_all(what: str, branches: Sequence[Function], *args: Any) -> list[TracedBody]:
     """Each of them traced; one that is given twice is traced once."""
     once = {id(b): b for b in branches}
     made = {key: bodies.trace_function(what, b, *args) for key, b in once.items()}
@@ -234,7 +234,7 @@ def _restore(result: Any, source: Any) -> Any:
 
 
 def close_over(
-    traced: Traced, places: Sequence[int], free: Sequence[Value], effects: bool
+    traced: TracedBody, places: Sequence[int], free: Sequence[Value], effects: bool
 ) -> tuple[list[Node], list[Node], list[Node]]:
     """Inputs for all that any body uses from outside; the token, before and after."""
     draft = traced.draft
@@ -296,10 +296,10 @@ def while_loop(
     names = bodies.leaf_names("carry", init_val)
     avals = [aval_of(x) for x in values]
 
-    def trace(f: Function, avals: Sequence[ShapedArray]) -> Traced:
+    def trace(f: Function, avals: Sequence[ShapedArray]) -> TracedBody:
         return bodies.trace_function("while_loop", f, treedef, avals, meant=values)
 
-    def body_of(avals: Sequence[ShapedArray]) -> Traced:
+    def body_of(avals: Sequence[ShapedArray]) -> TracedBody:
         body = trace(body_fun, avals)
         bodies.check_structure("while_loop", wanted, body.treedef)
         return body
@@ -353,9 +353,9 @@ def _settle(
     what: str,
     avals: list[ShapedArray],
     names: Sequence[str],
-    body_of: Callable[[Sequence[ShapedArray]], Traced],
-    *others: Callable[[Sequence[ShapedArray]], Traced],
-) -> tuple[list[Traced], list[ShapedArray], list[ShapedArray]]:
+    body_of: Callable[[Sequence[ShapedArray]], TracedBody],
+    *others: Callable[[Sequence[ShapedArray]], TracedBody],
+) -> tuple[list[TracedBody], list[ShapedArray], list[ShapedArray]]:
     """Bodies of a loop, traced with types that the carry keeps; and the types.
 
     Returns:
@@ -380,7 +380,7 @@ def _settle(
 def _as_last(
     results: Sequence[Value],
     first: Sequence[ShapedArray],
-    body: Traced,
+    body: TracedBody,
     values: Sequence[Value],
 ) -> list[Value]:
     """The last carry, and what else comes out; weak scalars in their first types."""
@@ -426,7 +426,7 @@ def _while_with_refs(
 _LEAF = tree.structure(0)
 
 
-def _predicate(traced: Traced, fun: Function) -> Node:
+def _predicate(traced: TracedBody, fun: Function) -> Node:
     outputs = traced.draft.outputs
     one = traced.treedef == _LEAF
     if not one or outputs[0].shape != () or outputs[0].dtype != dtypes.bool_:
@@ -645,7 +645,7 @@ def _scan(
     treedef = tree.structure((init, example))
     meant = [*values, *(elements if counter is None else [0])]
 
-    def body_of(avals: Sequence[ShapedArray]) -> Traced:
+    def body_of(avals: Sequence[ShapedArray]) -> TracedBody:
         types = [*avals, *of_elements]
         body = bodies.trace_function(what, f, treedef, types, meant=meant)
         _check_pair(what, f, wanted, body)
@@ -706,7 +706,7 @@ def _stack(*values: Value) -> Any:
     return stack(values)
 
 
-def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:
+def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: TracedBody) -> None:
     """Raises where a body did not return (carry, y) with a carry like the first."""
     children = body.treedef.children()
     if body.treedef.type not in (tuple, list) or len(children) != 2:

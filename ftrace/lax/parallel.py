@@ -61,7 +61,7 @@ def _map(what: str, function: Callable[[Value], Any], x: Any) -> Any:
 
 
 def _along(op: Compound, axis: Axis, x: Value, *more: Value) -> Any:
-    arg = red.Along(axis.name, axis.size, axis.checked)
+    arg = red.NamedAxis(axis.name, axis.size, axis.checked)
     return bind_compound(op, x, axis.index, *more, arg=arg)[0]
 
 

@@ -31,7 +31,7 @@ from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp, linear_transpose
 from ftrace.transforms.jit.compiled_graph import apply_graph
-from ftrace.transforms.trace_body import Traced
+from ftrace.transforms.trace_body import TracedBody
 
 __all__ = [
     "composite", "custom_linear_solve", "custom_root", "dce_sink",
@@ -282,7 +282,7 @@ class _Problem:
         self.names = bodies.leaf_names(name, given)
         self.avals: list[ShapedArray] = [aval_of(x) for x in self.values]
 
-    def settle(self, function: Function, name: str) -> Traced:
+    def settle(self, function: Function, name: str) -> TracedBody:
         """The graph of `x -> something like x`; weak numbers become what it returns."""
         while True:
             traced = self.trace(function, name)
@@ -293,7 +293,7 @@ class _Problem:
                 return traced
             self.avals = found
 
-    def trace(self, function: Function, name: str, copies: int = 1) -> Traced:
+    def trace(self, function: Function, name: str, copies: int = 1) -> TracedBody:
         """The graph of a function of so many trees like x to another one.
 
         Raises:
@@ -312,7 +312,7 @@ class _Problem:
         self._check(where, traced.treedef, [n.aval for n in traced.draft.outputs])
         return traced
 
-    def solver(self, function: Function, name: str, has_aux: bool) -> Traced:
+    def solver(self, function: Function, name: str, has_aux: bool) -> TracedBody:
         """The graph of b -> (x, aux)."""
         if not has_aux:
             return self.trace(function, name)
@@ -343,7 +343,9 @@ class _Problem:
                     f"{mine!r}, got {aval!r}"
                 )
 
-    def apply(self, solved: Function, traced: Sequence[Traced], has_aux: bool) -> Any:
+    def apply(
+        self, solved: Function, traced: Sequence[TracedBody], has_aux: bool
+    ) -> Any:
         """The solution, and aux where there is one."""
         free, places = bodies.distinct([t.draft.values for t in traced])
         closed: list[Body] = []

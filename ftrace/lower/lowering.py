@@ -43,7 +43,7 @@ from ftrace.lower.program import Program
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
-from ftrace.lower.schedule.drafts import Schedule
+from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.lower.simplify.algebra import ALGEBRA, CONSTANTS, LOGIC, REDUCES
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
@@ -345,7 +345,7 @@ class Work:
     graph: Graph
     limits: Limits
     given: dict[Node, Node | None]
-    plan: Schedule = field(default_factory=lambda: Schedule([]))
+    plan: FusionPlan = field(default_factory=lambda: FusionPlan([]))
     built: dict[int, BuiltKernel | BuiltStep] = field(
         default_factory=dict[int, BuiltKernel | BuiltStep]
     )
@@ -434,7 +434,7 @@ def _make_program(work: Work, stages: Iterable[ProgramStage] = PROGRAM) -> Built
 
 
 @dataclass(frozen=True, eq=False)
-class Lowered:
+class Lowering:
     """A program and how it came about.
 
     Attributes:
@@ -448,7 +448,7 @@ class Lowered:
     built: BuiltProgram
 
     @property
-    def plan(self) -> Schedule:
+    def plan(self) -> FusionPlan:
         """What is stored."""
         return self.built.plan
 
@@ -461,7 +461,7 @@ class Lowered:
 @without_collection
 def lower(
     graph: Graph, limits: Limits = ANY_DEVICE, donated: Iterable[Node] = ()
-) -> Lowered:
+) -> Lowering:
     """The program of a graph.
 
     Args:
@@ -483,7 +483,7 @@ def lower(
         outputs = run_stages(simplified.outputs, limits, report_steps(SUITING))
         final = Graph(graph.inputs, tuple(outputs))
         work = Work(final, limits, dict.fromkeys(donated))
-        return Lowered(graph, simplified, _make_program(work, report_steps(PROGRAM)))
+        return Lowering(graph, simplified, _make_program(work, report_steps(PROGRAM)))
 
 
 def lower_body(
@@ -558,7 +558,7 @@ def _build_branches(
             del owner[results[places.pop(i)]]
 
 
-def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> Node:
+def _splitting_node(built: BuiltKernel, plan: FusionPlan, forced: set[Node]) -> Node:
     """A value inside a kernel that has too many buffers, which reads about half."""
     reads: dict[Node, frozenset[Node]] = {}
     loads = set(built.loads.values())

@@ -667,7 +667,7 @@ def takes_names(function: F) -> F:
             if given[key] is not None:
                 x = broadcast_to(as_value(given[key]), shape, name)
                 for each in reversed(axes.values()):
-                    arg = reduction.Along(each.name, each.size)
+                    arg = reduction.NamedAxis(each.name, each.size)
                     (x,) = bind_compound(reduction.all_gather_p, x, each.index, arg=arg)
                 given[key] = x
         order = [*axes, *range(len(shape))]

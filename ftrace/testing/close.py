@@ -26,10 +26,10 @@ def default_tolerance(dtype: Any) -> float:
     float64 1.8e-12, float32 6.4e-6, float16 5.5e-3, bfloat16 2.6e-2.
     """
     dtype = np.dtype(dtype)
-    return _eps(dtype) ** 0.75 if dtypes.is_inexact(dtype) else 0.0
+    return eps_of(dtype) ** 0.75 if dtypes.is_inexact(dtype) else 0.0
 
 
-def _eps(dtype: np.dtype[Any]) -> float:
+def eps_of(dtype: np.dtype[Any]) -> float:
     return float(finfo(dtype).eps)
 
 
@@ -275,7 +275,7 @@ class _Comparison:
         kinds = [z.dtype for z in (x, y) if dtypes.is_inexact(z.dtype)]
         self.inexact = bool(kinds)
         #: The less precise of both: tolerances and units are its.
-        self.dtype = max(kinds, key=_eps) if kinds else x.dtype
+        self.dtype = max(kinds, key=eps_of) if kinds else x.dtype
         wide: Any = np.float64
         if any(map(dtypes.is_complex, kinds)):
             wide = np.complex128

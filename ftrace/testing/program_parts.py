@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,8 +25,7 @@ from ftrace.errors import FtraceError
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel import ir
 from ftrace.lower.program import Program, RunKernel, Slot
-from ftrace.numpy import finfo
-from ftrace.testing.close import Limits, compare, ulps_between
+from ftrace.testing.close import Limits, compare, eps_of, ulps_between
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.control.conditional import Branches, While
@@ -353,17 +352,12 @@ def edge(good: int, bad: int, differs: Callable[[int], bool]) -> int:
     return bad
 
 
-@cache
-def _last_bit(dtype: np.dtype[Any]) -> float:
-    return float(finfo(dtype).eps)
-
-
 def add_jitter(x: Values, random: np.random.Generator) -> Values:
     """An array whose numbers are greater or less by a last bit, if they have any."""
     if not dtypes.is_inexact(x.dtype):
         return x
     with np.errstate(all="ignore"):
-        bits = _last_bit(x.dtype) * random.choice((-1.0, 1.0), x.shape)
+        bits = eps_of(x.dtype) * random.choice((-1.0, 1.0), x.shape)
         return np.asarray(x + x * bits.astype(x.dtype)).astype(x.dtype)
 
 

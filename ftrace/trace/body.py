@@ -1,6 +1,6 @@
 """Bodies: the closed graphs that loops, branches and calls hold.
 
-trace_body      a user's function -> Draft: its graph, and what it took from outside
+trace_body      a user's function -> BodyDraft: its graph, and what it took from outside
 close           inputs, outputs -> Body with canonical variables
 linearize       body -> what it must remember, and its derivative as a linear graph
 transpose_body  body -> (what is constant, cotangents) -> cotangents
@@ -81,7 +81,7 @@ def plan_of(body: Body) -> NumpyPlan:
 
 
 @dataclass(frozen=True)
-class Draft:
+class BodyDraft:
     """A function that was traced to become a body.
 
     Attributes:
@@ -103,12 +103,12 @@ class Draft:
     @staticmethod
     def of(
         scope: Scope, function: Callable[..., Sequence[Value]], tracers: Sequence[Value]
-    ) -> Draft:
+    ) -> BodyDraft:
         """What a function does in a scope, whose only inputs are these tracers."""
         outputs = tuple(scope.lift(x) for x in function(*tracers))
         count, inputs = len(tracers), tuple(scope.inputs)
         values = tuple(scope.imported)
-        return Draft(inputs[:count], outputs, inputs[count:], values, scope.tokens)
+        return BodyDraft(inputs[:count], outputs, inputs[count:], values, scope.tokens)
 
 
 def trace_body(
@@ -117,7 +117,7 @@ def trace_body(
     avals: Sequence[ShapedArray],
     given: Sequence[Value] = (),
     meant: Sequence[Value] = (),
-) -> Draft:
+) -> BodyDraft:
     """Traces a function that will run at times of its own: all it uses is an input.
 
     Args:
@@ -129,7 +129,7 @@ def trace_body(
         scope.meant = given or meant
         rows = zip_longest(avals, given)
         tracers = [scope.input(aval, None, value) for aval, value in rows]
-        draft = Draft.of(scope, function, tracers)
+        draft = BodyDraft.of(scope, function, tracers)
         if not scope.wide:
             return draft
         rounded = {

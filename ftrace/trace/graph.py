@@ -553,7 +553,7 @@ def render_graph(
 
 def names_of(graph: Graph) -> dict[Node, str]:
     """The names by which texts call the nodes of a graph, sources first."""
-    letters = _names()
+    letters = variable_names()
     given = (*graph.inputs, *graph.effects[:1])
     names = {node: next(letters) for node in given}
     for node in toposort((*graph.outputs, *graph.effects[1:])):
@@ -605,7 +605,8 @@ def bodies_in(arg: Any) -> Iterator[Body]:
             yield from bodies_in(getattr(arg, part.name))
 
 
-def _names() -> Iterator[str]:
+def variable_names() -> Iterator[str]:
+    """a, b, …, z, aa, ab and so on."""
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     for length in itertools.count(1):
         for letters in itertools.product(alphabet, repeat=length):

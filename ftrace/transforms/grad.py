@@ -557,7 +557,7 @@ def _trace_primals(
 def _forward(
     kind: Hashable, graph: Graph, derive: Callable[[], Graph],
     values: Sequence[Value], count: int, unknown: Sequence[Node],
-) -> tuple[list[Value], tan.Program]:  # fmt: skip
+) -> tuple[list[Value], tan.ResidualGraph]:  # fmt: skip
     """Runs the part of a derived graph that does not depend on the unknown variables.
 
     Args:
@@ -576,13 +576,13 @@ def _forward(
     halves = None if graph.effects else calls.get(key)
     if halves is None:
         known, later = _split(graph, count, unknown)
-        if eager_programs.is_plain(graph):
+        if eager_programs.has_own_derivative(graph):
             calls.put(key, (known.outputs, later), weight_of(graph))
     else:
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
     results = eager_programs.apply_again(known, values)
-    return results[:size], tan.Program(later, results[size:])
+    return results[:size], tan.ResidualGraph(later, results[size:])
 
 
 @dataclass(eq=False)
@@ -780,7 +780,7 @@ def linear_transpose(
     around = [stack.scopes[sources.scope_and_position(n)[0]].wrap(n) for n in free]
     whole = Graph((*captured, *free, *cts), tuple(results))
     types = [n.aval for n in graph.outputs]
-    run = tan.Program(whole, [*graph.captured, *around])
+    run = tan.ResidualGraph(whole, [*graph.captured, *around])
     return tan.Linear(
         "linear_transpose", run, types, output.structure, avals, treedef, single=True
     )

@@ -123,7 +123,7 @@ def are_weak(values: Sequence[Value]) -> bool:
     return all(aval_of(x).weak_type for x in values)
 
 
-class Program:
+class ResidualGraph:
     """A graph of residuals, whose values are known, and of arguments."""
 
     def __init__(self, graph: Graph, residuals: Sequence[Value]) -> None:
@@ -254,7 +254,7 @@ class Linear:
     def flatten(self) -> tuple[Sequence[Value], Any]:
         """The values that it holds, and all else; with rules of users it holds none."""
         run = self.run
-        if not isinstance(run, Program) or not run.closed:
+        if not isinstance(run, ResidualGraph) or not run.closed:
             return (), self
         return run.residuals, (
             self.name, run.graph, tuple(self.types), self._in_tree,
@@ -267,7 +267,7 @@ class Linear:
         if isinstance(aux, Linear):
             return aux
         name, graph, *rest = aux
-        return Linear(name, Program(graph, list(values)), *rest)
+        return Linear(name, ResidualGraph(graph, list(values)), *rest)
 
 
 tree.register_pytree_node(Linear, Linear.flatten, Linear.unflatten)

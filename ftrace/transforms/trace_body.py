@@ -11,7 +11,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, Origin, ShapeError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.body import BodyDraft, trace_body
 from ftrace.trace.calls.varying import SAME, vary, varying_here
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Node, toposort, walk
@@ -27,10 +27,10 @@ from ftrace.transforms.jit.compiled_graph import apply_graph
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedBody:
     """A function traced as a body, with the structure of what it returned."""
 
-    draft: Draft
+    draft: BodyDraft
     output: Output
 
     @property
@@ -46,7 +46,7 @@ def trace_function(
     given: Sequence[Value] = (),
     types: Sequence[ShapedArray] = (),
     meant: Sequence[Value] = (),
-) -> Traced:
+) -> TracedBody:
     """The body of `fun`, called with arguments of a structure and these types.
 
     Args:
@@ -63,7 +63,7 @@ def trace_function(
         return [scope.wrap(lift_as(scope, x, aval)) for x, aval in pairs]
 
     body = type_results if types else output
-    return Traced(trace_body(what, body, avals, given, meant), output)
+    return TracedBody(trace_body(what, body, avals, given, meant), output)
 
 
 # Types that go around a loop.
@@ -126,8 +126,8 @@ def next_types(
 
 
 def vary_carry(
-    values: Sequence[Value], body: Traced, meant: Sequence[Value],
-    test: Traced | None = None,
+    values: Sequence[Value], body: TracedBody, meant: Sequence[Value],
+    test: TracedBody | None = None,
 ) -> list[Value] | None:  # fmt: skip
     """The first carry, each of which differs between devices where a later one does.
 
@@ -143,7 +143,7 @@ def vary_carry(
     if along is None:
         return None
 
-    def names_of(traced: Traced) -> list[Any]:
+    def names_of(traced: TracedBody) -> list[Any]:
         draft = traced.draft
         inputs = (*draft.arguments, *draft.free)
         names = map(along.of, (*meant, *draft.values))

@@ -29,7 +29,7 @@ from ftrace.lower.kernel.affine_index import (
     unflatten_index,
 )
 from ftrace.lower.program import ALIGNMENT, Lifetime, plan_memory
-from ftrace.lower.schedule.drafts import Draft, Precedence, Schedule
+from ftrace.lower.schedule.drafts import Draft, FusionPlan, Precedence
 from ftrace.lower.schedule.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph
 from tests.laws.test_random_programs import run_on
@@ -204,7 +204,7 @@ def test_kernels_that_wait_for_each_other_are_refused() -> None:
     first.feeds.add(1)
     second.feeds.add(0)
     with pytest.raises(GraphError, match="wait for each other"):
-        ordered_steps(Schedule([], [first, second]), Sharing(), {})
+        ordered_steps(FusionPlan([], [first, second]), Sharing(), {})
 
 
 def test_kernels_come_after_what_they_read() -> None:

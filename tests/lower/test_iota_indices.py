@@ -22,7 +22,7 @@ from ftrace.lower.kernel.affine_index import (
 from ftrace.lower.kernel.integer_bounds import values_of
 from ftrace.lower.kernel.iota_indices import never_meeting, position_of
 from ftrace.lower.kernel.ir import make_range
-from ftrace.lower.schedule.drafts import Schedule
+from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.trace.bind import bind
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -384,7 +384,7 @@ def test_an_index_array_that_does_not_count_is_read_as_a_whole() -> None:
 
     graph = trace("jit", f, [aval_of(LANES[:4])])
     at = range_index(0, 4)
-    plan = Schedule([])
+    plan = FusionPlan([])
     read, counts, both = (
         position_of(n, (at,), ALWAYS, 9, plan.number_of) for n in graph.outputs
     )

@@ -14,7 +14,7 @@ from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.build import build_kernel as building
 from ftrace.lower.build.build_kernel import build_kernel, build_kernels
-from ftrace.lower.schedule.drafts import Schedule
+from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.sources import variable
 from tests.support.programs import programs
@@ -31,7 +31,7 @@ def twice(graph: Graph) -> Graph:
     return Graph(inputs, (*graph.outputs, *outputs))
 
 
-def check(plan: Schedule) -> None:
+def check(plan: FusionPlan) -> None:
     """Each kernel is the one that is built of its draft alone."""
     found = dict(build_kernels(plan))
     drafts = [d for d in plan.drafts if d.step is None]

@@ -37,7 +37,7 @@ from ftrace.lower.assembly.overlap import Built, BuiltExchange, Flight
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.kernel import ir
-from ftrace.lower.schedule.drafts import Draft, Schedule
+from ftrace.lower.schedule.drafts import Draft, FusionPlan
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort, walk
 from ftrace.trace.primitives.elementwise import add, mul
@@ -354,7 +354,7 @@ _CANDIDATES = 16
 
 
 def ordered_steps(
-    plan: Schedule, sharing: Sharing, built: Mapping[int, Built]
+    plan: FusionPlan, sharing: Sharing, built: Mapping[int, Built]
 ) -> list[Built]:
     """The steps in order.
 
@@ -413,7 +413,7 @@ class _Memory:
     """
 
     def __init__(
-        self, plan: Schedule, sharing: Sharing, built: Mapping[int, Built]
+        self, plan: FusionPlan, sharing: Sharing, built: Mapping[int, Built]
     ) -> None:
         self.reads: dict[int, set[Node]] = {}
         self.writes: dict[int, set[Node]] = {}

@@ -37,7 +37,7 @@ from ftrace.lower.program import (
     Step,
     programs_of,
 )
-from ftrace.lower.schedule.drafts import Context, Draft, Schedule
+from ftrace.lower.schedule.drafts import Context, Draft, FusionPlan
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node, inherited_origin, make_node, views_over
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt
@@ -162,7 +162,7 @@ class BuiltProgram:
     """
 
     graph: Graph
-    plan: Schedule
+    plan: FusionPlan
     built: Mapping[int, BuiltKernel | BuiltStep]
     program: Program
 
@@ -193,7 +193,7 @@ def _mark(step: Step) -> Any:
     return step.nodes[0] if isinstance(step, RunExchange) else programs_of(step)[0]
 
 
-def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
+def build_kernel(draft: Draft, plan: FusionPlan) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
     built = _Builder(choose_view(draft, plan)).build()
     if not settings.decides("relax_products"):
@@ -377,7 +377,7 @@ def lines_of_expressions(built: BuiltKernel) -> ir.Lines:
     return found
 
 
-def rounds_operand(node: Node, plan: Schedule) -> bool:
+def rounds_operand(node: Node, plan: FusionPlan) -> bool:
     """Is it rounded to 16 bits also where it is computed, as it is where it is loaded?
 
     Else an element would not be equal to the maximum that another kernel took of it.
@@ -408,7 +408,7 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
     return parts
 
 
-def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
+def build_kernels(plan: FusionPlan) -> Iterator[tuple[int, BuiltKernel]]:
     """The kernels of those drafts that are no steps, by the draft's number."""
     known: dict[Any, tuple[BuiltKernel, list[Node]]] = {}
     for draft, computed in _nodes_of_drafts(plan):
@@ -439,7 +439,7 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
         yield draft.number, built
 
 
-def _nodes_of_drafts(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
+def _nodes_of_drafts(plan: FusionPlan) -> list[tuple[Draft, list[Node]]]:
     """What each draft computes, in the order in which it was decided on."""
     found: list[list[Node]] = [[] for _ in plan.drafts]
     for node, numbers in plan.inlined.items():
@@ -451,7 +451,7 @@ def _nodes_of_drafts(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
 
 
 def _structure_of(
-    draft: Draft, computed: list[Node], plan: Schedule
+    draft: Draft, computed: list[Node], plan: FusionPlan
 ) -> tuple[Any, list[Node]] | None:
     """What is equal for isomorphic drafts, and the values that pair off.
 

@@ -36,7 +36,7 @@ class View:
     """The contexts of one draft under one layout of its ranges."""
 
     draft: drafts.Draft
-    plan: drafts.Schedule
+    plan: drafts.FusionPlan
     layout: drafts.Layout
     contexts: dict[Node, dict[drafts.Context, None]] = field(
         default_factory=dict[Node, dict[drafts.Context, None]]
@@ -200,7 +200,7 @@ DECISIONS = {
 _SPLITS = 8
 
 
-def choose_view(draft: drafts.Draft, plan: drafts.Schedule) -> View:
+def choose_view(draft: drafts.Draft, plan: drafts.FusionPlan) -> View:
     """The view of a draft under the layout that is chosen for it."""
     layout: drafts.Layout = {None: draft.shape}
     view = View(draft, plan, layout)

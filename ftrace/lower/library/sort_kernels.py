@@ -115,12 +115,12 @@ class Ordering(GraphKernel):
 
 def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The result of a sort by kernels; None where the host is asked."""
-    if not has_sorters() or not _is_plain(node):
+    if not has_sorters() or not _has_sorter(node):
         return None
     return [SORTS[node.op](node)]
 
 
-def _is_plain(node: Node) -> bool:
+def _has_sorter(node: Node) -> bool:
     """Real numbers, no more than can be counted."""
     if node.op is sorting.positions_p:
         if not settings.decides("places_natively"):

@@ -8,9 +8,9 @@ a value that is computed in a context, `operand_contexts` says what that needs i
     y = sum(x, axis=1)  in kernel 0 at (i,):     x at (i, r), r a range of the reduce
     y = x[n]            in kernel 0 at (i,):     n at (i,), x at (what n is there,)
 
-A `Schedule` is a list of drafts, and for each value the draft that stores it.
+A `FusionPlan` is a list of drafts, and for each value the draft that stores it.
 
-A `Plan` is a schedule while it is made: facts about the graph, and what was decided.
+A `Planner` makes one: facts about the graph, and what was decided.
 The facts are there before the first decision: the order in which values are decided on,
 what must be stored, what each value costs down to what is loaded, of which contractions
 it is made. The rest grows while `schedule.py` walks: the kernels, which of them run
@@ -190,7 +190,7 @@ class Draft:
 
 
 @dataclass(eq=False)
-class Schedule:
+class FusionPlan:
     """What `schedule` decided.
 
     Attributes:
@@ -245,7 +245,7 @@ def root_indices(
 
 
 def operand_contexts(
-    node: Node, context: Context, draft: Draft, ranges: Ranges, plan: Schedule
+    node: Node, context: Context, draft: Draft, ranges: Ranges, plan: FusionPlan
 ) -> list[tuple[Node, Context]]:
     """What a node, computed in a context of a draft, needs, and where.
 
@@ -273,7 +273,7 @@ def keeps_index(node: Node) -> bool:
 
 
 def _gather_contexts(
-    node: Node, context: Context, draft: Draft, plan: Schedule
+    node: Node, context: Context, draft: Draft, plan: FusionPlan
 ) -> list[tuple[Node, Context]]:
     indices, valid = context.indices, context.valid
     axes: tuple[int, ...] = node.arg
@@ -336,7 +336,7 @@ SOURCES = ("const", "dim", "iota", "variable")
 AddsUp = Callable[[Node, Shape], bool]
 
 
-class Plan:
+class Planner:
     """What `schedule` knows, and what it has decided.
 
     Attributes:
@@ -365,7 +365,7 @@ class Plan:
         self, outputs: Sequence[Node], forced: frozenset[Node], adds_up: AddsUp | None
     ) -> None:
         self.adds_up = adds_up
-        self.result = Schedule(list(outputs))
+        self.result = FusionPlan(list(outputs))
         self.disabled = settings.current().disabled_rules
         self.forced = forced
         self.order = toposort(outputs)

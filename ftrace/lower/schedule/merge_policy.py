@@ -33,7 +33,7 @@ from ftrace.lower.schedule.drafts import (
     NESTED,
     Context,
     Draft,
-    Plan,
+    Planner,
     ends_before,
 )
 from ftrace.trace.avals import Shape
@@ -44,7 +44,7 @@ from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.symbolic import same_size, sample
 
-#: The uses of a value: see `Plan.contexts`.
+#: The uses of a value: see `Planner.contexts`.
 Uses = dict[Context, Any]
 
 _FAR = 1 << 20  # numbers of ranges that no kernel has
@@ -104,12 +104,12 @@ INDEX_LIMIT = 100
 WINDOWED = 16
 
 
-def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
+def is_inlined(plan: Planner, node: Node, uses: Uses) -> bool:
     if node.op.family == "reduction":
         return reduce_is_inlined(plan, node, uses)
     cost = plan.costs[node]
     if node.op.family == "movement":
-        return all(_is_plain(context) for context in uses)
+        return all(_is_short_index(context) for context in uses)
     if cost == 0:
         return True
     drafts = plan.result.drafts
@@ -133,7 +133,7 @@ def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     return cost * (len(uses) - len(kernels)) <= analysis.RECOMPUTE
 
 
-def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
+def reduce_is_inlined(plan: Planner, node: Node, uses: Uses) -> bool:
     if len(uses) != 1:
         return False
     ((context, (factor, _)),) = uses.items()
@@ -156,7 +156,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     return not nested or sample(node.src[0].size) <= NESTED
 
 
-def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
+def _adds_up_columns(plan: Planner, node: Node, context: Context) -> bool:
     """Does a reduce that a kernel needs, row by row, add up columns of memory?"""
     if "split_columns" in plan.disabled:
         return False
@@ -167,7 +167,7 @@ def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
     return are_columns(node.src[0], within, context.ranges, plan.must_store)
 
 
-def may_fuse(plan: Plan, uses: Uses) -> bool:
+def may_fuse(plan: Planner, uses: Uses) -> bool:
     """Are the decisions by which its users would compute it switched on?"""
     if not plan.disabled:
         return True
@@ -178,7 +178,7 @@ def may_fuse(plan: Plan, uses: Uses) -> bool:
     )
 
 
-def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
+def _is_done_again(plan: Planner, node: Node, cost: int, kernels: int) -> bool:
     """Is a value that several kernels need computed in each of them?"""
     if "recompute_cheap" in plan.disabled:
         return False
@@ -189,7 +189,7 @@ def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
     return not first and cost <= analysis.RECOMPUTE and kernels == 2
 
 
-def _is_plain(context: Context) -> bool:
+def _is_short_index(context: Context) -> bool:
     """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
     return sum(len(ix.atoms_in(index)) for index in context.indices) <= INDEX_LIMIT
 
@@ -200,7 +200,7 @@ def _overlap(node: Node, context: Context) -> int:
     return found if found > 1 else 0  # each place is asked for by one
 
 
-def _in_product(plan: Plan, context: Context) -> bool:
+def _in_product(plan: Planner, context: Context) -> bool:
     """Is it an operand of a contraction?"""
     draft = plan.result.drafts[context.kernel]
     return draft.kind == "contract" and any(axis_of(a).reduced for a in context.ranges)
@@ -214,7 +214,7 @@ ROOTS = 8
 MANY = 16
 
 
-def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
+def _users(plan: Planner, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
     """The kernels that need a value and may store one more, and where they do."""
     for number in sorted({context.kernel for context in uses}):
         draft = plan.result.drafts[number]
@@ -222,7 +222,7 @@ def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
             yield draft, [c for c in uses if c.kernel == number]
 
 
-def _find_computing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_computing(plan: Planner, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels that compute the value anyway, and can store it as well."""
     for draft, here in _users(plan, uses):
         if draft.kind in ("scatter", "step"):
@@ -241,7 +241,7 @@ def _find_computing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         yield draft
 
 
-def _find_reducing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_reducing(plan: Planner, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels of rows that reduce each row of a value: they can store it as well.
 
     Each row is computed twice, from what is then in the cache.
@@ -263,7 +263,7 @@ def _find_reducing(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
             yield draft
 
 
-def _find_same_loops(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_same_loops(plan: Planner, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels over the same loops that may store this value too.
 
     Of several, one that reads what a large reduce adds up; and the second half of
@@ -283,7 +283,7 @@ def _find_same_loops(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
         yield draft
 
 
-def _find_over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+def _find_over_rows(plan: Planner, node: Node, uses: Uses) -> Iterator[Draft]:
     """Kernels over rows of which one of both stores a value for each.
 
     The other one's values are the rows' elements, and both need the same ones:
@@ -320,7 +320,7 @@ class Candidate(NamedTuple):
     """
 
     name: str
-    finds: Callable[[Plan, Node, Uses], Iterable[Draft]]
+    finds: Callable[[Planner, Node, Uses], Iterable[Draft]]
     widens: bool = False
 
 
@@ -336,7 +336,7 @@ CANDIDATES = (
 )
 
 
-def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
+def kernel_for(plan: Planner, node: Node, uses: Uses) -> Draft | None:
     """The first candidate that waits for nothing that reads the value."""
     kernels = {context.kernel for context in uses}
     for candidate in CANDIDATES:
@@ -353,7 +353,7 @@ def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     return None
 
 
-def find_kernel_adding(plan: Plan, node: Node, uses: Uses) -> Draft | None:
+def find_kernel_adding(plan: Planner, node: Node, uses: Uses) -> Draft | None:
     """A kernel over the elements of a sum that needs what they are made of."""
     assert plan.adds_up is not None
     if node.op is not reduce_sum_p or plan.contractions_of(node):
@@ -375,7 +375,7 @@ def find_kernel_adding(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     return None
 
 
-def _open(plan: Plan) -> list[Draft]:
+def _open(plan: Planner) -> list[Draft]:
     """The latest kernels that may store one more value, the last one first."""
     return [
         d
@@ -396,7 +396,7 @@ def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
     )
 
 
-def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
+def _readers_of_elements(plan: Planner, node: Node) -> set[int]:
     """Of a large reduce, the kernels that need what its elements are made of."""
     found: set[int] = set()
     if node.op.family != "reduction" or sample(node.src[0].size) < NESTED:
@@ -410,7 +410,9 @@ def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
     return found
 
 
-def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -> bool:
+def _both_need(
+    plan: Planner, node: Node, draft: Draft, whole: Shape, depth: int
+) -> bool:
     """Do a kernel and a value need an array of that shape, row by row?
 
     The first `depth` of its axes, of those of more than 1, are the rows.
@@ -433,7 +435,7 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
 
 
 def _lies_across(
-    plan: Plan, node: Node, context: Context, rows: Iterable[Node]
+    plan: Planner, node: Node, context: Context, rows: Iterable[Node]
 ) -> bool:
     """Would a kernel of rows that computes a value go down columns of memory?"""
     if "split_columns" in plan.disabled:
@@ -441,7 +443,7 @@ def _lies_across(
     return are_columns(node, context, set(rows), plan.must_store - {node})
 
 
-def _has_another_contraction(plan: Plan, node: Node, draft: Draft) -> bool:
+def _has_another_contraction(plan: Planner, node: Node, draft: Draft) -> bool:
     """Would one of two contractions have to leave the kernel of its epilogue?"""
     mine = plan.contractions_of(node)
     if not mine:

@@ -54,7 +54,7 @@ def schedule(
     outputs: Sequence[Node],
     forced: Iterable[Node] = (),
     adds_up: drafts.AddsUp | None = None,
-) -> drafts.Schedule:
+) -> drafts.FusionPlan:
     """Decides what is stored and by which kernel.
 
     Args:
@@ -62,7 +62,7 @@ def schedule(
       forced: further values to store, as a limit of the device demands.
       adds_up: see `blocking/split_reductions.py`; None where no kernel does that.
     """
-    plan = drafts.Plan(outputs, frozenset(forced), adds_up)
+    plan = drafts.Planner(outputs, frozenset(forced), adds_up)
     for node in reversed(plan.order):
         if node.op is variable_p:
             continue
@@ -85,7 +85,7 @@ def schedule(
     return plan.result
 
 
-def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:
+def _inline(plan: drafts.Planner, node: Node, uses: dict[drafts.Context, Any]) -> None:
     kernels = plan.result.inlined.setdefault(node, set())
     own = weight(node)
     alike = drafts.keeps_index(node)
@@ -108,7 +108,7 @@ def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> N
             plan.use(source, inner, (*path, *new))
 
 
-def _store(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:
+def _store(plan: drafts.Planner, node: Node, uses: dict[drafts.Context, Any]) -> None:
     if node.op is scatter_p:
         _store_scatter(plan, node, uses)
         return
@@ -135,7 +135,10 @@ def _store(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> No
 
 
 def _add_up(
-    plan: drafts.Plan, node: Node, draft: drafts.Draft, uses: dict[drafts.Context, Any]
+    plan: drafts.Planner,
+    node: Node,
+    draft: drafts.Draft,
+    uses: dict[drafts.Context, Any],
 ) -> None:
     """A kernel adds the elements of a sum to it, as it comes to them."""
     draft.roots.append(node)
@@ -149,7 +152,7 @@ def _add_up(
 
 
 def _store_scatter(
-    plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]
+    plan: drafts.Planner, node: Node, uses: dict[drafts.Context, Any]
 ) -> None:
     """First a kernel that stores the operand, then one that applies the updates."""
     x, updates, *_ = node.src
@@ -173,7 +176,7 @@ def _store_scatter(
         plan.use(array, here, path)
 
 
-def _run_as_step(plan: drafts.Plan, node: Node) -> None:
+def _run_as_step(plan: drafts.Planner, node: Node) -> None:
     draft = plan.new_draft(())
     draft.kind, draft.step = "step", node
     plan.feed(draft, plan.readers.pop(node, set()))

@@ -21,7 +21,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.avals import TOKEN, ShapedArray
-from ftrace.trace.body import Draft, close, plan_of
+from ftrace.trace.body import BodyDraft, close, plan_of
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents, substitute
 from ftrace.trace.primitives import sources
@@ -94,7 +94,7 @@ def _referents(value: Any) -> list[Any]:
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     if value.__class__.__module__.startswith(_OURS):  # of jit, say: no caches
         return [x for x in attributes.values() if isinstance(x, FunctionType)]
-    return list(attributes.values()) if _is_plain(value) else []
+    return list(attributes.values()) if _is_python_object(value) else []
 
 
 def _content(cell: Any) -> Any:
@@ -104,7 +104,7 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_python_object(value: Any) -> bool:
     """An object of Python: no module, and nothing that is written in C."""
     kind: Any = value.__class__
     return hasattr(value, "__dict__") and hasattr(kind, "__weakref__")
@@ -238,7 +238,7 @@ def trace_call(
         return None
     with _CallScope(transform, isolated=True) as scope:
         tracers = [scope.input(tracer.aval_of(x), x) for x in values]
-        draft = Draft.of(scope, function, tracers)
+        draft = BodyDraft.of(scope, function, tracers)
         found = [scope.known_bits.get(n) for n in draft.arguments]
     exact = tuple(
         (i, draft.free.index(n.src[1]))

@@ -46,7 +46,7 @@ from ftrace.trace.calls.rule_graphs import Call
 from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.primitives.primitive import Compound, barrier_p, item_p
-from ftrace.trace.primitives.reduction import INVARIANT, Along, pvary_p
+from ftrace.trace.primitives.reduction import INVARIANT, NamedAxis, pvary_p
 from ftrace.trace.primitives.sources import is_variable, scope_and_position
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.tracing.scopes import current_scope
@@ -82,7 +82,7 @@ def axes_and_names(values: Sequence[Value]) -> Any:
 def vary(value: Value, axes: Sequence[Axis]) -> Any:
     """The value, as one that differs along these axes."""
     for axis in axes:
-        arg = Along(axis.name, axis.size, axis.checked)
+        arg = NamedAxis(axis.name, axis.size, axis.checked)
         (value,) = bind_compound(pvary_p, value, axis.index, arg=arg)
     return value
 
@@ -203,7 +203,7 @@ class Varying:
             return node
         for axis, index in zip(self.axes.values(), self._indices(), strict=True):
             if axis.name in wanted - found:
-                arg = Along(axis.name, axis.size, True)
+                arg = NamedAxis(axis.name, axis.size, True)
                 (node,) = pvary_p.results(node, index, arg=arg)
         return node
 

@@ -145,7 +145,7 @@ def identity_like(primitive: Op, node: Node) -> Node:
 
 
 @dataclass(frozen=True)
-class Along:
+class NamedAxis:
     """The argument of a collective.
 
     Attributes:
@@ -163,14 +163,14 @@ class Along:
 
 #: (argument, x, does it have lanes, further operands, lanes) -> the same for all lanes,
 #: and whether they differ.
-_Lower = Callable[[Along, Node, bool, Nodes], tuple[Node, bool]]
+_Lower = Callable[[NamedAxis, Node, bool, Nodes], tuple[Node, bool]]
 #: (argument, cotangent, index and further operands) -> the cotangent of x
-_Transpose = Callable[[Along, Node, Nodes], Node]
+_Transpose = Callable[[NamedAxis, Node, Nodes], Node]
 #: (processes, x of the lanes of this one, further operands) -> what `_Lower` gives
 _Across = Callable[[Ranks, Node, Nodes], Node]
 
 
-def _by(op: Callable[[Along], prim.Compound]) -> _Transpose:
+def _by(op: Callable[[NamedAxis], prim.Compound]) -> _Transpose:
     """The transpose of a collective that is another one."""
     return lambda arg, ct, rest: op(arg).results(ct, *rest, arg=arg)[0]
 
@@ -196,7 +196,7 @@ def _collective(
       takes, gives: operand and result have a leading axis with a row per instance.
     """
 
-    def infer(arg: Along, *avals: ShapedArray) -> tuple[ShapedArray]:
+    def infer(arg: NamedAxis, *avals: ShapedArray) -> tuple[ShapedArray]:
         x, index = avals[:2]
         if index.shape != () or index.dtype != dtypes.int32:
             raise GraphError(f"{name}: the instance must be int32[], got {index!r}")
@@ -211,7 +211,7 @@ def _collective(
         return (x.with_shape((arg.size, *rest) if gives else rest),)
 
     def value(
-        avals: Sequence[ShapedArray], arg: Along, x: Any, index: Any, *more: Any
+        avals: Sequence[ShapedArray], arg: NamedAxis, x: Any, index: Any, *more: Any
     ) -> Sequence[Any]:
         if not same_size(arg.size, 1):
             raise GraphError(f"{name}: nothing runs the {arg.size} instances of {arg}")
@@ -219,7 +219,7 @@ def _collective(
         return [sent.reshape(avals[0].shape)]
 
     def batch(node: Node, src: Nodes, batched: Flags, size: int) -> prim.Batched:
-        arg: Along = node.arg
+        arg: NamedAxis = node.arg
         x, _, *more = src
         if batched[1]:
             result, has = lower(arg, x, batched[0], tuple(more))
@@ -284,12 +284,12 @@ def _across_all_to_all(ranks: Ranks, x: Node, more: Nodes) -> Node:
     return reshape(move_axis(came, 1, 0), (lanes, ranks.size * lanes, *rest))
 
 
-def _rows(arg: Along, x: Node, batched: bool) -> Node:
+def _rows(arg: NamedAxis, x: Node, batched: bool) -> Node:
     """That of each instance, along a leading axis."""
     return x if batched else broadcast_leading(x, (arg.size, *x.shape))
 
 
-def _sum_of_lanes(arg: Along, x: Node, batched: bool) -> Node:
+def _sum_of_lanes(arg: NamedAxis, x: Node, batched: bool) -> Node:
     return _reduce(reduce_sum_p, x) if batched else p.mul(x, const_like(x, arg.size))
 
 
@@ -298,7 +298,7 @@ def _lower_extremum(op: Any) -> _Lower:
 
 
 def _lower_ppermute(
-    arg: Along, x: Node, batched: bool, more: Nodes
+    arg: NamedAxis, x: Node, batched: bool, more: Nodes
 ) -> tuple[Node, bool]:
     source = more[0]
     rows = gather(_rows(arg, x, batched), [clamp(source, arg.size)], (0,))

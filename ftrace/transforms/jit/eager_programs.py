@@ -103,7 +103,7 @@ def derive_once(
     if ends is not None and ends[2] == lines:
         inputs, outputs, _ = ends
         return g.Graph(inputs, outputs, graph.captured)
-    plain = is_plain(graph)
+    plain = has_own_derivative(graph)
     whole = derive()
     if plain:
         ends = whole.inputs, whole.outputs, lines
@@ -111,7 +111,7 @@ def derive_once(
     return whole
 
 
-def is_plain(graph: g.Graph) -> bool:
+def has_own_derivative(graph: g.Graph) -> bool:
     """Is its derivative ours alone? No effects or bodies, no operation of a user."""
     ops = g.operations_of(graph.outputs)
     return not graph.effects and all(isinstance(op, Primitive) for op in ops)

@@ -17,7 +17,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement as mv, reduction as red
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import gather, read_back
-from ftrace.trace.primitives.reduction import Along
+from ftrace.trace.primitives.reduction import NamedAxis
 from ftrace.trace.primitives.sources import const, const_like, variable, zeros_like
 from ftrace.transforms.partition import specs as sp, windows
 
@@ -68,7 +68,7 @@ class Cause(NamedTuple):
 
 
 @dataclass
-class Device:
+class MeshView:
     """The mesh as the program of a device sees it.
 
     Attributes:
@@ -82,9 +82,9 @@ class Device:
     ledger: list[Entry] = field(default_factory=list[Entry])
 
     @staticmethod
-    def of(sizes: sp.Sizes) -> Device:
+    def of(sizes: sp.Sizes) -> MeshView:
         names = enumerate(sizes)
-        return Device(sizes, {n: variable(_RANK, "rank", i) for i, n in names})
+        return MeshView(sizes, {n: variable(_RANK, "rank", i) for i, n in names})
 
     def begin(self, names: sp.Names, window: windows.Window) -> Node:
         """Where the window of the device begins."""
@@ -113,7 +113,7 @@ class Device:
             step.kind, step.name, x.aval, nbytes, times, node.op.name, node.origin
         )
         self.ledger.append(made)
-        along = Along(step.name, self.sizes[step.name])
+        along = NamedAxis(step.name, self.sizes[step.name])
         op, place = _COLLECTIVES[step.kind], self.ranks[step.name]
         return op.results(x, place, *more, arg=along)[0]
 

@@ -25,7 +25,7 @@ from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition import propagate, rules, specs as sp, windows as win
-from ftrace.transforms.partition.collectives import Cause, Device, Entry
+from ftrace.transforms.partition.collectives import Cause, Entry, MeshView
 
 #: Of the local inputs of bodies.
 #: Through what a sum may pass before its parts are added up: views, and sums again.
@@ -61,7 +61,8 @@ class _Localizer:
     """
 
     def __init__(
-        self, device: Device, found: propagate.Propagation, inputs: Mapping[Node, Node],
+        self, device: MeshView,
+        found: propagate.Propagation, inputs: Mapping[Node, Node],
         outputs: Sequence[tuple[Node, sp.Spec]], times: int = 1,
     ) -> None:  # fmt: skip
         self.device, self.found, self.times = device, found, times
@@ -271,7 +272,7 @@ class _Localizer:
                 local = win.mask(local, axis, begin, n, nothing)
         return local
 
-    def _shard(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Shard:
+    def _shard(self, node: Node, rule: rules.Rule, way: rules.Way) -> rules.Part:
         """What the operation is told of the device."""
         sizes, device, division = self.sizes, self.device, way.division
 
@@ -308,7 +309,7 @@ class _Localizer:
             return p.select(earlier, rows, broadcast_leading(fill, rows.shape))
 
         rows = zip(self.found.outputs_of[node], rule.results, strict=True)
-        return rules.Shard([shape(*row) for row in rows], begin, windows, first, before)
+        return rules.Part([shape(*row) for row in rows], begin, windows, first, before)
 
     def _keep(self, node: Node, have: rules.Want, value: _Value) -> None:
         self.built[node, have] = value
@@ -449,7 +450,7 @@ def localize(
     out_specs: propagate.Specs,
 ) -> Partitioned:
     """The program of a device, for specs that were found."""
-    device = Device.of(found.sizes)
+    device = MeshView.of(found.sizes)
     tokens = graph.effects
     inputs = local_inputs(graph.inputs, in_specs, found.sizes)
     given = dict(zip(graph.inputs, inputs, strict=True))

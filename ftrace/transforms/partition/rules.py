@@ -66,7 +66,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shard:
+class Part:
     """What the local operation is told of the device that it is for.
 
     Attributes:
@@ -88,14 +88,14 @@ class Shard:
 
 
 #: (node, its local operands, the device) -> the node for the parts
-Local = Callable[[Node, Sequence[Node], Shard], Node]
+Local = Callable[[Node, Sequence[Node], Part], Node]
 
 
-def _as_it_is(node: Node, src: Sequence[Node], part: Shard) -> Node:
+def _as_it_is(node: Node, src: Sequence[Node], part: Part) -> Node:
     return node.op(*src, arg=node.arg)
 
 
-def _of_shape(node: Node, src: Sequence[Node], part: Shard) -> Node:
+def _of_shape(node: Node, src: Sequence[Node], part: Part) -> Node:
     return node.op(*src, arg=part.shapes[0])
 
 
@@ -360,7 +360,7 @@ def _source(node: Node) -> Rule:
     return _alike(node, local=_local_source, view=True, loose=_every(node))
 
 
-def _local_source(node: Node, src: Sequence[Node], part: Shard) -> Node:
+def _local_source(node: Node, src: Sequence[Node], part: Part) -> Node:
     (shape,) = part.shapes
     if node.op is not sources.iota_p:
         return make_node(node.op, node.aval.with_shape(shape), (), node.arg)
@@ -496,7 +496,7 @@ def _pad(node: Node) -> Rule:
         if low or high or gap
     }  # fmt: skip
 
-    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         pads = list(node.arg)
         for d, slide in slides.items():
             windows = part.window(d)
@@ -513,7 +513,7 @@ def _shrink(node: Node) -> Rule:
     rows = enumerate(zip(node.arg, node.src[0].shape, strict=True))
     slides = {d: Slide(1, b[0]) for d, (b, n) in rows if not same_size(b, (0, n))}
 
-    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         rows = enumerate(zip(node.arg, src[0].shape, strict=True))
         cuts = [
             b if d in slides and part.window(d) is None else (0, n)
@@ -540,7 +540,7 @@ def _shear(node: Node) -> Rule:
     return replace(rule, whole=rule.whole | one, loose=rule.loose - one)
 
 
-def _local_shear(slide: Slide, node: Node, src: Sequence[Node], part: Shard) -> Node:
+def _local_shear(slide: Slide, node: Node, src: Sequence[Node], part: Part) -> Node:
     (x,) = src
     arg: mv.Shear = node.arg
     windows, size = part.window(arg.axis), part.shapes[0][arg.axis]
@@ -602,7 +602,7 @@ def _factors_of_index(
 
 
 def _local_indices(
-    axes: Sequence[int], of_x: Axes, indices: Sequence[Node], part: Shard
+    axes: Sequence[int], of_x: Axes, indices: Sequence[Node], part: Part
 ) -> list[Node]:
     """The indices, which count from where the part of the device begins."""
     found: list[Node] = []
@@ -624,7 +624,7 @@ def _gather(node: Node) -> Rule:
     looked_up = [of_x[d][0] for d in axes if d not in lanes]
     sums = dtypes.kind(node.dtype) in "iufc"
 
-    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         x, *indices = src
         found = _local_indices(axes, of_x, indices, part)
         if all(part.begin(factor) is None for factor in looked_up):
@@ -646,7 +646,7 @@ def _scatter(node: Node) -> Rule:
     combine = _COMBINED.get(kind)
     others = [d for d in range(indices[0].ndim) if d not in lanes.values()]
 
-    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         x, u, *indices = src
         first = part.first(others) if kind == "add" else None
         if first is not None:  # what was there counts once
@@ -683,7 +683,7 @@ def _running(node: Node) -> Rule:
         return _along(node)
     combine, total = _RUNNING[kind]
 
-    def local(node: Node, src: Sequence[Node], part: Shard) -> Node:
+    def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         (y,) = items(node.op(*src, arg=node.arg))
         if part.begin(axis) is None:
             return y

@@ -166,7 +166,7 @@ def runs_along(node: Node, r: Node, facts: Facts) -> bool:
     return terms.get(r) == 1 and all(r not in facts.free[a] for a in others)
 
 
-def is_plain(node: Node, column: Node, facts: Facts) -> bool:
+def needs_no_panel(node: Node, column: Node, facts: Facts) -> bool:
     """Is it a load that needs no panel: contiguous, and nowhere masked?"""
     return len(node.src) == 2 and runs_along(node, column, facts)
 
@@ -231,7 +231,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         each = height * depth * width
         times = prod(size_of(a) for a in plan.outer)
         # Vectors along a long sum of few columns are full, and need no panel.
-        plain = all(is_plain(n, plan.columns[-1], facts) for n in plan.right)
+        plain = all(needs_no_panel(n, plan.columns[-1], facts) for n in plan.right)
         along = not plain and depth >= _LONG_SUM * width
         return each >= _WORTH_PANELS or (
             each * times >= _WORTH_PANELS and each >= _LITTLE and not along
@@ -274,7 +274,7 @@ def _is_one_matrix(plan: Contraction) -> bool:
 def reads_in_place(plan: Contraction, facts: Facts) -> bool:
     """Can all operands be read where they stand?"""
     column = plan.columns[-1]
-    return plan.loose and all(is_plain(n, column, facts) for n in plan.right)
+    return plan.loose and all(needs_no_panel(n, column, facts) for n in plan.right)
 
 
 def is_heavy(plan: Contraction, kernel: Kernel) -> bool:

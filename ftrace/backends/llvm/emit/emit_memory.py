@@ -29,7 +29,7 @@ from ftrace.backends.llvm.emit.emit_values import At, Expressions
 from ftrace.backends.llvm.ir.writer import Type, first_lanes, index_type, mask_type
 from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
-from ftrace.backends.llvm.schedule.index_facts import Condition, index_of
+from ftrace.backends.llvm.schedule.index_facts import AccessCondition, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store, load_p
@@ -69,7 +69,7 @@ class Values(Expressions):
                 uniform = self.ops.all_of(0, self._inside(condition, at), uniform)
         return uniform, mask
 
-    def _inside(self, condition: Condition, at: At) -> str:
+    def _inside(self, condition: AccessCondition, at: At) -> str:
         """Does a condition hold that is the same in all lanes?"""
         if condition.form is None or condition.low is None or condition.high is None:
             nodes = [self.value(n, at) for n in condition.nodes]
@@ -79,7 +79,7 @@ class Values(Expressions):
         width = condition.high - condition.low
         return self.ops.binary("icmp ult", index_type(0, False), place, str(width))
 
-    def _lanes_inside(self, condition: Condition, at: At) -> str:
+    def _lanes_inside(self, condition: AccessCondition, at: At) -> str:
         """The lanes in which a condition holds; both bounds are one comparison."""
         form, lanes = condition.form, self.lanes
         stride = None if form is None else self.form_stride(form)

@@ -114,11 +114,11 @@ def _numbers(kernel: Kernel, nodes: list[Node], alike: bool) -> list[Node]:
         if not (isinstance(node.op, Primitive) and node.op.takes_numbers):
             kept.update(node.src)
     numbers = [n for n in nodes if n.op is const_p and n not in kept]
-    found = [n for n in numbers if _is_plain(n, alike)]
+    found = [n for n in numbers if _is_ordinary(n, alike)]
     return [n for n in found if n.dtype == found[0].dtype]
 
 
-def _is_plain(node: Node, alike: bool) -> bool:
+def _is_ordinary(node: Node, alike: bool) -> bool:
     """Is it a number like any other, or among kernels that are alike at least not 0?"""
     if node.dtype not in (dtypes.float32, dtypes.float64) or node.shape:
         return False

@@ -30,7 +30,7 @@ _EXCHANGED: dict[Op, Op] = {p.lt: p.gt, p.le: p.ge, p.gt: p.lt, p.ge: p.le}
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class AccessCondition:
     """A part of what makes an access valid: low <= form < high.
 
     Attributes:
@@ -82,7 +82,7 @@ class Facts:
         self.affine: dict[Node, affine_index.Index] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
-        self._conditions: dict[Node, list[Condition]] = {}
+        self._conditions: dict[Node, list[AccessCondition]] = {}
         self._strides: dict[tuple[Node, int], dict[Node, int | None]] = {}
         self.learn(roots)
 
@@ -96,7 +96,7 @@ class Facts:
             if node.dtype is ir.INDEX and node.shape == ():
                 self.affine[node] = affine_index.affine_form(node, self.affine)
 
-    def conditions(self, valid: Node | None) -> list[Condition]:
+    def conditions(self, valid: Node | None) -> list[AccessCondition]:
         """The conditions that together make `valid`."""
         if valid is None:
             return []
@@ -202,18 +202,18 @@ class Facts:
             return affine_index.constant_index(int(constant_value(inner)))
         return self.affine.get(inner) or self.affine.get(node)
 
-    def _conjuncts(self, valid: Node) -> list[Condition]:
+    def _conjuncts(self, valid: Node) -> list[AccessCondition]:
         """The parts of a conjunction; bounds of the same sum are joined."""
-        bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
-        others: list[Condition] = []
+        bounds: dict[frozenset[tuple[Node, int]], AccessCondition] = {}
+        others: list[AccessCondition] = []
         for node in conjuncts(valid):
             bound = self.bound_of(node)
             if bound is None:
-                others.append(Condition((node,)))
+                others.append(AccessCondition((node,)))
                 continue
             form, limit, below = bound
             key = frozenset(form.pairs)
-            old = bounds.get(key, Condition((), form))
+            old = bounds.get(key, AccessCondition((), form))
             low, high = old.low, old.high
             if below:
                 high = limit if high is None else min(high, limit)
@@ -221,7 +221,7 @@ class Facts:
                 low = limit if low is None else max(low, limit)
             if low is not None and high is not None:
                 high = max(low, high)  # there may be nothing between them
-            bounds[key] = Condition((*old.nodes, node), form, low, high)
+            bounds[key] = AccessCondition((*old.nodes, node), form, low, high)
         return [*bounds.values(), *others]
 
 
