@@ -136,7 +136,7 @@ _publish(
     computing=_computing,
     numbers=set(_of_numbers) - {"pow", "power", "float_power"},
     shows=_shows,
-    operands={**dict.fromkeys(_of_numbers, float), "getitem": int},
+    operands={**dict.fromkeys(_of_numbers, (float,)), "getitem": (int,)},
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     objects=dict.fromkeys(_METHODS, _PublishedUfunc),
     idle=_idle,

@@ -10,20 +10,23 @@ Where array and index are known NumPy does it, at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index, integer_classes
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
-from ftrace.trace.eager.dispatch import call_placed, place_result
+from ftrace.trace.eager.composite import Made, Tape
+from ftrace.trace.eager.dispatch import Eager, call_placed, place_result
 from ftrace.trace.evaluate import require_memory
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert, maximum, minimum
@@ -41,6 +44,9 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "min": ew.minimum,
     "max": ew.maximum,
 }
+#: Whole numbers up to this are the same as integers and as floats of any width that
+#: numbers have.
+_WHOLE = 1 << 24
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
 _host: Any = np
 
@@ -203,9 +209,13 @@ class IndexedArray:
         wrap_negative_indices: bool = True,
     ) -> Any:
         checked, x = indexing.check_mode("at", mode), self.array
-        new = _fitting(values, x)
-        given = x, self.index, new, kind, checked, wrap_negative_indices
-        return _do_where_it_is(update, *given)
+        given = kind, checked, wrap_negative_indices
+        if type(values) is int and is_array(x):  # those of native calls are places
+            exact = dtypes.is_inexact(x.dtype) and abs(values) <= _WHOLE
+            values = float(values) if exact else _fitting(values, x)
+            tracer.aval_of(values)  # which native code asks for
+        index = _with_bounds(self.index)
+        return _do_where_it_is(_update_at, x, index, values, *given)
 
 
 def _do_where_it_is(function: Callable[..., Any], *given: Any) -> Any:
@@ -251,7 +261,7 @@ def update(
     eager = mode is None and is_array(x) and is_array(values)
     known = indexing.numpy_index(index) if eager else None
     if known is not None and wrap and x.memory.host:
-        found = _update_now(x, known, values, kind)
+        found = _update_now(x, known, values, kind, index)
         if found is not None:
             return found
     if mode is None and not settings.current().check_static_indices:
@@ -270,6 +280,35 @@ def update(
     else:
         new = _COMBINE[kind](region, ax.reshape(values, region.shape))
     return put_back(x, ax.cast(new, x.dtype), parsed)
+
+
+class _Bounds(NamedTuple):
+    """A slice, as what has integers in it."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+def _with_bounds(index: Any) -> Any:
+    if type(index) is tuple:
+        return tuple(map(_with_bounds, index))
+    is_slice = type(index) is slice
+    return _Bounds(index.start, index.stop, index.step) if is_slice else index
+
+
+def _without_bounds(index: Any) -> Any:
+    if type(index) is tuple:
+        return tuple(map(_without_bounds, index))
+    return slice(*index) if type(index) is _Bounds else index
+
+
+def _update_fitting(x: Any, index: Any, values: Any, *options: Any) -> Any:
+    return update(x, _without_bounds(index), _fitting(values, x), *options)
+
+
+#: Integers say where, and floats are put there; they decide nothing else.
+_update_at = Eager(_update_fitting, (int, float), __name__)
 
 
 def fit(values: Any, shape: tuple[int, ...], name: str) -> Any:
@@ -412,19 +451,46 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
-    """The update of an array of the host by NumPy; None where it raises."""
+def _update_now(
+    x: Array, known: Any, values: Any, kind: str, index: Any
+) -> Array | None:
+    """The update of an array of the host by NumPy; None where it raises.
+
+    Args:
+      known: the index, as NumPy takes it.
+    """
     require_memory("at", tracer.aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
-    result, parts = _host.array(x.numpy()), indexing.index_entries(index)
     try:
         with np.errstate(all="ignore"):
-            if kind == "set":
-                result[index] = new
-            elif all(part is None or type(part) in _BASIC for part in parts):
-                result[index] = _UFUNCS[kind](result[index], new)
-            else:
-                COMBINE_AT[kind](result, index, new)
+            result = _updated(kind, x.numpy(), new, *indexing.index_entries(known))
     except (IndexError, OverflowError, TypeError, ValueError):
         return None
-    return Array.of(result, x.weak_type)
+    made = Array.of(result, x.weak_type)
+    parts = indexing.parts_to_repeat(index)
+    if (tape := recording.tape) is not None and parts is not None:
+        places = [_note_slice(tape, part) for part in parts]
+        operands = [x, tape.convert(values, x.dtype), *places]
+        tape.note(partial(_updated, kind), operands, made)
+    return made
+
+
+def _note_slice(tape: Tape, part: Any) -> Any:
+    """What stands for a part of an index in steps; a slice is made in one."""
+    if type(part) is not slice:
+        return part
+    made = Made(None, 0)
+    tape.note(slice, [part.start, part.stop, part.step], made)
+    return made
+
+
+def _updated(kind: str, x: Any, new: Any, *index: Any) -> Any:
+    """A copy of an array of NumPy's, changed at an index."""
+    result = _host.array(x)
+    if kind == "set":
+        result[index] = new
+    elif all(part is None or type(part) in _BASIC for part in index):
+        result[index] = _UFUNCS[kind](result[index], new)
+    else:
+        COMBINE_AT[kind](result, index, new)
+    return result

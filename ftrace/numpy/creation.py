@@ -501,7 +501,7 @@ def fromstring(string: str, dtype: Dtype = float, count: int = -1, *, sep: str) 
 
 
 #: `array`, whose calls can become native.
-_array = Eager(array, None, __name__)
+_array = Eager(array, (), __name__)
 
 
 class ScalarType(type):

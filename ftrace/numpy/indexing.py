@@ -7,6 +7,7 @@ An index is parsed once into an `Index`; reading uses it here, `at.py` for updat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import getitem as read_place
 from typing import Any, cast as cast_to
 
@@ -239,6 +240,8 @@ def parse_index(
       DtypeError: a part is neither integer nor bool.
       NonConcreteBooleanIndexError: a mask is traced.
     """
+    if recording.tape is not None:
+        recording.tape.refuse()  # what stands in the index decides
     bounds = [(0, n) for n in shape]
     steps = [1] * len(shape)
     gathered: list[int] = []
@@ -315,8 +318,7 @@ def _plain(part: Any) -> Any:
     if ax.is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
-        part.note_read()
-        return as_signed(part.numpy())
+        return as_signed(part.numpy())  # NumPy, or `parse_index`, looks at them
     values = np.asarray(part)
     if values.size == 0 and ax.is_sequence(part):
         values = values.astype(np.int32)
@@ -428,12 +430,12 @@ def numpy_index(index: Any) -> Any:
     """A concrete index as NumPy takes it; None if a part of it is traced."""
     if type(index) in (int, slice):
         return index
-    if type(index) is Array and index.ndim and index.dtype.kind in "iub":
-        if index.dtype.kind == "b":
-            index.note_read()  # the values decide the shape
-        return (as_signed(index.numpy()),)
     parts = [_plain(part) for part in index_entries(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
+
+
+def _read_parts(x: Any, *parts: Any) -> Any:
+    return x[parts]
 
 
 #: Classes of NumPy's integers, and of the parts of an index that never change.
@@ -441,6 +443,17 @@ integer_classes: list[type[Any]] = [
     np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
 ]  # fmt: skip
 _FIXED = frozenset((int, slice, type(None), type(...), *integer_classes))
+
+
+def parts_to_repeat(index: Any) -> Sequence[Any] | None:
+    """The parts of an index, if NumPy takes each as it is."""
+
+    def is_taken(part: Any) -> bool:
+        held = type(part) is Array and part.dtype != dtypes.uint64
+        return held or type(part) in _FIXED
+
+    parts = cast_to(Any, index) if type(index) is tuple else (index,)
+    return parts if all(map(is_taken, parts)) else None
 
 
 def _read_now(x: Array, found: Any, index: Any) -> Array:
@@ -461,10 +474,10 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         raise
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
-        one = type(index) is Array and index.dtype != dtypes.uint64
-        parts = cast_to(Any, index) if type(index) is tuple else (index,)
-        if one or all(type(part) in _FIXED for part in parts):
-            tape.note(read_place, [x, index], made)
+        parts = parts_to_repeat(index)
+        if parts is not None:
+            function = _read_parts if type(index) is tuple else read_place
+            tape.note(function, [x, *parts], made)
     return made
 
 
@@ -608,10 +621,10 @@ def read_at(
     """
     x = ax.as_value(x)
     known = numpy_index(index) if mode is None and is_array(x) else None
+    if known is not None and wrap and x.memory.host:
+        return _read_now(x, known, index)
     if known is None:
         parsed = parse_index(x.shape, index, mode, wrap)
-    elif wrap and x.memory.host:
-        return _read_now(x, known, index)
     else:
         parsed = parse_and_check(x.shape, index, wrap)
     return read(x, parsed, mode, fill_value, wrap)

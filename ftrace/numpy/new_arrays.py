@@ -600,7 +600,7 @@ def _grid_of(key: slice | tuple[slice, ...], sparse: bool) -> Any:
     return grids if sparse else stack(grids)
 
 
-_grid = Eager(_grid_of, None, __name__)
+_grid = Eager(_grid_of, (), __name__)
 mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
 

@@ -114,7 +114,7 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
         setattr(module, function_name, function)
     vars(module)["__all__"] = sorted(functions)
     publish(
-        module.__name__, (module.__name__,), operands=dict.fromkeys(functions, float)
+        module.__name__, (module.__name__,), operands=dict.fromkeys(functions, (float,))
     )
     return module
 

@@ -667,8 +667,8 @@ class Eager(RecordedCallable):
 
     Args:
       function: the function.
-      numbers: the class of Python's numbers that are operands of it, which decide
-        nothing: floats, or integers that are places; None if none are.
+      numbers: the classes of Python's numbers that are operands of it, which decide
+        nothing: floats, and integers that are places.
       place: the module in which the object is found.
     """
 
@@ -679,7 +679,7 @@ class Eager(RecordedCallable):
     __signature__ = _ShownSignature()
 
     def __init__(
-        self, function: Callable[..., Any], numbers: type[Any] | None, place: str
+        self, function: Callable[..., Any], numbers: Collection[type[Any]], place: str
     ) -> None:
         super().__init__()
         update_wrapper(self, function)
@@ -709,7 +709,7 @@ def publish(
     computing: Collection[str] = (),
     numbers: Collection[str] = (),
     shows: Collection[str] = (),
-    operands: Mapping[str, type[Any]] = MappingProxyType({}),
+    operands: Mapping[str, Collection[type[Any]]] = MappingProxyType({}),
     calling: Collection[str] = (),
     objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
     lifting: Collection[str] = (),
@@ -727,7 +727,7 @@ def publish(
         names of functions, too.
       numbers: functions of which Python's numbers are operands, in programs.
       shows: functions that show an operand, whose memory they may share.
-      operands: functions of which numbers are operands, and their class: see `Eager`.
+      operands: functions of which numbers are operands, and their classes: see `Eager`.
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
@@ -763,7 +763,7 @@ def publish(
                 continue
             behind = update_wrapper(behind, plain)
             make = objects.get(name, Eager)
-            made[function] = make(behind, operands.get(name), module)
+            made[function] = make(behind, operands.get(name, ()), module)
         namespace[name] = made[function]
     tell_missing(module)
 

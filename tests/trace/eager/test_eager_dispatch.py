@@ -509,6 +509,43 @@ def test_positions_of_arrays_are_read() -> None:
     assert x[fnp.zeros((0,), int)].shape == (0, 3)
 
 
+def test_places_among_several_are_read() -> None:
+    x = values((3, 4), np.float32, 1)
+    for seed in range(2 * CALLS):
+        rows, columns = (values((5,), np.int32, seed + k) % 3 for k in (0, 50))
+        i, j = int(rows[0]), int(columns[0])
+        for index in ((i, j), (rows, columns), (slice(1), columns), (..., rows[1]), i):
+            same(fnp.getitem(x, index), plain(fnp.getitem, x, index))
+        same(fnp.take(x, columns, 1), plain(fnp.take, x, columns, 1))
+    for _ in range(CALLS):
+        with pytest.raises(ft.errors.IndexBoundsError):
+            fnp.take(x, fnp.asarray(np.array([0, 4], np.int32)), 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.uint8])
+@pytest.mark.parametrize("kind", ["set", "add", "multiply", "max"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_updates_are_those_of_python(kind: str, dtype: Any) -> None:
+    x = values((3, 4), dtype, 1)
+
+    def update(index: Any, value: Any) -> Any:
+        return getattr(x.at[index], kind)(value)
+
+    for seed in range(2 * CALLS):
+        rows = values((5,), np.int32, seed) % 3
+        i, low = int(rows[0]), seed % 4
+        for index in (i, (i, low), slice(i), (slice(None), low), rows, (rows, rows)):
+            for value in (i, low, 0.5 + low, x[0, 0], 2**24 + 1):
+                same(update(index, value), plain(update, index, value))
+    for _ in range(CALLS):
+        with pytest.raises(ft.errors.IndexBoundsError):
+            update(3, 1)
+    with ft.config(check_static_indices=False):
+        for i in (7, 3, 1) * CALLS:
+            same(update(i, 1), plain(update, i, 1))
+            same(x[i], plain(fnp.getitem, x, i))
+
+
 _MADE: dict[str, Any] = {
     "zeros": lambda: fnp.zeros((3, 4)),
     "ones": lambda: fnp.ones(5, dtype="int32"),

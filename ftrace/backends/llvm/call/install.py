@@ -261,7 +261,7 @@ class Native:
         methods: dict[str, Any] = {}
         for number, name in enumerate(method_names()):
             plain: Any = vars(ArrayLike)[name]
-            numbers = float if name.startswith("__") else None
+            numbers = (float,) if name.startswith("__") else ()
             functions.append(Eager(plain, numbers, plain.__module__))
             methods[name] = self._method_of(Array, name, f"method_{number}")
         listed = (ctypes.py_object * len(functions))(*functions)

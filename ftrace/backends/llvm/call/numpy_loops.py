@@ -122,7 +122,8 @@ class Loops:
     def _is_same(self, function: Any, operands: Sequence[str], name: str) -> bool:
         """Does a step give its operand? Then both are one from now on."""
         first = operands[0] if operands else ""
-        if isinstance(function, type) and first in self._leaves:
+        is_dtype = isinstance(function, type) and issubclass(function, np.generic)
+        if is_dtype and first in self._leaves:
             number, dtype = self._leaves.index(first), self._values[name].dtype
             known = self.numbers.setdefault(number, dtype) == dtype
             if not known or dtype not in _NUMBERS:

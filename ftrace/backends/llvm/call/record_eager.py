@@ -80,11 +80,11 @@ def _can_be_leaf(x: Any, function: Eager) -> bool:
     """Is it no array of NumPy's, or one as native code takes it?
 
     Integers and bools are indices and masks, of which the values decide, but where
-    numbers are operands.
+    floats are operands and integers are no places.
     """
     if type(x) is not np.ndarray:
         return True
-    kinds = "efdFD?bBhHiIlLqQ" if function.numbers is float else "efdFD"
+    kinds = "efdFD?bBhHiIlLqQ" if function.numbers == (float,) else "efdFD"
     return x.dtype.isnative and x.dtype.char in kinds
 
 
@@ -185,7 +185,11 @@ class Steps:
         value = function(*[self._values[name] for name in operands])
         converts = dtype and (type(value), value.dtype) != (np.ndarray, dtype)
         value = np.asarray(value, dtype) if converts else value
-        if dtype and self._scope.keys() >= {*operands} and _is_small(value):
+        if (
+            self._scope.keys() >= {*operands}
+            and function is not _copied
+            and _is_small(value)
+        ):
             return self._constant(value)
         text = f"{self._constant(function)}({', '.join(operands)})"
         if converts:
@@ -223,7 +227,8 @@ class Steps:
 
 
 def _is_small(value: Any) -> bool:
-    return value.nbytes <= BYTES_RETAINED
+    parts = value if type(value) is tuple else (value,)
+    return sum([getattr(x, "nbytes", 0) for x in parts]) <= BYTES_RETAINED
 
 
 @memo(1024)
@@ -281,11 +286,14 @@ class EagerRecords:
         if recording.tape is not None or not native:
             return None
         try:
-            kind, values = kind_of(args, kwargs, (Array, np.ndarray, function.numbers))
+            kind, values = kind_of(args, kwargs, (Array, np.ndarray, *function.numbers))
         except (LookupError, RecursionError):  # or nested too deep
             return None
         if not all(_can_be_leaf(x, function) for x in values):
             return None
+        numbers = [id(x) for x in (*values, *kind.leaves) if type(x) is int]
+        if int in function.numbers and len({*numbers}) < len(numbers):
+            return None  # steps could not tell which of two they are of
         types: Any = [
             (type(x), _aval_of(x) if hasattr(x, "dtype") else None) for x in values
         ]
