@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast as cast_to
 
 import numpy as np
 
@@ -292,14 +292,14 @@ class _Bounds(NamedTuple):
 
 def _with_bounds(index: Any) -> Any:
     if type(index) is tuple:
-        return tuple(map(_with_bounds, index))
+        return tuple([_with_bounds(part) for part in cast_to(Any, index)])
     is_slice = type(index) is slice
     return _Bounds(index.start, index.stop, index.step) if is_slice else index
 
 
 def _without_bounds(index: Any) -> Any:
     if type(index) is tuple:
-        return tuple(map(_without_bounds, index))
+        return tuple([_without_bounds(part) for part in cast_to(Any, index)])
     return slice(*index) if type(index) is _Bounds else index
 
 

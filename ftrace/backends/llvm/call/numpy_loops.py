@@ -122,7 +122,7 @@ class Loops:
     def _is_same(self, function: Any, operands: Sequence[str], name: str) -> bool:
         """Does a step give its operand? Then both are one from now on."""
         first = operands[0] if operands else ""
-        is_dtype = isinstance(function, type) and issubclass(function, np.generic)
+        is_dtype = np.generic in getattr(function, "__mro__", ())
         if is_dtype and first in self._leaves:
             number, dtype = self._leaves.index(first), self._values[name].dtype
             known = self.numbers.setdefault(number, dtype) == dtype

@@ -227,7 +227,7 @@ class Steps:
 
 
 def _is_small(value: Any) -> bool:
-    parts = value if type(value) is tuple else (value,)
+    parts = value if value.__class__ is tuple else (value,)
     return sum([getattr(x, "nbytes", 0) for x in parts]) <= BYTES_RETAINED
 
 
