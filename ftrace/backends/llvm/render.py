@@ -43,7 +43,7 @@ from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
-from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
+from ftrace.backends.llvm.schedule.choose_tiling import find_tilings, least_cost
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.prefetch import prefetches
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
@@ -52,7 +52,7 @@ from ftrace.backends.llvm.schedule.transposed_access import find_transposed
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.ir import BufferSpec, Kernel
 from ftrace.lower.kernel.loop_tree import build_loops, reduce_loop
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
@@ -177,6 +177,36 @@ def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
     )  # fmt: skip
 
 
+def _keep_rows(case: Case) -> Case | None:
+    """The kernel with values of its rows cached, where that costs less."""
+    found = keep_values(case.kernel, case.facts, case.target)
+    if found is None:
+        return None
+    kept = Case(found, case.target)
+    cost = least_cost(found, kept.block, kept.facts, case.target, along_rows=True)
+    if cost > least_cost(case.kernel, case.block, case.facts, case.target):
+        return None
+    return kept
+
+
+def _add_row_memory(
+    values: Values, number: int, spec: BufferSpec, tiling: Tiling
+) -> None:
+    """Memory on the stack for values of a row.
+
+    The vector at its end is whole there, but where shorter ones store: a processor
+    would wait until all of them are in the cache.
+    """
+    steps = [s for s in tiling.steps.values() if s.lanes]
+    whole = len({s.lanes for s in steps}) == 1
+    width = max(s.width for s in steps) if whole else 1
+    room = -(-spec.size // width) * width * spec.dtype.itemsize
+    memory = values.writer.memory(f"[{room} x i8]", f"%kept{number}")
+    values.add_buffer(number, memory, spec.size)
+    if whole:
+        values.padded.add(number)
+
+
 def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
     """One nest of loops."""
     kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
@@ -186,19 +216,17 @@ def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
     if cut is not None:
         kernel, block, facts = cut.kernel, cut.block, cut.facts
     elif target.decides("keep_rows"):
-        kept = keep_values(kernel, facts, target)
+        kept = _keep_rows(case)
     if kept is not None:
-        kernel, block, facts = kept, build_loops(kept), facts_of(kept)
+        kernel, block, facts = kept.kernel, kept.block, kept.facts
     own = () if cut is None else cut.axes
     private = len(case.kernel.buffers)
 
     def code(tiling: Tiling) -> Code:
         def emit(writer: Writer, past: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
             values = Values(writer, facts, target, kernel.buffers, past)
-            for number, spec in list(enumerate(kernel.buffers))[private:]:
-                kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
-                memory = writer.memory(kind, f"%kept{number}")
-                values.add_buffer(number, memory, spec.size)
+            for number in range(private, len(kernel.buffers)):
+                _add_row_memory(values, number, kernel.buffers[number], tiling)
             units = Nest(values, tiling).function(block)
             return units, tuple(values.dims)
 

@@ -72,16 +72,8 @@ def find_tilings(
       along_rows: rows keep values: lanes must not be rows.
     """
     costs = vector_cost.VectorCosts(kernel, facts, target)
-    axes = kernel.axes[-1:] if along_rows else kernel.axes
-    axes = [a for a in axes if _may_be_vector(kernel, a)]
-    together = [a for a in axes if a in segments]
-    groups = [[a] for a in axes if a not in segments] + [together]
-    candidates: list[vector_cost.Vectors] = []
-    for group in groups:
-        lanes = {a: costs.lanes_of(a) for a in group}
-        candidates.append({a: n for a, n in lanes.items() if n > 1})
-    candidates = [c for c in candidates if c] + [{}]
-    candidates.sort(key=lambda c: costs.of_block(block, c, None))
+    ranked = _rank_vectors(block, costs, segments, along_rows)
+    candidates = [vectors for _, vectors in ranked]
     best = Chooser(block, costs)
     yield (found := best.choose(candidates[0]))
     for chunk in (1, 4, 16, 64, 256):
@@ -92,6 +84,39 @@ def find_tilings(
     yield from best.variants(candidates[0])
     for vectors in candidates[1:]:
         yield Chooser(block, costs).choose(vectors)
+
+
+def least_cost(
+    kernel: ir.Kernel,
+    block: list[Statement],
+    facts: Facts,
+    target: Target,
+    along_rows: bool = False,
+) -> float:
+    """What a kernel costs in the vectors that are cheapest."""
+    costs = vector_cost.VectorCosts(kernel, facts, target)
+    return _rank_vectors(block, costs, (), along_rows)[0][0]
+
+
+def _rank_vectors(
+    block: list[Statement],
+    costs: vector_cost.VectorCosts,
+    segments: Sequence[Node],
+    along_rows: bool,
+) -> list[tuple[float, vector_cost.Vectors]]:
+    """The axes that may be vectors, and what each choice costs: the least first."""
+    kernel = costs.kernel
+    axes = kernel.axes[-1:] if along_rows else kernel.axes
+    axes = [a for a in axes if _may_be_vector(kernel, a)]
+    together = [a for a in axes if a in segments]
+    groups = [[a] for a in axes if a not in segments] + [together]
+    candidates: list[vector_cost.Vectors] = []
+    for group in groups:
+        lanes = {a: costs.lanes_of(a) for a in group}
+        candidates.append({a: n for a, n in lanes.items() if n > 1})
+    candidates = [c for c in candidates if c] + [{}]
+    ranked = [(costs.of_block(block, c, None), c) for c in candidates]
+    return sorted(ranked, key=lambda pair: pair[0])
 
 
 def _may_move(kernel: ir.Kernel, axis: Node) -> bool:

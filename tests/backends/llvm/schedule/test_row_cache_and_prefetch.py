@@ -12,13 +12,16 @@ import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.device import render_kernel
-from ftrace.backends.llvm.target import host_target
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower import lower
 
+#: Whose masks of loads and stores cost something.
+AVX2 = Target.of("x86_64-unknown-linux-gnu", "x86-64-v3")
 
-def text_of(f: Callable[..., Any], *arrays: Any) -> str:
-    program = lower(ft.make_graph(f)(*arrays)).program
-    return "\n".join(render_kernel(step.kernel).text for step in program.kernels)
+
+def text_of(f: Callable[..., Any], *arrays: Any, target: Target | None = None) -> str:
+    kernels = lower(ft.make_graph(f)(*arrays)).program.kernels
+    return "\n".join(render_kernel(step.kernel, target).text for step in kernels)
 
 
 def softmax(x: Any) -> Any:
@@ -50,7 +53,8 @@ ROWS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(
-    "shape", [(40, 64), (33, 1000), (700, 300), (5, 10_001), (4097,), (3, 7, 129)]
+    "shape",
+    [(40, 64), (33, 1000), (700, 300), (5, 10_001), (4097,), (3, 7, 129), (90, 31)],
 )
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_with_kept_values(name: str, shape: tuple[int, ...], dtype: Any) -> None:
@@ -86,6 +90,28 @@ def test_what_is_dear_and_computed_again_is_kept_and_nothing_else() -> None:
     assert "%kept" not in text_of(cheap, x)
     assert "%kept" not in text_of(nn.softmax, wide)
     assert "%kept" not in text_of(lambda x: fnp.sum(fnp.exp(x), -1), x)
+
+
+def test_rows_are_kept_where_this_costs_less_than_lanes_that_are_rows() -> None:
+    def skewness(x: Any) -> Any:
+        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return fnp.sum(((x - mean) / fnp.sqrt(variance + 1e-5)) ** 3)
+
+    for columns in (9, 15):
+        x = np.ones((1000, columns), np.float32)
+        text = text_of(ft.grad(skewness), x, target=AVX2)
+        assert ("%kept" in text) is (columns == 15)
+
+
+def test_the_end_of_a_row_is_kept_whole_and_stored_in_pieces() -> None:
+    for columns in (31, 32):
+        x = np.ones((50, columns), np.float32)
+        text = text_of(nn.softmax, x, target=AVX2)
+        assert text.count("call <8 x float> @llvm.masked.load") == (columns == 31)
+        assert "%kept" in text
+        assert "masked.store" not in text
+        for lanes in (2, 4):
+            assert (f"store <{lanes} x float>" in text) is (columns == 31)
 
 
 def test_rows_are_asked_for_where_several_passes_are_over_large_arrays() -> None:
