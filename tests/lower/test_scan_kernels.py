@@ -267,6 +267,15 @@ def test_code_for_other_processors_is_accepted(name: str, target: Target) -> Non
         assert machine.emit_object(module)
 
 
+def test_combinations_of_few_columns_stay_in_registers() -> None:
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v3")
+    for columns in (20, 600):
+        (step,) = program_of(lax.cummax, np.ones((90, columns), np.float32)).steps
+        legal = legalize_registers(step.kernel, operations_of(target))
+        text = render_recurrence(legal, target, "kernel").text
+        assert ("alloca" in text) is (columns == 600)
+
+
 @pytest.mark.parametrize("target", _TARGETS[:3], ids=lambda t: t.cpu)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> None:

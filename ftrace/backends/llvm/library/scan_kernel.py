@@ -25,7 +25,7 @@ from functools import partial
 
 from ftrace.backends.llvm import register_loops as loops
 from ftrace.backends.llvm.emit import module as emit
-from ftrace.backends.llvm.emit.addressing import memory_type
+from ftrace.backends.llvm.emit.addressing import Term, memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.schedule.index_facts import Facts
@@ -127,6 +127,14 @@ class Lines(loops.Registers):
                 bounds = start * width, stop * width, each * width
                 self.loop(*bounds, carried, partial(body, each))
 
+    def new_registers(self, count: int) -> list[list[loops.Register]]:
+        """Registers for so many states."""
+        first = loops.LEFT[0] - 1
+        found = [[(first - n, k) for k in range(len(self.left))] for n in range(count)]
+        for registers in found:
+            self.types.update(zip(registers, self.kinds, strict=True))
+        return found
+
     # The operator.
 
     def enter(self) -> State:
@@ -134,10 +142,10 @@ class Lines(loops.Registers):
         self.hold({})
         return [*self.assign(self.parts[0]).values()]
 
-    def same_start(self) -> State | None:
-        """What comes before all rows, in all lanes."""
+    def same_start(self) -> State:
+        """What comes before all rows, in all lanes; nothing where that is nothing."""
         start = self.scan.start
-        return None if start is None else [t.constant(start) for t in self.kinds]
+        return [] if start is None else [t.constant(start) for t in self.kinds]
 
     def combine(self, left: State, right: State) -> State:
         operands = zip([*self.left, *self.right], [*left, *right], strict=True)
@@ -186,12 +194,7 @@ class Rows(Lines):
         self.distances = [inner << n for n in range(levels)]
         self.reach = inner << levels
         self.behind = -(-self.reach // self.width)
-        kept = [
-            [(loops.LEFT[0] - 1 - n, k) for k in range(len(self.left))]
-            for n in range(levels + self.behind)
-        ]
-        for registers in kept:
-            self.types.update(zip(registers, self.kinds, strict=True))
+        kept = self.new_registers(levels + self.behind)
         self.windows, self.results = kept[:levels], kept[levels:]
 
     def units(self) -> int:
@@ -270,7 +273,7 @@ class Rows(Lines):
             earlier = self._shift_lanes(earlier, own, distance)
             own = self._combine(earlier, own, distance, number)
         begun = own
-        if before is not None and number < self.behind:
+        if before and number < self.behind:
             begun = self.combine(before, own)
         known = [[self.held[r] for r in one] for one in self.results[:number]]
         far, shift = divmod(self.reach, self.width)
@@ -339,8 +342,9 @@ def find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
     return emit.large_results(kernel, written, target)
 
 
-#: Vectors of a row at the most of which many rows are passed by at once: one by one
-#: 2000 rows of 16 would take 1.6 times as long (AMD EPYC, as all figures here).
+#: Vectors of a row at the most whose combinations stay in registers. From memory maxima
+#: of 1000 rows of 20 would take 1.5 times as long, with AVX2 products of 10 1.3 times
+#: (AMD EPYC, as all figures here).
 _FEW = 4
 #: Bytes of combinations of a strip: beside them the first cache has room for the rows.
 #: With 2 KB 300 rows of 20,000 take 1.4 times as long.
@@ -371,8 +375,9 @@ class Columns(Lines):
         strips = -(-inner // most)
         width = inner if strips == 1 else -(-inner // strips // lanes) * lanes
         vectors = -(-width // lanes)
-        streams = strips == 1 and vectors > _FEW
-        together = 1 if streams else _choose_unroll(self.recurrence, _ROWS)
+        together = _choose_unroll(self.recurrence, _ROWS)
+        if strips == 1:
+            together = max(together // vectors, 1) if vectors <= _FEW else 1
         with writer.units() as unit:
             start = self._strip_start(unit, strips, width)
             self._strip(start, width, vectors, together)
@@ -390,48 +395,58 @@ class Columns(Lines):
         return self.access.sum_terms(terms, first)
 
     def _strip(self, start: str, width: int, vectors: int, together: int) -> None:
-        """The combinations stay in memory of the function, vector by vector.
+        """The combinations stay in registers, or in memory of the function.
 
         Args:
           together: rows that pass by at once.
         """
         writer, access, lanes = self.writer, self.access, self.width
         step = -self.scan.inner if self.scan.reverse else self.scan.inner
+        states = self.new_registers(vectors if vectors <= _FEW else 0)
+        carried = [register for state in states for register in state]
         held = [
             writer.memory(f"{memory_type(t)}, i64 {vectors}", f"%held{number}")
-            for number, t in enumerate(self.kinds)
+            for number, t in enumerate(() if states else self.kinds)
         ]
 
         def pass_over(count: int, index: str = "") -> None:
             row = access.sum_terms([(1, start), (step, index)]) if index else start
+            for n, state in enumerate(states):
+                first = max(min(n * lanes, width - lanes), 0)
+                left = [self.held[r] for r in state if index]
+                left = pass_by(count, access.sum_terms([(1, row)], first), [], left)
+                self.hold(dict(zip(state, left, strict=True)))
+            if states:
+                return
             with writer.loop(llvm.literal(0), llvm.literal(vectors)) as i:
-                pass_by(count, index, row, i)
+                at = access.sum_terms([(lanes, i)])
+                if width % lanes:
+                    at = llvm.lowest(writer, at, width - lanes)
+                pointers = [
+                    writer.pure(f"getelementptr {memory_type(t)}, ptr {p}, i64 {i}", i)
+                    for t, p in zip(self.kinds, held, strict=True)
+                ]
+                kept = [*zip(self.kinds, pointers, strict=True)]
+                left = [access.load(t, p, True) for t, p in kept if index]
+                left = pass_by(count, row, [(1, at)], left)
+                for (t, p), text in zip(kept, left, strict=True):
+                    access.store(t, text, p)
 
-        def pass_by(count: int, index: str, row: str, i: str) -> None:
-            at = access.sum_terms([(lanes, i)])
-            if width > lanes and width % lanes:
-                at = llvm.lowest(writer, at, width - lanes)
-            pointers = [
-                writer.pure(f"getelementptr {memory_type(t)}, ptr {p}, i64 {i}", i)
-                for t, p in zip(self.kinds, held, strict=True)
-            ]
-            kept = [*zip(self.kinds, pointers, strict=True)]
-            left = [access.load(t, p, True) for t, p in kept if index]
-            left = left or self.same_start() or []
+        def pass_by(count: int, row: str, at: list[Term], left: State) -> State:
+            left = left or self.same_start()
             for n in range(count):
                 place = access.sum_terms([(1, row)], n * step)
-                place = access.sum_terms([(1, place), (1, at)])
+                place = access.sum_terms([(1, place), *at])
                 with self.elements(place, min(width, lanes)):
                     right = self.enter()
                     left = self.combine(left, right) if left else right
                     self.leave(left)
-            for (t, p), text in zip(kept, left, strict=True):
-                access.store(t, text, p)
+            return left
 
         size = self.scan.size
         done = together if size >= together else 1
         pass_over(done)
-        self.steps(done, size, together, pass_over)
+        self.steps(done, size, together, pass_over, carried)
 
 
 def lines_of(
