@@ -83,7 +83,9 @@ def test_programs_of_the_page_of_errors() -> None:
     page = ROOT / "docs" / "errors.md"
     done = start(2, str(page), "2", script=ROOT / "tests" / "docs" / "pages.py")
     assert done.returncode == 0, done.stdout
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    # Libraries of MPI write there too, as UCX does where there is no /sys.
+    written = [line for line in done.stdout.splitlines() if line.startswith('["')]
+    lines = [json.loads(line) for line in written]
     assert len(lines) == 2
     blocks = outputs_of(page.read_text(encoding="utf-8"), "2")
     for (_, shown), *both in zip(blocks, *lines, strict=True):
@@ -142,8 +144,10 @@ def test_a_process_that_does_not_come_ends_the_others() -> None:
 @started
 @pytest.mark.parametrize("kind", ["by native code", "by Python"])
 @pytest.mark.parametrize("way", ["late", "interrupt", "truncated", "loop"])
-def test_what_is_left_in_the_middle_is_left_for_good(way: str, kind: str) -> None:
-    done = start(2, way, kind)
+def test_what_is_left_in_the_middle_is_left_for_good(
+    way: str, kind: str, tmp_path: Path
+) -> None:
+    done = start(2, way, kind, FOLDER=str(tmp_path))
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all hold") == 2, done.stdout
 
