@@ -448,7 +448,7 @@ def squareplus(x: Value, b: Value = 4) -> Any:
     # The sum of both is b/4 times the reciprocal of their difference.
     below = x < 0
     far = fnp.where(below, root - x, 1)
-    return fnp.where(below, b / 2 / far, (x + root) / 2)
+    return fnp.where(below, fnp.divide(b, 2) / far, (x + root) / 2)
 
 
 @_activation

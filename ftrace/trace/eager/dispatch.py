@@ -668,7 +668,8 @@ class Eager(RecordedCallable):
     Args:
       function: the function.
       numbers: the classes of Python's numbers that are operands of it, which decide
-        nothing: floats, and integers that are places.
+        nothing: floats, and integers that are places; `np.integer` if arrays of NumPy's
+        integers and bools are, which may be indices and masks to others.
       place: the module in which the object is found.
     """
 
@@ -748,6 +749,7 @@ def publish(
             continue
         if function not in made:
             plain = accepting(function, idle[name]) if name in idle else function
+            computes = function.__module__ in computing or name in computing
             if name in calling:
                 behind = owning(function)
             elif not _takes_functions(function):
@@ -755,7 +757,7 @@ def publish(
                     plain,
                     name in lifting or name in numbers,
                     name in always,
-                    function.__module__ in computing or name in computing,
+                    computes,
                     name in numbers,
                     name in shows,
                 )
@@ -763,7 +765,8 @@ def publish(
                 continue
             behind = update_wrapper(behind, plain)
             make = objects.get(name, Eager)
-            made[function] = make(behind, operands.get(name, ()), module)
+            kinds = (*operands.get(name, ()), *((np.integer,) if computes else ()))
+            made[function] = make(behind, kinds, module)
         namespace[name] = made[function]
     tell_missing(module)
 

@@ -183,6 +183,18 @@ FUNCTIONS: dict[str, Callable[[Given], Any]] = {
     "arrays of NumPy": lambda g: (g.a + g.host, g.host * g.a, g.a - g.wide),
     "integers of NumPy": lambda g: (g.i + g.whole, g.whole * g.a, g.i + g.long),
     "long integers of NumPy": lambda g: (g.a * g.long, fnp.maximum(g.long, g.a)),
+    "sums of NumPy's integers": lambda g: (
+        fnp.sum(g.whole), fnp.sum(g.long), fnp.mean(g.whole), fnp.mean(g.mask),
+        fnp.max(g.long), fnp.any(g.mask), fnp.cumsum(g.whole), fnp.prod(g.mask),
+        fnp.sum(g.a, where=g.mask), fnp.average(g.a, weights=abs(g.whole) + 1),
+    ),
+    "products with NumPy's integers": lambda g: (
+        fnp.matmul(g.whole.reshape(4, 3), g.k), fnp.outer(g.whole, g.mask),
+        fnp.einsum("ij,i->j", g.m, g.whole[:4]), fnp.convolve(g.a, g.whole[:3]),
+        nn.one_hot(g.whole, 3), nn.squareplus(g.whole, g.whole), fnp.diff(g.long),
+    ),
+    "buffers": lambda g: fnp.frombuffer(g.host),
+    "arrays shown": lambda g: (g.m.T, g.m.mT, g.m.real, g.m.imag, g.i.T),
     "masks of NumPy": lambda g: (fnp.where(g.mask, g.a, 0.0), g.mask | g.p),
     "alone": lambda g: (fnp.sin(g.host), fnp.maximum(g.host, g.whole)),
     "converted": lambda g: fnp.negative(g.wide),

@@ -52,6 +52,10 @@ _NOT_NATIVE = (
 )  # fmt: skip
 
 
+#: Properties of arrays that are arrays.
+_PROPERTIES = ("T", "mT", "real", "imag")
+
+
 def method_names() -> list[str]:
     """The methods of arrays whose calls may be native."""
     return [
@@ -256,14 +260,21 @@ class Native:
             setattr(Array, name, method)
 
     def _methods_of_arrays(self) -> dict[str, Any]:
-        """What stands for methods that are public functions, which the state names."""
+        """What stands for methods that are public functions, which the state names.
+
+        And for properties that are.
+        """
         functions: list[Eager] = []
         methods: dict[str, Any] = {}
         for number, name in enumerate(method_names()):
             plain: Any = vars(ArrayLike)[name]
-            numbers = (float,) if name.startswith("__") else ()
+            numbers = (float, np.integer) if name.startswith("__") else ()
             functions.append(Eager(plain, numbers, plain.__module__))
             methods[name] = self._method_of(Array, name, f"method_{number}")
+        for name in _PROPERTIES:
+            plain = vars(ArrayLike)[name]
+            function = Eager(plain.fget, (), plain.fget.__module__)
+            methods[name] = property(function, doc=plain.__doc__)
         listed = (ctypes.py_object * len(functions))(*functions)
         self._references.append(listed)
         self.put("methods", ctypes.addressof(listed))

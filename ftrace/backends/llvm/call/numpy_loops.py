@@ -24,14 +24,14 @@ import numpy as np
 
 from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops, loop_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.elementwise import bitcast, copy
 from ftrace.trace.primitives.reference import Extremum
 from ftrace.trace.tiering import BYTES_RETAINED
 
 _NDARRAY: Any = np.ndarray
 _UFUNC: Any = np.ufunc
-#: What gives its operand: the first one, in another shape.
-_SAME = (_NDARRAY.reshape, copy.numpy, np.asarray)
+#: What gives its operand: the first one, in another shape or as other numbers.
+_SAME = (_NDARRAY.reshape, copy.numpy, np.asarray, bitcast.numpy)
 _COPIES = (_NDARRAY.copy, np.array)
 #: Unsigned integers, whose bits are copied, by their sizes.
 _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
@@ -141,6 +141,9 @@ class Loops:
             self._loop(function, *map(self._locate, operands), result)
         elif function is np.where:
             self._choose(*[self._locate(x) for x in operands], result)
+        elif function is _NDARRAY.astype and self._values[operands[0]].dtype == bool:
+            numbers = [self._constant(result.like.dtype.type(x)) for x in (1, 0)]
+            self._choose(self._locate(operands[0]), *numbers, result)
         elif function in _COPIES:
             self._copy(self._locate(operands[0]), result)
         elif reduces and isinstance(owner, _UFUNC):

@@ -31,6 +31,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
 from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
 from ftrace.trace.graph import walk
+from ftrace.trace.primitives import reference
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -44,6 +45,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
+_astype: Any = vars(np.ndarray)["astype"]
 
 
 def _another(x: Any) -> Any:
@@ -77,14 +79,10 @@ def _aval_of(x: Any) -> ShapedArray:
 
 
 def _can_be_leaf(x: Any, function: Eager) -> bool:
-    """Is it no array of NumPy's, or one as native code takes it?
-
-    Integers and bools are indices and masks, of which the values decide, but where
-    floats are operands and integers are no places.
-    """
+    """Is it no array of NumPy's, or one as native code takes it?"""
     if type(x) is not np.ndarray:
         return True
-    kinds = "efdFD?bBhHiIlLqQ" if function.numbers == (float,) else "efdFD"
+    kinds = "efdFD?bBhHiIlLqQ" if np.integer in function.numbers else "efdFD"
     return x.dtype.isnative and x.dtype.char in kinds
 
 
@@ -110,7 +108,8 @@ class Steps:
             return v1
 
     Each is done once meanwhile: what NumPy returns of the wrong dtype, or as a number,
-    is made an array of the right one. What is made of constants alone is one.
+    is made an array of the right one. What is made of constants alone is one. Functions
+    of `primitives.reference` become the steps that they consist of.
 
     Args:
       fresh: the objects that stood for the leaves.
@@ -143,8 +142,10 @@ class Steps:
         made = {id(step.result): step for step in tape.steps}
         for step in _find_needed(tape.steps, made, results):
             result, operands = step.result, [self._operand(x) for x in step.operands]
-            name = self._call(step.function, operands, result.dtype)
-            self._names[id(result)] = name
+            module = getattr(step.function, "__module__", "")
+            # What primitives mean, where that is no function of NumPy's.
+            call = self._unroll if module == reference.__name__ else self._call
+            self._names[id(result)] = call(step.function, operands, result.dtype)
         returned = [self._name_result(x) for x in results]
         values = [*dict.fromkeys(x for x in returned if x not in leaves)]
         foreign = [x for x in fresh if type(x) is np.ndarray]
@@ -200,6 +201,35 @@ class Steps:
         self._values[name] = value
         return name
 
+    def _unroll(self, function: Any, operands: Sequence[str], dtype: Any) -> str:
+        """`_call`, by the functions of NumPy's that this one calls.
+
+        Not if it does something else, or looks at values.
+        """
+        begun = len(self._lines)
+        with suppress(AttributeError, OverflowError, TypeError):
+            found = function(*map(self._symbol, operands))
+            if type(found) is _Symbol and found.dtype == dtype:
+                return found.name
+        del self._lines[begun:], self._done[begun:]
+        return self._call(function, operands, dtype)
+
+    def _symbol(self, name: str) -> Any:
+        """What stands for a value; a constant is itself."""
+        value = self._values[name]
+        return value if name in self._scope else _Symbol(self, name, value)
+
+    def call_symbols(self, function: Any, operands: Sequence[Any]) -> Any:
+        """A function of symbols, and of constants."""
+        dtype = [x.dtype for x in operands if hasattr(x, "dtype")][-1]
+        names: list[str] = []
+        for x in operands:
+            if type(x) in (bool, int, float) and np.result_type(dtype, x) == dtype:
+                x = dtype.type(x)
+            names.append(x.name if type(x) is _Symbol else self._constant(x))
+        value = function(*[self._values[name] for name in names])
+        return self._symbol(self._call(function, names, value.dtype))
+
     def _name_result(self, result: Any) -> str:
         """The name of a result's value; of an argument that of the leaf."""
         if isinstance(result, np.dtype):  # no value decides it
@@ -224,6 +254,32 @@ class Steps:
         for name in self._scope.keys() - {*call.__code__.co_names}:
             del self._scope[name]  # it led to another constant
         return call
+
+
+class _Symbol(np.lib.mixins.NDArrayOperatorsMixin):
+    """Stands for a value of steps: a function of NumPy's of it becomes one more."""
+
+    def __init__(self, steps: Steps, name: str, value: Any) -> None:
+        self.name, self._steps = name, steps
+        self.dtype, self.shape, self.ndim = value.dtype, value.shape, value.ndim
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **options: Any) -> Any:
+        plain = how == "__call__" and not options
+        return self._steps.call_symbols(ufunc, args) if plain else NotImplemented
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Any, options: Any
+    ) -> Any:
+        return NotImplemented if options else self._steps.call_symbols(function, args)
+
+    def astype(self, dtype: Any) -> Any:
+        return self._steps.call_symbols(_astype, (self, dtype))
+
+    def __bool__(self) -> bool:
+        raise TypeError  # a value decides
+
+    def __array__(self, *_: Any, **options: Any) -> Any:
+        raise TypeError
 
 
 def _is_small(value: Any) -> bool:
@@ -268,13 +324,18 @@ class EagerRecords:
         # Only one is recorded at a time; where a fork left it locked, none.
         if due is None or not self._lock.acquire(blocking=False):
             return function.behind(*args, **kwargs)
+        # What stands for an array of NumPy's may not do, or the result has its memory.
+        foreign = any(type(x) is np.ndarray for x in due[1])
         try:
             result = self._record(function, *due, (*kwargs,))
+            if not foreign:
+                return result
+        except Exception:
+            if not foreign:
+                raise
         finally:
             self._lock.release()
-        # What was given for arrays of NumPy's may have their memory.
-        foreign = any(type(x) is np.ndarray for x in due[1])
-        return function.behind(*args, **kwargs) if foreign else result
+        return function.behind(*args, **kwargs)
 
     def _due(
         self, function: Eager, args: Any, kwargs: Any

@@ -167,6 +167,13 @@ LOOPS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "a constant": (fnp.ones, lambda x: fnp.ones(3)),
     "an extremum": (fnp.max, lambda x: fnp.max(x, 1)),
     "a position": (fnp.argmax, lambda x: fnp.argmax(x, 1)),
+    "a whole quotient": (fnp.floor_divide, lambda x: fnp.floor_divide(x, 2)),
+    "a quotient of integers": (
+        fnp.floor_divide,
+        lambda x: fnp.floor_divide(x.view("int32"), -3),
+    ),
+    "a remainder": (fnp.remainder, lambda x: fnp.remainder(x.view("int32"), 7)),
+    "a sign": (fnp.sign, lambda x: fnp.sign(x)),
     "made of constants": (fnp.linspace, lambda x: fnp.linspace(0.0, 1.0, 8)),
 }
 
