@@ -121,19 +121,19 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
       Array([3.], dtype=float32)
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
-    quotient = elementwise(p.div, x1, x2)
-    if dtypes.kind(x1.dtype) == "u":
-        return quotient
     rest = elementwise(p.rem, x1, x2)
     if dtypes.is_integer(x1.dtype):
+        quotient = elementwise(p.div, x1, x2)
+        if dtypes.kind(x1.dtype) == "u":
+            return quotient
         inexact = (rest != 0) & (ew.sign(x1) != ew.sign(x2))
         return quotient - ax.cast(inexact, quotient.dtype, quotient.weak_type)
-    exact = (x1 - rest) / x2
-    exact = ax.choose(_differs(rest, x2), exact - 1, exact)
-    # Both are steps: their derivatives are zero.
-    whole = ew.copysign(ew.round_values(exact), quotient)
-    # There is no remainder of an infinity, and none for a divisor of zero.
-    return ax.choose(rest == rest, whole, ew.floor_values(quotient))
+    # There is no remainder of an infinity, and none for a divisor of zero; a quotient
+    # of zero has the sign of x1 / x2.
+    whole = ew.copysign(x1 - ax.choose(rest == rest, rest, 0), x1)
+    quotient = whole / x2
+    # A step: its derivative is zero.
+    return ew.round_values(ax.choose(_differs(rest, x2), quotient - 1, quotient))
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
