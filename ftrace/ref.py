@@ -48,7 +48,7 @@ def new_ref(init_val: Value, *, memory_space: Any = None, kind: Any = None) -> R
     return Ref(ax.strong(array(init_val)))  # a copy: that may be given up
 
 
-def empty_ref(ty: Any, *, memory_space: Any = None) -> Ref:
+def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     """A reference to an array of this shape and dtype, with any elements.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from ftrace import numpy as fnp
@@ -97,11 +98,9 @@ def unpack_lstm_weights(
       k are 2k and 2k + 1.
     """
     shapes = _shapes(input_size, hidden_size, num_layers, bidirectional)
-    flat, parts, start = fnp.asarray(weights), list[Any](), 0
-    for shape in shapes:
-        size = math.prod(shape)
-        parts.append(flat[start : start + size].reshape(shape))
-        start += size
+    ends = [*accumulate(map(math.prod, shapes))]
+    rows = zip(fnp.split(fnp.asarray(weights), ends)[:-1], shapes, strict=True)
+    parts = [x.reshape(shape) for x, shape in rows]
     half = len(parts) // 2
     rows = parts[0:half:2], parts[1:half:2], parts[half::2], parts[half + 1 :: 2]
     w_ih, w_hh, b_ih, b_hh = (dict(enumerate(row)) for row in rows)

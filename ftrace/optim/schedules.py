@@ -141,11 +141,7 @@ def piecewise_constant_schedule(
       >>> [float(rate(step)) for step in (0, 15, 25)]
       [1.0, 0.5, 0.25]
     """
-    name = "piecewise_constant_schedule"
-    for boundary, factor in (boundaries_and_scales or {}).items():
-        base.check_scalar(name, "each boundary", boundary)
-        base.check_scalar(name, "each factor", factor)
-    table = _factors(name, boundaries_and_scales)
+    table = _factors("piecewise_constant_schedule", boundaries_and_scales)
 
     def schedule(count: Any) -> Any:
         value: Any = init_value
@@ -429,6 +425,9 @@ def _factors(name: str, table: dict[int, float] | None) -> list[tuple[int, float
     Raises:
       ValueRangeError: a factor is negative.
     """
+    for boundary, factor in (table or {}).items():
+        base.check_scalar(name, "each boundary", boundary)
+        base.check_scalar(name, "each factor", factor)
     rows = sorted((table or {}).items())
     if any(factor < 0 for _, factor in rows):
         raise ValueRangeError(f"{name}: factors must not be negative, got {rows}")

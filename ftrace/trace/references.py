@@ -127,9 +127,9 @@ class RefBase(ABC):
     def __setitem__(self, index: Any, value: Any) -> None:
         self.write(self.read().at[index].set(value))
 
-    def addupdate(self, value: Any, idx: Any = ...) -> None:
-        """`ref[idx] += value`; where an index comes twice, both are added."""
-        self.write(self.read().at[idx].add(value))
+    def addupdate(self, x: Any, idx: Any = ...) -> None:
+        """`ref[idx] += x`; where an index comes twice, both are added."""
+        self.write(self.read().at[idx].add(x))
 
 
 @dataclass(frozen=True, eq=False)

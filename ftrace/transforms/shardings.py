@@ -212,9 +212,9 @@ class NamedSharding(Sharding):
             raise ShardingError(f"{self.mesh!r} has no devices")
         return set(self.mesh.devices.flat)
 
-    def check_compatible_aval(self, shape: Sequence[int]) -> None:
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
         """Raises where an array of this shape cannot be divided so."""
-        self.shard_shape(shape)
+        self.shard_shape(aval_shape)
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         if len(self.spec) > len(global_shape):

@@ -300,6 +300,8 @@ def test_what_is_no_number_is_refused_when_the_optimizer_is_made(wrong: Any) -> 
                 make(**{name: wrong})
     with pytest.raises(errors.ArgumentError, match="each factor"):
         optim.piecewise_constant_schedule(1.0, {3: wrong})
+    with pytest.raises(errors.ArgumentError, match="each factor"):
+        optim.piecewise_interpolate_schedule("linear", 1.0, {3: wrong})
     with pytest.raises(errors.ArgumentError, match="must be a schedule"):
         optim.join_schedules([lambda n: n, wrong], [1])
     with pytest.raises(errors.ArgumentError, match="must be a schedule"):

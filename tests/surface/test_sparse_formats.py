@@ -26,6 +26,13 @@ def _equal(got: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+def test_a_format_is_told_only_what_it_knows(name: str) -> None:
+    parts = tuple(ft.tree.leaves(FORMATS[name].fromdense(M)))
+    with pytest.raises(TypeError, match=r"keywords shape.*got \['sorted'\]"):
+        FORMATS[name](parts, shape=M.shape, sorted=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_format_is_what_its_bcoo_is(name: str) -> None:
     kind = FORMATS[name]
     mat = kind.fromdense(M)

@@ -56,6 +56,8 @@ class Format(JAXSparse):
     """The base of the formats."""
 
     components = ("data", "indices", "indptr")
+    #: What may be said of the indices.
+    flags: tuple[str, ...] = ()
 
     def __init__(
         self, args: tuple[Value, Value, Value], *, shape: Sequence[int], **known: bool
@@ -64,6 +66,11 @@ class Format(JAXSparse):
             setattr(self, name, fnp.asarray(part))
         self.shape = tuple([operator.index(n) for n in shape])
         self.known = known
+        if unknown := sorted(known.keys() - {*self.flags}):
+            taken = ", ".join(("shape", *self.flags))
+            raise ArgumentError(
+                f"{type(self).__name__} takes the keywords {taken}; got {unknown}"
+            )
         kinds = [getattr(self, name).dtype for name in self.components[1:]]
         if not all(map(dtypes.is_integer, kinds)):
             raise DtypeError(
@@ -124,6 +131,7 @@ class COO(Format):
     """A sparse matrix of (data, row, col): see the module."""
 
     components = ("data", "row", "col")
+    flags = ("rows_sorted", "cols_sorted")
     row: Any
     col: Any
 
@@ -219,6 +227,8 @@ class CSC(_Matrix):
 @register_pytree_node_class
 class BCSR(_Compressed):
     """A sparse array of (data, indices, indptr) in batches: see the module."""
+
+    flags = ("indices_sorted", "unique_indices")
 
     @classmethod
     def _known_of(cls, arr: BCOO) -> dict[str, bool]:

@@ -654,7 +654,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         self._host = None  # a view of ours; those of users count
         return is_exclusive(buffer, 2)  # our slot, and the caller's variable
 
-    def to_device(self, device: Any, /, *, stream: None = None) -> Array:
+    def to_device(self, device: Any, *, stream: None = None) -> Array:
         """The array on another device.
 
         Args:
