@@ -32,8 +32,9 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_subgraph
+from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.evaluate import NumpyPlan
-from ftrace.trace.graph import Graph, bodies_of
+from ftrace.trace.graph import Graph, bodies_of, toposort
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
@@ -63,18 +64,30 @@ class Sampler(Composite):
         self._price = len(graph.nodes) * tiering.numpy_time(size)
         self._spent = Tally()
         self._program: Program | None = None
+        ends = self.part.outputs
+        needed = set(toposort(graph.outputs, set(ends)))
+        self._used = [i for i, n in enumerate(graph.inputs) if n in needed]
+        inputs = [graph.inputs[i] for i in self._used]
+        self._rest = Composite(Graph((*inputs, *ends), graph.outputs))
+        #: How NumPy goes on from the part, a call that becomes native by itself.
+        self._go_on = Eager(self._finish, (), __name__)
 
     @cached_property
-    def _plans(self) -> tuple[NumpyPlan, NumpyPlan]:
-        """How NumPy does the part, and how it goes on."""
-        part, graph = self.part, self.graph
-        rest = NumpyPlan(graph.outputs, (*graph.inputs, *part.outputs))
-        return NumpyPlan(part.outputs, part.inputs), rest
+    def _part_plan(self) -> NumpyPlan:
+        return NumpyPlan(self.part.outputs, self.part.inputs)
+
+    def _finish(self, *arrays: Array) -> Array:
+        return self._rest.run("random", arrays, arrays)
 
     def value(self, *given: Any) -> Any:
-        program, (part, rest) = self._compile(), self._plans
-        done = [x.numpy() for x in program(*given)] if program else part(given)
-        return rest([*given, *done])[0]
+        program = self._compile()
+        done = program(*given) if program else map(Array.of, self._part_plan(given))
+        if self.part.outputs == self.graph.outputs:
+            (result,) = done
+        else:
+            used = [asarray(given[i]) for i in self._used]
+            result = self._go_on(*used, *done)
+        return result.numpy()
 
     def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:
         # The device has what takes long, also if it is no device for small things.

@@ -10,6 +10,7 @@ lesser know -0 from +0.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -365,38 +366,24 @@ FAR_TAIL = (
 )  # fmt: skip
 
 
-#: By power, numerator and denominator, and in the tails by region.
-_CENTRE: Array = np.transpose(CENTRE)[..., None]
-_TAILS: Array = np.transpose((FAR_TAIL, TAIL))[..., None]
-_STARTS = np.array([[5.0], [1.6]])
+def _ratio(polynomials: Sequence[Sequence[float]], x: Any) -> Any:
+    """A ratio of polynomials, by Horner's rule."""
+    above, below = [functools.reduce(lambda v, c: v * x + c, p) for p in polynomials]
+    return above / below
 
 
-def _ratio(coefficients: Array, x: Array) -> Array:
-    """A ratio of polynomials, by Horner's rule, for each row of `x`; side by side."""
-    value = x * coefficients[0]
-    value += coefficients[1]
-    for coefficient in coefficients[2:]:
-        value *= x
-        value += coefficient
-    return value[0] / value[1]
-
-
-def erf_inv(x: Array) -> Array:
+def erf_inv(x: Any) -> Any:
     """The inverse of erf; infinite at -1 and 1, NaN beyond."""
-    y = np.ravel(np.asarray(x, np.float64))
+    y = x.astype(np.float64)
     z = y / 2
-    centre = np.abs(z) <= 0.425
-    result = z * _ratio(_CENTRE, 0.180625 - z * z)
-    outside = y[~centre]
-    if outside.size:
-        with np.errstate(all="ignore"):
-            # 1 - |y| is exact, and decides far from the centre.
-            r = np.sqrt(-np.log((1 - np.abs(outside)) / 2))
-            tail, near = _ratio(_TAILS, r - _STARTS)
-            np.copyto(tail, near, where=r <= 5)
-            tail[np.isinf(r)] = np.inf
-        result[~centre] = np.copysign(tail, outside)
-    return (result / np.sqrt(2.0)).astype(x.dtype).reshape(x.shape)
+    centre = z * _ratio(CENTRE, 0.180625 - z * z)
+    with np.errstate(all="ignore"):
+        # 1 - |y| is exact, and decides far from the centre.
+        r = np.sqrt(-np.log((1 - np.abs(y)) / 2))
+        tail = _where(r <= 5, _ratio(TAIL, r - 1.6), _ratio(FAR_TAIL, r - 5))
+        tail = _where(np.isinf(r), np.inf, tail)
+    result = _where(np.abs(z) <= 0.425, centre, np.copysign(tail, y))
+    return (result / np.sqrt(2.0)).astype(x.dtype)
 
 
 # Casts.

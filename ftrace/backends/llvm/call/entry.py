@@ -12,6 +12,9 @@ records. While anything is traced or recorded no eager call is native.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from ftrace.backends.llvm.call import object_layout as layout, records as r
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
@@ -50,7 +53,8 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
     written = (objects, arguments, entries)
     functions = [f for routines in written for f in routines.functions(offsets)]
     loops, stubs = map(_select, r.SELECT), map(_stub, range(methods))
-    return module_text(VARIABLES + FINDERS, [*functions, *loops, *stubs])
+    casts = map(_cast, r.CASTS)
+    return module_text(VARIABLES + FINDERS, [*functions, *loops, *casts, *stubs])
 
 
 @entries("ptr", *_CALLED, visible=True)
@@ -359,23 +363,44 @@ def run_loop(f: ObjectFunction) -> None:
 
 def _select(size: int) -> Function:
     """`where(chosen, x, y)`, a loop as those of NumPy are."""
-    f = ObjectFunction(
-        r.SELECT[size], "void", "ptr %operands", "ptr %count", "ptr %strides",
-        "ptr %data", visible=True,
-    )  # fmt: skip
-    kind = f"i{8 * size}"
-    pairs = [
-        (f.slot("%operands", i), f.load("i64", f.word("%strides", i))) for i in range(4)
-    ]
-    with f.repeat(f.load("i64", "%count")) as i:
-        chosen, x, y, result = (
-            f.beyond(first, f.let(f"mul i64 {i}, {stride}")) for first, stride in pairs
-        )
+    f, kind = _loop(size), f"i{8 * size}"
+    with _elements(f, 4) as (chosen, x, y, result):
         holds = f.differ("i8", f.load("i8", chosen), 0)
         value = f.let(f"select i1 {holds}, ptr {x}, ptr {y}")
         f.store(kind, f.load(kind, value), result)
     f.ret()
     return f
+
+
+_TYPES = {"?": "i8", "i": "i32", "l": "i64", "f": "float", "d": "double"}
+
+
+def _cast(pair: str) -> Function:
+    """`astype`, likewise."""
+    f, (source, target) = _loop(pair), [_TYPES[char] for char in pair]
+    with _elements(f, 2) as (x, result):
+        value = f.load(source, x)
+        f.store(target, f.let(f"{r.CASTS[pair]} {source} {value} to {target}"), result)
+    f.ret()
+    return f
+
+
+def _loop(key: int | str) -> ObjectFunction:
+    return ObjectFunction(
+        r.LOOPS[key], "void", "ptr %operands", "ptr %count", "ptr %strides",
+        "ptr %data", visible=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def _elements(f: ObjectFunction, count: int) -> Generator[list[str]]:
+    """For each number: the addresses of the elements of a loop's operands."""
+    pairs = [
+        (f.slot("%operands", i), f.load("i64", f.word("%strides", i)))
+        for i in range(count)
+    ]
+    with f.repeat(f.load("i64", "%count")) as i:
+        yield [f.beyond(first, f.let(f"mul i64 {i}, {step}")) for first, step in pairs]
 
 
 @entries("ptr", "ptr %record", "ptr %held")

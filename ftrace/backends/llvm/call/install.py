@@ -24,7 +24,7 @@ from ftrace.backends.llvm.call.object_layout import (
     offsets,
     word,
 )
-from ftrace.backends.llvm.call.records import CLASSES, SELECT, BufferObject, State
+from ftrace.backends.llvm.call.records import CLASSES, LOOPS, BufferObject, State
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime
 from ftrace.backends.out_of_memory import no_working_memory
@@ -131,7 +131,7 @@ class Native:
             "plain_call": _plain_call(),
         }
         stubs = [f"method_{number}" for number in range(len(method_names()))]
-        names = [*_EXPORTED, *stubs, *SELECT.values()]
+        names = [*_EXPORTED, *stubs, *LOOPS.values()]
         self._code = link(_code(places), names, self._imports)
         self.device = device
         self.words = np.zeros(len(State.fields), np.int64)
@@ -191,9 +191,9 @@ class Native:
         return id(thing)
 
     @cached_property
-    def select(self) -> dict[int, int]:
-        """The addresses of the loops that choose, by the bytes of an element."""
-        return {size: self._code.address(name) for size, name in SELECT.items()}
+    def loops(self) -> dict[int | str, int]:
+        """The addresses of the loops that NumPy lacks, by what is said in `LOOPS`."""
+        return {key: self._code.address(name) for key, name in LOOPS.items()}
 
     @cached_property
     def eager_records(self) -> Any:

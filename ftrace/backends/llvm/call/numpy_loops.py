@@ -76,7 +76,7 @@ class Loops:
       steps: (function, names of operands, name of the result), in their order.
       values: those of one call, by name.
       leaves, returned: the names of what is given, and of what is made.
-      select: the addresses of loops that choose, by the bytes of an element.
+      own: the addresses of loops that NumPy lacks: see `records.LOOPS`.
 
     Attributes:
       loops: in their order.
@@ -95,12 +95,12 @@ class Loops:
         values: Mapping[str, Any],
         leaves: Sequence[str],
         returned: Sequence[str],
-        select: Mapping[int, int],
+        own: Mapping[int | str, int],
     ) -> None:
         self.loops: list[Loop] = []
         self.numbers: dict[int, np.dtype[Any]] = {}
         self._values: Mapping[str, Any] = values
-        self._leaves, self._select = leaves, select
+        self._leaves, self._own = leaves, own
         self._constants: list[Location] = []
         self._slot, self._end = len(leaves) + len(returned), _FIRST
         self._same: dict[str, str] = {}
@@ -141,9 +141,11 @@ class Loops:
             self._loop(function, *map(self._locate, operands), result)
         elif function is np.where:
             self._choose(*[self._locate(x) for x in operands], result)
-        elif function is _NDARRAY.astype and self._values[operands[0]].dtype == bool:
-            numbers = [self._constant(result.like.dtype.type(x)) for x in (1, 0)]
-            self._choose(self._locate(operands[0]), *numbers, result)
+        elif isinstance(whole, Extremum):
+            self._loop(whole.ufunc, *map(self._locate, operands), result)
+            self._refuse_zeros(result)
+        elif function is _NDARRAY.astype:
+            self._cast(self._locate(operands[0]), result)
         elif function in _COPIES:
             self._copy(self._locate(operands[0]), result)
         elif reduces and isinstance(owner, _UFUNC):
@@ -217,9 +219,15 @@ class Loops:
         where, x, y, result = places
         size = result.like.itemsize
         alike = x.like.dtype == y.like.dtype == result.like.dtype
-        if where.like.dtype != bool or not alike or size not in self._select:
+        if where.like.dtype != bool or not alike or size not in self._own:
             raise NotLoops
-        self._add(self._select[size], 0, *places)
+        self._add(self._own[size], 0, *places)
+
+    def _cast(self, source: Location, target: Location) -> None:
+        address = self._own.get(source.like.dtype.char + target.like.dtype.char)
+        if address is None:
+            raise NotLoops
+        self._add(address, 0, source, target)
 
     def _copy(self, source: Location, target: Location) -> None:
         """The same bits."""

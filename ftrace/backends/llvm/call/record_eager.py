@@ -114,7 +114,7 @@ class Steps:
     Args:
       fresh: the objects that stood for the leaves.
       results: Arrays, of which some may be arguments, and what is always the same.
-      select: see `Loops`.
+      own: see `Loops`.
 
     Attributes:
       plan: what a record does.
@@ -128,7 +128,7 @@ class Steps:
         tape: Tape,
         fresh: Sequence[Any],
         results: Any,
-        select: Mapping[int, int],
+        own: Mapping[int | str, int],
     ) -> None:
         self._lines: list[str] = []
         self._done: list[tuple[Any, Sequence[str], str]] = []
@@ -155,7 +155,7 @@ class Steps:
         sources = [[*leaves, *values].index(x) for x in returned]
         many = 0 if len(values) == 1 else len(values)
         try:
-            loops = Loops(self._done, self._values, leaves, values, select)
+            loops = Loops(self._done, self._values, leaves, values, own)
         except NotLoops:
             loops = None
         self.plan = Plan(self._function(leaves, values), many, sources, loops)
@@ -400,7 +400,7 @@ class EagerRecords:
             if layout is not None and native:
                 # A step may want an array.
                 with suppress(NotNative, TypeError), np.errstate(all="ignore"):
-                    plan = Steps(tape, fresh, results, self._native.select).plan
+                    plan = Steps(tape, fresh, results, self._native.loops).plan
                     part = layout
             facts: Any = asked, tuple(types), (), (), (), part, avals
             signature = Signature(settings.current(), positional.children, *facts)

@@ -111,6 +111,19 @@ def test_the_numbers_of_a_key_stay_the_same_when_a_call_is_learned(name: str) ->
             assert_same_bits(function(key), expected)
 
 
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_numbers_of_a_key_stay_the_same_when_a_part_is_compiled(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [random.PRNGKey(seed) for seed in range(3 * CALLS)]
+    with ft.config(native_calls=False):
+        expected = [DRAWS[name](key) for key in keys]
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 0)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
+    for key, values in zip(keys, expected, strict=True):
+        assert_same_bits(DRAWS[name](key), values)
+
+
 def test_results_of_several_steps_are_freed() -> None:
     x = fnp.asarray(samples("float32", (50,), 1))
     for _ in range(CALLS):

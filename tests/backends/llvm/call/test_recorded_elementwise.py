@@ -173,6 +173,10 @@ LOOPS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
         lambda x: fnp.floor_divide(x.view("int32"), -3),
     ),
     "a remainder": (fnp.remainder, lambda x: fnp.remainder(x.view("int32"), 7)),
+    "the greater": (fnp.maximum, lambda x: fnp.maximum(x, -0.5)),
+    "a mean of integers": (fnp.mean, lambda x: fnp.mean(x.view("int32"), 0)),
+    "a wide cast": (fnp.astype, lambda x: fnp.astype(x, "float64")),
+    "a quantile": (lax.erf_inv, lax.erf_inv),
     "a sign": (fnp.sign, lambda x: fnp.sign(x)),
     "made of constants": (fnp.linspace, lambda x: fnp.linspace(0.0, 1.0, 8)),
 }
