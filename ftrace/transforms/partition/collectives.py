@@ -26,7 +26,7 @@ _RANK = ShapedArray.of((), dtypes.int32)
 
 
 @dataclass(frozen=True)
-class Entry:
+class Collective:
     """A collective of a device's program.
 
     Attributes:
@@ -79,7 +79,7 @@ class MeshView:
 
     sizes: sp.Sizes
     ranks: Mapping[Any, Node]
-    ledger: list[Entry] = field(default_factory=list[Entry])
+    ledger: list[Collective] = field(default_factory=list[Collective])
 
     @staticmethod
     def of(sizes: sp.Sizes) -> MeshView:
@@ -109,7 +109,7 @@ class MeshView:
         nbytes = sp.local_bytes(x.aval, ((),) * x.ndim, self.sizes)
         nbytes = sp.bytes_received([step], nbytes, self.sizes)
         node, times = cause
-        made = Entry(
+        made = Collective(
             step.kind, step.name, x.aval, nbytes, times, node.op.name, node.origin
         )
         self.ledger.append(made)

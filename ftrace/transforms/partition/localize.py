@@ -25,7 +25,7 @@ from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.python_limits import without_collection
 from ftrace.transforms.partition import propagate, rules, specs as sp, windows as win
-from ftrace.transforms.partition.collectives import Cause, Entry, MeshView
+from ftrace.transforms.partition.collectives import Cause, Collective, MeshView
 
 #: Of the local inputs of bodies.
 #: Through what a sum may pass before its parts are added up: views, and sums again.
@@ -438,7 +438,7 @@ class Partitioned:
     graph: Graph
     in_specs: propagate.Specs
     out_specs: propagate.Specs
-    ledger: tuple[Entry, ...]
+    ledger: tuple[Collective, ...]
     found: propagate.Propagation
 
 

@@ -16,7 +16,7 @@ from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
 from ftrace.transforms.partition import specs as sp
-from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.partition.collectives import Collective
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.partition import find_specs, mesh_of
 from ftrace.transforms.partition.propagate import Propagation
@@ -72,7 +72,7 @@ class Divided(NamedTuple):
 
     mesh: Any
     graph: g.Graph
-    ledger: Sequence[Entry]
+    ledger: Sequence[Collective]
     made: Partitioned | None
     specs: dict[g.Node, sp.Spec]
 
@@ -111,7 +111,7 @@ _COLLECTIVES = {
 }  # fmt: skip
 
 
-def _exchanges(outputs: Sequence[g.Node], times: int = 1) -> Iterator[Entry]:
+def _exchanges(outputs: Sequence[g.Node], times: int = 1) -> Iterator[Collective]:
     """The collectives of a process, in loops of known length with how often."""
     for node in g.toposort(outputs):
         if node.op is exchange_p and node.arg.moves:
@@ -120,7 +120,7 @@ def _exchanges(outputs: Sequence[g.Node], times: int = 1) -> Iterator[Entry]:
             step = sp.Move(_COLLECTIVES.get(kind, kind), ranks.name)
             nbytes = sp.local_bytes(x, ((),) * len(x.shape), {})
             nbytes = sp.bytes_received([step], nbytes, {ranks.name: ranks.size})
-            yield Entry(
+            yield Collective(
                 step.kind, step.name, x, nbytes, times, "shard_map", node.origin
             )
         length = getattr(node.arg, "length", None)

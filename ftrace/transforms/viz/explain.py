@@ -64,7 +64,7 @@ from ftrace.transforms.jit.compiled_graph import (
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
-from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.partition.collectives import Collective
 from ftrace.transforms.placed import spanning
 from ftrace.transforms.placed.explain import Divided, divided_graph
 from ftrace.transforms.shardings import Placed
@@ -408,7 +408,7 @@ class Explanation(Tables):
         return outline(self.graph)
 
     @property
-    def collectives(self) -> Sequence[Entry]:
+    def collectives(self) -> Sequence[Collective]:
         """What the devices of a mesh tell each other."""
         return () if self.divided is None else self.divided.ledger
 

@@ -32,7 +32,7 @@ from ftrace.trace import graph as g
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.transforms.partition.collectives import Entry
+from ftrace.transforms.partition.collectives import Collective
 from ftrace.transforms.placed.explain import format_type
 from ftrace.transforms.viz.explain import Explanation, StepReport
 
@@ -504,12 +504,12 @@ def _is_view(expression: Node | None, node: Node) -> bool:
     return node.op is not expression.op
 
 
-def collectives_as_data(entries: Sequence[Entry], tables: Tables) -> list[list[Any]]:
+def collectives_as_data(found: Sequence[Collective], tables: Tables) -> list[list[Any]]:
     """What devices tell each other: kind, axis, type, bytes, times, why, line."""
     return [
         [
             e.kind, str(e.axis), repr(e.aval), e.nbytes, e.times, e.operation,
             tables.lines.find(e.origin),
         ]
-        for e in entries
+        for e in found
     ]  # fmt: skip

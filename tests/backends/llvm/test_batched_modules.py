@@ -18,7 +18,7 @@ from ftrace.backends.llvm.ir.symbols import POLL
 from ftrace.backends.llvm.kernels import compile_kernels as compiling, function_library
 from ftrace.backends.llvm.kernels.compile_kernels import (
     LENGTH,
-    Made,
+    Cached,
     compile_kernels,
     group_kernels,
     in_one_module,
@@ -141,8 +141,8 @@ def test_a_module_that_is_gone_is_made_again(tmp_path: Path) -> None:
 
 
 def test_entries_are_read_as_they_were_written() -> None:
-    made = Made(3, 2, "kernel7", "digest")
-    assert Made.unpack(made.pack()) == made
+    made = Cached(3, 2, "kernel7", "digest")
+    assert Cached.unpack(made.pack()) == made
     for other in (
         b"",
         b"{}",
@@ -150,7 +150,7 @@ def test_entries_are_read_as_they_were_written() -> None:
         b'[3, "2", "kernel", "digest"]',
         b"[1, 2, 3, 4]",
     ):
-        assert Made.unpack(other) is None
+        assert Cached.unpack(other) is None
 
 
 def test_functions_of_the_library_are_made_beside_the_kernels(tmp_path: Path) -> None:

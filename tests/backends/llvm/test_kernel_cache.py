@@ -21,7 +21,7 @@ from ftrace.backends.llvm import compile as compile_module, device as device_mod
 from ftrace.backends.llvm.compile import object_cache
 from ftrace.backends.llvm.device import CPU, render_kernel
 from ftrace.backends.llvm.emit import called_functions
-from ftrace.backends.llvm.kernels.cached_kernel import Made
+from ftrace.backends.llvm.kernels.cached_kernel import Cached
 from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
 from ftrace.backends.llvm.object_cache import digest_of_sources
 from ftrace.backends.llvm.scalar.ops import CALLED
@@ -259,7 +259,7 @@ def test_entry_of_another_form_is_a_miss(tmp_path: Path) -> None:
             assert compiled.made.units >= 1
             written = object_cache.load(*key)
             assert written is not None
-            assert Made.unpack(written) is not None  # it was written anew
+            assert Cached.unpack(written) is not None  # it was written anew
 
 
 # Functions that are called

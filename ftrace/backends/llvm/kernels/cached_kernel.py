@@ -41,7 +41,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Made:
+class Cached:
     """What is cached on disk of a kernel: its function, and where that is.
 
     Attributes:
@@ -70,18 +70,18 @@ class Made:
         return json.dumps(self.row).encode()
 
     @staticmethod
-    def unpack(whole: bytes) -> Made | None:
+    def unpack(whole: bytes) -> Cached | None:
         """None for what `pack` has not made."""
         try:
-            return Made.of(json.loads(whole))
+            return Cached.of(json.loads(whole))
         except ValueError:
             return None
 
     @staticmethod
-    def of(row: Any) -> Made:
+    def of(row: Any) -> Cached:
         match row:
             case [int(units), int(grain), str(function), str(module)]:
-                return Made(units, grain, function, module)
+                return Cached(units, grain, function, module)
             case _:
                 raise ValueError(f"no row of a kernel: {row}")
 
@@ -100,7 +100,7 @@ class CompiledKernel:
       like: one with other numbers, of which this one has the code.
     """
 
-    made: Made
+    made: Cached
     code: Code
     address: int
     source: Callable[[], str]
@@ -136,7 +136,7 @@ class Modules:
 
 
 def link_kernels(
-    made: Sequence[Made],
+    made: Sequence[Cached],
     modules: Modules,
     sources: Sequence[Callable[[], str]],
     numbers: Iterable[Numbers | None] = repeat(None),
@@ -181,7 +181,7 @@ def unpack_program(
     head, _, text = whole.decode("utf-8", "replace").partition("\n")
     try:
         rows = json.loads(head)
-        made = [Made.of(row) for row, _ in rows]
+        made = [Cached.of(row) for row, _ in rows]
         numbers = [_numbers_of(text) for _, text in rows]
     except (ValueError, TypeError):
         return None

@@ -45,7 +45,7 @@ from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.compile_threads import run_all
 from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, join
 from ftrace.backends.llvm.kernels import cached_kernel
-from ftrace.backends.llvm.kernels.cached_kernel import CompiledKernel, Made
+from ftrace.backends.llvm.kernels.cached_kernel import Cached, CompiledKernel
 from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
 from ftrace.backends.llvm.object_cache import digest_of
 from ftrace.backends.llvm.target import Target
@@ -153,7 +153,7 @@ def compile_kernels(
     found = [_load(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
-    def jobs() -> Iterator[Callable[[], list[Made]]]:
+    def jobs() -> Iterator[Callable[[], list[Cached]]]:
         waiting, asked = iter(missing), set[str]()
         for group in group_kernels(render(kernels[n]) for n in missing):
             calls = {c for one in group for c in one.module.calls} - asked
@@ -185,10 +185,10 @@ def _key(kernel: Kernel, target: Target | None, way: int) -> tuple[str, ...] | N
     return f"kernel{way or ''}", *cache_key(identity, target)
 
 
-def _load(key: tuple[str, ...] | None, modules: cached_kernel.Modules) -> Made | None:
+def _load(key: tuple[str, ...] | None, modules: cached_kernel.Modules) -> Cached | None:
     """What is on disk under a kernel's key, if its module is there too."""
     whole = None if key is None else object_cache.load(*key)
-    made = None if whole is None else Made.unpack(whole)
+    made = None if whole is None else Cached.unpack(whole)
     return made if made is not None and modules.has(made.module) else None
 
 
@@ -196,7 +196,7 @@ def _make(
     group: Sequence[Rendered],
     keys: Sequence[tuple[str, ...] | None],
     modules: cached_kernel.Modules,
-) -> list[Made]:
+) -> list[Cached]:
     """What kernels come to that are one module, cached on disk under their keys.
 
     A kernel of dynamic sizes has none; its code is cached by its text.
@@ -205,9 +205,9 @@ def _make(
     module = digest_of(whole.text.encode()).hex()
     with span("llvm", f"{len(names)} kernels"):
         modules.make(module, lambda: compile_module(whole))
-    made: list[Made] = []
+    made: list[Cached] = []
     for one, name, key in zip(group, names, keys, strict=True):
-        found = Made(one.parallel, one.grain, name, module, one.dims)
+        found = Cached(one.parallel, one.grain, name, module, one.dims)
         if key is not None:
             assert not one.dims
             object_cache.store(found.pack(), *key)
@@ -215,7 +215,7 @@ def _make(
     return made
 
 
-def _prepare(symbol: str) -> list[Made]:
+def _prepare(symbol: str) -> list[Cached]:
     """Makes a function that kernels call, and none of them."""
     prepare(symbol)
     return []
