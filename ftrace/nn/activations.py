@@ -681,7 +681,7 @@ def dot_product_attention(
     scale = float(1 / math.sqrt(features) if scale is None else scale)
     # In float32 at least.
     wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
-    logits = _per_head("btnh", "bsnh", "bnts", q.astype(wide), k.astype(wide)) * scale
+    logits = _per_head("btnh", "bnts", q.astype(wide), k.astype(wide)) * scale
     if bias is not None:
         logits = (logits + bias).astype(wide)
     if seen is not None:
@@ -689,7 +689,7 @@ def dot_product_attention(
         logits = fnp.where(seen, logits, -0.7 * 3.4028234663852886e38)
     logits = logits.astype(dtypes.float32)
     weights = softmax(logits, -1).astype(k.dtype)
-    result = _per_head("bnts", "bsnh", "btnh", weights, v)
+    result = _per_head("bnts", "btnh", weights, v)
     if q_length is not None:
         rows = ax.iota(dtypes.int32, (1, length, 1, 1), 1)
         result = fnp.where(rows < q_length, result, 0)
@@ -771,8 +771,9 @@ def _visible_keys(
     return reduce(fnp.bitwise_and, seen) if seen else None
 
 
-def _per_head(left: str, right: str, result: str, x: Any, y: Any) -> Any:
+def _per_head(left: str, result: str, x: Any, y: Any) -> Any:
     """A product for each head of x; one of y serves several of them, in groups."""
+    right = "bsnh"
     at, heads = left.index("n"), y.shape[2]
     group = x.shape[at] // heads
     if group == 1:

@@ -436,7 +436,7 @@ def shard_map(
         alone: _Axes = {name: (None, n) for name, n in own.shape_tuple}
         known: _Axes = spanning.split(own) if across else alone
         axes = {name: known[name] for name in own.axis_names if name in manual}
-        specs = _specs_of(f, own, "in_specs", in_specs, args)
+        specs = _specs_of(f, own, in_specs, args)
         _check_manual(manual, own, "in_specs", specs)
         _check_are_specs("out_specs", out_specs)
         _check_manual(manual, own, "out_specs", tree.leaves(out_specs))
@@ -474,7 +474,7 @@ def shard_map(
                 own, True, tree.unflatten(treedef, list(map(spanning.lift, leaves)))
             )
         # The processes do it together: nothing of it is done before the others come.
-        specs = _specs_of(f, own, "in_specs", in_specs, args)
+        specs = _specs_of(f, own, in_specs, args)
         rows = zip(leaves, specs, strict=True)
         args = tree.unflatten(treedef, [_put(x, own, s) if s else x for x, s in rows])
         return tree.map_prefix(
@@ -600,16 +600,16 @@ def _names_of(spec: Any) -> list[Any]:
     return [name for part in spec or () for name in meshes.names_in(part)]
 
 
-def _specs_of(f: Any, mesh: Any, what: str, specs: Any, values: Any) -> list[Any]:
-    """The spec of each value; raises where one does not fit the mesh or its value."""
+def _specs_of(f: Any, mesh: Any, specs: Any, values: Any) -> list[Any]:
+    """The spec of each argument; raises where it does not fit the mesh or that."""
     if specs is None:
         return [PartitionSpec()] * len(tree.leaves(values))
-    _check_are_specs(what, specs)
-    found = tree.broadcast_prefix(specs, values, f"shard_map {what}")
+    _check_are_specs("in_specs", specs)
+    found = tree.broadcast_prefix(specs, values, "shard_map in_specs")
     rows = tree.leaves_with_path(values)
     for spec, (path, value) in zip(found, rows, strict=True):
         shape, name = tracer.aval_of(value).shape, f"args{tree.keystr(path)}"
-        _check_spec(f, mesh, what, spec, shape, f": {name}")
+        _check_spec(f, mesh, "in_specs", spec, shape, f": {name}")
         for axis, (n, entry) in enumerate(zip(shape, spec or (), strict=False)):
             parts = math.prod(mesh.shape[name] for name in meshes.names_in(entry))
             if n % parts:

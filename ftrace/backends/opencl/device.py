@@ -112,8 +112,8 @@ class Memory:
 class DeviceAllocator(Allocator):
     """Buffers of OpenCL, cached for reuse."""
 
-    def __init__(self, device: OpenCL, limit: int = 1 << 30) -> None:
-        super().__init__(device, limit)
+    def __init__(self, device: OpenCL) -> None:
+        super().__init__(device, 1 << 30)
         self.cl = device.cl
         self.context = device.context
         self._most = device.most_memory

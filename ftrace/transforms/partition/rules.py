@@ -305,7 +305,7 @@ def _plain(shape: Shape, first: int = 0) -> Axes:
     return tuple([(first + d,) for d in range(len(shape))])
 
 
-def _share(node: Node, passes: Callable[[int], bool], local: Local = _as_it_is) -> Rule:
+def _share(node: Node, passes: Callable[[int], bool]) -> Rule:
     """Axes that pass are the same in all operands and results, the others whole."""
     avals = [*[source.aval for source in node.src], *results_of(node)]
     longest = max(avals, key=lambda aval: len(aval.shape), default=node.aval).shape
@@ -321,7 +321,7 @@ def _share(node: Node, passes: Callable[[int], bool], local: Local = _as_it_is) 
     count = len(node.src)
     operands, results = tuple(values[:count]), tuple(values[count:])
     again = frozenset([d for d in range(len(longest)) if not passes(d)])
-    return Rule(operands, results, tuple(sizes), starred, local=local, again=again)
+    return Rule(operands, results, tuple(sizes), starred, again=again)
 
 
 def whole(node: Node) -> Rule:

@@ -207,9 +207,8 @@ def html_of(graph: g.Graph) -> str:
     return f"<code>{escape(heading)}</code>{unfolded}<code>{escape(result)}</code>"
 
 
-def outline(graph: g.Graph, unfolded: bool = False) -> str:
-    """The graph as text, a line for each region, or for each of its nodes below it."""
-    regions = regions_of(graph)
+def outline(graph: g.Graph) -> str:
+    """The graph as text, a line for each region."""
     heading, *_, result = str(graph).splitlines()
-    lines = [str(region) if unfolded else region.folded for region in regions]
-    return "\n".join([heading, *[f"  {line}" for line in lines], result])
+    lines = [f"  {region.folded}" for region in regions_of(graph)]
+    return "\n".join([heading, *lines, result])

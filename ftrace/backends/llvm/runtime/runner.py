@@ -70,17 +70,17 @@ handlers = Routines(Function)
 # Signals.
 
 
-def new_context(f: Function, threads: str, state: str) -> str:
-    """The context of a call on this thread; `state` is null if it keeps the GIL."""
+def new_context(f: Function) -> View:
+    """The context of a call on this thread, which has the GIL."""
     context = f.new(Context)
-    context.set("threads", threads)
-    context.set("state", state, "ptr")
+    context.set("threads", "%threads")
+    context.set("state", "null", "ptr")
     context.set("budget", BUDGET)
     context.set("checked", 0)
     context.set("stopped", 0)
     context.set("thread", f.outside("i64 pthread_self") if target.has_threads() else 0)
     context.set("call", context.address, "ptr")
-    return context.address
+    return context
 
 
 def new_lane(f: Function, outer: str) -> str:
@@ -180,7 +180,7 @@ def run_pointers(f: Function) -> None:
     entry = f.view("%entry", records.Entry)
     program = entry.pointer("program")
     frame = _new_frame(f, program, "%outer", "null")
-    context = f.view(new_context(f, "%threads", "null"), Context)
+    context = new_context(f)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
         context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
