@@ -105,6 +105,7 @@ PRODUCTS: tuple[tuple[str, str, Strategy], ...] = (
     ("sliding_sums", "plan", convolutions.find_sliding_sum),
     ("sliding_sums", "depthwise", convolutions.find_sliding_sum),
     ("sliding_rows", "plan", convolutions.find_sliding_rows),
+    ("sliding_rows", "depthwise", convolutions.find_sliding_rows),
     ("few_columns", "plan", strategies.find_dots),
     ("in_blocks", "plan", strategies.find_blocks),
 )

@@ -8,7 +8,7 @@ the gradient by the filters. Columns may be groups and their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
@@ -46,6 +46,9 @@ _LEAST = 1 << 14
 _FAR = 4096
 #: The number of the axis that is the only place of groups.
 _PLACE = -1
+#: Of a depthwise convolution, in the time of a tap: an element of an image, and a tap
+#: of loops over more terms than these.
+_FILL, _LONG_LOOP, _WRITTEN_OUT = 2.5, 1.5, 12
 
 
 def find_windows(
@@ -137,27 +140,33 @@ def find_depthwise(
 ) -> Contraction | None:
     """The kernel as a product of groups of one place, which is an axis of its own.
 
-        out[t, g] = f(the sum over p of left(p + t, g) · right(p, g))
-
-    Loops read a right operand in which groups lie side by side as it stands, in up to
-    three quarters of the time (56², 32 groups); others in six times as long.
+    out[p, g] = f(the sum over t of left(p + t, g) · right(t, g))
+    out[t, g] = f(the sum over p of left(p + t, g) · right(p, g))
     """
-    loop, groups = reduce_loop(kernel, block), contiguous_axis(kernel, facts)
-    if kernel.is_dynamic or loop is None or groups is None or len(loop.reduces) > 1:
+    loop, free = reduce_loop(kernel, block), facts.free
+    if kernel.is_dynamic or loop is None or len(loop.reduces) > 1:
         return None
-    term, free = product_of(loop.reduces[0]), facts.free
-    if term is None or not all(groups in free[x] for x in term.src):
+    term, axes = product_of(loop.reduces[0]), [a for a in kernel.axes if size_of(a) > 1]
+    both = [a for a in axes if term is not None and all(a in free[x] for x in term.src)]
+    if term is None or not both:
         return None
+    contiguous = contiguous_axis(kernel, facts)
+    groups = contiguous if contiguous in both else both[-1]
     place, axes = make_range(_PLACE, 1, False), [a for a in kernel.axes if a != groups]
     for left, right in (term.src, term.src[::-1]):
         rows = tuple([a for a in axes if a in free[left] and a not in free[right]])
-        if rows and not runs_along(right, groups, facts):
+        if rows:
             outer = tuple([a for a in axes if a not in rows])
             return Contraction(
                 outer, rows, (groups, place), loop.ranges, (left,), (right,),
                 tuple(loop.reduces),
             )  # fmt: skip
     return None
+
+
+def is_depthwise(plan: Contraction) -> bool:
+    """Is it of groups of one place?"""
+    return any(axis_of(a).number == _PLACE for a in plan.columns)
 
 
 def with_groups(
@@ -169,8 +178,8 @@ def with_groups(
 
     A group has too few places for a vector; a vector has a place of many groups.
     """
-    if any(axis_of(a).number == _PLACE for a in plan.columns):
-        return plan if 4 * size_of(plan.columns[0]) >= lanes else None
+    if is_depthwise(plan):
+        return plan
     (store, *more), (*others, column) = kernel.stores, plan.columns
     both = (*plan.left, *plan.right)
     terms, width = facts.affine[store.index].terms, size_of(column)
@@ -226,6 +235,28 @@ def fill_cost(
     return cost / (size_of(column) / -(-size_of(column) // lanes))
 
 
+def pays(
+    plan: Contraction, windows: Sequence[Window], facts: Facts, lanes: int
+) -> bool:
+    """Is a depthwise convolution quicker with groups as lanes than in plain loops?
+
+    Both do what there is of each tap, in vectors that may be half empty: of groups, or
+    of what lies side by side in memory. Loops over many terms are not written out, and
+    an image has to be filled. Of 16 lanes, in the time of loops (AMD EPYC): 3×3 taps of
+    28² pixels with 32 groups, side by side, 1.3; 5×5 0.7, the gradient by them 0.7, of
+    7×7 and 384 groups 0.4; pixels side by side, 5×5 by 2 of 14² 0.3, of 3 groups 2.
+    """
+    (left,), taps = plan.left, prod(w.taps for w in windows)
+    seen = prod(w.lines(w.pixels) / w.pixels for w in windows)
+    beside = can_fill(left, plan.columns[0], facts)
+    groups = size_of(plan.columns[0])
+    filled = [groups, groups if beside else windows[-1].pixels]
+    panels, loops = (-(-n // lanes) * lanes / n for n in filled)
+    written_out = prod(map(size_of, plan.ranges)) <= _WRITTEN_OUT
+    loops *= taps * (1.0 if written_out else _LONG_LOOP)
+    return panels * (taps + _FILL * seen) < loops
+
+
 # How they run.
 
 
@@ -234,8 +265,9 @@ def still_operand(
 ) -> Panel | Node:
     """It is read where it stands if vectors of it are side by side, near each other."""
     width, free = layout.whole_vectors(columns, lanes), facts.free[node]
-    axis, form = columns.within[-1], plain_form(node, facts)
-    if not columns.order and form is not None and runs_along(node, axis, facts):
+    axis, form = columns.within[0], plain_form(node, facts)
+    one = len([r for r in columns.within if size_of(r) > 1]) < 2
+    if one and form is not None and runs_along(node, axis, facts):
         steps = [abs(form.terms.get(r, 0)) for r in (*summed.outer, *summed.within)]
         near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
         # All columns that tiles read have to be there.
@@ -249,10 +281,10 @@ def still_operand(
 
 
 def slide(
-    kernel: Kernel, plan: Contraction, images: tuple[layout.Image, ...],
+    kernel: Kernel, plan: Contraction, facts: Facts, images: tuple[layout.Image, ...],
     still: Panel | Node, cuts: tuple[Cut, Cut, Cut], places: Sequence[Node | Cut],
     lanes: int, tiles: Iterable[tuple[int, int]], taps: Sequence[Node] = (),
-    parts: tuple[range, ...] = (), place: Node | None = None,
+    parts: tuple[range, ...] = (),
 ) -> Iterator[tree.Schedule]:  # fmt: skip
     """Schedules of units that fill operands for each block, over which tiles run.
 
@@ -261,7 +293,7 @@ def slide(
       places: what tells units apart.
       tiles: rows and vectors of each, which is made of the last range of the rows.
       taps: those that are rows.
-      parts, place: see `Accumulate` and `StoreResults`.
+      parts: see `Accumulate`.
     """
     rows, columns, depth = cuts
     pitch, windows = layout.whole_vectors(columns, lanes), Cut.whole(taps)
@@ -269,10 +301,13 @@ def slide(
     stand = (*stand[: 2 if taps else 1], Term.of(columns, 1))
     high = rows.length * windows.length
     sums = Panel("sums", plan.reduces[0], high, pitch, stand)
+    place = columns.within[-1] if columns.order else None
     inside = {*rows.within, *windows.within, *columns.within} - {place}
     all_axes = dict.fromkeys((*kernel.axes, *columns.within))  # also the only place
     axes = tuple(axis for axis in all_axes if axis in inside)
-    store = tree.StoreResults((sums,), axes, (columns, rows), group=place)
+    last, squares = _last_of_stores(kernel, plan, columns, inside, facts)
+    axes = (*(axis for axis in axes if axis not in last), *last)
+    store = tree.StoreResults((sums,), axes, (columns, rows), squares, place)
     panels = (still,) if isinstance(still, Panel) else ()
     for high, wide in tiles:
         across, down = tree.Tiled(columns, RangeTiling(lanes, wide), True), None
@@ -287,3 +322,22 @@ def slide(
         unit = (*tree.for_blocks(depth, *fills, add), store)
         unit = (*map(tree.Clear, (sums,) if depth.several else ()), *unit)
         yield tree.Schedule(kernel, lanes, tuple(places), unit)
+
+
+def _last_of_stores(
+    kernel: Kernel, plan: Contraction, columns: Cut, inside: Collection[Node],
+    facts: Facts,
+) -> tuple[tuple[Node, ...], bool]:  # fmt: skip
+    """The last axes over which stores run, and if they are exchanged.
+
+    Sums of groups lie with these side by side. Where results do not, squares of sums
+    are transposed; but not what else is read along with results.
+    """
+    along = contiguous_axis(kernel, facts)
+    if not columns.order or along in columns.within or along not in inside:
+        return (), False
+    values = [store.value for store in kernel.stores]
+    loads = walk(values, lambda n: () if n in plan.reduces else n.src)
+    if any(n.op is load_p and along in facts.free[n] for n in loads):
+        return (along,), False
+    return (columns.within[0], along), True

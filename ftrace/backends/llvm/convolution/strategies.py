@@ -159,8 +159,9 @@ def _along_columns(
         still = Panel("still", left, rows.length, deep, stand, zeros=0)
     vectors = layout.whole_vectors(columns, lanes) // lanes
     yield from convolution.slide(
-        kernel, plan, images, still, (rows, columns, depth), (*s.outer, columns, rows),
-        lanes, tiling.candidate_tiles(rows.length, vectors, s.target, s.together),
+        kernel, plan, facts, images, still, (rows, columns, depth),
+        (*s.outer, columns, rows), lanes,
+        tiling.candidate_tiles(rows.length, vectors, s.target, s.together),
     )  # fmt: skip
 
 
@@ -236,9 +237,12 @@ def find_sliding_rows(
         windows.setdefault(window.tap, window)
     others = [r for r in plan.ranges if r not in windows]
     others = in_memory_order([left], others, facts)
-    if not windows or not others or more or size_of(plan.rows[-1]) < 4:
+    if not windows or size_of(plan.rows[-1]) < 4:
         return
-    if not convolution.can_fill(left, others[-1], facts):
+    if convolution.is_depthwise(plan):
+        if others or not convolution.pays(plan, [*windows.values()], facts, lanes):
+            return
+    elif more or not others or not convolution.can_fill(left, others[-1], facts):
         return
     if groups is None and size_of(column) * item < 32:
         return
@@ -259,7 +263,7 @@ def _along_rows(
     """With the best tile of registers, then with that of each width."""
     (left,), (right,), (total,) = plan.left, plan.right, plan.reduces
     lanes, groups = target.vector_bytes // total.dtype.itemsize, len(plan.columns) > 1
-    lanes = columns.size if groups else lanes
+    lanes = min(columns.size, lanes) if groups else lanes
     pitch = layout.whole_vectors(columns, lanes)
     each = max(pitch, depth.length * lanes) if groups else pitch
     budget = target.l2 // _SHARE // total.dtype.itemsize // each
@@ -271,9 +275,9 @@ def _along_rows(
         channels_last=True, groups=columns if groups else None,
     )  # fmt: skip
     yield from convolution.slide(
-        kernel, plan, images, still, (rows, columns, depth), (*outer, rows, columns),
-        lanes, tiling.candidate_tiles(rows.extents[-1], pitch // lanes, target),
-        place=columns.within[1] if groups else None,
+        kernel, plan, facts, images, still, (rows, columns, depth),
+        (*outer, rows, columns), lanes,
+        tiling.candidate_tiles(rows.extents[-1], pitch // lanes, target),
     )  # fmt: skip
 
 
@@ -368,9 +372,14 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     taps, pixels = prod(w.taps for w in windows), [w.column for w in windows]
     if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
-    last = groups or not convolution.can_fill(left, pixels[-1], facts)
     along = channel or (plan.columns[:1] if groups else ())
-    if last and not (along and convolution.can_fill(left, along[0], facts)):
+    first = convolution.can_fill(left, pixels[-1], facts)
+    last = groups or not first
+    if not first and not (along and convolution.can_fill(left, along[0], facts)):
+        return None
+    if convolution.is_depthwise(plan) and not convolution.pays(
+        plan, windows, facts, lanes
+    ):
         return None
     others = [r for r in plan.ranges if r not in pixels]
     others = tuple(in_memory_order([left], others, facts))
@@ -383,13 +392,15 @@ def _windows(plan: Contraction, facts: Facts) -> tuple[list[Window], list[Node]]
     Windows that share no pixel (their stride is not less than they are long) save
     nothing; but beside others they make an axis that is not left over.
     """
-    slid = plan.rows
+    slid, least = plan.rows, 1 if convolution.is_depthwise(plan) else 2
     found = [
         w
         for w in convolution.find_windows(
             plan.left[0], plan.ranges, slid, facts, saving=False
         )
-        if not w.reversed and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
+        if not w.reversed
+        and min(w.stride, w.dilation) == 1
+        and least * w.taps <= w.pixels
     ]
     step = contraction.step_sizes(plan.left, slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
@@ -407,12 +418,14 @@ def _of_filters(
 ) -> Iterator[Schedule]:
     (left,), (right,), (*more, _) = s.plan.left, s.plan.right, s.plan.columns
     columns = convolution.cut_columns(s.plan.columns, s.lanes, _VECTORS)
-    lanes = columns.size if more else s.lanes
+    lanes = min(columns.size, s.lanes) if more else s.lanes
     pitch = layout.whole_vectors(columns, lanes)
     budget = target.l2 // _SHARE // right.dtype.itemsize  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, budget, target)
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
-    depth = _cut_pixels(s, rows.length, pitch, tile[1] * lanes, budget, target)
+    several = parts > 1 or rows.length > tile[0]
+    wide = tile[1] * lanes
+    depth = _cut_pixels(s, rows.length, pitch, wide, several, budget, target)
     images = layout.images_of(
         left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes,
         channels_last=s.channels_last, groups=columns if more else None, zeros=0,
@@ -420,7 +433,7 @@ def _of_filters(
     still = convolution.still_operand(right, columns, depth, lanes, facts)
     edges = [n * s.taps // parts for n in range(parts + 1)]  # as equal as can be
     yield from convolution.slide(
-        kernel, s.plan, images, still, (rows, columns, depth),
+        kernel, s.plan, facts, images, still, (rows, columns, depth),
         (*s.plan.outer, rows, columns), lanes, [tile], [w.tap for w in s.windows],
         tuple(range(*pair) for pair in pairwise(edges)),
     )  # fmt: skip
@@ -447,16 +460,20 @@ def _cut_channels(
 
 
 def _cut_pixels(
-    s: _OfFilters, channels: int, pitch: int, wide: int, budget: int, target: Target
-) -> Cut:
-    """Blocks of lines: what a tile reads of the right panel stays near it."""
+    s: _OfFilters, channels: int, pitch: int, wide: int, several: bool, budget: int,
+    target: Target,
+) -> Cut:  # fmt: skip
+    """Blocks of lines: what `several` tiles read of the right panel stays near it."""
     first, *rest = [w.column for w in s.windows]
     inside, size, lines = prod(map(size_of, rest)), size_of(first), s.windows[1:]
     line = prod(w.reach(w.pixels, w.whole) for w in lines)
     groups = min(wide, s.lanes) if len(s.plan.columns) > 1 else 1
     step = s.windows[0].stride * line * channels * groups
-    near = target.l1 // 2 // s.plan.right[0].dtype.itemsize
-    most = max(min(budget // max(inside * pitch, step), near // (inside * wide)), 1)
+    most = budget // max(inside * pitch, step)
+    if several:
+        near = target.l1 // 2 // s.plan.right[0].dtype.itemsize
+        most = min(most, near // (inside * wide))
+    most = max(most, 1)
     if most < size and not rest:
         most = max(most // s.lanes, 1) * s.lanes  # transposed in squares
     elif most < size:

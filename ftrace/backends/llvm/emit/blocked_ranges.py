@@ -91,7 +91,8 @@ class Block:
         first = self.stage.scale(self.number, each)
         last = self.stage.scale(self.number, each, each)
         number = self.stage.values.number(total)
-        return {split: Span(first, lowest(self.stage.writer, last, number))}
+        last = lowest(self.stage.writer, last, number)
+        return {split: Span(first, last, each == 1)}
 
     def divides(self, width: int) -> bool:
         """Does every block begin at a multiple of `width`?"""
@@ -329,12 +330,20 @@ def fill_image(
         ranges += image.columns.ranges
         blocks.append(columns)
     last, spans = ranges[-1], lines.spans
-    steps = {last: RangeTiling(fit_lanes(last, blocks, lanes))}
+    vector = last
+    if columns is not None:
+        stage.facts.learn([value])
+        whole = [r for r in ranges if r not in spans]
+        vector = _vector_of(value, whole, last, blocks, lanes, stage.facts)
+    steps = {vector: RangeTiling(fit_lanes(vector, blocks, lanes))}
+    if vector is not last:
+        steps[last] = RangeTiling(0, steps[vector].width, False)
+        ranges = [*(r for r in ranges if r not in (last, vector)), last, vector]
     for block in blocks:
         if block.cut.split in ranges:
             spans |= block.spans(steps)
     store = Store(memory.number, sum_of(terms), value)
-    stage.run(ranges, [store], steps, spans)
+    stage.run(ranges, [store], steps, spans, squares=vector is not last)
 
 
 def _lines_of(image: Image, along: Block) -> _Lines:
@@ -368,7 +377,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
         found.moved[window.tap] = window.tap_of(add(tap, number))
         if start is None or same_size(axis_of(axis).size % cut.size, 0):
             continue
-        if axis is axes[-1] and not image.channels_last:
+        if axis is axes[-1] and (image.columns or not image.channels_last):
             # A vector may reach beyond the last pixel.
             place = add(line, mul(start, const(by, INDEX)))
             all_of_them = window.reach(window.pixels, group)

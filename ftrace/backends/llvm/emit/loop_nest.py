@@ -51,10 +51,15 @@ class SumRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`."""
+    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`.
+
+    Attributes:
+      single: it is one tile.
+    """
 
     first: str
     last: str
+    single: bool = False
 
 
 class Nest:
@@ -180,6 +185,13 @@ class Nest:
         body: Callable[[], None],
     ) -> None:
         writer = self.writer
+        if span.single and len(parts) == 1:
+            start = self._scale(span.first, parts[0].width, parts[0].start)
+            writer.open_scope()
+            with self.opened(axis, start, steps, parts[0]):
+                body()
+            writer.close_scope()
+            return
         first: Any = 0
         for part in parts:
             begin, end = span.first, span.last

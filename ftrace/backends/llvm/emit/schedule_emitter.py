@@ -250,10 +250,11 @@ class ScheduleEmitter:
             count = stage.scale(block.count(), 1, width - 1)
             tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
             spans[line] = Span(literal(0), tiles)
-        if len(within) > 1:
+        long = [r for r in within if size_of(r) > 1] or within
+        if len(long) > 1:
             return {}
         place = line if block.start is None else add(line, block.start)
-        return dict.fromkeys(within, place)
+        return dict.fromkeys(within, const(0, INDEX)) | {long[0]: place}
 
     def _epilogue(
         self, s: tree.Accumulate, sums: dict[Node, Node], at: Mapping[Node, int],
@@ -341,11 +342,11 @@ class ScheduleEmitter:
             stores = [store for part in parts for store in part]
         axes, last = s.axes, s.axes[-1]
         if s.squares:
-            steps = {axes[0]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}
+            steps = {axes[-2]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}
             # What is read lies side by side along the first axis, what is written along
             # the last: through the caches that counts more, for whose lines are read.
             if stores[0].buffer in stage.values.streamed:
-                axes = axes[::-1]
+                axes = (*axes[:-2], *axes[:-3:-1])
         else:
             widest = max(store.value.dtype.itemsize for store in stores)
             lanes = min(stage.target.vector_bytes // widest, lanes)
