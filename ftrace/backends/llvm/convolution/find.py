@@ -46,9 +46,9 @@ _LEAST = 1 << 14
 _FAR = 4096
 #: The number of the axis that is the only place of groups.
 _PLACE = -1
-#: Of a depthwise convolution, in the time of a tap: an element of an image, and a tap
-#: of loops over more terms than these.
-_FILL, _LONG_LOOP, _WRITTEN_OUT = 2.5, 1.5, 12
+#: Of a depthwise convolution, in the time of a tap: an element of an image, a tap of
+#: loops over more terms than these, and one where an operand lies the other way.
+_FILL, _LONG_LOOP, _WRITTEN_OUT, _GATHER = 2.5, 1.5, 12, 3.0
 
 
 def find_windows(
@@ -246,14 +246,14 @@ def pays(
     28² pixels with 32 groups, side by side, 1.3; 5×5 0.7, the gradient by them 0.7, of
     7×7 and 384 groups 0.4; pixels side by side, 5×5 by 2 of 14² 0.3, of 3 groups 2.
     """
-    (left,), taps = plan.left, prod(w.taps for w in windows)
+    (left,), (right,), (groups, _) = plan.left, plan.right, plan.columns
+    beside = groups if can_fill(left, groups, facts) else windows[-1].column
+    sizes = map(size_of, (groups, beside))
+    panels, loops = (-(-size // lanes) * lanes / size for size in sizes)
+    taps = prod(w.taps for w in windows)
     seen = prod(w.lines(w.pixels) / w.pixels for w in windows)
-    beside = can_fill(left, plan.columns[0], facts)
-    groups = size_of(plan.columns[0])
-    filled = [groups, groups if beside else windows[-1].pixels]
-    panels, loops = (-(-n // lanes) * lanes / n for n in filled)
-    written_out = prod(map(size_of, plan.ranges)) <= _WRITTEN_OUT
-    loops *= taps * (1.0 if written_out else _LONG_LOOP)
+    loops *= taps if can_fill(right, beside, facts) else taps * _GATHER
+    loops *= _LONG_LOOP if prod(map(size_of, plan.ranges)) > _WRITTEN_OUT else 1.0
     return panels * (taps + _FILL * seen) < loops
 
 

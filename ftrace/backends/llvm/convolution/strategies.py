@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
@@ -40,6 +40,10 @@ _SHARE = 4
 
 #: Cycles of a block beside its sums.
 _BLOCK = 2000.0
+#: Images that fill less of their vectors are put side by side.
+_SHORT = 1.1
+#: How many times as long sums take for which pairs of a column and a tap fill a panel.
+_PAIRS = 1.6
 #: Blocks of lines that are considered, and parts of the rows: a bound of compile time.
 _MOST_BLOCKS = 32
 _BLOCK_COUNTS = (1, 2, 4, 8)
@@ -47,6 +51,20 @@ _BLOCK_COUNTS = (1, 2, 4, 8)
 #: takes several times as long, unless all that it reads stays in the first: two of them
 #: for each term are this part of it.
 _NEAR = 8
+
+
+class _Way(NamedTuple):
+    """Blocks of a convolution.
+
+    Attributes:
+      lines: of the axis that the window slides along.
+      parts: blocks of the rows.
+      beside: values of the axis before that one which are in a block: small images.
+    """
+
+    lines: int
+    parts: int
+    beside: int
 
 
 class _AlongColumns(NamedTuple):
@@ -58,8 +76,8 @@ class _AlongColumns(NamedTuple):
       others: what is summed over beside the taps.
       deep: terms of a block of `others` at most.
       together: rows that do not push each other out of the cache.
-      rows, width, units, depth: how many there are; of columns for a line, of axes
-        around it, and of terms.
+      rows, width, units, images, depth: how many there are; of columns for a line, of
+        axes around it, of the last of these, and of terms.
       lanes: of a vector.
       fill: cycles to evaluate an element of the image.
     """
@@ -74,6 +92,7 @@ class _AlongColumns(NamedTuple):
     rows: int
     width: int
     units: int
+    images: int
     depth: int
     lanes: int
     fill: float
@@ -95,17 +114,18 @@ def find_sliding(
     """
     if len(plan.rows) != 1 or not convolution.is_sum_of_products(kernel, plan):
         return
-    least, best = float("inf"), list[tuple[_AlongColumns, tuple[int, int]]]()
+    least, best = float("inf"), list[tuple[_AlongColumns, _Way]]()
     for window in convolution.find_windows(
         plan.right[0], plan.columns, plan.ranges, facts
     ):
         s = _window_costs(plan, window, facts, target)
         cycles = {} if s is None else _candidates(s)
+        least = least if s is None else min(least, _without_window(s, plan))
         if s is not None and min(cycles.values(), default=least) < least:
             best = [(s, way) for way in sorted(cycles, key=cycles.__getitem__)]
             least = cycles[best[0][1]]
     for s, way in best:
-        yield from _along_columns(kernel, plan, s, *way, facts)
+        yield from _along_columns(kernel, plan, s, way, facts)
 
 
 def _window_costs(
@@ -127,24 +147,28 @@ def _window_costs(
         max(terms // window.taps, 1), in_place,
         tiling.rows_together([left], row if in_place else None, facts, target),
         size_of(row), prod(map(size_of, columns[1:])), prod(map(size_of, outer)),
+        size_of(outer[-1]) if at else 1,
         prod(map(size_of, plan.ranges)), lanes,
         convolution.fill_cost(right, last, facts, target, lanes), target,
     )  # fmt: skip
 
 
 def _along_columns(
-    kernel: Kernel, plan: Contraction, s: _AlongColumns, lines: int, parts: int,
-    facts: Facts,
-) -> Iterator[Schedule]:  # fmt: skip
+    kernel: Kernel, plan: Contraction, s: _AlongColumns, way: _Way, facts: Facts
+) -> Iterator[Schedule]:
     """With the best tile of registers, then with that of each width."""
-    (left,), (right,), lanes = plan.left, plan.right, s.lanes
-    columns, rows = (
-        Cut.of_first(s.columns, lines),
-        Cut.of_first(plan.rows, s.rows // parts),
-    )
-    seen = s.width * s.window.lines(lines) * right.dtype.itemsize
+    (left,), (right,), lanes, outer = plan.left, plan.right, s.lanes, s.outer
+    lines, parts, beside = way
+    columns = Cut.of_first(s.columns, lines)
+    if beside > 1:
+        *outer, images = outer
+        first, *inner = s.columns
+        columns = Cut.of_first((images, *s.columns), beside)
+        columns = replace(columns, order=(first, images, *inner))
+    rows = Cut.of_first(plan.rows, s.rows // parts)
+    seen = s.width * beside * s.window.lines(lines) * right.dtype.itemsize
     depth = cut_ranges(s.others, max(min(s.deep, s.target.l2 // 2 // seen), 1))
-    short = columns.split is not None and s.window.pixels % columns.size > 0
+    short = lines < s.window.pixels and s.window.pixels % lines > 0
     images = layout.images_of(
         right, (s.window,), columns, Term.of(depth, 1, facts.free[right]), lanes,
         by_class=True, zeros=0 if short else None, behind=True,
@@ -160,13 +184,13 @@ def _along_columns(
     vectors = layout.whole_vectors(columns, lanes) // lanes
     yield from convolution.slide(
         kernel, plan, facts, images, still, (rows, columns, depth),
-        (*s.outer, columns, rows), lanes,
+        (*outer, columns, rows), lanes,
         tiling.candidate_tiles(rows.length, vectors, s.target, s.together),
     )  # fmt: skip
 
 
-def _candidates(s: _AlongColumns) -> dict[tuple[int, int], float]:
-    """Cycles with so many lines and parts of the rows, of all units on all cores.
+def _candidates(s: _AlongColumns) -> dict[_Way, float]:
+    """Cycles of all units on all cores.
 
     Panels of a block fit into the second cache; else they are the smallest.
     """
@@ -174,20 +198,33 @@ def _candidates(s: _AlongColumns) -> dict[tuple[int, int], float]:
     counts = (*range(1, _MOST_BLOCKS), *(n * pixels // 8 for n in range(1, 9)))
     sizes = dict.fromkeys(-(-pixels // max(count, 1)) for count in counts)
     terms = min(prod(map(size_of, s.others)), s.deep)
-    places, cycles = dict[tuple[int, int], int](), dict[tuple[int, int], float]()
-    for size in sizes:
-        even = size == pixels or pixels % size == size % s.lanes == 0
-        for parts in _BLOCK_COUNTS if even or len(s.columns) > 1 else ():
-            rows, columns = s.rows // parts, size * s.width
-            if parts > 1 and (s.rows % parts or rows < 8):
-                continue
-            units = s.units * parts * -(-pixels // size)
-            each = _unit(s, rows, columns, s.window.share(size) * columns * s.depth)
-            cycles[size, parts] = each * -(-units // target.cores)
-            places[size, parts] = terms * s.window.lines(size) + rows * size
+    places, cycles = dict[_Way, int](), dict[_Way, float]()
+    image = pixels * s.width
+    short = len(s.columns) > 1 and -(-image // s.lanes) * s.lanes > _SHORT * image
+    for size, parts, beside in product(sizes, _BLOCK_COUNTS, _BLOCK_COUNTS):
+        rows, columns = s.rows // parts, size * s.width * beside
+        if parts > 1 and (s.rows % parts or rows < 8):
+            continue
+        lines = len(s.columns) > 1
+        if beside > 1 and not (short and size == pixels and s.images % beside == 0):
+            continue
+        if size < pixels and not lines and (pixels % size or size % s.lanes):
+            continue
+        units = s.units // beside * parts * -(-pixels // size)
+        each = _unit(s, rows, columns, s.window.share(size) * columns * s.depth)
+        way = _Way(size, parts, beside)
+        cycles[way] = each * -(-units // target.cores)
+        places[way] = (terms * s.window.lines(size) + rows * size) * beside
     budget = target.l2 * 3 // 4 // (s.width * target.vector_bytes // s.lanes)
     budget = max(budget, min(places.values(), default=0))
     return {way: found for way, found in cycles.items() if places[way] <= budget}
+
+
+def _without_window(s: _AlongColumns, plan: Contraction) -> float:
+    """Cycles as any other contraction: all columns are flat, and none is shared."""
+    columns = prod(map(size_of, plan.columns))
+    each = _PAIRS * _unit(s, s.rows, columns, 0) + s.fill * columns * s.depth
+    return each * prod(map(size_of, plan.outer)) / s.target.cores
 
 
 def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
@@ -240,7 +277,9 @@ def find_sliding_rows(
     if not windows or size_of(plan.rows[-1]) < 4:
         return
     if convolution.is_depthwise(plan):
-        if others or not convolution.pays(plan, [*windows.values()], facts, lanes):
+        line = size_of(plan.rows[-1]) * target.vector_bytes
+        whole = not others and line <= target.l2 // _SHARE
+        if not whole or not convolution.pays(plan, [*windows.values()], facts, lanes):
             return
     elif more or not others or not convolution.can_fill(left, others[-1], facts):
         return
