@@ -305,7 +305,7 @@ def slide(
     inside = {*rows.within, *windows.within, *columns.within} - {place}
     all_axes = dict.fromkeys((*kernel.axes, *columns.within))  # also the only place
     axes = tuple(axis for axis in all_axes if axis in inside)
-    last, squares = _last_of_stores(kernel, plan, columns, inside, facts)
+    last, squares = _last_of_stores(kernel, plan, columns, inside - {rows.split}, facts)
     axes = (*(axis for axis in axes if axis not in last), *last)
     store = tree.StoreResults((sums,), axes, (columns, rows), squares, place)
     panels = (still,) if isinstance(still, Panel) else ()
@@ -338,6 +338,10 @@ def _last_of_stores(
         return (), False
     values = [store.value for store in kernel.stores]
     loads = walk(values, lambda n: () if n in plan.reduces else n.src)
-    if any(n.op is load_p and along in facts.free[n] for n in loads):
+    plain = all(
+        store.valid is None and facts.affine[store.index].terms.get(along) == 1
+        for store in kernel.stores
+    )
+    if not plain or any(n.op is load_p and along in facts.free[n] for n in loads):
         return (along,), False
     return (columns.within[0], along), True

@@ -245,7 +245,8 @@ class ScheduleEmitter:
         line = self.lines[tiled.cut] = stage.new_range(tiled.length)
         steps[line] = tiled.steps
         split = block.cut.split
-        if split is not None and not same_size(axis_of(split).size % block.cut.size, 0):
+        short = split and not same_size(axis_of(split).size % block.cut.size, 0)
+        if short and not tiled.cut.order:  # else what there is may stand anywhere
             width = tiled.steps.width
             count = stage.scale(block.count(), 1, width - 1)
             tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
@@ -311,7 +312,8 @@ class ScheduleEmitter:
         self.stage.facts.learn([still])
         weights = self.stage.facts.affine[index_facts.index_of(still)].terms
         ranges.sort(key=lambda r: -abs(weights.get(r, 0)))  # in memory order
-        return reduce("add", mul(still, pixel), tuple(ranges))
+        product = mul(still, pixel)
+        return reduce("add", product, tuple(ranges)) if ranges else product
 
     def _pixel(self, image: layout.Image) -> list[Node]:
         """Where a pixel of the block stands in an image: the terms of its place."""
