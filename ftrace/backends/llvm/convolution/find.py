@@ -140,8 +140,10 @@ def find_depthwise(
 ) -> Contraction | None:
     """The kernel as a product of groups of one place, which is an axis of its own.
 
-    out[p, g] = f(the sum over t of left(p + t, g) · right(t, g))
-    out[t, g] = f(the sum over p of left(p + t, g) · right(p, g))
+        out[p, g] = f(the sum over t of left(p + t, g) · right(t, g))
+        out[t, g] = f(the sum over p of left(p + t, g) · right(p, g))
+
+    Groups lie side by side in memory, or the pixels do.
     """
     loop, free = reduce_loop(kernel, block), facts.free
     if kernel.is_dynamic or loop is None or len(loop.reduces) > 1:
@@ -235,7 +237,7 @@ def fill_cost(
     return cost / (size_of(column) / -(-size_of(column) // lanes))
 
 
-def pays(
+def pays_in_groups(
     plan: Contraction, windows: Sequence[Window], facts: Facts, lanes: int
 ) -> bool:
     """Is a depthwise convolution quicker with groups as lanes than in plain loops?
@@ -305,7 +307,9 @@ def slide(
     inside = {*rows.within, *windows.within, *columns.within} - {place}
     all_axes = dict.fromkeys((*kernel.axes, *columns.within))  # also the only place
     axes = tuple(axis for axis in all_axes if axis in inside)
-    last, squares = _last_of_stores(kernel, plan, columns, inside - {rows.split}, facts)
+    last, squares = _last_axes_of_stores(
+        kernel, plan, columns, inside - {rows.split}, facts
+    )
     axes = (*(axis for axis in axes if axis not in last), *last)
     store = tree.StoreResults((sums,), axes, (columns, rows), squares, place)
     panels = (still,) if isinstance(still, Panel) else ()
@@ -324,7 +328,7 @@ def slide(
         yield tree.Schedule(kernel, lanes, tuple(places), unit)
 
 
-def _last_of_stores(
+def _last_axes_of_stores(
     kernel: Kernel, plan: Contraction, columns: Cut, inside: Collection[Node],
     facts: Facts,
 ) -> tuple[tuple[Node, ...], bool]:  # fmt: skip
@@ -334,7 +338,9 @@ def _last_of_stores(
     are transposed; but not what else is read along with results.
     """
     along = contiguous_axis(kernel, facts)
-    if not columns.order or along in columns.within or along not in inside:
+    if along is None or along not in inside:
+        return (), False
+    if not columns.order or along in columns.within:
         return (), False
     values = [store.value for store in kernel.stores]
     loads = walk(values, lambda n: () if n in plan.reduces else n.src)

@@ -261,7 +261,8 @@ def find_sliding_rows(
 
     A group has too few places for vectors. So lanes are groups: that panel has a vector
     of them where it would have a number, and for each place of a group there is one of
-    sums.
+    sums. Where groups do not lie side by side, it is filled, and results are stored, in
+    squares that are transposed.
     """
     if not convolution.is_sum_of_products(kernel, plan):
         return
@@ -279,7 +280,9 @@ def find_sliding_rows(
     if convolution.is_depthwise(plan):
         line = size_of(plan.rows[-1]) * target.vector_bytes
         whole = not others and line <= target.l2 // _SHARE
-        if not whole or not convolution.pays(plan, [*windows.values()], facts, lanes):
+        if not whole or not convolution.pays_in_groups(
+            plan, [*windows.values()], facts, lanes
+        ):
             return
     elif more or not others or not convolution.can_fill(left, others[-1], facts):
         return
@@ -416,7 +419,7 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     last = groups or not first
     if not first and not (along and convolution.can_fill(left, along[0], facts)):
         return None
-    if convolution.is_depthwise(plan) and not convolution.pays(
+    if convolution.is_depthwise(plan) and not convolution.pays_in_groups(
         plan, windows, facts, lanes
     ):
         return None

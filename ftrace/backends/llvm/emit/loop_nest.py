@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -186,11 +187,9 @@ class Nest:
     ) -> None:
         writer = self.writer
         if span.single and len(parts) == 1:
-            start = self._scale(span.first, parts[0].width, parts[0].start)
-            writer.open_scope()
-            with self.opened(axis, start, steps, parts[0]):
-                body()
-            writer.close_scope()
+            one = replace(parts[0], count=1)
+            start = self._scale(span.first, one.width, one.start)
+            self.tiles(axis, steps, one, start, start, False, body)
             return
         first: Any = 0
         for part in parts:

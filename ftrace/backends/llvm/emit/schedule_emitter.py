@@ -251,7 +251,7 @@ class ScheduleEmitter:
             count = stage.scale(block.count(), 1, width - 1)
             tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
             spans[line] = Span(literal(0), tiles)
-        long = [r for r in within if size_of(r) > 1] or within
+        long = [r for r in within if size_of(r) > 1] or [within[-1]]
         if len(long) > 1:
             return {}
         place = line if block.start is None else add(line, block.start)
