@@ -82,8 +82,8 @@ def _is_users(error: BaseException) -> bool:
         return True
     known = ours[-1].f_locals
     if type(error) is AttributeError:  # of the name that a `__getattr__` was given
-        return (
-            len(ours) == 1 and error.name is not None and error.name in known.values()
+        return len(ours) == 1 and any(
+            type(x) is str and x == error.name for x in known.values()
         )
     hand_on = all({"args", "kwargs"}.issubset(frame.f_locals) for frame in ours)
     return type(error) is TypeError and _refuses(str(error), ours[-1], hand_on)

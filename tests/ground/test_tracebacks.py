@@ -12,12 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground import tracebacks
+from ftrace.trace.primitives.library.sorting import sort_values
 
 PROGRAM = """
 import threading, sys
@@ -180,10 +182,15 @@ def test_what_is_wrong_has_one_traceback_of_the_users(wrong: Any) -> None:
 
 
 def test_an_attribute_that_we_look_for_wrongly_is_shown_whole() -> None:
-    with pytest.raises(AttributeError) as caught:
-        tracebacks._shown_with(cast("Any", X))
-    with tracebacks.fold_frames(caught.value) as count:
-        assert not count
+    beside: Any = np.ones(2)
+    for call in (
+        lambda: tracebacks._shown_with(cast("Any", X)),
+        lambda: sort_values(beside, cast("Any", 1)),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            call()
+        with tracebacks.fold_frames(caught.value) as count:
+            assert not count
 
 
 def test_the_exception_keeps_its_frames() -> None:

@@ -157,6 +157,8 @@ def solve_triangular(
         a = a.conj()
     if scipy_linalg() is None or prod(b.shape[:-2]) > 4 * b.shape[-2] or not b.size:
         return substitute(a, b, lower, trans, unit)
+    if b.ndim == 2:
+        return np.ascontiguousarray(_substitute(a, b, lower, trans, unit))
     result = np.empty(b.shape, b.dtype)
     for x, left, right in zip(stack(result), stack(a), stack(b), strict=True):
         x[...] = _substitute(left, right, lower, trans, unit)
@@ -198,6 +200,8 @@ def lu(a: Array) -> tuple[Array, Array]:
     lead, least = a.shape[:-2], min(a.shape[-2:])
     if scipy_linalg() is None or prod(lead) > 4 * least:
         return eliminate(a)
+    if not lead:
+        return _factorise(a)
     factors, pivots = np.empty(a.shape, a.dtype), np.empty((*lead, least), np.int32)
     results = stack(factors), stack(pivots, 1)
     for lu, exchanges, matrix in zip(*results, stack(a), strict=True):
@@ -268,6 +272,9 @@ def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) ->
         x = np.empty_like(y)
         np.put_along_axis(x, order[..., None].astype(np.intp), y, -2)
         return x
-    y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
+    if b.ndim == 2:
+        y = b[order]
+    else:
+        y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
     y = solve_triangular(factors, y, True, False, conj, True)
     return solve_triangular(factors, y, False, False, conj, False)
