@@ -23,6 +23,7 @@ from ftrace.trace import symbolic as sym
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
+from ftrace.trace.eager.composite import Made
 from ftrace.trace.evaluate import evaluate, require_memory
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
@@ -434,8 +435,8 @@ def numpy_index(index: Any) -> Any:
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
-def _read_parts(x: Any, *parts: Any) -> Any:
-    return x[parts]
+def _together(*parts: Any) -> Any:
+    return parts
 
 
 #: Classes of NumPy's integers, and of the parts of an index that never change.
@@ -475,9 +476,11 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
         parts = parts_to_repeat(index)
+        if parts is not None and type(index) is tuple:
+            index = Made(None, 0)
+            tape.note(_together, parts, index)
         if parts is not None:
-            function = _read_parts if type(index) is tuple else read_place
-            tape.note(function, [x, *parts], made)
+            tape.note(read_place, [x, index], made)
     return made
 
 

@@ -43,6 +43,17 @@ from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 _in_all = Tally()
 
 
+def _native(graph: Graph) -> Eager:
+    """What NumPy does for a graph of one output; its calls can become native."""
+    composite = Composite(graph)
+
+    def call(*given: Any) -> Array:
+        arrays = [asarray(x) for x in given]
+        return composite.run("random", arrays, arrays)
+
+    return Eager(call, (np.integer,), __name__)
+
+
 class Sampler(Composite):
     """One sampler for operands of certain types.
 
@@ -68,26 +79,24 @@ class Sampler(Composite):
         needed = set(toposort(graph.outputs, set(ends)))
         self._used = [i for i, n in enumerate(graph.inputs) if n in needed]
         inputs = [graph.inputs[i] for i in self._used]
-        self._rest = Composite(Graph((*inputs, *ends), graph.outputs))
-        #: How NumPy goes on from the part, a call that becomes native by itself.
-        self._go_on = Eager(self._finish, (), __name__)
+        self._start = _native(self.part) if len(ends) == 1 else None
+        self._go_on = _native(Graph((*inputs, *ends), graph.outputs))
 
     @cached_property
     def _part_plan(self) -> NumpyPlan:
         return NumpyPlan(self.part.outputs, self.part.inputs)
 
-    def _finish(self, *arrays: Array) -> Array:
-        return self._rest.run("random", arrays, arrays)
-
     def value(self, *given: Any) -> Any:
         program = self._compile()
-        done = program(*given) if program else map(Array.of, self._part_plan(given))
-        if self.part.outputs == self.graph.outputs:
-            (result,) = done
+        if program:
+            done = program(*given)
+        elif self._start:
+            done = [self._start(*given)]
         else:
-            used = [asarray(given[i]) for i in self._used]
-            result = self._go_on(*used, *done)
-        return result.numpy()
+            done = self._part_plan(given)
+        if self.part.outputs != self.graph.outputs:
+            done = [self._go_on(*[given[i] for i in self._used], *done)]
+        return done[0].numpy()
 
     def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:
         # The device has what takes long, also if it is no device for small things.

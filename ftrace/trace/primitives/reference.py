@@ -240,7 +240,6 @@ def _unsigned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _shift(
     shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
 ) -> Array:
-    x, n = np.asarray(x), np.asarray(n)
     width = 8 * x.dtype.itemsize
     alike = n.size and not any(n.strides)  # one distance: look at it once
     if alike and 0 <= n[(0,) * n.ndim] < width:

@@ -18,6 +18,7 @@ one call is done before another begins. All are row-major.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from ftrace.trace.tiering import BYTES_RETAINED
 _NDARRAY: Any = np.ndarray
 _UFUNC: Any = np.ufunc
 #: What gives its operand: the first one, in another shape or as other numbers.
-_SAME = (_NDARRAY.reshape, copy.numpy, np.asarray, bitcast.numpy)
+_SAME = (_NDARRAY.reshape, _NDARRAY.view, copy.numpy, np.asarray, bitcast.numpy)
 _COPIES = (_NDARRAY.copy, np.array)
 #: Unsigned integers, whose bits are copied, by their sizes.
 _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
@@ -104,9 +105,13 @@ class Loops:
         self._constants: list[Location] = []
         self._slot, self._end = len(leaves) + len(returned), _FIRST
         self._same: dict[str, str] = {}
+        self._parts: dict[str, int] = {}
+        self._changing = {*leaves, *[name for *_, name in steps]}
         work = [step for step in steps if not self._is_same(*step)]
         roots = [self._same.get(name, name) for name in returned]
         if not {*roots} <= {x for *_, x in work} or len({*roots}) < len(roots):
+            raise NotLoops
+        if not self._parts.keys().isdisjoint(returned):
             raise NotLoops
         self.made = [np.empty(values[x].shape, values[x].dtype) for x in returned]
         self._slots = {x: i for i, x in enumerate((*leaves, *roots))}
@@ -128,10 +133,28 @@ class Loops:
             known = self.numbers.setdefault(number, dtype) == dtype
             if not known or dtype not in _NUMBERS:
                 raise NotLoops
+        elif function is getitem:
+            start = self._find_part(*operands)
+            if start is None:
+                return False
+            self._parts[name] = self._parts.get(first, 0) + start
         elif getattr(function, "func", function) not in _SAME:
             return False
+        elif first in self._parts:
+            self._parts[name] = self._parts[first]
         self._same[name] = self._same.get(first, first)
         return True
+
+    def _find_part(self, whole: str, index: str) -> int | None:
+        """How many bytes behind the beginning a part is, if it is in one piece."""
+        value = self._values[whole]
+        if index in self._changing or not hasattr(value, "dtype"):
+            return None
+        like = np.empty(value.shape, value.dtype)
+        part = like[self._values[index]]
+        if part.base is not like or not part.flags.c_contiguous:
+            return None
+        return part.ctypes.data - like.ctypes.data
 
     def _do(self, function: Any, operands: Sequence[str], result: Location) -> None:
         whole = getattr(function, "func", function)
@@ -168,10 +191,12 @@ class Loops:
             raise NotLoops
         like = np.empty(value.shape, value.dtype)
         if root in self._slots:
-            return Location(self._slots[root], 0, like)
+            return Location(self._slots[root], self._parts.get(name, 0), like)
         if root not in self._places:
-            self._places[root] = self._new(like) if makes else self._constant(value)
-        return self._places[root]._replace(like=like)
+            whole = self._values[root]
+            self._places[root] = self._new(like) if makes else self._constant(whole)
+        place = self._places[root]
+        return place._replace(offset=place.offset + self._parts.get(name, 0), like=like)
 
     def _constant(self, value: Any) -> Location:
         place = self._new(np.array(value, order="C"))

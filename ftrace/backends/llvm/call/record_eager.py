@@ -46,6 +46,7 @@ from ftrace.trace.tracing.tracer import aval_of
 
 _copied: Any = vars(np.ndarray)["copy"]
 _astype: Any = vars(np.ndarray)["astype"]
+_view: Any = vars(np.ndarray)["view"]
 
 
 def _another(x: Any) -> Any:
@@ -274,6 +275,9 @@ class _Symbol(np.lib.mixins.NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any) -> Any:
         return self._steps.call_symbols(_astype, (self, dtype))
+
+    def view(self, dtype: Any) -> Any:
+        return self._steps.call_symbols(_view, (self, dtype))
 
     def __bool__(self) -> bool:
         raise TypeError  # a value decides

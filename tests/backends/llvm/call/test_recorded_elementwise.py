@@ -177,6 +177,7 @@ LOOPS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "a mean of integers": (fnp.mean, lambda x: fnp.mean(x.view("int32"), 0)),
     "a wide cast": (fnp.astype, lambda x: fnp.astype(x, "float64")),
     "a quantile": (lax.erf_inv, lax.erf_inv),
+    "parts": (fnp.diff, lambda x: fnp.diff(x, axis=0)),
     "a sign": (fnp.sign, lambda x: fnp.sign(x)),
     "made of constants": (fnp.linspace, lambda x: fnp.linspace(0.0, 1.0, 8)),
 }
