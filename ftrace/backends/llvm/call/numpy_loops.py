@@ -152,7 +152,9 @@ class Loops:
             return None
         like = np.empty(value.shape, value.dtype)
         part = like[self._values[index]]
-        if part.base is not like or not part.flags.c_contiguous:
+        if type(part) is not np.ndarray or part.base is not like:
+            return None
+        if not part.flags.c_contiguous:
             return None
         return part.ctypes.data - like.ctypes.data
 
