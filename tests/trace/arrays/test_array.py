@@ -388,6 +388,16 @@ def test_freed_memory_is_used_again() -> None:
     assert allocator.peak >= 2000
 
 
+def test_large_buffers_begin_apart_in_their_pages() -> None:
+    """Where a load and a store of the last moments differ by pages, the load waits."""
+    allocator = HostAllocator(HOST)
+    buffers = [allocator.allocate(1 << 18) for _ in range(4)]
+    places = sorted(b.memory.ctypes.data % 4096 for b in buffers)
+    assert all(place % ALIGNMENT == 0 for place in places)
+    ends = zip(places, [*places[1:], places[0] + 4096], strict=True)
+    assert all(end - place >= 512 for place, end in ends)
+
+
 def test_memory_that_somebody_sees_is_not_used_again() -> None:
     allocator = HostAllocator(HOST)
     buffer = allocator.allocate(4096)
