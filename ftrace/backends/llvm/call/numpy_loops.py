@@ -104,6 +104,7 @@ class Loops:
         self._leaves, self._own = leaves, own
         self._constants: list[Location] = []
         self._slot, self._end = len(leaves) + len(returned), _FIRST
+        # What is another value, or a part of it so many bytes behind its beginning.
         self._same: dict[str, str] = {}
         self._parts: dict[str, int] = {}
         self._changing = {*leaves, *[name for *_, name in steps]}

@@ -255,13 +255,13 @@ def _magnitude(x: Array) -> Array:
 
 def permutation(pivots: Array, size: int) -> Array:
     """The order of the rows after exchanging row i with row pivots[i], one by one."""
-    orders = np.empty((*pivots.shape[:-1], size), np.int32)
-    for order, exchanges in zip(stack(orders, 1), stack(pivots, 1), strict=True):
+    orders: list[list[int]] = []
+    for exchanges in stack(pivots, 1).tolist():
         rows = list(range(size))
-        for i, chosen in enumerate(exchanges.tolist()):
+        for i, chosen in enumerate(exchanges):
             rows[i], rows[chosen] = rows[chosen], rows[i]
-        order[...] = rows
-    return orders
+        orders.append(rows)
+    return np.array(orders, np.int32).reshape(*pivots.shape[:-1], size)
 
 
 def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) -> Array:
