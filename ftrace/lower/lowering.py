@@ -44,7 +44,13 @@ from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import FusionPlan
-from ftrace.lower.simplify.algebra import ALGEBRA, CONSTANTS, LOGIC, REDUCES
+from ftrace.lower.simplify.algebra import (
+    ALGEBRA,
+    CONSTANTS,
+    LOGIC,
+    REDUCES,
+    multiply_complex,
+)
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace import linalg_compositions
@@ -67,6 +73,7 @@ from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.primitives.primitive import items
+from ftrace.trace.primitives.reduction import reduce_prod_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, Fired, PatternMatcher, rewrite
@@ -218,6 +225,10 @@ SIMPLIFYING: Final = (
     Stage(
         "compounds", COMPOUNDS, lapack_kernels.COMPOSITION_DECISIONS,
         about="operations of linear algebra become several smaller ones",
+    ),
+    Stage(
+        "products", {reduce_prod_p: multiply_complex},
+        about="products of complex numbers are those of halves",
     ),
     Stage("simplify", SIMPLIFY, about="algebra, constants, sums over equal elements"),
     Stage(

@@ -109,6 +109,14 @@ def _elementwise() -> list[DynamicSample]:
         ),
         s("float16", lambda x: x.astype(fnp.float16) * 2, ROWS, of_rows(5)),
         s("complex", lambda x: fnp.abs(x * (1 + 2j)), ROWS, of_rows(5)),
+        s(
+            "positions",
+            lambda x: (
+                (fnp.arange(x.shape[0]) == 3) + fnp.minimum(fnp.arange(x.shape[0]), 3)
+            ),
+            ROWS,
+            vector,
+        ),
         s("arange", lambda x: x + fnp.arange(x.shape[0]), ROWS, vector),
         s("filled", lambda x: fnp.zeros(x.shape) + fnp.ones_like(x), ROWS, of_rows(3)),
         s("eye", lambda x: fnp.eye(x.shape[0]) * x, ROWS, vector, 64),
@@ -157,6 +165,7 @@ def _reductions() -> list[DynamicSample]:
         s("sums_of_constants", lambda x: fnp.full(x.shape, 2.5).sum(0), ROWS,
           of_rows(5)),
         s("count", lambda x: fnp.full(x.shape, 3).sum(), ROWS, of_rows(5)),
+        s("complex_product", lambda x: (x * 0.01 + (0.6 + 0.8j)).prod(), ROWS, vector),
         s("complex_count", lambda x: fnp.full(x.shape, 2 - 1j).sum(), ROWS, vector),
         s("product_of_constants", lambda x: fnp.full(x.shape, 1.001).prod(), ROWS,
           vector, 1000),

@@ -185,13 +185,26 @@ def test_a_product_of_two_complex_numbers_has_the_bits_of_numpy(
     numbers = np.array([complex(x, y) for x in parts for y in parts], np.complex64)
     x = np.ones((len(numbers) ** 2, size), np.complex64)
     x[:, :2] = np.stack(np.meshgrid(numbers, numbers), -1).reshape(-1, 2)
-    found = np.asarray(ft.jit(running_of("cumprod", 1, False))(x))
+    running, whole = running_of("cumprod", 1, False), lambda x: fnp.prod(x[:, :2], 1)
+    found = np.asarray(ft.jit(running)(x))[:, :2]
     with np.errstate(invalid="ignore"):
-        wanted = np.multiply.accumulate(x, 1)
-    for a, b in ((found.real, wanted.real), (found.imag, wanted.imag)):
-        np.testing.assert_array_equal(a[:, :2], b[:, :2])
-        signs = np.signbit(a) == np.signbit(b)
-        assert (signs | np.isnan(b))[:, :2].all()
+        wanted = np.multiply.accumulate(x, 1)[:, :2]
+    product = np.asarray(ft.jit(whole)(x))
+    for a, b in ((found, wanted), (product, wanted[:, 1])):
+        for p, q in ((a.real, b.real), (a.imag, b.imag)):
+            np.testing.assert_array_equal(p, q)
+            assert ((np.signbit(p) == np.signbit(q)) | np.isnan(q)).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 100, 1000])
+def test_a_product_of_complex_numbers_is_rounded_like_one(
+    size: int, device: Any
+) -> None:
+    angles = np.random.default_rng(size).uniform(-3, 3, (3, size, 2))
+    x = np.exp(1j * angles).astype(np.complex64)
+    found = np.asarray(ft.jit(lambda x: fnp.prod(x, (1, 2)))(x))
+    wanted = x.astype(np.complex128).prod((1, 2))
+    np.testing.assert_allclose(found, wanted, atol=4e-7 * max(size, 1) ** 0.5)
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.booleans())

@@ -13,7 +13,6 @@ those of a few plain operations: signs, neighbours, and fma itself.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +24,7 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import ir
 from ftrace.lower.legalize import exponential, special, term, trigonometry
-from ftrace.lower.legalize.complex import COMPLEX, Complex, absolute, choose
-from ftrace.lower.legalize.trigonometry import sin_cos_pi
+from ftrace.lower.legalize.complex import COMPLEX, Complex, choose
 from ftrace.trace import graph as g
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import elementwise as p
@@ -306,33 +304,10 @@ def _part_index(index: g.Node, part: int) -> g.Node:
 
 def _split_reduce(node: g.Node, src: list[Any]) -> Complex:
     value, ranges = src[0], tuple(src[1:])
-    if node.arg == "mul":
-        return _reduce_product(value, ranges)
     if node.arg != "add":
         raise GraphError(f"complex numbers have no {node.arg}: {node!r}", node.origin)
     parts = (ir.reduce("add", part.node, ranges) for part in value)
     return Complex(*map(term.Term, parts))
-
-
-def _reduce_product(value: Complex, ranges: tuple[g.Node, ...]) -> Complex:
-    """The product of the lengths, turned by the sum of the angles.
-
-    An angle is an integer of the float's width: a whole turn is its whole range, so
-    that the sum wraps around exactly, and half a turn (-1) is exact. An angle is
-    rounded to 2^-fraction half turns, which is what a product's rounding costs too.
-    """
-    length = absolute(value)
-    layout = term.format_of(length)
-    half_turn = 2.0**layout.fraction
-    shift = 8 * layout.bits.itemsize - 1 - layout.fraction
-    angle = term.apply(p.atan2, value.im, value.re) * (half_turn / math.pi)
-    units = term.cast(term.round_even(angle), layout.bits) << shift
-    angle = term.Term(ir.reduce("add", units.node, ranges))
-    product = term.Term(ir.reduce("mul", length.node, ranges))
-    half_turns = term.cast(angle >> shift, length.dtype) * (1 / half_turn)
-    sine, cosine = sin_cos_pi(half_turns)
-    signed = term.select(term.eq(term.round_even(half_turns), 0.0), product, -product)
-    return Complex(signed * cosine, signed * sine)
 
 
 def _split_cast(node: g.Node, src: list[Any]) -> g.Node | Complex:

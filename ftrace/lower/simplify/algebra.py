@@ -13,7 +13,7 @@ scalars folds in the same way, as x/2ⁿ or two constants that are added, is lef
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import prod
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from ftrace.trace.primitives import (
     sources,
 )
 from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import is_dynamic, same_size
@@ -122,12 +123,51 @@ def evaluate_scalar(node: Node) -> Any:
 
 
 def last_position(positions: Node) -> int | None:
-    """The greatest value of an iota; None where its dtype cannot hold it exactly."""
+    """The greatest value of an iota; None where it is unknown, or not held exactly."""
     axis: int = arg_of(positions)
     size = positions.shape[axis]
-    if not dtypes.is_integer(positions.dtype):
+    if is_dynamic(size) or not dtypes.is_integer(positions.dtype):
         return None
     return size - 1 if size - 1 <= dtypes.limits(positions.dtype)[1] else None
+
+
+# Products of complex numbers, which no loop of a kernel accumulates.
+
+
+def multiply_complex(node: Node, read: Collection[int] = ()) -> Node | None:
+    """x[0]·x[half], x[1]·x[half + 1], …: the halves of each axis are multiplied.
+
+    Along an axis of unknown size the last one of the running products is taken. None
+    for other numbers.
+    """
+    (x,) = node.src
+    if not dtypes.is_complex(x.dtype) or any(same_size(n, 0) for n in x.shape):
+        return None
+    axes: tuple[int, ...] = node.arg
+    for axis in axes:
+        size, rest = x.shape[axis], list[Node]()
+        while not is_dynamic(size) and size > 1:
+            half = size // 2
+            if size % 2:
+                rest.append(mv.shrink_axis(x, axis, size - 1, size))
+            low, high = (mv.shrink_axis(x, axis, n, n + half) for n in (0, half))
+            x, size = p.mul(low, high), half
+        if is_dynamic(size):
+            x = _last_product(x, axis, size)
+        for last in rest:
+            x = p.mul(x, last)
+    return mv.reshape(x, node.shape)
+
+
+def _last_product(x: Node, axis: int, size: Any) -> Node:
+    pads = [(0, 0, 0)] * x.ndim
+    pads[axis] = (1, 0, 0)
+    x = mv.pad(x, tuple(pads))
+    place = sources.iota(dtypes.int32, x.shape, axis)
+    first = p.eq(place, sources.const_like(place, 0))
+    x = p.select(first, sources.const_like(x, 1), x)
+    (x,) = scan.cumulate_p.results(x, arg=scan.Running("prod", axis))
+    return mv.shrink_axis(x, axis, size, size + 1)
 
 
 # Reductions of constants.

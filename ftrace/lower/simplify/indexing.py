@@ -372,9 +372,9 @@ def _products(x: Node) -> Node:
     factors = p.select(
         indexing.trailing(same, whole), factors, sources.const_like(factors, 1)
     )
-    product = movement.reshape(
-        red.reduce(red.reduce_prod_p, factors, (1,)), updates.shape
-    )
+    whole_product = red.reduce(red.reduce_prod_p, factors, (1,))
+    whole_product = algebra.multiply_complex(whole_product) or whole_product
+    product = movement.reshape(whole_product, updates.shape)
     return indexing.scatter(
         base,
         p.mul(indexing.read_back(base, indices, axes), product),
