@@ -187,7 +187,7 @@ def with_groups(
     terms, width = facts.affine[store.index].terms, size_of(column)
     for axis in plan.outer:
         if terms.get(axis) == width and all(axis in facts.free[n] for n in both):
-            if more or others or 2 * width > lanes or 4 * size_of(axis) < lanes:
+            if more or others or 2 * width > lanes:
                 return None
             outer = tuple(a for a in plan.outer if a is not axis)
             return replace(plan, outer=outer, columns=(axis, column))
@@ -197,13 +197,15 @@ def with_groups(
 def cut_columns(columns: tuple[Node, ...], lanes: int, *most: int) -> Cut:
     """Blocks of whole vectors of columns, which are alike if they can be.
 
-    Of groups it is a vector of them, one place of all after the other; where groups are
-    few vectors are short.
+    Of groups it is a vector of them, one place of all after the other; few groups are
+    whole, with their places side by side.
 
     Args:
       most: vectors in a block; what comes later is taken if only so they are alike.
     """
     *groups, last = columns
+    if groups and size_of(last) > 1 and 4 * size_of(groups[0]) <= lanes:
+        return Cut.whole(columns)
     if groups:
         lanes = min(lanes, 1 << (size_of(groups[0]) - 1).bit_length())
         return Cut((), groups[0], lanes, (last,), (last, groups[0]))

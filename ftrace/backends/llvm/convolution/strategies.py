@@ -305,9 +305,10 @@ def _along_rows(
     """With the best tile of registers, then with that of each width."""
     (left,), (right,), (total,) = plan.left, plan.right, plan.reduces
     lanes, groups = target.vector_bytes // total.dtype.itemsize, len(plan.columns) > 1
-    lanes = min(columns.size, lanes) if groups else lanes
+    lanes = min(columns.size, lanes) if columns.order else lanes
     pitch = layout.whole_vectors(columns, lanes)
-    each = max(pitch, depth.length * lanes) if groups else pitch
+    spread = lanes if columns.order else pitch
+    each = max(pitch, depth.length * spread) if groups else pitch
     budget = target.l2 // _SHARE // total.dtype.itemsize // each
     rows, outer = _cut_rows(plan, windows, columns.blocks, budget, target)
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
@@ -460,7 +461,7 @@ def _of_filters(
 ) -> Iterator[Schedule]:
     (left,), (right,), (*more, _) = s.plan.left, s.plan.right, s.plan.columns
     columns = convolution.cut_columns(s.plan.columns, s.lanes, _VECTORS)
-    lanes = min(columns.size, s.lanes) if more else s.lanes
+    lanes = min(columns.size, s.lanes) if columns.order else s.lanes
     pitch = layout.whole_vectors(columns, lanes)
     budget = target.l2 // _SHARE // right.dtype.itemsize  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, budget, target)

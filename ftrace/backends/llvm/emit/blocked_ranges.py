@@ -29,6 +29,9 @@ from ftrace.trace.symbolic import same_size, upper_bound
 
 #: Bytes of pieces of rows that are asked for before they are needed.
 _PREFETCHED = 2 << 10
+#: Vectors of an image of groups that are filled at once: one by one 32 channels in 4
+#: groups take 1.15 times as long (28², AMD EPYC).
+_COPIES = 4
 _ONE = RangeTiling()
 #: Where every range runs one by one.
 NO_STEPS: Mapping[Node, RangeTiling] = MappingProxyType({})
@@ -330,7 +333,7 @@ def fill_image(
         ranges += image.columns.ranges
         blocks.append(columns)
     last, spans = ranges[-1], lines.spans
-    vector = last
+    vector, splits = last, [block.cut.split for block in blocks]
     if columns is not None:
         stage.facts.learn([value])
         whole = [r for r in ranges if r not in spans]
@@ -339,6 +342,8 @@ def fill_image(
     if vector is not last:
         steps[last] = RangeTiling(0, steps[vector].width, False)
         ranges = [*(r for r in ranges if r not in (last, vector)), last, vector]
+    elif columns is not None and ranges[-2] not in (*spans, *splits):
+        steps[ranges[-2]] = RangeTiling(0, _COPIES, False)
     for block in blocks:
         if block.cut.split in ranges:
             spans |= block.spans(steps)

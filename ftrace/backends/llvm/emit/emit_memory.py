@@ -178,13 +178,12 @@ class Values(Expressions):
         if spread is not None:
             if not wide or stride > _MASKED_WINDOW:
                 return None
-        elif len(node.src) > 2:
-            return None
         else:
             count = lanes if mask is None else v.existing
             phase, read = form.constant % stride, stride * count
             last, size = stride - 1 - phase, self.sizes[number]
-            whole = bounds is not None and bounds[0] >= phase
+            # Bounds are not those of an access that may not be made.
+            whole = uniform is None and bounds is not None and bounds[0] >= phase
             if not (whole and bounds and surely_less(bounds[1] + last, size)):
                 phase, read = 0, stride * (count - 1) + 1  # not a place beyond
                 if not wide:

@@ -321,7 +321,10 @@ class ScheduleEmitter:
         if image.columns is not None:  # lanes are groups
             groups = image.columns.cut
             assert isinstance(groups, layout.Cut)
-            terms.append(rem(self.lines[groups], const(groups.size, INDEX)))
+            place = self.lines[groups]
+            terms.append(
+                rem(place, const(groups.size, INDEX)) if groups.order else place
+            )
         line, ranges = self.lines.get(image.along), image.along.within
         if line is not None and len(ranges) > 1:
             return [*terms, line]  # all of them are one there as well

@@ -408,8 +408,10 @@ def images_of(
     """
     found: list[Image] = []
     kinds_of = [w.groups if by_class else [w.whole] for w in windows]
-    columns = None if groups is None else Term(groups, 1, groups.within[:1])
-    each = 1 if groups is None else groups.size
+    columns, each = None, 1
+    if groups is not None:
+        columns = Term(groups, 1, groups.within[: 1 if groups.order else None])
+        each = -(-groups.positions(columns.ranges) // lanes) * lanes
     assert isinstance(others.cut, Cut)
     count = others.cut.positions(others.ranges)
     sizes = dict(zip(along.within, along.extents, strict=True))
