@@ -282,6 +282,15 @@ def test_precedence_is_that_of_all_ways() -> None:
                     edges[target, list(readers)] = True
 
 
+def test_large_values_side_by_side_begin_apart_in_their_pages() -> None:
+    for nbytes in (1 << 15, 1 << 18, 100_000):
+        first, second, third = plan_memory([Lifetime(nbytes, 0, 3)] * 3).offsets
+        for distance in (second - first, third - second, third - first):
+            assert distance % ALIGNMENT == 0
+            assert 512 <= distance % 4096 <= 4096 - 512
+        assert nbytes <= second - first < nbytes + 4096 + ALIGNMENT
+
+
 def test_each_value_has_the_lowest_place_that_is_free_while_it_lives() -> None:
     rng = np.random.default_rng(1)
     for count in range(40):
