@@ -163,6 +163,7 @@ forward(
     "depthwise 4 of 32, 28², 5×5 by 2", (4, 32, 28, 28), (32, 1, 5, 5), 2, groups=32
 )
 gradient("by filters, depthwise 4 of 32, 28²", (4, 32, 28, 28), (32, 1, 3, 3), 1, 1, 32)
+forward("8 of 128→128, 7²", (8, 128, 7, 7), (128, 128, 3, 3))
 pooling("max of 2×2, 16 of 32, 56²", (16, 32, 56, 56), 2, 2)
 pooling("max of 3×3 by 2, 16 of 32, 56²", (16, 32, 56, 56), 3, 2)
 pooling_gradient("gradient of max of 2×2, 16 of 32, 56²", (16, 32, 56, 56))
@@ -171,7 +172,7 @@ pooling_gradient("gradient of max of 2×2, 16 of 32, 56²", (16, 32, 56, 56))
 def gradients_channels_last(
     name: str, images: tuple[int, ...], filters: tuple[int, ...], groups: int
 ) -> Row:
-    """Both gradients of a 3×3 convolution in the layout of flax and haiku."""
+    """Both gradients of a convolution in the layout of flax and haiku."""
 
     @FAMILY.row(
         name,
@@ -203,6 +204,15 @@ gradients_channels_last(
     (8, 56, 56, 32),
     (3, 3, 1, 32),
     32,
+)
+gradients_channels_last(
+    "gradients, depthwise channels last 2 of 384, 14², 7×7",
+    (2, 14, 14, 384),
+    (7, 7, 1, 384),
+    384,
+)
+gradients_channels_last(
+    "gradients, channels last 2 of 4 × 8→8, 28²", (2, 28, 28, 32), (3, 3, 8, 32), 4
 )
 
 IMAGES, FILTERS = (32, 32, 14, 14), (64, 32, 3, 3)
