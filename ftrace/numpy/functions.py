@@ -733,7 +733,7 @@ class PublishedUfunc(Eager, ufunc):
     """A function of `ftrace.numpy` with these methods; it is called as any other."""
 
     def __init__(
-        self, function: Callable[..., Any], numbers: type[Any] | None, place: str
+        self, function: Callable[..., Any], numbers: Collection[type[Any]], place: str
     ) -> None:
         Eager.__init__(self, function, numbers, place)
         self._keep(METHODS[self.__name__], self.behind)
