@@ -380,6 +380,8 @@ def _cast(pair: str) -> Function:
     f, (source, target) = _loop(pair), [_TYPES[char] for char in pair]
     with _elements(f, 2) as (x, result):
         value = f.load(source, x)
+        if pair[0] == "?":  # any byte but 0 is true, as a mask of 255 is
+            source, value = "i1", f.differ(source, value, 0)
         f.store(target, f.let(f"{r.CASTS[pair]} {source} {value} to {target}"), result)
     f.ret()
     return f

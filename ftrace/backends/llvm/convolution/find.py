@@ -46,9 +46,11 @@ _LEAST = 1 << 14
 _FAR = 4096
 #: The number of the axis that is the only place of groups.
 _PLACE = -1
-#: Of a depthwise convolution, in the time of a tap: an element of an image, a tap of
-#: loops over more terms than these, and one where an operand lies the other way.
-_FILL, _LONG_LOOP, _WRITTEN_OUT, _GATHER = 2.5, 1.5, 12, 3.0
+#: What it takes to evaluate an element of an image, in the time of a tap.
+_FILL = 2.5
+#: Loops over more terms than these are not written out, and take so many times as long;
+#: and so many where an operand lies the other way.
+_WRITTEN_OUT, _LONG_LOOP, _GATHER = 12, 1.5, 3.0
 
 
 def find_windows(

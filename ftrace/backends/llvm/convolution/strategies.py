@@ -310,8 +310,8 @@ def _along_rows(
     lanes, groups = target.vector_bytes // total.dtype.itemsize, len(plan.columns) > 1
     lanes = min(columns.size, lanes) if columns.order else lanes
     pitch = layout.whole_vectors(columns, lanes)
-    spread = lanes if columns.order else pitch
-    each = max(pitch, depth.length * spread) if groups else pitch
+    of_number = lanes if columns.order else pitch  # places of each in an image
+    each = max(pitch, depth.length * of_number) if groups else pitch
     budget = target.l2 // _SHARE // total.dtype.itemsize // each
     rows, outer = _cut_rows(plan, windows, columns.blocks, budget, target)
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
@@ -419,9 +419,9 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
     along = channel or (plan.columns[:1] if groups else ())
-    first = convolution.can_fill(left, pixels[-1], facts)
-    last = groups or not first
-    if not first and not (along and convolution.can_fill(left, along[0], facts)):
+    along_pixels = convolution.can_fill(left, pixels[-1], facts)
+    last = groups or not along_pixels
+    if not along_pixels and not (along and convolution.can_fill(left, along[0], facts)):
         return None
     if convolution.is_depthwise(plan) and not convolution.pays_in_groups(
         plan, windows, facts, lanes
@@ -438,7 +438,7 @@ def _windows(plan: Contraction, facts: Facts) -> tuple[list[Window], list[Node]]
     Windows that share no pixel (their stride is not less than they are long) save
     nothing; but beside others they make an axis that is not left over.
     """
-    slid, least = plan.rows, 1 if convolution.is_depthwise(plan) else 2
+    slid, pixels_per_tap = plan.rows, 1 if convolution.is_depthwise(plan) else 2
     found = [
         w
         for w in convolution.find_windows(
@@ -446,7 +446,7 @@ def _windows(plan: Contraction, facts: Facts) -> tuple[list[Window], list[Node]]
         )
         if not w.reversed
         and min(w.stride, w.dilation) == 1
-        and least * w.taps <= w.pixels
+        and pixels_per_tap * w.taps <= w.pixels
     ]
     step = contraction.step_sizes(plan.left, slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))

@@ -202,6 +202,18 @@ def test_calls_are_loops_with_the_same_bits(name: str) -> None:
             assert any(plan is not None and plan.loops for plan in plans)
 
 
+@pytest.mark.parametrize("call", [
+    fnp.sum, fnp.mean, fnp.count_nonzero, lambda m: m + fnp.arange(3),
+    lambda m: fnp.asarray(m).astype("int32"), lambda m: fnp.ones(3) * m,
+])  # fmt: skip
+def test_any_byte_but_zero_is_true(call: Any) -> None:
+    """As in masks of images, of 0 and 255."""
+    mask = np.array([255, 0, 1], np.uint8).view(bool)
+    expected = bits(call(np.array([True, False, True])))
+    for _ in range(2 * CALLS):
+        assert bits(call(mask)) == expected
+
+
 def test_products_of_matrices_are_no_loops_over_elements() -> None:
     steps = [(np.matmul, ["x0", "x0"], "v0")]
     values = {"x0": np.eye(2, dtype=np.float32), "v0": np.eye(2, dtype=np.float32)}
