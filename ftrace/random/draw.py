@@ -47,8 +47,7 @@ def _native(graph: Graph) -> Eager:
     """What NumPy does for a graph of one output; its calls can become native."""
     composite = Composite(graph)
 
-    def call(*given: Any) -> Array:
-        arrays = [asarray(x) for x in given]
+    def call(*arrays: Array) -> Array:
         return composite.run("random", arrays, arrays)
 
     return Eager(call, (np.integer,), __name__)
@@ -88,14 +87,15 @@ class Sampler(Composite):
 
     def value(self, *given: Any) -> Any:
         program = self._compile()
+        arrays = [Array.of(np.asarray(x)) for x in given]  # with all their bits
         if program:
             done = program(*given)
         elif self._start:
-            done = [self._start(*given)]
+            done = [self._start(*arrays)]
         else:
-            done = self._part_plan(given)
+            done = [Array.of(x) for x in self._part_plan(given)]
         if self.part.outputs != self.graph.outputs:
-            done = [self._go_on(*[given[i] for i in self._used], *done)]
+            done = [self._go_on(*[arrays[i] for i in self._used], *done)]
         return done[0].numpy()
 
     def run(self, name: str, arrays: Sequence[Array], given: Sequence[Any]) -> Array:

@@ -329,3 +329,22 @@ def test_generators_go_by_their_names() -> None:
         generators.threefry_2x32(words, counters.astype("int32"))
     with pytest.raises(AttributeError, match="never: the generators are those"):
         _ = generators.define_prng_impl  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("x64", [False, True])
+def test_keys_have_all_their_bits_whatever_the_precision(impl: str, x64: bool) -> None:
+    """A key is one number of 64 or 128 bits, also where arrays have 32."""
+
+    def drawn() -> list[Any]:
+        key = random.key(5, impl=impl)
+        parts = random.split(key, 3), random.fold_in(key, 7)
+        numbers = random.uniform(key, (4,), "float32")
+        return [*map(random.key_data, (key, *parts)), numbers]
+
+    wanted = [np.asarray(x) for x in drawn()]
+    assert wanted[0].any()
+    with ft.config(enable_x64=x64):
+        for found in (drawn(), ft.jit(drawn)()):
+            for x, y in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(x, y)
