@@ -150,9 +150,12 @@ def find_depthwise(
     loop, free = reduce_loop(kernel, block), facts.free
     if kernel.is_dynamic or loop is None or len(loop.reduces) > 1:
         return None
-    term, axes = product_of(loop.reduces[0]), [a for a in kernel.axes if size_of(a) > 1]
-    both = [a for a in axes if term is not None and all(a in free[x] for x in term.src)]
-    if term is None or not both:
+    term = product_of(loop.reduces[0])
+    if term is None:
+        return None
+    long = [a for a in kernel.axes if size_of(a) > 1]
+    both = [a for a in long if all(a in free[x] for x in term.src)]
+    if not both:
         return None
     contiguous = contiguous_axis(kernel, facts)
     groups = contiguous if contiguous in both else both[-1]
