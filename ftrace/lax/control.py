@@ -352,7 +352,7 @@ def _round_weak(node: Node) -> Node:
 def _settle(
     what: str,
     avals: list[ShapedArray],
-    names: Sequence[str],
+    names: Callable[[], Sequence[str]],
     body_of: Callable[[Sequence[ShapedArray]], TracedBody],
     *others: Callable[[Sequence[ShapedArray]], TracedBody],
 ) -> tuple[list[TracedBody], list[ShapedArray], list[ShapedArray]]:

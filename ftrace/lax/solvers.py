@@ -336,7 +336,7 @@ class _Problem:
                 f"{where} must return the structure of {self.name}, "
                 f"{tree.readable(self.structure)}, got {tree.readable(got)}"
             )
-        for name, mine, aval in zip(self.names, self.avals, types, strict=True):
+        for name, mine, aval in zip(self.names(), self.avals, types, strict=True):
             if not same_size(aval.shape, mine.shape):
                 raise errors.ShapeError(
                     f"{where} must return the shapes of {self.name}: {name} is "

@@ -21,6 +21,7 @@ import numpy as np
 
 from ftrace.errors import GraphError, Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
+from ftrace.ground.tables import memo
 from ftrace.ground.weak_tables import Reference, WeakValues
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
@@ -294,20 +295,23 @@ def walk(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
         pending += fresh
 
 
-#: The serial numbers of outputs, and what `operations_of` found for them: pass after
-#: pass asks for the same, which takes a tenth of the time of long gradients.
-_counted: tuple[list[int], Mapping[Op, int]] = [], {}
+#: What `operations_of` found, by the serial numbers of outputs: pass after pass asks
+#: for the same, which takes a tenth of the time of long gradients.
+_counted: dict[tuple[int, ...], Mapping[Op, int]] = {}
+_MOST_COUNTED = 64
 
 
 def operations_of(outputs: Iterable[Node]) -> Mapping[Op, int]:
     """How often each operation stands among the nodes of `toposort(outputs)`."""
-    global _counted
-    outputs, found = tuple(outputs), _counted
-    serials = [node.serial for node in outputs]
-    if found[0] != serials:
-        counts = Counter([node.op for node in nodes_of(outputs)])
-        found = _counted = serials, counts
-    return found[1]
+    outputs = tuple(outputs)
+    serials = tuple([node.serial for node in outputs])
+    found = _counted.get(serials)
+    if found is None:
+        found = Counter([node.op for node in nodes_of(outputs)])
+        if len(_counted) >= _MOST_COUNTED:
+            _counted.clear()
+        _counted[serials] = found
+    return found
 
 
 def has_any(outputs: Iterable[Node], ops: Iterable[Op]) -> bool:
@@ -407,22 +411,30 @@ def bodies_of(arg: Any) -> tuple[Body, ...]:
     Those that rules hold are none of them: see `bodies_in`.
     """
     found: list[Body] = []
-    for one in fields(arg) if is_dataclass(arg) else ():
-        value: Any = getattr(arg, one.name)
-        parts = cast(tuple[Any, ...], value if type(value) is tuple else (value,))
-        found += [x for x in parts if isinstance(x, Body)]
+    for name in field_names(arg.__class__):
+        value: Any = getattr(arg, name)
+        if type(value) is tuple:
+            found += [x for x in cast(tuple[Any, ...], value) if isinstance(x, Body)]
+        elif isinstance(value, Body):
+            found.append(value)
     return tuple(found)
 
 
+@memo(512)
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of a data class; none, of others."""
+    return tuple([f.name for f in fields(kind)]) if is_dataclass(kind) else ()
+
+
 #: Families of the operations that may have bodies in their argument.
-HOLDERS = ("control", "call", "loop")
+HOLDERS = frozenset(("control", "call", "loop"))
 
 
 def graphs_within(outputs: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
     """The outputs, and those of bodies that operations hold, at any depth."""
 
     def held(outputs: tuple[Node, ...]) -> list[tuple[Node, ...]]:
-        if not any(op.family in HOLDERS for op in operations_of(outputs)):
+        if HOLDERS.isdisjoint([op.family for op in operations_of(outputs)]):
             return []
         holders = [node for node in toposort(outputs) if node.op.family in HOLDERS]
         return [body.outputs for node in holders for body in bodies_of(node.arg)]
@@ -433,14 +445,14 @@ def graphs_within(outputs: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
 def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
     """The argument with other bodies in the places of its own."""
     rest, changed = iter(bodies), dict[str, Any]()
-    for one in fields(arg):
-        value: Any = getattr(arg, one.name)
+    for name in field_names(arg.__class__):
+        value: Any = getattr(arg, name)
         if isinstance(value, Body):
-            changed[one.name] = next(rest)
+            changed[name] = next(rest)
         elif type(value) is tuple:
-            parts = cast(tuple[Any, ...], value)
-            kept = [next(rest) if isinstance(x, Body) else x for x in parts]
-            changed[one.name] = tuple(kept)
+            values = cast(tuple[Any, ...], value)
+            kept = [next(rest) if isinstance(x, Body) else x for x in values]
+            changed[name] = tuple(kept)
     return replace(arg, **changed)
 
 
@@ -600,9 +612,9 @@ def bodies_in(arg: Any) -> Iterator[Body]:
     elif isinstance(arg, tuple):
         for part in cast(tuple[Any, ...], arg):
             yield from bodies_in(part)
-    elif is_dataclass(arg) and not isinstance(arg, type):
-        for part in fields(arg):
-            yield from bodies_in(getattr(arg, part.name))
+    else:
+        for name in field_names(arg.__class__):
+            yield from bodies_in(getattr(arg, name))
 
 
 def variable_names() -> Iterator[str]:

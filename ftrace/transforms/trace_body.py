@@ -82,7 +82,7 @@ def next_types(
     what: str,
     before: Sequence[ShapedArray],
     after: Sequence[Node],
-    names: Sequence[str],
+    names: Callable[[], Sequence[str]],
 ) -> list[ShapedArray]:
     """The types that a carry must have, given what one iteration made of it.
 
@@ -95,9 +95,10 @@ def next_types(
     """
     found: list[ShapedArray] = []
     wrong: list[DtypeError] = []
-    for aval, node, name in zip(before, after, names, strict=True):
+    for number, (aval, node) in enumerate(zip(before, after, strict=True)):
         new = node.aval
         if not same_size(new.shape, aval.shape):
+            name = names()[number]
             raise ShapeError(
                 f"{what}: the carry must keep its shape, but {name} of type {aval!r} "
                 f"became {new!r}; return an array of shape {aval.shape}",
@@ -113,6 +114,7 @@ def next_types(
         weak = weak and wanted != dtypes.default_dtype(dtypes.kind(wanted))
         found.append(aval.with_dtype(wanted, weak))
         if wanted != new.dtype:
+            name = names()[number]
             error = DtypeError(
                 f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
                 f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
@@ -195,9 +197,11 @@ def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
     )
 
 
-def leaf_names(what: str, value: Any) -> list[str]:
-    """For messages: the place of each leaf."""
-    return [what + tree.keystr(path) for path, _ in tree.leaves_with_path(value)]
+def leaf_names(what: str, value: Any) -> Callable[[], list[str]]:
+    """For messages: gives the place of each leaf."""
+    return lambda: [
+        what + tree.keystr(path) for path, _ in tree.leaves_with_path(value)
+    ]
 
 
 def common_types(

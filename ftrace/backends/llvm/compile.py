@@ -198,7 +198,7 @@ def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
     if not object_cache.limit:  # nothing is cached, and to read our sources takes time
         return (text,)
     parts = VERSION, machine().llvm, sources(), CODEGEN_LEVEL, LEAN_OPTIONS
-    return text, repr(target or host_target()), " ".join(map(str, parts))
+    return text, (target or host_target()).text, " ".join(map(str, parts))
 
 
 def emit_object(text: str, target: Target | None = None) -> bytes:

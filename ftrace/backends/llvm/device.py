@@ -170,7 +170,7 @@ class CPU(base.Device):
             found = (
                 None
                 if whole is None
-                else cached_kernel.unpack_program(whole, _source_of)
+                else cached_kernel.unpack_program(whole, _sources())
             )
             if found is None:
                 return None
@@ -436,20 +436,19 @@ class CPUExecutable(base.Executable):
         return self._run(entry, objects, threads)
 
 
-def _source_of(step: RunKernel, numbers: Any) -> Callable[[], str]:
-    """Gives the LLVM IR of a step that came from disk: with these settings."""
-    target = Codegen.current().target()
+def _sources() -> cached_kernel.SourceOf:
+    """Gives the LLVM IR of steps that came from disk: with these settings."""
+    return partial(partial, _source_of, Codegen.current().target())
 
-    def source() -> str:
-        from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
-        forms = [without_numbers(step.kernel, alike) for alike in (False, True)]
-        for kernel, own in forms:
-            if own is not None and np.array_equal(own, numbers):
-                return render_kernel(kernel, target).text
-        return render_kernel(step.kernel, target).text
+def _source_of(target: Target | None, step: RunKernel, numbers: Any) -> str:
+    from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
-    return source
+    forms = [without_numbers(step.kernel, alike) for alike in (False, True)]
+    for kernel, own in forms:
+        if own is not None and np.array_equal(own, numbers):
+            return render_kernel(kernel, target).text
+    return render_kernel(step.kernel, target).text
 
 
 def _with_numbers(

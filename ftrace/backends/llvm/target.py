@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ftrace.backends.llvm.object_cache import machine
 from ftrace.errors import DeviceError
@@ -120,6 +120,11 @@ class Target:
     look_ahead: int = 200
     costs: Costs = Costs()
     without: tuple[str, ...] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, as keys of caches have it."""
+        return repr(self)
 
     @property
     def most_strided(self) -> int:

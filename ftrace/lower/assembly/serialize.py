@@ -254,7 +254,7 @@ class _Writer:
         self._info_numbers: dict[ir.KernelInfo, int] = {}
 
     def encode(self, value: Any) -> Any:
-        kind = cast("type[Any]", type(value))
+        kind: type[Any] = value.__class__
         if kind in _PLAIN:
             return value
         if kind is tuple:
@@ -402,7 +402,8 @@ class _Reader:
             return bytes.fromhex(parts[0])
         if kind == "d":
             return _dtype(parts[0])
-        found: list[Any] = [self.decode(p) for p in parts]
+        # Most parts are plain: a call for each would take longer than all else.
+        found = [self.decode(p) if isinstance(p, _LIST) else p for p in parts]
         if kind == "(":
             return tuple(found)
         if kind == "{":

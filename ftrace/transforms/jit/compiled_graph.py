@@ -100,8 +100,8 @@ class CompiledGraph:
             given = [closed.inputs[i] for i in donated]
             limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
-            identity = self._identity(closed, given, limits)
             nodes = size_of(closed)
+            identity = self._identity(closed, nodes, given, limits)
         with span("disk", "load"):
             found = None if identity is None else device.load(identity)
         if found is None:
@@ -155,14 +155,14 @@ class CompiledGraph:
         return self._lower()
 
     def _identity(
-        self, graph: g.Graph, given: list[g.Node], limits: Limits
+        self, graph: g.Graph, nodes: int, given: list[g.Node], limits: Limits
     ) -> str | None:
         """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
         plain = not (chosen.debug or chosen.check_specs)
         if not (plain and chosen.cache_size and device.keeps_programs):
             return None
-        few = size_of(graph) < tiering.STORED_NODES
+        few = nodes < tiering.STORED_NODES
         if _first_ones.reaches(tiering.STORED_FIRST) and few:
             return None
         places = tuple(map(graph.inputs.index, given))

@@ -300,7 +300,8 @@ class Block:
         """Lays the records down."""
         self._memory = np.zeros(len(self._words), np.int64)
         self._base = int(self._memory.ctypes.data)
-        self._memory[:] = [self.settle(word) for word in self._words]
+        settle = self.settle
+        self._memory[:] = [w if type(w) is int else settle(w) for w in self._words]
         self._words.clear()
 
     def settle(self, word: Word) -> int:

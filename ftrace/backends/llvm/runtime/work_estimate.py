@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import program as prog
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond. Of
@@ -29,8 +29,7 @@ LIKELY_LENGTH = 64
 STEP_OPERATIONS = 32
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What one run of a program does.
 
     Attributes:
@@ -84,15 +83,11 @@ def own_work_of(program: prog.Program) -> Work:
 
 
 def total(parts: Iterable[Work]) -> Work:
-    listed = list(parts)
-    return Work(
-        sum(work.kernels for work in listed),
-        sum(work.operations for work in listed),
-        sum(work.bytes for work in listed),
-        sum(work.steps for work in listed),
-        all(work.bounded for work in listed),
-        any(work.on_host for work in listed),
+    kernels, operations, moved, steps, bounded, on_host = zip(
+        Work(), *parts, strict=True
     )
+    counts = sum(kernels), sum(operations), sum(moved), sum(steps)
+    return Work(*counts, all(bounded), any(on_host))
 
 
 def work_of_step(step: prog.Step) -> Work:
