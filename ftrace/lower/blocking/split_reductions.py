@@ -11,7 +11,8 @@
     sums over rows that a kernel       all rows                   blocks
     passes over anyway
 
-The first four are rules, for every device; the others suit threads and their caches.
+The first four are rules, for every device; the others, of `needs_cache`, suit threads
+and their caches.
 Where a reduction is cut depends on sizes alone: it is the same, in every bit, for any
 number of threads.
 """
@@ -48,7 +49,9 @@ class Split(NamedTuple):
       asks: is a reduction of that kind?
       count_blocks: into how many the first axis that it reduces is cut, by its size.
       of: the operations that are cut.
-      does: what it does, for a decision of a stage that suits a device.
+      needs_cache: it is cut for devices with caches, by a decision of the stage `sums`;
+        if not, for all, by a rule.
+      does: what it does, of a decision.
       lines: how many rows of the axis stay side by side, for a third step.
       ahead: in what the first step stores the parts are the first axis.
       rest: what the parts leave over of the axis is reduced apart.
@@ -59,6 +62,7 @@ class Split(NamedTuple):
     asks: Callable[[Node], bool]
     count_blocks: Callable[[Node, int], int | None]
     of: Collection[Op] = tuple(red.REDUCTIONS)
+    needs_cache: bool = False
     does: str = ""
     lines: Callable[[Node, int], int] = lambda x, size: 1
     ahead: bool = False
@@ -411,21 +415,23 @@ SPLITS: tuple[Split, ...] = (
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
     Split(
         "filters_in_parts", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
-        "gradients by few filters are added up in blocks of images", ahead=True,
+        needs_cache=True, ahead=True,
+        does="gradients by few filters are added up in blocks of images",
     ),
     # The gradient of a layer norm of 4096×1024: 2.
     Split(
         "sum_beside_rows", _is_over_rows, _row_blocks, (bc.reduce_sum_p,),
-        "a sum over rows is added up where these rows are passed over", rows=True,
+        needs_cache=True, rows=True,
+        does="a sum over rows is added up where these rows are passed over",
     ),
 )  # fmt: skip
 RULES = tuple(
     Rule(how.name, Pat(how.of, Pat(), name="x"), how.cut)
-    for how in SPLITS if not how.does
+    for how in SPLITS if not how.needs_cache
 )  # fmt: skip
-_OF_DEVICES = {how.name: how for how in SPLITS if how.does}
+_OF_CACHES = {how.name: how for how in SPLITS if how.needs_cache}
 #: What `config.disabled_rules` can switch off here, besides the rules.
-DECISIONS = {name: how.does for name, how in _OF_DEVICES.items()}
+DECISIONS = {name: how.does for name, how in _OF_CACHES.items()}
 
 
 def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
@@ -435,7 +441,7 @@ def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
         n for n in order if n.op is bc.reduce_sum_p and not any_dynamic(n.src[0].shape)
     ]
     chosen: dict[Node, Split] = {}
-    for name, how in _OF_DEVICES.items():
+    for name, how in _OF_CACHES.items():
         wanted = [n for n in sums if how.cut(n)] if settings.decides(name) else ()
         if how.rows:
             wanted = [n for n in wanted if _is_beyond_cache(n, limits)]
