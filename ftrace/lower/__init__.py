@@ -5,8 +5,8 @@ From the ground up:
     analysis         Facts about graphs that several stages ask for: costs, and axes
                      that run in step
     control/         Loops and branches before they become steps of programs
-    blocking/        Large values between small ones, a block at a time; reductions in
-                     parts
+    blocking/        Large values between small ones, a block at a time; reductions and
+                     scatters in parts
     kernel/          Kernels as data: expressions over loops, and indices into buffers
     legalize/        What a device lacks is said in operations that it has
     program          Programs as data: steps, and the arena in which their values lie

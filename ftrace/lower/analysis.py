@@ -258,6 +258,17 @@ def counted_axis(index: Node, size: int) -> int | None:
     return axis
 
 
+def counts_along(node: Node, axis: int) -> bool:
+    """Is the node, everywhere, the position along the axis?"""
+    return counted_axis(node, node.shape[axis]) == axis
+
+
+def find_counted_axis(index: Node) -> int | None:
+    """The axis, of more than one place, along which an index array counts."""
+    long = [a for a, n in enumerate(index.shape) if not same_size(n, 1)]
+    return next((a for a in long if counts_along(index, a)), None)
+
+
 def _counts_to(index: Node, size: int) -> bool:
     """Has its dtype all of the positions below `size`?"""
     last = upper_bound(size) - 1

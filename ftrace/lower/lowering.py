@@ -26,7 +26,11 @@ from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble, overlap
-from ftrace.lower.blocking import split_reductions, tile_regions
+from ftrace.lower.blocking import (
+    privatize_scatters,
+    split_reductions,
+    tile_regions,
+)
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.build.build_kernel import (
     BuiltKernel,
@@ -51,7 +55,7 @@ from ftrace.lower.simplify.algebra import (
     REDUCES,
     multiply_complex,
 )
-from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
+from ftrace.lower.simplify.indexing import ONE_HOT, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace import linalg_compositions
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
@@ -149,7 +153,7 @@ SIMPLIFY: Final = PatternMatcher(
 MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
 #: Runs when the graph is simple, as `merge_reduces` would undo it, and when it is known
 #: what runs slice by slice: parts of a sum that large values end in would store these.
-SPLIT: Final = PatternMatcher((*split_reductions.RULES, *PRIVATIZED))
+SPLIT: Final = PatternMatcher((*split_reductions.RULES, *privatize_scatters.RULES))
 
 
 def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:

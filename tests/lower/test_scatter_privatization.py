@@ -9,7 +9,12 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.lower.simplify.indexing import FEWEST_COPIES, MANY, MOST_COPIES, copy_count
+from ftrace.lower.blocking.privatize_scatters import (
+    FEWEST_COPIES,
+    MANY,
+    MOST_COPIES,
+    copy_count,
+)
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import scatter

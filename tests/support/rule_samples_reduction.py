@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ftrace.lower.blocking.privatize_scatters import MANY
 from ftrace.lower.blocking.split_reductions import LARGE
-from ftrace.lower.simplify.indexing import MANY
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as e
 from ftrace.trace.primitives.indexing import scatter

@@ -1,8 +1,5 @@
 """Rules that make a graph simpler.
 
-All but `PRIVATIZED` in `indexing`, which makes a graph larger, so that threads can
-share a scatter: it belongs to the stage `split`.
-
 From the ground up:
 
     algebra   Rules on constants, on values without elements, and on reductions;

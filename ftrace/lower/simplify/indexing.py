@@ -10,11 +10,6 @@ A scatter is stored, and what works on it waits for that; a `where` joins the wo
 is the transpose of `take_along_axis` and of an element at a computed index. A base that
 is no constant stays a scatter, as it may be updated in place.
 
-Many updates of few places are *privatized*: added up in private copies. One thread adds
-to a copy, in the order of the updates. Where there are many more updates than places,
-each block of them has a copy, and the copies are added up. How many there are depends
-on shapes alone, so that results do not depend on threads.
-
 The first of the sums is what `one_hot(i, n) @ table` computes, the second its gradient
 and a histogram. With `where` both are exact. With a product, `(k == i)·f(k)`, they are
 so where f is finite; beside an infinity or a NaN that is not picked the sum is NaN
@@ -63,17 +58,6 @@ def _without(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def counts_along(node: Node, axis: int) -> bool:
-    """Is the node, everywhere, the position along the axis?"""
-    return analysis.counted_axis(node, node.shape[axis]) == axis
-
-
-def _find_counted_axis(index: Node) -> int | None:
-    """The axis, of more than one place, along which an index array counts."""
-    long = [a for a, n in enumerate(index.shape) if not same_size(n, 1)]
-    return next((a for a in long if counts_along(index, a)), None)
-
-
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """The node with size 1 along an axis, if it does not vary along it."""
     shape = _without(node.shape, axis)
@@ -113,7 +97,7 @@ def _find_picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     if node.op is not p.eq or not dtypes.is_integer(node.src[0].dtype):
         return None
     for positions, index in (node.src, node.src[::-1]):
-        if counts_along(positions, axis):
+        if analysis.counts_along(positions, axis):
             return _constant_along(index, axis)
     return None
 
@@ -179,7 +163,7 @@ def _index_arrays(
 ) -> list[Node]:
     """The index along `axis`, and positions along the others that it runs with."""
     sizes = tuple(at.shape[a] for a in batch)
-    if len(batch) == 1 and counts_along(at, batch[0]):
+    if len(batch) == 1 and analysis.counts_along(at, batch[0]):
         index = sources.iota(at.dtype, sizes, 0)
     else:
         index = movement.reshape(at, sizes)
@@ -300,7 +284,7 @@ def _lanes(x: Node) -> dict[int, int] | None:
     wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
     found: dict[int, int] = {}
     for axis, index in zip(axes, indices, strict=True):
-        place = _find_counted_axis(index)
+        place = analysis.find_counted_axis(index)
         if place is None or place in found.values():
             continue
         if same_size(index.shape[place], x.shape[axis]):
@@ -425,116 +409,5 @@ SCATTERS: Final = (
         "scatter_complex_products",
         Pat(indexing.scatter_p, name="x", where=_is_complex_product),
         _products,
-    ),
-)
-
-
-#: Updates that are worth a second step, on two threads: 1M of 256 places 1.9 times as
-#: fast, 131,072 rows of 8 of 100 2.3; 65,536 of 16 1.6. With 2¹⁷ the last is one
-#: kernel, with 2¹³ 16,384 of 64 are two.
-MANY = 1 << 15
-#: With 256 copies 1M of 256 places store 0.5 MB, not 0.13, with 16 0.03; if 32 are the
-#: fewest, 1M of 10,000 have none, if 2 are, no row differs.
-MOST_COPIES, FEWEST_COPIES = 64, 8
-#: Updates for each place of all copies: these are filled, and read once more. With 16
-#: 1M of 10,000 have no copies, with 1 they store 5.2 MB, not 1.4.
-_PER_POSITION = 4
-#: Elements of an update; those of wider ones are shared by threads as they are. With 64
-#: those of 64 have copies of 64 KB, with 4 131,072 rows of 8 none.
-_NARROW = 16
-#: Bytes: copies of several threads share no line, nor two that are fetched together: a
-#: law of the processor. With 512 131,072 rows of 8 of 100 take a kernel more.
-_LINES = 128
-
-_REDUCES: Final = {
-    "add": bc.reduce_sum_p,
-    "min": red.reduce_min_p,
-    "max": red.reduce_max_p,
-}
-
-
-def _size_of_copy(x: Node) -> int:
-    """Elements along the first indexed axis of a copy, whose end is never read."""
-    axis = indexing.axes_and_kind(x)[0][0]
-    size = x.shape[axis]
-    row = x.size // size * x.dtype.itemsize
-    while row * size % _LINES:
-        size += 1
-    return size
-
-
-def copy_count(x: Node) -> int:
-    """How many private copies a scatter is cut into; 0 if it is not."""
-    axes, _ = indexing.axes_and_kind(x)
-    updates = x.src[2].size
-    places = x.size // x.shape[axes[0]] * _size_of_copy(x)
-    count = MOST_COPIES
-    while count * places * _PER_POSITION > updates:
-        count //= 2
-    return count if count >= FEWEST_COPIES else 0
-
-
-def _is_crowded(x: Node) -> bool:
-    _, kind = indexing.axes_and_kind(x)
-    base, updates, *indices = x.src
-    if (
-        kind not in _REDUCES
-        or base.op is not sources.const_p
-        or any_dynamic(updates.shape)
-    ):
-        return False
-    count = indices[0].size
-    if count < MANY or same_size(x.size, 0) or updates.size > _NARROW * count:
-        return False
-    if dtypes.kind(x.dtype) not in "iuf":
-        return False
-    # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
-    if kind == "add" and any(algebra.arg_of(base)):
-        return False
-    return all(_find_counted_axis(index) is None for index in indices)
-
-
-def _privatize(x: Node) -> Node | None:
-    """Private copies are filled, combined, and what is left over is added."""
-    copies = copy_count(x)
-    if not copies:
-        return None
-    axes, kind = indexing.axes_and_kind(x)
-    base, updates, *indices = x.src
-    count, rest = indices[0].size, updates.shape[indices[0].ndim :]
-    updates = movement.reshape(updates, (count, *rest))
-    indices = [movement.reshape(index, (count,)) for index in indices]
-    each = count // copies
-    whole = copies * each
-
-    def cut(node: Node) -> Node:
-        first = movement.shrink_axis(node, 0, 0, whole)
-        return movement.reshape(first, (copies, each, *node.shape[1:]))
-
-    size = _size_of_copy(x)
-    shape = list(x.shape)
-    shape[axes[0]] = size
-    private = sources.const(constant_value(base), x.dtype, (copies, *shape))
-    number = sources.iota(dtypes.int32, (copies, each), 0)
-    moved = (0, *[a + 1 for a in axes])
-    filled = indexing.scatter(
-        private, cut(updates), [number, *map(cut, indices)], moved, kind
-    )
-    total = movement.reshape(red.reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
-    total = movement.shrink_axis(total, axes[0], 0, x.shape[axes[0]])
-    if whole < count:
-        left = [
-            movement.shrink_axis(node, 0, whole, count) for node in (updates, *indices)
-        ]
-        total = indexing.scatter(total, left[0], left[1:], axes, kind)
-    return total
-
-
-PRIVATIZED: Final = (
-    # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
-    Rule(
-        "privatized_scatter",
-        Pat(indexing.scatter_p, name="x", where=_is_crowded),
-        _privatize,
     ),
 )
