@@ -470,9 +470,10 @@ class _Walk:
             self._fail(state, self._number(site), (divisor == 0).any())
         if NaNError not in self.wanted or node.op.family not in _COMPUTES:
             return
-        several = items(node) if compound_of(node) is not None else [node]
+        op = compound_of(node)
+        several = items(node) if op is not None else [node]
         found = [n for n in several if dtypes.is_inexact(n.dtype)]
-        if not found or node.op.name in ("callback", "pure_callback"):
+        if not found or (op is not None and op.calls_back):
             return
         failed: Any = False
         for n in found:

@@ -34,7 +34,7 @@ from ftrace.trace.primitives import (
 )
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.sources import const_p, dim_p, iota_p, variable_p
+from ftrace.trace.primitives.sources import SOURCES, const_p, dim_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
 from ftrace.trace.symbolic import is_dynamic, same_size, surely_at_most
 
@@ -65,7 +65,6 @@ def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: all(holds(node) for holds in conditions)
 
 
-SOURCES: Final = (const_p, dim_p, iota_p, variable_p)
 _INDEXING = (gather_p, scatter_p)
 _OTHERS = tuple(p for p in primitive.PRIMITIVES.values() if p not in SOURCES)
 _BUILT_IN = frozenset(primitive.PRIMITIVES.values())

@@ -26,7 +26,7 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives import elementwise as p, primitive as prim
-from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
+from ftrace.trace.primitives.sources import CONSTANTS, is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
 
@@ -234,7 +234,7 @@ def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
     for node in outputs:
         if node not in later:
             residuals[_source_of_movement(node)] = None
-    return [n for n in residuals if n.op.name not in ("const", "iota")]
+    return [n for n in residuals if n.op not in CONSTANTS]
 
 
 def _source_of_movement(node: Node) -> Node:

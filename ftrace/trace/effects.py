@@ -384,7 +384,7 @@ def _batch(node: g.Node, src: g.Nodes, batched: g.Flags, size: int) -> Batched:
 
 callback_p = Compound(
     "callback", "host", _infer, _value, _batch, jvp=_jvp, pure=False, moves=True,
-    doc="calls a Python function, once, in its turn", show=str,
+    calls_back=True, doc="calls a Python function, once, in its turn", show=str,
 )  # fmt: skip
 
 
@@ -422,7 +422,8 @@ def _with_lanes(node: g.Node, method: str, size: int) -> g.Node:
 
 pure_callback_p = Compound(
     "pure_callback", "host", _infer_pure, _value_pure, _batch_pure, jvp=_jvp,
-    doc="calls a Python function of its operands alone", show=str, moves=True,
+    moves=True, calls_back=True, doc="calls a Python function of its operands alone",
+    show=str,
 )  # fmt: skip
 
 

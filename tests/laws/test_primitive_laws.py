@@ -17,10 +17,9 @@ from ftrace.trace.batching import batch_nodes
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.primitive import PRIMITIVES
-from ftrace.trace.primitives.sources import const, variable
+from ftrace.trace.primitives.sources import SOURCES, const, variable
 from tests.support.primitive_samples import SAMPLES, Sample
 
-SOURCES = {"const", "dim", "iota", "variable"}
 # Kinks, jumps and integers have no slope that a finite difference could measure.
 INEXACT = [s for s in SAMPLES if any(dtypes.is_inexact(a.dtype) for a in s.arrays)]
 #: What moves otherwise than its operands do.
@@ -51,7 +50,7 @@ def direction(array: Any, seed: int) -> Any:
 
 
 def test_every_primitive_has_a_sample() -> None:
-    assert {s.name for s in SAMPLES} == set(PRIMITIVES) - SOURCES
+    assert {s.name for s in SAMPLES} == set(PRIMITIVES) - {op.name for op in SOURCES}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)

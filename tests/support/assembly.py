@@ -179,6 +179,7 @@ def host_op(function: Callable[..., Sequence[Any]], name: str = "") -> Compound:
     op = Compound(
         name, "host", lambda *_: (), lambda avals, arg, *xs: function(*xs),
         lambda *_: ([], []), no_derivative="a test",
+        calls_back=before is not None and before.calls_back,
     )  # fmt: skip
     del COMPOUNDS[name]
     if before is not None:

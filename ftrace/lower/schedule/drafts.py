@@ -37,7 +37,7 @@ from ftrace.trace.primitives.exchange import exchange_p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of
-from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.primitives.sources import SOURCES, is_variable
 from ftrace.trace.symbolic import same_size, sample
 
 
@@ -330,8 +330,6 @@ NESTED = 1 << 14
 #: many: a sum over all layers of a network would be made of each.
 CONTRACTIONS = 8
 
-SOURCES = ("const", "dim", "iota", "variable")
-
 #: May a kernel over loops of these sizes add up the elements of a sum?
 AddsUp = Callable[[Node, Shape], bool]
 
@@ -410,7 +408,7 @@ class Planner:
             if self.has_steps and cost.is_step(node):
                 levels[node] = costs[node] = 0
                 continue
-            if node in self.must_store or node.op.name in SOURCES:
+            if node in self.must_store or node.op in SOURCES:
                 costs[node] = 0
                 continue
             if family == "reduction":

@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import item_p
-from ftrace.trace.primitives.sources import variable_p
+from ftrace.trace.primitives.sources import SOURCES, variable_p
 from ftrace.trace.python_limits import without_collection
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
@@ -76,9 +76,7 @@ def schedule(
             _store(plan, node, uses)
         elif not uses:
             continue  # an index array that counts: nobody reads it
-        elif node.op.name in drafts.SOURCES or merge_policy.is_inlined(
-            plan, node, uses
-        ):
+        elif node.op in SOURCES or merge_policy.is_inlined(plan, node, uses):
             _inline(plan, node, uses)
         else:
             _store(plan, node, uses)

@@ -46,7 +46,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import merge_shape, move_axis, split_shape
 from ftrace.trace.primitives.primitive import Array, Batched, Compound, Results, items
-from ftrace.trace.primitives.sources import const_like, zeros_like
+from ftrace.trace.primitives.sources import CONSTANTS, const_like, zeros_like
 
 np: Any = numpy  # whose stubs leave too much unknown
 
@@ -162,7 +162,7 @@ def communicate(x: Node, kind: str, ranks: Ranks, axis: int = 0, *more: Node) ->
 
 def vary(x: Node, ranks: Ranks) -> Node:
     """A value that all processes have alike, as one of each; constants stay."""
-    return x if x.op.name in ("const", "iota") else communicate(x, "vary", ranks)
+    return x if x.op in CONSTANTS else communicate(x, "vary", ranks)
 
 
 def process_rank(ranks: Ranks) -> Node:

@@ -211,6 +211,7 @@ class Compound(_Record):
       pure: equal calls may be done once, and unused ones not at all.
       dtypes: kinds of dtype it takes, for the table in the docs.
       slow, moves: as of `Primitive`.
+      calls_back: it calls a user's function, which may keep what it is given.
       compiled_from: where it has kernels that pay outside of traces.
     """
 
@@ -226,6 +227,7 @@ class Compound(_Record):
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
     slow: int = 2
     moves: bool = False
+    calls_back: bool = False
     compiled_from: CompiledFrom | None = None
 
     def __post_init__(self) -> None:

@@ -67,6 +67,10 @@ variable_p = Primitive(
     doc="an input of a graph; arg is (depth of its scope, position)",
 )  # fmt: skip
 
+#: Those of graphs, and of them those that are alike wherever they are computed.
+SOURCES = (const_p, dim_p, iota_p, variable_p)
+CONSTANTS = (const_p, iota_p)
+
 
 def const(
     value: Any, dtype: np.dtype[Any], shape: Shape = (), weak: bool = False

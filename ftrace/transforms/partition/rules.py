@@ -712,7 +712,7 @@ def _leading(node: Node) -> Rule:
 
 def _host(node: Node) -> Rule:
     op = record_of(node)
-    if op.name in ("callback", "pure_callback"):
+    if isinstance(op, Compound) and op.calls_back:
         return whole(node)
     return _along(node) if op.batch is batch_along else _leading(node)
 

@@ -52,10 +52,6 @@ class NativeKernel(NamedTuple):
     numbers: int
 
 
-#: Operations that call a user's function, which may keep what it is given.
-USER_CALLBACKS = frozenset({"callback", "pure_callback"})
-
-
 class HostCall:
     """A step that the host computes; the runner calls it on the address of a frame.
 
@@ -71,7 +67,7 @@ class HostCall:
         assert isinstance(step.node.op, Compound)
         self.node = step.node
         self.op = step.node.op
-        self._copies = self.op.name in USER_CALLBACKS
+        self._copies = self.op.calls_back
         types = step.node.aval.items
         self._operands = [
             _SlotArray(slot, node.aval)
