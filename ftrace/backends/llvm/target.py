@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from ftrace.backends.llvm.object_cache import machine
 from ftrace.errors import DeviceError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import MAX_THREADS
 
 #: Caches of a core that Linux numbers, at most.
