@@ -26,11 +26,7 @@ from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble, overlap
-from ftrace.lower.blocking import (
-    privatize_scatters,
-    split_reductions,
-    tile_regions,
-)
+from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.build.build_kernel import (
     BuiltKernel,

@@ -21,7 +21,7 @@ import numpy as np
 
 from ftrace.errors import GraphError, Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
-from ftrace.ground.tables import memo
+from ftrace.ground.tables import memo, on_limit
 from ftrace.ground.weak_tables import Reference, WeakValues
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
@@ -299,6 +299,7 @@ def walk(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
 #: for the same, which takes a tenth of the time of long gradients.
 _counted: dict[tuple[int, ...], Mapping[Op, int]] = {}
 _MOST_COUNTED = 64
+on_limit(_counted.clear)  # it holds operations, those of users, too
 
 
 def operations_of(outputs: Iterable[Node]) -> Mapping[Op, int]:

@@ -438,10 +438,11 @@ class CPUExecutable(base.Executable):
 
 def _sources() -> cached_kernel.SourceOf:
     """Gives the LLVM IR of steps that came from disk: with these settings."""
-    return partial(partial, _source_of, Codegen.current().target())
+    target = Codegen.current().target()
+    return lambda step, numbers: partial(_render_again, target, step, numbers)
 
 
-def _source_of(target: Target | None, step: RunKernel, numbers: Any) -> str:
+def _render_again(target: Target | None, step: RunKernel, numbers: Any) -> str:
     from ftrace.backends.llvm.kernels.compile_kernels import without_numbers
 
     forms = [without_numbers(step.kernel, alike) for alike in (False, True)]
