@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    ranges        Where the results of elementwise primitives are, of where their
+                  operands are
     primitive     One record per primitive: everything the system knows about an
                   operation; barriers
     reference     What elementwise primitives mean in NumPy, where no function of it

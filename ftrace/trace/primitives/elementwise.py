@@ -23,7 +23,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value, views_over
-from ftrace.trace.primitives import broadcast as bc, reference, sources
+from ftrace.trace.primitives import broadcast as bc, ranges, reference, sources
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const_like
@@ -197,7 +197,7 @@ mul = _binary(
     "mul", "biufc", reference.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
     direct=lambda aval, arg: (reference.multiplication(aval), ()), takes_numbers=True,
-    doc="x·y",
+    keeps_nan=True, range=ranges.of_mul, doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
     "mul_zero", "iufc", reference.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
@@ -227,22 +227,23 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 add = _binary(
     "add", "biufc", np.add, transpose=_same, linear=True, exact=True,
     jvp=lambda node, t: total(t), zero_at_zero=True, takes_numbers=True,
-    doc="x + y",
+    keeps_nan=True, range=ranges.of_add, doc="x + y",
 )  # fmt: skip
 sub = _binary(
     "sub", "iufc", np.subtract, linear=True, jvp=_difference_tangent,
     transpose=lambda node, ct, i: neg(ct) if i else ct, zero_at_zero=True, exact=True,
-    takes_numbers=True, doc="x - y",
+    takes_numbers=True, keeps_nan=True, range=ranges.of_sub, doc="x - y",
 )  # fmt: skip
 neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
-    zero_at_zero=True, zero_for="zero", doc="-x",
+    zero_at_zero=True, keeps_nan=True, range=ranges.of_neg, zero_for="zero", doc="-x",
 )  # fmt: skip
 div = _binary(
     "div", "iufc", reference.divide, linear=(0,),
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
     direct=lambda aval, arg: (reference.division(aval), ()), takes_numbers=True,
+    keeps_nan=True, range=ranges.of_div,
     doc="x/y; integers truncate toward zero, and x/0 is -1",
 )  # fmt: skip
 
@@ -303,13 +304,13 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 maximum = _binary(
     "max", "biuf", reference.maximum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
-    doc="the greater, +0 of two zeros; NaN wins",
+    zero_at_zero=True, slow=4, exact=True, takes_numbers=True, keeps_nan=True,
+    range=ranges.of_max, doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
     "min", "biuf", reference.minimum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
-    doc="the lesser, -0 of two zeros; NaN wins",
+    zero_at_zero=True, slow=4, exact=True, takes_numbers=True, keeps_nan=True,
+    range=ranges.of_min, doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
 
 
@@ -329,7 +330,7 @@ def tiny_like(x: Node) -> Node:
 
 absolute = _unary(
     "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
-    result=_real_part, zero_for="zero", doc="|x|",
+    result=_real_part, keeps_nan=True, range=ranges.of_abs, zero_for="zero", doc="|x|",
 )  # fmt: skip
 
 
@@ -347,8 +348,9 @@ round_even = _unary(
 # Exponential, logarithm, roots.
 
 exp = _function(
-    "exp", "fc", np.exp, lambda x, y: y, called=False, doc="e to the power x"
-)
+    "exp", "fc", np.exp, lambda x, y: y, called=False, range=ranges.of_exp,
+    doc="e to the power x",
+)  # fmt: skip
 exp2 = _function(
     "exp2", "fc", np.exp2, lambda x, y: mul(y, const_like(y, math.log(2))),
     called=False, doc="2 to the power x",
@@ -373,13 +375,13 @@ log1p = _function(
 )  # fmt: skip
 sqrt = _unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
-    zero_for="zero", doc="square root",
+    keeps_nan=True, range=ranges.of_sqrt, zero_for="zero", doc="square root",
 )  # fmt: skip
 
 
 rsqrt = _unary(
     "rsqrt", "fc", reference.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
-    doc="1/sqrt(x)",
+    keeps_nan=True, range=ranges.of_rsqrt, doc="1/sqrt(x)",
 )  # fmt: skip
 cbrt = _function(
     "cbrt", "f", np.cbrt, lambda x, y: div(const_like(y, 1 / 3), _square(y)),
@@ -400,10 +402,12 @@ def _square(x: Node) -> Node:
 
 
 sin = _function(
-    "sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, zero_for="finite",
-    doc="sine",
+    "sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, range=ranges.of_wave,
+    zero_for="finite", doc="sine",
 )  # fmt: skip
-cos: Primitive = _function("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
+cos: Primitive = _function(
+    "cos", "fc", np.cos, lambda x, y: neg(sin(x)), range=ranges.of_wave, doc="cosine"
+)
 tan = _function(
     "tan", "fc", np.tan, lambda x, y: add(one_like(y), _square(y)), zero_at_zero=True,
     zero_for="finite", doc="tangent",
@@ -692,12 +696,14 @@ def identity(name: str, **facts: Unpack[Facts]) -> Primitive:
     )
 
 
-copy = identity("copy", transpose=_same, linear=True, doc="the same value, stored")
+copy = identity(
+    "copy", transpose=_same, linear=True, keeps_nan=True, range=ranges.of_operand,
+    doc="the same value, stored",
+)  # fmt: skip
 stop_gradient = identity(
-    "stop_gradient",
-    jvp=sources.no_tangent,
+    "stop_gradient", jvp=sources.no_tangent, keeps_nan=True, range=ranges.of_operand,
     doc="the same value, constant to derivatives",
-)
+)  # fmt: skip
 
 
 # Constraints. They say how a value is divided over the devices of a mesh; a program for

@@ -28,6 +28,7 @@ from ftrace.errors import DerivativeError, PrimitiveError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node
+from ftrace.trace.primitives.ranges import Range
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Infer = Callable[..., ShapedArray]
@@ -100,8 +101,9 @@ class Primitive(_Record):
       slow: how many times as long as an addition of float32 it takes NumPy, twice.
       exact: all devices compute the same bits, of floats too; of integers they do of
         all that is elementwise.
-      keeps_nan: NaN wherever an operand is.
-      range: where it is, a little more than that; it is then NaN for NaN alone.
+      keeps_nan: a float is NaN wherever an operand is.
+      range: where a float is, a little more than that; it is then NaN for NaN alone. Or
+        that and this as a function of where the operands are.
       zero_for: operands for which alone it is zero: "zero", or "finite" ones; "" if
         that is not known.
       jumps: a last bit of an operand may decide on much of the result.
@@ -127,7 +129,7 @@ class Primitive(_Record):
     slow: int = 2
     exact: bool = False
     keeps_nan: bool = False
-    range: tuple[float, float] | None = None
+    range: tuple[float, float] | Range | None = None
     zero_for: str = ""
     jumps: bool = False
     reads_width: bool = False
@@ -332,7 +334,7 @@ class Facts(TypedDict, total=False):
     slow: int
     exact: bool
     keeps_nan: bool
-    range: tuple[float, float]
+    range: tuple[float, float] | Range
     zero_for: str
     jumps: bool
     reads_width: bool
