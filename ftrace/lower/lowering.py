@@ -197,14 +197,14 @@ LOOPS: dict[Any, Rule] = {
 LIBRARY: dict[Any, Rule] = {
     op: _of_known_sizes(rule, *decisions)
     for ops, rule, *decisions in (
-        (scan_kernels.OPERATORS, scan_kernels.by_kernels, "running_in_registers"),
+        (scan_kernels.OPERATORS, scan_kernels.by_kernels, "native_scan"),
         (
             (extremum_tangent_p,), scan_kernels.tangent_by_kernels,
-            "running_in_registers", "extremum_tangent_in_kernels",
+            "native_scan", "native_extremum_tangent",
         ),
         (lapack_kernels.FACTORS, lapack_kernels.by_kernels),
-        (sort_kernels.SORTS, sort_kernels.by_kernels, "sort_natively"),
-        ((fft_p,), fft_kernels.by_kernels, "transform_natively"),
+        (sort_kernels.SORTS, sort_kernels.by_kernels, "native_sort"),
+        ((fft_p,), fft_kernels.by_kernels, "native_fft"),
     )
     for op in ops
 }  # fmt: skip
@@ -346,7 +346,7 @@ class Work:
     Attributes:
       graph: after all stages that make graphs.
       limits: of the device.
-      given: inputs that may be overwritten; see `share_memory`.
+      given: inputs that may be overwritten; see `reuse_buffers`.
       plan: what is stored, and by which kernel.
       built: the kernels and other steps, by their numbers in the plan.
       sharing: which values have the memory of others.
@@ -394,11 +394,11 @@ def _build(work: Work) -> Work:
         work = _schedule(work, forced)
 
 
-def _share_memory(work: Work) -> Work:
+def _reuse_buffers(work: Work) -> Work:
     """What has the memory of what; with that the programs of branches are made."""
     plan, built, sharing = work.plan, dict(work.built), work.sharing
-    if settings.decides("share_memory"):
-        sharing = assemble.share_memory(plan.drafts, built, plan.outputs, work.given)
+    if settings.decides("reuse_buffers"):
+        sharing = assemble.reuse_buffers(plan.drafts, built, plan.outputs, work.given)
     for number, step in built.items():
         if isinstance(step, BuiltStep) and not step.bodies:
             built[number] = _build_branches(step, sharing.owner, work.limits)
@@ -431,7 +431,7 @@ class ProgramStage(NamedTuple):
 PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
     ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
-    ProgramStage("memory", _share_memory, assemble.DECISIONS),
+    ProgramStage("memory", _reuse_buffers, assemble.DECISIONS),
     ProgramStage("code", _assemble, overlap.DECISIONS | codegen_options.DECISIONS),
 )
 

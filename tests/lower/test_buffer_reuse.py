@@ -107,7 +107,7 @@ def loops(program: Any) -> list[RunLoop]:
     "name", ["set a row", "a row of itself", "a row of its neighbours", "add to a row"]
 )
 def test_a_row_is_updated_without_a_copy_of_the_table(name: str) -> None:
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         f = ft.jit(lambda t: lax.fori_loop(0, 5, lambda i, t: UPDATES[name](t, i), t))
         (loop,) = loops(f.lower(np.zeros((5000, 64), np.float32)).program)
     assert loop.carry[0].spare == -1
@@ -118,7 +118,7 @@ def test_a_row_is_updated_without_a_copy_of_the_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rows of rows", "a row of the sum of all"])
 def test_what_reads_what_it_overwrites_is_copied(name: str) -> None:
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         f = ft.jit(lambda t: lax.fori_loop(0, 5, lambda i, t: UPDATES[name](t, i), t))
         (loop,) = loops(f.lower(table()).program)
     copied = loop.carry[0].spare >= 0 or loop.body.arena > 0
@@ -337,7 +337,7 @@ def test_carries_that_change_places(
     want = [*carry, *(np.stack(column) for column in zip(*rows, strict=True))]
     with ft.config(device=device):
         got = ft.jit(f)(*start)
-        with ft.config(disabled_rules={"loops_in_registers"}):
+        with ft.config(disabled_rules={"promote_loops"}):
             again = ft.jit(f, donate_argnums=(0, 1, 2))(*start)
     for a, b, c in zip(want, *map(ft.tree.leaves, (got, again)), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
@@ -389,7 +389,7 @@ def test_a_value_on_the_way_is_made_where_the_result_will_be() -> None:
 
     program = ft.jit(others, device="cpu").lower(x).program
     assert program.arena >= x.nbytes
-    with ft.config(disabled_rules={"share_memory"}):
+    with ft.config(disabled_rules={"reuse_buffers"}):
         wanted = ft.jit(others, device="cpu")(x)
     for a, b in zip(ft.jit(others, device="cpu")(x), wanted, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -12,7 +12,7 @@ from ftrace import lax
 from ftrace.lower.program import RunBranch
 from tests.support.covering import covering
 
-RULE = "extremum_tangent_in_kernels"
+RULE = "native_extremum_tangent"
 SHAPES = [((8192,), 0), ((64, 101), 1), ((101, 64), 0), ((5, 40, 33), 1)]
 
 
@@ -77,7 +77,7 @@ def test_only_large_arrays_are_worth_the_choice() -> None:
     assert not chooses(small)
     with ft.config(disabled_rules={RULE}):
         assert not chooses(large)
-    with ft.config(disabled_rules={"running_in_registers"}):
+    with ft.config(disabled_rules={"native_scan"}):
         assert not chooses(large)
 
 

@@ -72,10 +72,10 @@ ROWS: dict[str, Row] = {
     "recompute_cheap": Row(
         lambda x, w: (fnp.sum(x + 1, 0), (x + 1)[:, ::-1].T * 2), lambda x, w: x + 1
     ),
-    "store_beside": Row(
+    "store_intermediates": Row(
         lambda x, w: ((y := fnp.exp(x)), fnp.sum(y, 0), y * 2), lambda x, w: fnp.exp(x)
     ),
-    "share_loops": Row(lambda x, w: (fnp.exp(x), x + 1), lambda x, w: (x @ w, x * 2)),
+    "fuse_siblings": Row(lambda x, w: (fnp.exp(x), x + 1), lambda x, w: (x @ w, x * 2)),
     "store_rows": Row(
         lambda x, w: (fnp.sum((y := centred(x, w)) * y, 1), fnp.exp(y)),
         lambda x, w: (fnp.sum((y := fnp.exp(x)), 0), y * 2),

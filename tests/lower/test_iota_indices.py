@@ -318,7 +318,7 @@ def test_a_slice_of_itself_is_updated_in_place(
         return updated(x, sliced(x, *at, sizes=sizes) * 2 + 1, *at)
 
     f = ft.jit(lambda x: lax.fori_loop(0, 9, step, x))
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         body = str(f.lower(T).program).split("  program:")[1]
     assert "1 steps" in body
     assert "copy" not in body
@@ -342,7 +342,7 @@ def test_a_slice_of_another_one_is_not(device: Any, shift: int) -> None:
     expected = X.copy()
     for i in range(5, 14):
         expected[i : i + 40] = expected[i + shift : i + shift + 40] * 2
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         np.testing.assert_allclose(f(X), expected, rtol=1e-6)
 
 

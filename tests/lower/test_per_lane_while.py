@@ -70,7 +70,7 @@ def test_loops_have_the_same_bits_either_way(function: Any) -> None:
     x = np.random.default_rng(0).normal(0, 50, (30, 7)).astype(np.float32)
     x[0, :3] = np.nan, -np.nan, -0.0
     found = np.asarray(ft.jit(function)(x))
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         other = np.asarray(ft.jit(function)(x))
     assert found.tobytes() == other.tobytes()
 

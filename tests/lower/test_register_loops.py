@@ -29,7 +29,7 @@ from ftrace.testing import assert_same_bits
 from tests.support.covering import covering
 
 ON: frozenset[str] = frozenset()
-OFF = frozenset({"loops_in_registers"})
+OFF = frozenset({"promote_loops"})
 
 
 def python_while(cond: Any, body: Any, carry: Any) -> Any:
@@ -513,7 +513,7 @@ def test_an_array_with_an_update_per_iteration_stays_in_place() -> None:
 
 
 def test_rule_can_be_switched_off() -> None:
-    with ft.config(disabled_rules={"loops_in_registers"}):
+    with ft.config(disabled_rules={"promote_loops"}):
         assert any(
             isinstance(s, RunLoop) for s in steps_of(lambda x: counted(lax, x), 1.0)
         )

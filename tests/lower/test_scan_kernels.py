@@ -22,7 +22,7 @@ from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library.scan import Along, recurrence_p
 from tests.support.covering import covering
 
-RULE = "running_in_registers"
+RULE = "native_scan"
 UFUNCS: dict[str, Any] = {
     "cumsum": np.add,
     "cumprod": np.multiply,
@@ -308,7 +308,7 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
 
 # Long rows in blocks.
 
-BLOCKS = "running_in_blocks"
+BLOCKS = "blocked_scan"
 LONG = 1 << 17
 
 

@@ -107,7 +107,7 @@ def test_private_copies_cost_less_than_the_updates() -> None:
 
 def test_rule_can_be_switched_off() -> None:
     x = numbers(MANY, 9)
-    with ft.config(disabled_rules={"privatized_scatter"}):
+    with ft.config(disabled_rules={"privatize_scatter"}):
         counts = ft.jit(lambda x: fnp.bincount(x, length=9))(x)
     wanted = np.bincount(np.maximum(x, 0), minlength=9)[:9]
     np.testing.assert_array_equal(counts, wanted)

@@ -28,7 +28,7 @@ from ftrace.trace.primitives.sources import iota, variable
 from tests.support.covering import covering
 
 P: Any = pytest.param
-RULE = "large_values_in_slices"
+RULE = "tile_regions"
 #: Bytes of a cache so small that small arrays are large.
 CACHE = 4096
 RNG = np.random.default_rng(7)

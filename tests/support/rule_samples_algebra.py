@@ -74,7 +74,7 @@ CONSTANTS = {
         ],
         lambda: pad(C(-0.0, 4), (1, 0, 0)),
     ),
-    "reduce_of_constant_collapses": Row(
+    "fold_reduce_of_constant": Row(
         lambda: [
             total(C(3, 4, 6), 0, 1),
             total(C(100, 4, 6, dtype=i8), 1),

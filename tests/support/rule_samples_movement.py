@@ -18,7 +18,7 @@ from tests.support.rule_sample import (
 )
 
 CHAINS = {
-    "permute_of_ones_is_reshape": Row(
+    "fold_permute_of_ones": Row(
         lambda: [permute(row, 1, 0), permute(V(2, 1, 3), 1, 0, 2)],
         lambda: permute(V(2, 1, 3), 2, 1, 0),
     ),

@@ -144,7 +144,7 @@ PUSHES = {
         lambda: total(expand(row, 4, 6), 0),
         SMALL,
     ),
-    "slide_before_sum_of_products": Row(
+    "unshear_before_sum_of_products": Row(
         lambda: [
             slid(total(_product(31), 2), size=8),
             slid(total(_product(32), 2), size=9, dilation=2),
@@ -165,7 +165,7 @@ PUSHES = {
         ],
         SMALL,
     ),
-    "slide_before_product": Row(
+    "unshear_before_product": Row(
         lambda: [
             total(slid(_product(40), size=8), 0),
             total(slid(_product(41), size=13, stride=2), 0),
@@ -183,7 +183,7 @@ PUSHES = {
         ],
         SMALL,
     ),
-    "slide_before_part_of_sum_of_products": Row(
+    "unshear_before_sum_of_products_under_shrink": Row(
         lambda: [
             shrink(_wide(total(_product(51), 2)), (0, 3), (2, 8), (0, 1)),
             shrink(_wide(reshape(total(_product(52), 2), 3, 6)), (0, 3), (2, 8)),
@@ -200,7 +200,7 @@ PUSHES = {
         ],
         SMALL,
     ),
-    "slide_before_part_of_product": Row(
+    "unshear_before_product_under_shrink": Row(
         lambda: [total(shrink(_wide(_product(55)), (0, 3), (2, 8), (0, 5)), 0)],
         # Still mostly zeros; no sum.
         lambda: [
@@ -251,7 +251,7 @@ PUSHES = {
         ],
         SMALL,
     ),
-    "slide_before_choice": Row(
+    "unshear_before_select": Row(
         lambda: [
             slid(_choice(60), size=8),
             slid(_choice(61, 13, 2), size=13, stride=2),
@@ -267,7 +267,7 @@ PUSHES = {
             e.exp(t),
         ],
     ),
-    "slide_before_sum_of_choices": Row(
+    "unshear_before_sum_of_selects": Row(
         lambda: [
             slid(total(_choice(70), 2), size=8),
             slid(reshape(total(_choice(71, 13, 2), 2), 3, 6), size=13, stride=2),
@@ -281,7 +281,7 @@ PUSHES = {
         ],
         SMALL,
     ),
-    "windows_side_by_side": Row(
+    "fold_disjoint_windows": Row(
         lambda: [
             total(slid(V(2, 6, 5), size=12, stride=2), 0),
             total(slid(V(2, 6, 5), size=15, stride=2), 0),

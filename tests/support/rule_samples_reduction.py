@@ -68,7 +68,7 @@ REDUCES = {
         ],
         SMALL,
     ),
-    "sum_of_expand_is_multiply": Row(
+    "fold_sum_of_expand": Row(
         lambda: [
             total(expand(row, 4, 6), 0),
             total(expand(row, 4, 6), 0, 1),
@@ -136,7 +136,7 @@ def where(mask: Node, node: Node) -> Node:
 
 
 ONE_HOT = {
-    "fold_sum_of_picked": Row(
+    "fold_sum_of_one_hot_select": Row(
         lambda: [
             total(where(picked, x), 1),
             total(where(picked, expand(row, 4, 6)), 1),
@@ -189,7 +189,7 @@ ONE_HOT = {
         ],
         SMALL,
     ),
-    "fold_sum_of_spread": Row(
+    "fold_sum_into_scatter": Row(
         lambda: [
             total(where(spread, expand(V(3, 1, number=15), 3, 20)), 0),
             total(e.mul(cast(spread, f32), expand(V(3, 1, number=15), 3, 20)), 0),
@@ -234,7 +234,7 @@ def choose(
 
 
 SCATTERS = {
-    "scatter_without_collisions_is_select": Row(
+    "fold_scatter_without_collisions": Row(
         lambda: [
             scatter(zeros, V(4, number=18), [lanes, lane], (0, 1), "add"),
             scatter(like(x, 2), V(4, number=18), [lanes, lane], (0, 1), "set"),
@@ -264,7 +264,7 @@ SCATTERS = {
             choose(x, V(3, number=18), [lanes3, lanes3], (0, 1), old=zeros),
         ],
     ),
-    "privatized_scatter": Row(
+    "privatize_scatter": Row(
         lambda: [
             scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
             scatter(
@@ -295,7 +295,7 @@ SCATTERS = {
         ],
         SMALL,
     ),
-    "scatter_complex_products": Row(
+    "lower_complex_scatter_multiply": Row(
         lambda: [
             e.add(node, like(node, 0))  # a zero has the sign of no product
             for node in (

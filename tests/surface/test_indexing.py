@@ -323,7 +323,7 @@ def test_indexing_fuses_with_the_work_around_it(name: str) -> None:
     assert len(stages.kernels) == count, stages.program
 
 
-RULES = {"fold_sum_of_picked", "fold_sum_of_one_hot", "fold_sum_of_spread"}
+RULES = {"fold_sum_of_one_hot_select", "fold_sum_of_one_hot", "fold_sum_into_scatter"}
 
 
 def multiplications(f: Any, arguments: Any) -> int:

@@ -114,9 +114,9 @@ class Registers(Values):
         writer: Writer,
         facts: Facts,
         target: Target,
-        streamed: frozenset[int],
+        nontemporal: frozenset[int],
     ) -> None:
-        super().__init__(writer, facts, target, recurrence.buffers, streamed)
+        super().__init__(writer, facts, target, recurrence.buffers, nontemporal)
         self.recurrence = recurrence
         self.held: dict[Register, str] = {}
         self.types: dict[Register, Type] = {}
@@ -176,7 +176,7 @@ class RegisterLoop(Registers):
     """Emits the statements of a legal recurrence."""
 
     def __init__(
-        self, recurrence: rl.Recurrence, target: Target, streamed: frozenset[int]
+        self, recurrence: rl.Recurrence, target: Target, nontemporal: frozenset[int]
     ) -> None:
         varying = varying_registers(recurrence)
         width = lanes_for(recurrence, varying, target)
@@ -184,7 +184,7 @@ class RegisterLoop(Registers):
         aligned = not width or axis_of(axes[0]).size % width == 0
         free = of_lanes(recurrence, varying)
         facts = Facts([*recurrence.nodes, *axes], free, aligned)
-        super().__init__(recurrence, Writer(), facts, target, streamed)
+        super().__init__(recurrence, Writer(), facts, target, nontemporal)
         self.width = width
         for statement in rl.assigns(recurrence.block):
             for store in statement.stores:

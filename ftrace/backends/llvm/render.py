@@ -36,7 +36,7 @@ from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
-from ftrace.backends.llvm.library.scan_kernel import find_streamed, lines_of
+from ftrace.backends.llvm.library.scan_kernel import find_nontemporal, lines_of
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
 from ftrace.backends.llvm.register_loops import RegisterLoop
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
@@ -101,20 +101,20 @@ Strategy = Callable[..., Iterator[Schedule]]
 #: How sums of products are computed: what decides it, as what the kernel is read, and
 #: the strategy. The first answer is taken; `tune` looks at the others, too.
 PRODUCTS: tuple[tuple[str, str, Strategy], ...] = (
-    ("sliding", "plan", convolutions.find_sliding),
-    ("sliding_sums", "plan", convolutions.find_sliding_sum),
-    ("sliding_sums", "depthwise", convolutions.find_sliding_sum),
-    ("sliding_rows", "plan", convolutions.find_sliding_rows),
-    ("sliding_rows", "depthwise", convolutions.find_sliding_rows),
+    ("direct_convolution_nchw", "plan", convolutions.find_nchw),
+    ("direct_filter_gradient", "plan", convolutions.find_filter_gradient),
+    ("direct_filter_gradient", "depthwise", convolutions.find_filter_gradient),
+    ("direct_convolution_nhwc", "plan", convolutions.find_nhwc),
+    ("direct_convolution_nhwc", "depthwise", convolutions.find_nhwc),
     ("few_columns", "plan", strategies.find_dots),
-    ("in_blocks", "plan", strategies.find_blocks),
+    ("block_for_cache", "plan", strategies.find_blocks),
 )
 
 
 def schedules_of(case: Case) -> Iterator[Schedule]:
     """The schedules of a kernel that is a sum of products."""
     for decision, reading, find in PRODUCTS:
-        decides = case.decides("in_blocks", decision)
+        decides = case.decides("block_for_cache", decision)
         plan: Contraction | None = getattr(case, reading) if decides else None
         if plan is not None:
             yield from find(case.kernel, plan, case.facts, case.target)
@@ -130,10 +130,10 @@ class Code:
 
     Attributes:
       schedule: how it runs.
-      emit: writes the function, given the buffers that it stores to past the caches;
+      emit: writes the function, given the buffers that it stores to non-temporally;
         returns how many units it has, and sizes that are known at calls only.
       operations: of the whole kernel.
-      streamed: buffers that it may store to past the caches.
+      nontemporal: buffers that it may have non-temporal stores.
       dense: as many operations are done in the time of one, about.
       worth: operations that pay for waking another thread.
     """
@@ -141,20 +141,20 @@ class Code:
     schedule: Schedule | Tiling
     emit: Callable[[Writer, frozenset[int]], tuple[Any, tuple[Any, ...]]]
     operations: Any
-    streamed: frozenset[int] = frozenset()
+    nontemporal: frozenset[int] = frozenset()
     dense: int = 1
     worth: int = WORTH_A_THREAD
     units: Any = 1
     dims: tuple[Any, ...] = ()
 
-    def write(self, streamed: frozenset[int]) -> Writer:
+    def write(self, nontemporal: frozenset[int]) -> Writer:
         """The function; it is written again, with polls, where a unit takes long."""
         writer = Writer()
-        self.units, self.dims = self.emit(writer, streamed)
+        self.units, self.dims = self.emit(writer, nontemporal)
         each = sample(self.operations) // max(sample(self.units), 1)
         if each > LASTING:
             writer = emit.writer_for(each)
-            self.emit(writer, streamed)
+            self.emit(writer, nontemporal)
         return writer
 
 
@@ -162,23 +162,25 @@ def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) 
     """A kernel in parts that share a block in the cache."""
     facts, target, buffers = case.facts, case.target, case.kernel.buffers
 
-    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
-        values = Values(writer, facts, target, buffers, streamed)
+    def emit(
+        writer: Writer, nontemporal: frozenset[int]
+    ) -> tuple[Any, tuple[Any, ...]]:
+        values = Values(writer, facts, target, buffers, nontemporal)
         stage = Stage(schedule.kernel, target, facts, values)
         return ScheduleEmitter(schedule, stage).emit(), tuple(values.dims)
 
     return Code(schedule, emit, operations, **known)
 
 
-def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
+def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Code:
     """A sum of products."""
     return _emit_staged(
-        case, schedule, case.operations, streamed=streamed,
+        case, schedule, case.operations, nontemporal=nontemporal,
         dense=_DENSE // 2, worth=WORTH_A_THREAD * _DENSE // 2,
     )  # fmt: skip
 
 
-def _keep_rows(case: Case) -> Case | None:
+def _cache_rows(case: Case) -> Case | None:
     """The kernel with values of its rows cached, where that costs less."""
     found = keep_values(case.kernel, case.facts, case.target)
     if found is None:
@@ -208,24 +210,26 @@ def _add_row_memory(
         values.padded.add(number)
 
 
-def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
+def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
     """One nest of loops."""
     kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
     cut = kept = None
-    if target.decides("cut_at_borders"):
+    if target.decides("split_index_sets"):
         cut = known_positions.segments(kernel, facts, target)
     if cut is not None:
         kernel, block, facts = cut.kernel, cut.block, cut.facts
-    elif target.decides("keep_rows"):
-        kept = _keep_rows(case)
+    elif target.decides("cache_rows"):
+        kept = _cache_rows(case)
     if kept is not None:
         kernel, block, facts = kept.kernel, kept.block, kept.facts
     own = () if cut is None else cut.axes
     private = len(case.kernel.buffers)
 
     def code(tiling: Tiling) -> Code:
-        def emit(writer: Writer, past: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
-            values = Values(writer, facts, target, kernel.buffers, past)
+        def emit(
+            writer: Writer, nontemporal: frozenset[int]
+        ) -> tuple[Any, tuple[Any, ...]]:
+            values = Values(writer, facts, target, kernel.buffers, nontemporal)
             for number in range(private, len(kernel.buffers)):
                 _add_row_memory(values, number, kernel.buffers[number], tiling)
             units = Nest(values, tiling).function(block)
@@ -233,7 +237,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
 
         worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
         worth *= _DENSE if tiling.in_tiles else 1
-        return Code(tiling, emit, tiling.operations, streamed, worth=worth)
+        return Code(tiling, emit, tiling.operations, nontemporal, worth=worth)
 
     for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
         if target.decides("prefetch"):
@@ -245,7 +249,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
 def _phases(case: Case) -> Iterator[Sequence[Code]]:
     """Each remainder of a position apart, one after the other: code for each."""
     kernel, target = case.kernel, case.target
-    parts = phases(kernel, case.facts) if case.decides("in_phases") else []
+    parts = phases(kernel, case.facts) if case.decides("split_strides") else []
     if len(parts) < 2:
         return
     ways = [_phase(Case(part, target)) for part in parts]
@@ -263,13 +267,15 @@ def _phase(case: Case) -> Iterator[Code]:
 def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
     """A sum of products, in a stage."""
     for found in schedules_of(case):
-        yield [_product(case, found, emit.streamed_buffers(case.kernel, case.target))]
+        yield [
+            _product(case, found, emit.nontemporal_buffers(case.kernel, case.target))
+        ]
 
 
 def _squares(case: Case) -> Iterator[Sequence[Code]]:
     """An elementwise kernel with transposed operands, block by block."""
     target = case.target
-    if case.kernel.is_dynamic or not case.decides("in_squares"):
+    if case.kernel.is_dynamic or not case.decides("register_transpose"):
         return  # blocks are of sizes that are known
     found = find_transposed(case.kernel, case.facts, target)
     if found is None:
@@ -278,14 +284,14 @@ def _squares(case: Case) -> Iterator[Sequence[Code]]:
     case = case if kernel is case.kernel else Case(kernel, target)
     scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
-    streamed = emit.streamed_buffers(kernel, target, scattered)
-    yield [_emit_staged(case, found, operations, streamed=streamed)]
+    nontemporal = emit.nontemporal_buffers(kernel, target, scattered)
+    yield [_emit_staged(case, found, operations, nontemporal=nontemporal)]
 
 
 def _unroll_short_axes(case: Case) -> Iterator[Sequence[Code]]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
-    if kernel.is_dynamic or not case.decides("short_axes"):
+    if kernel.is_dynamic or not case.decides("unroll_short_axes"):
         return
     found = known_positions.without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
@@ -298,10 +304,12 @@ def _nests(case: Case) -> Iterator[Sequence[Code]]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
     cases = [case]
-    if case.decides("cut_at_borders"):
+    if case.decides("split_index_sets"):
         boxes = known_positions.boxes(case.kernel, target)
         cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
-    nests = [_nest(part, emit.streamed_buffers(part.kernel, target)) for part in cases]
+    nests = [
+        _nest(part, emit.nontemporal_buffers(part.kernel, target)) for part in cases
+    ]
     yield from zip(*nests, strict=False)
 
 
@@ -340,12 +348,12 @@ def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
-        module = emit.write_function(target, name, code.streamed, code.write)
+        module = emit.write_function(target, name, code.nontemporal, code.write)
         known = module, code.units, code.operations, code.worth, code.dims
         return replace(emit.Rendered.of(*known), schedules=schedules)
     names = [f"{name}.{n}" for n in range(len(codes))]
     modules = [
-        emit.write_function(target, own, code.streamed, code.write, True)
+        emit.write_function(target, own, code.nontemporal, code.write, True)
         for own, code in zip(names, codes, strict=True)
     ]
     units = [code.units for code in codes]
@@ -360,18 +368,18 @@ def render_recurrence(
 ) -> emit.Rendered:
     """The code of a legal recurrence, as function `name`."""
     make: Any = RegisterLoop
-    streamed = frozenset[int]()
+    nontemporal = frozenset[int]()
     if kernel.scan is not None:
-        make, streamed = lines_of, find_streamed(kernel, target)
+        make, nontemporal = lines_of, find_nontemporal(kernel, target)
     units = 1
 
-    def build(past: frozenset[int]) -> Writer:
+    def build(nontemporal: frozenset[int]) -> Writer:
         nonlocal units
-        loop = make(kernel, target, past)
+        loop = make(kernel, target, nontemporal)
         units = loop.units()
         return loop.writer
 
-    module = emit.write_function(target, name, streamed, build)
+    module = emit.write_function(target, name, nontemporal, build)
     each = max(kernel.operations // units, 1)
     if any(isinstance(s, register_loop.Repeat) and not s.times for s in kernel.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake

@@ -49,7 +49,7 @@ from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "share_memory": "updates, carries and results take the memory of what is dead"
+    "reuse_buffers": "updates, carries and results take the memory of what is dead"
 }
 
 
@@ -77,7 +77,7 @@ class Sharing:
         return node
 
 
-def share_memory(
+def reuse_buffers(
     drafts: Sequence[Draft],
     built: Mapping[int, Built],
     outputs: Iterable[Node],

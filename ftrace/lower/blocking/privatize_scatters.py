@@ -130,7 +130,7 @@ def _privatize(x: Node) -> Node | None:
 RULES: Final = (
     # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
     Rule(
-        "privatized_scatter",
+        "privatize_scatter",
         Pat(indexing.scatter_p, name="x", where=_is_crowded),
         _privatize,
     ),

@@ -414,13 +414,13 @@ SPLITS: tuple[Split, ...] = (
     ),
     # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
     Split(
-        "filters_in_parts", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
+        "split_filter_gradients", _is_by_few_filters, _image_blocks, (bc.reduce_sum_p,),
         needs_cache=True, ahead=True,
         does="gradients by few filters are added up in blocks of images",
     ),
     # The gradient of a layer norm of 4096×1024: 2.
     Split(
-        "sum_beside_rows", _is_over_rows, _row_blocks, (bc.reduce_sum_p,),
+        "fuse_sums_over_rows", _is_over_rows, _row_blocks, (bc.reduce_sum_p,),
         needs_cache=True, rows=True,
         does="a sum over rows is added up where these rows are passed over",
     ),
@@ -463,7 +463,7 @@ def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
 
     None where no kernel does that.
     """
-    does = limits.cache and settings.decides("sum_beside_rows")
+    does = limits.cache and settings.decides("fuse_sums_over_rows")
     return partial(_adds_up, limits) if does else None
 
 

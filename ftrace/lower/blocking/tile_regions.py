@@ -172,9 +172,7 @@ def _blocks(size: int, most: int) -> int:
 
 
 #: What `config.disabled_rules` can switch off here.
-DECISIONS = {
-    "large_values_in_slices": "what is much larger than all around it runs in blocks"
-}
+DECISIONS = {"tile_regions": "what is much larger than all around it runs in blocks"}
 
 #: Peaks of fewer times the bytes of a cache are stored. With 8 the distances of 1024
 #: points are; with 1 no row differs.

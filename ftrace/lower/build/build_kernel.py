@@ -23,7 +23,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import root_of, weight
 from ftrace.lower.build.index_view import View, choose_view
-from ftrace.lower.build.relax_mul_zero import relax_products
+from ftrace.lower.build.relax_mul_zero import relax_mul_zero
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder
@@ -196,10 +196,10 @@ def _mark(step: Step) -> Any:
 def build_kernel(draft: Draft, plan: FusionPlan) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
     built = _Builder(choose_view(draft, plan)).build()
-    if not settings.decides("relax_products"):
+    if not settings.decides("relax_mul_zero"):
         return built
     became: dict[Node, Node] = {}
-    kernel = relax_products(built.kernel, became)
+    kernel = relax_mul_zero(built.kernel, became)
     if kernel is built.kernel:
         return built
     rows = built.expressions.items()

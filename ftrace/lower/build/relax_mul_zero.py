@@ -28,7 +28,7 @@ from ftrace.trace.primitives.sources import const_p, zeros_like
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "relax_products": "a derivative's product looks for zeros only beside infinity"
+    "relax_mul_zero": "a derivative's product looks for zeros only beside infinity"
 }
 
 #: Beyond it an interval is taken to reach infinity: rounding could carry it there.
@@ -56,7 +56,7 @@ class Known(NamedTuple):
 _NOTHING: Final[frozenset[Node]] = frozenset()
 
 
-def relax_products(kernel: Kernel, became: dict[Node, Node] | None = None) -> Kernel:
+def relax_mul_zero(kernel: Kernel, became: dict[Node, Node] | None = None) -> Kernel:
     """The kernel with every `mul_zero` of floats as plain as the facts allow.
 
     Linear in its expressions.

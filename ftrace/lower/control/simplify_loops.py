@@ -260,7 +260,7 @@ DECISIONS = {
     "fuse_loops": "a loop over what another one makes joins it",
     "prune_loops": "results and carries of a loop that nobody needs vanish",
     "hoist_invariants": "what is the same in each iteration is computed before it",
-    "split_products": "products that need no iteration are done for all at once",
+    "distribute_products": "products that need no iteration are done for all at once",
 }
 
 LOOPS = (scan_p, while_p)
@@ -279,7 +279,7 @@ def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
         ("fuse_loops", _fuse),
         ("prune_loops", _prune),
         ("hoist_invariants", partial(convert, table=dict.fromkeys(LOOPS, _hoist))),
-        ("split_products", partial(convert, table={scan_p: split_scan})),
+        ("distribute_products", partial(convert, table={scan_p: split_scan})),
     )
     for name, function in passes:
         if settings.decides(name):

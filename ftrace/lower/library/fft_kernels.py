@@ -118,7 +118,7 @@ class Transform(GraphKernel):
 
 
 #: What `config.disabled_rules` can switch off here.
-DECISIONS = {"transform_natively": "a Fourier transform is a kernel, without Python"}
+DECISIONS = {"native_fft": "a Fourier transform is a kernel, without Python"}
 
 #: The longest rows that are transformed one by one, and the longest columns and rows
 #: of which a vector has many: their numbers fit the second cache. With 2¹⁴ rows of 2¹⁴

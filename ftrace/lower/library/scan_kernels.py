@@ -45,9 +45,9 @@ from ftrace.trace.symbolic import same_size
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "running_in_registers": "a running reduction becomes a kernel, not a host call",
-    "running_in_blocks": "long rows are cut in blocks, of which threads run several",
-    "extremum_tangent_in_kernels": "a running extremum without ties has its derivative "
+    "native_scan": "a running reduction becomes a kernel, not a host call",
+    "blocked_scan": "long rows are cut in blocks, of which threads run several",
+    "native_extremum_tangent": "a running extremum without ties has its derivative "
     "from kernels, not from the host",
 }
 
@@ -153,7 +153,7 @@ _LONG = 1 << 17
 #: Into so many blocks they are cut, about: 4 times as many store 1 KB more, not 0.3.
 _BLOCKS = (16, 64, 256)
 #: Each block has whole vectors, if it can: else 10M elements, as 64 blocks, are not
-#: stored past the caches. With 16 or 256 no row differs.
+#: stored by non-temporal stores. With 16 or 256 no row differs.
 _WIDTH = 64
 
 
@@ -161,7 +161,7 @@ def _blocks_of(node: Node) -> int:
     """Into how many blocks each row is cut; 0 if it stays as it is."""
     if node.op is not scan.cumulate_p or node.arg.kind not in _WHOLE:
         return 0
-    if not settings.decides("running_in_blocks"):
+    if not settings.decides("blocked_scan"):
         return 0
     x = node.src[0]
     axis: int = node.arg.axis

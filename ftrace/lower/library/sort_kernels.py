@@ -49,11 +49,11 @@ from ftrace.trace.primitives.sources import const_like, iota
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "sort_natively": "a sort is a kernel, without Python",
-    "places_natively": "positions of what is true are found by a kernel",
+    "native_sort": "a sort is a kernel, without Python",
+    "native_nonzero": "positions of what is true are found by a kernel",
     "partition_keys": "a partition of a long row is one of integers, not a sort",
-    "sort_side_by_side": "short rows are sorted together, one in each lane",
-    "sort_in_runs": "a long row is sorted in runs, which are merged",
+    "sort_rows_in_lanes": "short rows are sorted together, one in each lane",
+    "merge_sort": "a long row is sorted in runs, which are merged",
 }
 
 #: So many rows keep threads busy, and are not cut: with 64 or 4 no row differs.
@@ -123,7 +123,7 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 def _has_sorter(node: Node) -> bool:
     """Real numbers, no more than can be counted."""
     if node.op is sorting.positions_p:
-        if not settings.decides("places_natively"):
+        if not settings.decides("native_nonzero"):
             return False
         axis = node.src[0].ndim - 1
     elif node.op in (sorting.sort_p, sorting.argsort_p):
@@ -137,7 +137,7 @@ def _has_sorter(node: Node) -> bool:
 
 def runs_of(rows: int, size: int) -> int:
     """Into how many runs each row is cut: a power of two."""
-    if size < LONG or rows >= _MANY_ROWS or not settings.decides("sort_in_runs"):
+    if size < LONG or rows >= _MANY_ROWS or not settings.decides("merge_sort"):
         return 1
     runs = 2
     while size >= LONG * runs**3:
@@ -148,7 +148,7 @@ def runs_of(rows: int, size: int) -> int:
 def are_short(rows: int, size: int) -> bool:
     """Are rows sorted side by side?"""
     few = 1 < size <= SHORT and rows >= SEVERAL
-    return few and settings.decides("sort_side_by_side")
+    return few and settings.decides("sort_rows_in_lanes")
 
 
 class _Rows:

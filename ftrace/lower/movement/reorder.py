@@ -172,9 +172,7 @@ def _keeps_order(x: Node) -> Node | None:
 
 CHAINS: Final = (
     # permute that moves only axes of size 1 -> reshape
-    Rule(
-        "permute_of_ones_is_reshape", Pat(mv.permute_p, Pat(), name="x"), _keeps_order
-    ),
+    Rule("fold_permute_of_ones", Pat(mv.permute_p, Pat(), name="x"), _keeps_order),
     # y(y(x)) -> y(x)
     pair(
         "merge_reshapes",

@@ -51,7 +51,7 @@ from ftrace.trace.symbolic import any_dynamic, is_dynamic, same_size
 MOST_STRIDE = 4
 
 
-def _slide_product(
+def _unshear_product(
     x: Node,
     y: Node,
     total: Node | None = None,
@@ -81,11 +81,11 @@ def _slide_product(
     return found if part is None else mv.shrink(found, arg_of(part))
 
 
-def _slide_in_sum(
+def _unshear_in_sum(
     whole: Node, x: Node, y: Node, view: Node | None = None, part: Node | None = None
 ) -> Node | None:
     """Only in a sum: products with the zeros around it may be -0."""
-    found = _slide_product(x, y, None, view, part)
+    found = _unshear_product(x, y, None, view, part)
     return None if found is None else bc.reduce_sum_p(found, arg=whole.arg)
 
 
@@ -210,28 +210,28 @@ _SPREAD_SUM = _slid(_PRODUCT)
 WINDOWS: Final = (
     # unshear(sum[a](x·expand(y))) -> sum[a](unshear(x)·expand(y))
     Rule(
-        "slide_before_sum_of_products",
+        "unshear_before_sum_of_products",
         _SPREAD_SUM,
-        _slide_product,
+        _unshear_product,
         single_use="total y",
     ),
     # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
     Rule(
-        "slide_before_product",
+        "unshear_before_product",
         tuple(Pat(bc.reduce_sum_p, spread, name="whole") for spread in _SPREAD),
-        _slide_in_sum,
+        _unshear_in_sum,
         single_use="x y",
     ),
     # shrink(unshear(sum[a](x·y))) -> shrink(sum[a](unshear(x)·y))
     Rule(
-        "slide_before_part_of_sum_of_products",
+        "unshear_before_sum_of_products_under_shrink",
         tuple(Pat(mv.shrink_p, spread, name="part") for spread in _SPREAD_SUM),
-        _slide_product,
+        _unshear_product,
         single_use="x total y",
     ),
     # sum[a](shrink(unshear(x·y))) -> sum[a](shrink(unshear(x)·y))
     Rule(
-        "slide_before_part_of_product",
+        "unshear_before_product_under_shrink",
         tuple(
             Pat(
                 bc.reduce_sum_p,
@@ -240,7 +240,7 @@ WINDOWS: Final = (
             )
             for spread in _SPREAD
         ),
-        _slide_in_sum,
+        _unshear_in_sum,
         single_use="part x y",
     ),
     # shrink(unshear(x)) -> unshear(shrink(x)), along axes that do not slide
@@ -267,7 +267,7 @@ WINDOWS: Final = (
     ),
     # sum[k](unshear[k](y)) -> reshape(y), where windows lie side by side
     Rule(
-        "windows_side_by_side",
+        "fold_disjoint_windows",
         (
             Pat(bc.reduce_sum_p, Pat(mv.unshear_p, name="y"), name="x"),
             Pat(
@@ -299,7 +299,7 @@ def _choose(
     if not is_bits(other, 0):
         return None
     for seen, extremum in (condition.src, condition.src[::-1]):
-        whole = _before_sliding(seen, inner)
+        whole = _before_unshear(seen, inner)
         if whole is not None:
             return _ask_windows(x, whole, extremum, share, inner, summed)
     return None
@@ -322,7 +322,7 @@ def _ask_windows(
     return mv.reshape(found, x.shape)
 
 
-def _before_sliding(node: Node, arg: mv.Shear) -> Node | None:
+def _before_unshear(node: Node, arg: mv.Shear) -> Node | None:
     """What slid there, for each place in the window, if a window did."""
     source = node.src[0] if node.src else node
     if node.op is mv.shear_p:
@@ -334,18 +334,18 @@ def _before_sliding(node: Node, arg: mv.Shear) -> Node | None:
             return None
         if not same_size(source.shape[arg.window], node.shape[arg.window]):
             return None
-        found = _before_sliding(source, arg)
+        found = _before_unshear(source, arg)
         return None if found is None else bc.expand(found, _old_shape(node.shape, arg))
     if node.op is mv.reshape_p:
         inner = through(arg, node)
-        found = None if inner is None else _before_sliding(source, inner)
+        found = None if inner is None else _before_unshear(source, inner)
         return None if found is None else mv.reshape(found, _old_shape(node.shape, arg))
     if node.op is mv.shrink_p:
         bounds = list(arg_of(node))
         slid = (arg.axis, arg.window)
         if any(not same_size(bounds[a], (0, source.shape[a])) for a in slid):
             return None
-        found = _before_sliding(source, arg)
+        found = _before_unshear(source, arg)
         bounds[arg.axis] = (0, arg.size)
         return None if found is None else mv.shrink(found, tuple(bounds))
     return None
@@ -361,7 +361,7 @@ _SUM = Pat(bc.reduce_sum_p, _CHOICE, name="total")
 
 CHOICES: Final = (
     # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)
-    Rule("slide_before_choice", _slid(_CHOICE), _choose, single_use="y"),
+    Rule("unshear_before_select", _slid(_CHOICE), _choose, single_use="y"),
     # unshear(sum[a](select(shear(x) == …, …))) -> sum[a](select(x == …, …))
-    Rule("slide_before_sum_of_choices", _slid(_SUM), _choose, single_use="total y"),
+    Rule("unshear_before_sum_of_selects", _slid(_SUM), _choose, single_use="total y"),
 )

@@ -344,7 +344,7 @@ def _is_map(arg: Loop) -> bool:
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "loops_in_registers": "a loop with a small body and carry becomes one kernel",
+    "promote_loops": "a loop with a small body and carry becomes one kernel",
 }
 
 #: Instructions of one iteration of a lane: beyond them the code generator takes longer

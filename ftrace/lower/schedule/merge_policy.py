@@ -327,10 +327,10 @@ class Candidate(NamedTuple):
 #: In this order; a value for which there is none has a kernel of its own. The figures
 #: are those of one core of an AMD EPYC.
 CANDIDATES = (
-    Candidate("store_beside", _find_computing),
+    Candidate("store_intermediates", _find_computing),
     # x², its row sums and maxima 8192×1000: 1.7 times as fast.
     Candidate("store_rows", _find_reducing, widens=True),
-    Candidate("share_loops", _find_same_loops),
+    Candidate("fuse_siblings", _find_same_loops),
     # x + 1 beside the row sums of x 4096×2048: 1.6 times as fast; logsumexp: 1.3.
     Candidate("store_rows", _find_over_rows, widens=True),
 )

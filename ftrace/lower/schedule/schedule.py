@@ -43,8 +43,8 @@ DECISIONS = {
     "fuse_rows": "a reduce is computed once per row beside the work on that row",
     "split_columns": "a reduce over columns of memory is not done row by row",
     "recompute_cheap": "cheap work is done again in each kernel that uses it",
-    "store_beside": "a kernel that computes a value for itself stores it for others",
-    "share_loops": "values over the same loops are stored by one kernel",
+    "store_intermediates": "a kernel that needs a value itself stores it for others",
+    "fuse_siblings": "values over the same loops are stored by one kernel",
     "store_rows": "what is one value per row is stored by a kernel over those rows",
 }
 

@@ -223,7 +223,7 @@ CONSTANTS: Final = (
     ),
     # sum(c) -> n·c; max(c), min(c), prod(1) -> c
     Rule(
-        "reduce_of_constant_collapses",
+        "fold_reduce_of_constant",
         Pat(
             red.REDUCTIONS,
             Pat(sources.const_p, name="c", where=lambda n: n.size > 0),
@@ -352,7 +352,7 @@ REDUCES: Final = (
     ),
     # sum[a](expand[a: n](x)) -> x·n
     Rule(
-        "sum_of_expand_is_multiply",
+        "fold_sum_of_expand",
         Pat(bc.reduce_sum_p, Pat(bc.expand_p, name="view"), name="x"),
         _sum_of_expand,
     ),

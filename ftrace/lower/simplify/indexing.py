@@ -266,11 +266,11 @@ def _sum_of(op: Any) -> Pat:
 
 ONE_HOT: Final = (
     # sum[k](where(k == i, f, 0)) -> where(0 <= i < n, f[i], 0)
-    Rule("fold_sum_of_picked", _sum_of(p.select), _fold_pick),
+    Rule("fold_sum_of_one_hot_select", _sum_of(p.select), _fold_pick),
     # sum[k]((k == i)·f) -> where(0 <= i < n, f[i], 0)
     Rule("fold_sum_of_one_hot", _sum_of((p.mul, p.cast_p)), _fold_pick),
     # sum[b](where(k == i[b], f[b], 0)) -> zeros.at[i].add(f)
-    Rule("fold_sum_of_spread", _sum_of((p.select, p.mul, p.cast_p)), _fold_spread),
+    Rule("fold_sum_into_scatter", _sum_of((p.select, p.mul, p.cast_p)), _fold_spread),
 )
 
 
@@ -394,7 +394,7 @@ def _is_complex_product(x: Node) -> bool:
 SCATTERS: Final = (
     # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
     Rule(
-        "scatter_without_collisions_is_select",
+        "fold_scatter_without_collisions",
         Pat(indexing.scatter_p, name="x", where=_fits),
         _scatter_as_select,
     ),
@@ -406,7 +406,7 @@ SCATTERS: Final = (
     ),
     # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
     Rule(
-        "scatter_complex_products",
+        "lower_complex_scatter_multiply",
         Pat(indexing.scatter_p, name="x", where=_is_complex_product),
         _products,
     ),

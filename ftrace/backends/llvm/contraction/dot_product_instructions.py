@@ -76,8 +76,8 @@ _SMALL = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16))
 
 def choose_groups(plan: Contraction, target: Target) -> Groups | None:
     """The groups that the processor multiplies, if all sums are of such products."""
-    pairs = target.pairs and target.decides("bfloat16_pairs")
-    integers = target.groups and target.decides("integer_groups")
+    pairs = target.pairs and target.decides("bfloat16_dot_product")
+    integers = target.groups and target.decides("integer_dot_product")
     for groups, has in ((_PAIRS, pairs), (_BYTES, integers), (_WORDS, integers)):
         if has and _has_groups(plan, groups):
             return groups

@@ -2,8 +2,8 @@
 
     find_dots        few columns: vectors run along what is summed over
     find_blocks      what is worth blocks that fit in the caches:
-        as_panels    matrix products: one axis of rows and one of columns in a block
-        in_blocks    any contraction
+        pack_panels      matrix products: one axis of rows and of columns in a block
+        block_for_cache  any contraction
 
 Each gives schedules (`schedule/schedule_tree.py`) of what it is for: the best by its
 model, then others that may be better. The scheme of blocks is that of the BLIS library
@@ -143,7 +143,7 @@ def _unit(
     return (*clears, *blocks, store)
 
 
-def in_blocks(
+def block_for_cache(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """Any contraction.
@@ -198,7 +198,7 @@ def _walk(plan: Contraction, facts: Facts) -> list[Node]:
     return contraction.in_memory_order(plan.left or plan.right, plan.ranges, facts)
 
 
-def as_panels(
+def pack_panels(
     kernel: Kernel,
     plan: Contraction,
     facts: Facts,
@@ -359,9 +359,9 @@ def find_blocks(
     if groups is not None:
         kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known = kernel, plan, facts, target
-    found = in_blocks(*known)
-    if target.decides("in_panels"):
-        found = chain(as_panels(*known), found)
+    found = block_for_cache(*known)
+    if target.decides("pack_panels"):
+        found = chain(pack_panels(*known), found)
     yield from (replace(schedule, views=views) for schedule in found)
 
 

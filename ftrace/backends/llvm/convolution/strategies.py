@@ -1,8 +1,8 @@
 """Strategies for convolutions and their gradients: contractions one of which slides.
 
-    find_sliding        the right operand slides along an axis of the columns (NCHW)
-    find_sliding_rows   the left operand slides along the rows (NHWC), or groups do
-    find_sliding_sum    the window is what is left of the sum: gradients by the filters
+    find_nchw             the right operand slides along an axis of the columns
+    find_nhwc             the left operand slides along the rows, or groups do
+    find_filter_gradient  the window is what is left of the sum
 
 Each gives schedules (`schedule/schedule_tree.py`) of what it is for: the best by its
 model, then others that may be better. What slides is evaluated once for each place that
@@ -102,7 +102,7 @@ class _AlongColumns(NamedTuple):
     target: Target
 
 
-def find_sliding(
+def find_nchw(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as a convolution, where that pays.
@@ -248,7 +248,7 @@ _FEWEST_ROW_VECTORS = 12
 _MOST_ROW_VECTORS = 16
 
 
-def find_sliding_rows(
+def find_nhwc(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as a convolution with channels last, if it is one.
@@ -381,7 +381,7 @@ class _OfFilters(NamedTuple):
     lanes: int
 
 
-def find_sliding_sum(
+def find_filter_gradient(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as the gradient of a convolution by its filters, if it is one.
@@ -404,7 +404,7 @@ def find_sliding_sum(
         w for w in ways if len(w.columns) == 1 and 4 * size_of(w.columns[0]) >= lanes
     ]
     groups = convolution.with_groups(kernel, plan, facts, lanes)
-    if groups is not None and target.decides("sliding_rows"):
+    if groups is not None and target.decides("direct_convolution_nhwc"):
         ways.insert(0, groups)
     for s in filter(None, (_as_sliding(way, lanes, facts) for way in ways)):
         yield from _of_filters(s, kernel, facts, target)

@@ -68,7 +68,7 @@ class Sum:
         value, target = self.node.src[0], values.ops.target
         if self.node.arg != "add" or value.op in _GROUPS:
             return self.node.arg == "add"
-        if not target.fma or not target.decides("unrounded_products"):
+        if not target.fma or not target.decides("fuse_multiply_add"):
             return False
         return dtypes.kind(self.node.dtype) == "f" and bool(products_of(value))
 

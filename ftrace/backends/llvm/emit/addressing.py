@@ -197,19 +197,19 @@ class Access:
         value: str,
         p: str,
         mask: str | None = None,
-        past: bool = False,
+        nontemporal: bool = False,
     ) -> None:
         """Elements side by side, where the mask is on.
 
         Args:
-          past: whole vectors, which are aligned, go past the caches.
+          nontemporal: of whole vectors, which are aligned, past the caches.
         """
         m, value = self._to_memory(t, value)
         if mask is not None:
             self._store_masked(m, value, p, mask)
-        elif past:
+        elif nontemporal:
             self.writer.declare("!0 = !{i32 1}")
-            self.writer.streams = True
+            self.writer.nontemporal = True
             align = m.bits * m.lanes // 8
             self.writer.effect(
                 f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"

@@ -152,7 +152,7 @@ class Values(Expressions):
         if not isinstance(size, int) or not target.scale or not fits(size, t):
             return False
         largest = max(s for s in self.sizes if isinstance(s, int))
-        return largest >= _OFTEN and target.decides("held_tables")
+        return largest >= _OFTEN and target.decides("register_tables")
 
     def _window(
         self,
@@ -341,13 +341,15 @@ class Values(Expressions):
         values = [self.plain(store.value, v.lanes, at) for store in group]
         form = self.facts.affine[first.index]
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
-        past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
+        nontemporal = first.buffer in self.nontemporal and self.rows_are_aligned(
+            form, t, v.node
+        )
         for n, value in enumerate(self.ops.interleave(t, values)):
             p = self.address(base, form + (n * v.lanes), at, t.bytes)
             existing = count * v.existing - n * v.lanes if masked else v.lanes
             if existing > 0:
                 mask = first_lanes(v.lanes, existing) if existing < v.lanes else None
-                self.access.store(t, value, p, mask, past)
+                self.access.store(t, value, p, mask, nontemporal)
 
     def store_squares(
         self, store: Store, ats: Sequence[At], rows: Sequence[Node]
@@ -370,11 +372,13 @@ class Values(Expressions):
         mask: str | None = None
         if len(values) < lanes and store.buffer not in self.padded:
             mask = first_lanes(lanes, len(values))
-        past = store.buffer in self.streamed and len(values) == lanes
-        past = past and all(self.rows_are_aligned(form, t, r) for r in rows)
+        nontemporal = store.buffer in self.nontemporal and len(values) == lanes
+        nontemporal = nontemporal and all(
+            self.rows_are_aligned(form, t, r) for r in rows
+        )
         for lane in range(vector.existing or lanes):
             p = self.address(base, form + (stride * lane), ats[0], size)
-            self.access.store(t, columns[lane], p, mask, past)
+            self.access.store(t, columns[lane], p, mask, nontemporal)
 
     def _store_value(
         self, store: Store, t: Type, value: str, p: str, mask: str | None
@@ -382,8 +386,8 @@ class Values(Expressions):
         if store.combine:
             old = self.access.load(t, p, True, mask)
             value = self.ops.apply(store.combine, t, old, value)
-        past = store.buffer in self.streamed and self._is_aligned(store, t)
-        self.access.store(t, value, p, mask, past)
+        nontemporal = store.buffer in self.nontemporal and self._is_aligned(store, t)
+        self.access.store(t, value, p, mask, nontemporal)
 
     def _is_aligned(self, store: Store, t: Type) -> bool:
         """Does every vector of a store begin at a multiple of its size?"""
@@ -410,7 +414,7 @@ class Values(Expressions):
         """What a loop over this range asks for."""
         vector = self.vector
         for asked in every:
-            if vector is None or (asked.write and asked.buffer in self.streamed):
+            if vector is None or (asked.write and asked.buffer in self.nontemporal):
                 continue
             width = vector.lanes * asked.size
             for at in self.assignments([along]):

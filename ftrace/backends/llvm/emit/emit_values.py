@@ -65,7 +65,7 @@ class Expressions(ABC):
     Attributes:
       vector: the vector range that is open.
       slots: how many unrolled ranges are open.
-      streamed: aligned buffers, to which stores go past the caches.
+      nontemporal: aligned buffers, to which stores are non-temporal.
       padded: scratch memory in which what lies beyond a row's end, up to a whole
         vector, may be read and written.
       dims: the sizes that are known at calls only, each with its place in a buffer
@@ -78,14 +78,14 @@ class Expressions(ABC):
         facts: Facts,
         target: Target,
         buffers: Sequence[BufferSpec],
-        streamed: frozenset[int] = frozenset(),
+        nontemporal: frozenset[int] = frozenset(),
     ) -> None:
         self.writer = writer
         self.facts = facts
         self.ops = Operations(writer, target)
         self.access = Access(writer, self.ops, self.number)
         self.vector: Opened | None = None
-        self.streamed = streamed
+        self.nontemporal = nontemporal
         self.padded: set[int] = set()
         self.slots = 0
         self._open: dict[Node, Opened] = {}

@@ -1,7 +1,7 @@
 """The module of a kernel: its functions, and what threads that share it have to know.
 
-Results that do not fit in the caches are stored past them: such a store does not read
-the line that it overwrites, a third of the traffic of an addition. It needs aligned
+Results that do not fit in the caches have non-temporal stores: these do not read the
+line that they overwrite, a third of the traffic of an addition. It needs aligned
 memory, which is known at run time only, so that the module has both kinds of code.
 
 Loops of kernels that may run for long ask from time to time whether to stop:
@@ -132,10 +132,10 @@ class Rendered:
         return Rendered(module, units, grain, dims)
 
 
-# Stores past the caches: non-temporal ones.
+# Non-temporal stores.
 
 
-def streamed_buffers(
+def nontemporal_buffers(
     kernel: Kernel, target: Target, scattered: bool = False
 ) -> frozenset[int]:
     """Large buffers that are only written, in kernels whose data fit in no cache.
@@ -143,7 +143,7 @@ def streamed_buffers(
     Args:
       scattered: lines of many places are written in turn, which needs more room.
     """
-    if not target.decides("past_caches"):
+    if not target.decides("nontemporal_stores"):
         return frozenset()
     if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
         return frozenset()
@@ -218,29 +218,29 @@ class LibraryFunction(KernelFunction):
 def write_function(
     target: Target,
     name: str,
-    streamed: frozenset[int],
+    nontemporal: frozenset[int],
     build: Build,
     internal: bool = False,
 ) -> Module:
     """The function `name`, with those that it calls.
 
     Args:
-      streamed: buffers that may be stored to past the caches.
+      nontemporal: buffers that may have non-temporal stores.
       build: writes the function, given the buffers for which that is done.
       internal: it is called in the same module only.
     """
     plain = build(frozenset())
-    fast = build(streamed) if streamed else plain
-    if not fast.streams:
+    fast = build(nontemporal) if nontemporal else plain
+    if not fast.nontemporal:
         return module_for(target, plain.declared, plain.function(name, internal))
     f = KernelFunction(name, not internal)
     bits = "0"
-    for number in sorted(streamed):
+    for number in sorted(nontemporal):
         address = f.let(f"ptrtoint ptr {f.slot('%buffers', number)} to i64")
         bits = f.let(f"or i64 {bits}, {address}")
     low = f.let(f"and i64 {bits}, {target.vector_bytes - 1}")
     with f.when(f.let(f"icmp eq i64 {low}, 0")):
-        f.do(f"call void @{name}.streaming({ARGUMENTS})")
+        f.do(f"call void @{name}.nontemporal({ARGUMENTS})")
         f.do("call void @llvm.x86.sse.sfence()")
         f.ret()
     f.do(f"call void @{name}.plain({ARGUMENTS})")
@@ -249,7 +249,7 @@ def write_function(
     return module_for(
         target,
         plain.declared | fast.declared,
-        fast.function(f"{name}.streaming", internal=True),
+        fast.function(f"{name}.nontemporal", internal=True),
         plain.function(f"{name}.plain", internal=True),
         f.text,
     )

@@ -350,7 +350,7 @@ class ScheduleEmitter:
             steps = {axes[-2]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}
             # What is read lies side by side along the first axis, what is written along
             # the last: through the caches that counts more, for whose lines are read.
-            if stores[0].buffer in stage.values.streamed:
+            if stores[0].buffer in stage.values.nontemporal:
                 axes = (*axes[:-2], *axes[:-3:-1])
         else:
             widest = max(store.value.dtype.itemsize for store in stores)

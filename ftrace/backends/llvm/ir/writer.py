@@ -250,7 +250,7 @@ class Writer:
         a call must not cross cache lines: a store that does is slow to read again.
       entry: the lines of the first block, which go before all others.
       last: what is done before the function returns early.
-      streams: are there stores that go past the caches?
+      nontemporal: are there non-temporal stores?
     """
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class Writer:
         self.alignment = 0
         self.entry = self.stack[0].lines
         self.last: list[str] = []
-        self.streams = False
+        self.nontemporal = False
         self._count = 0
 
     @property

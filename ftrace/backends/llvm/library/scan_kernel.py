@@ -53,7 +53,7 @@ class Lines(loops.Registers):
     """Emits a legal scan, vector by vector.
 
     Args:
-      streamed: results that are stored past the caches; see
+      nontemporal: results with non-temporal stores; see
         `emit/module.py`.
 
     Attributes:
@@ -64,7 +64,7 @@ class Lines(loops.Registers):
     """
 
     def __init__(
-        self, kernel: Recurrence, target: Target, streamed: frozenset[int]
+        self, kernel: Recurrence, target: Target, nontemporal: frozenset[int]
     ) -> None:
         self.scan, self.width = scan_of(kernel), _width_of(kernel, target)
         self.parts = [part.stores for part in assigns(kernel.block)]
@@ -75,7 +75,7 @@ class Lines(loops.Registers):
             loops.of_lanes(kernel, {*self.right, *self.left}),
         )
         writer = emit.writer_for(kernel.operations // max(self.scan.outer, 1))
-        super().__init__(kernel, writer, facts, target, streamed)
+        super().__init__(kernel, writer, facts, target, nontemporal)
         values = [s.value.dtype for s in self.parts[1]]
         self.kinds = [llvm.Type.of(dtype, self.width) for dtype in values]
         for operand in (self.right, self.left):
@@ -185,9 +185,9 @@ class Rows(Lines):
     """
 
     def __init__(
-        self, kernel: Recurrence, target: Target, streamed: frozenset[int]
+        self, kernel: Recurrence, target: Target, nontemporal: frozenset[int]
     ) -> None:
-        super().__init__(kernel, target, streamed)
+        super().__init__(kernel, target, nontemporal)
         self.reversed, inner = self.scan.reverse, self.scan.inner
         self.length = self.scan.size * inner
         levels = (-(-self.width // inner) - 1).bit_length()
@@ -333,8 +333,8 @@ def _is_row(kernel: Recurrence, target: Target) -> bool:
     return cheap and scan.inner < _width_of(kernel, target)
 
 
-def find_streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
-    """Results that are stored past the caches: rows of whole vectors."""
+def find_nontemporal(kernel: Recurrence, target: Target) -> frozenset[int]:
+    """Results with non-temporal stores: rows of whole vectors."""
     scan = scan_of(kernel)
     if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
@@ -450,8 +450,8 @@ class Columns(Lines):
 
 
 def lines_of(
-    kernel: Recurrence, target: Target, streamed: frozenset[int]
+    kernel: Recurrence, target: Target, nontemporal: frozenset[int]
 ) -> Rows | Columns:
     """What emits a legal scan."""
     kind = Rows if _is_row(kernel, target) else Columns
-    return kind(kernel, target, streamed)
+    return kind(kernel, target, nontemporal)

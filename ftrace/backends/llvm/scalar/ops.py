@@ -65,7 +65,7 @@ def operations_of(target: Target) -> frozenset[str]:
     lacking = {"fma"} if not target.fma else set[str]()
     if not target.scale:
         lacking |= _WIDE.keys()
-    if not target.decides("functions_in_pieces"):
+    if not target.decides("piecewise_polynomials"):
         lacking |= TABLES_OF_32.keys()
     return frozenset(names - lacking)
 

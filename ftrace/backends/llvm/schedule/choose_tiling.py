@@ -196,7 +196,7 @@ class Chooser:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
         unroll = 4 if weight <= 6 else 2 if weight <= 16 else 1
-        if not self.target.decides("several_vectors"):
+        if not self.target.decides("unroll_vectors"):
             unroll = 1
         whole = max(tiling.size_of(loop.axis) // vector[1], 1)
         few = tiling.size_of(loop.axis) <= _FEW
@@ -229,7 +229,7 @@ class Chooser:
         registers = max(widest * lanes // self.target.vector_bytes, 1)
         most = tiling.rows_together(self.reduces(), rows, self.facts, self.target)
         fitting = self.target.registers // registers
-        if not self.target.decides("tiles"):
+        if not self.target.decides("register_tiles"):
             height = vectors = 1
         unroll = self._unroll_worth(loop)
         vectors = min(vectors, unroll)
@@ -246,7 +246,7 @@ class Chooser:
         To compile a value takes a hundred thousand times as long as to compute it, so
         that what is long and runs seldom stands there a few times only.
         """
-        if not self.target.decides("short_code"):
+        if not self.target.decides("limit_unrolling"):
             return _MOST_COPIES
         values = max(
             self.costs.operations(self.top) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
@@ -255,7 +255,7 @@ class Chooser:
 
     def _runs_by_rows(self, loop: Loop, vector: vector_cost.Vector) -> bool:
         """Do the reduces in a loop over columns read long rows, each element once?"""
-        if not self.target.decides("columns_by_rows"):
+        if not self.target.decides("interchange_column_sums"):
             return False
         reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
         simple = len(reduces) + sum(isinstance(s, Let | ir.Store) for s in loop.body)
@@ -322,7 +322,7 @@ class Chooser:
         if rows is not None and unroll == 2 * _INTERLEAVED and whole >= unroll:
             self.steps[rows] = tiling.RangeTiling(0, _INTERLEAVED)
             unroll //= _INTERLEAVED
-        interleave = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
+        interleave = self.target.decides("interleave_vectors") and weight > _LIGHT_BODY
         self.steps[node] = tiling.RangeTiling(
             lanes, min(unroll, whole), interleave=interleave
         )
@@ -332,7 +332,7 @@ class Chooser:
 
         A processor has then several streams to ask ahead for.
         """
-        if not self.target.decides("tiles") or self.kernel.is_dynamic:
+        if not self.target.decides("register_tiles") or self.kernel.is_dynamic:
             return None
         rows = self._row_axis(vector)
         if rows is None or tiling.size_of(rows) < _MANY_ROWS:

@@ -123,7 +123,7 @@ def _schedule(
     outer = [a for a in kernel.axes if a is not row and a is not column]
     items = [n.dtype.itemsize for n in transposed]
     lanes = target.vector_bytes // max(items)
-    whole = target.decides("transposed_results")
+    whole = target.decides("transpose_results")
     whole = whole and _transposes_result(kernel, row, column, transposed, facts)
     if whole:
         items.append(kernel.stores[0].value.dtype.itemsize)

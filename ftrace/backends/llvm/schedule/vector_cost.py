@@ -199,7 +199,7 @@ def count_interleaved(
     such code. It does not pay where memory is slower than the chain, nor for few
     elements, for the loop's body becomes longer by as much.
     """
-    if not target.decides("interleaved_vectors") or kernel.is_dynamic:
+    if not target.decides("interleave_vectors") or kernel.is_dynamic:
         return 1
     vectors = prod(kernel.shape) // lanes
     if vectors < _LEAST or not all(isinstance(s, Let | Store) for s in loop.body):

@@ -40,7 +40,7 @@ def run(function: Callable[..., Any], *arrays: Array) -> Array:
 
 
 def run_without(function: Callable[..., Any], *arrays: Array) -> Array:
-    with ft.config(disabled_rules={"bfloat16_pairs"}):
+    with ft.config(disabled_rules={"bfloat16_dot_product"}):
         return run(function, *arrays)
 
 
@@ -212,7 +212,7 @@ def test_gradients() -> None:
         return (product(x, y) * c.astype(np.float32)).sum()
 
     gradient = ft.jit(ft.grad(loss, argnums=(0, 1)), device="cpu")
-    with ft.config(disabled_rules={"bfloat16_pairs"}):
+    with ft.config(disabled_rules={"bfloat16_dot_product"}):
         wanted = ft.jit(ft.grad(loss, argnums=(0, 1)), device="cpu")(a, b)
     exact = wide(c) @ wide(b).T, wide(a).T @ wide(c)
     for found, other, true in zip(gradient(a, b), wanted, exact, strict=True):
@@ -244,7 +244,7 @@ def test_pairs_are_used_where_the_processor_has_them() -> None:
         Target.of(LINUX, "x86-64-v4"),
         Target.of(LINUX, "x86-64-v3", "+avx512bf16"),
         Target.of("aarch64-unknown-linux-gnu"),
-        replace(WITH, without=("bfloat16_pairs",)),
+        replace(WITH, without=("bfloat16_dot_product",)),
     )
     for target in others:
         assert codes(product, a, b, target=target) == [False]

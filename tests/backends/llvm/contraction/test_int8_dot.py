@@ -117,7 +117,7 @@ def test_what_makes_operands_and_what_becomes_of_sums() -> None:
     def heavy(x: Any, y: Any) -> Any:
         return ft.nn.gelu(product(x, y).astype(fnp.float32) / 1e4, approximate=False)
 
-    with ft.config(disabled_rules={"integer_groups"}):
+    with ft.config(disabled_rules={"integer_dot_product"}):
         plain = run(heavy, a, b)
     np.testing.assert_array_equal(run(heavy, a, b), plain)
 
@@ -149,7 +149,7 @@ def test_groups_are_used_where_the_processor_has_them() -> None:
         Target.of(LINUX, "x86-64-v4"),
         Target.of(LINUX, "x86-64-v3", "+avx512vnni"),
         Target.of("aarch64-unknown-linux-gnu"),
-        replace(WITH, without=("integer_groups",)),
+        replace(WITH, without=("integer_dot_product",)),
     )
     for target in others:
         assert words(product, a, b, target=target) == set()

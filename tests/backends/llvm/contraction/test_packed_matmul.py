@@ -41,7 +41,7 @@ _sharing = import_module("ftrace.backends.llvm.contraction.block_sizes")
 
 
 @pytest.fixture(autouse=True)
-def _in_panels(
+def _pack_panels(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Also where it does not pay."""

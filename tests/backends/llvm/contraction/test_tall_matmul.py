@@ -71,7 +71,7 @@ def test_tall_products_are_numpys(
     sizes: tuple[int, int, int], apart: int, dtype: str
 ) -> None:
     kernel, arrays, wanted = _product(*sizes, apart=apart, dtype=dtype)
-    for without in ((), ("past_caches",)):
+    for without in ((), ("nontemporal_stores",)):
         check(kernel, arrays, wanted, replace(_small(), without=without), 3)
 
 
@@ -95,6 +95,6 @@ def test_large_results_of_products_go_past_the_caches(columns: int) -> None:
     check(kernel, arrays, wanted, _small(), 3)
     text = render(kernel, _small(), "kernel").text
     assert ("!nontemporal" in text) is (columns == 64)
-    kept = replace(_small(), without=("past_caches",))
+    kept = replace(_small(), without=("nontemporal_stores",))
     assert "!nontemporal" not in render(kernel, kept, "kernel").text
     assert "!nontemporal" not in render(kernel, host_target(), "kernel").text

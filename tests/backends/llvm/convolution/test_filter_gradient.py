@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.convolution.strategies import find_sliding_sum
+from ftrace.backends.llvm.convolution.strategies import find_filter_gradient
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
@@ -53,7 +53,7 @@ def by_filters(case: Any, last: bool) -> Any:
 
 def one_kernel(case: Any, last: bool, arrays: Sequence[Array]) -> Kernel:
     """The gradient, not added up in parts."""
-    with ft.config(disabled_rules={"filters_in_parts"}):
+    with ft.config(disabled_rules={"split_filter_gradients"}):
         return kernel_of(by_filters(case, last), *arrays)
 
 
@@ -97,7 +97,9 @@ def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
 
 def sum_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return next(find_sliding_sum(kernel, plan, facts, target or host_target()), None)
+    return next(
+        find_filter_gradient(kernel, plan, facts, target or host_target()), None
+    )
 
 
 def in_order(found: Any, case: Any, last: bool) -> Array:

@@ -96,7 +96,7 @@ def test_pooling_and_its_gradient(case: Any, last: bool, values: str) -> None:
         return np.moveaxis(a, 1, -1) if last and to else a
 
     given = np.ascontiguousarray(turned(x, 1)), np.ascontiguousarray(turned(y, 1))
-    for rules in ((), ("slide_before_choice", "slide_before_sum_of_choices")):
+    for rules in ((), ("unshear_before_select", "unshear_before_sum_of_selects")):
         with ft.config(disabled_rules=rules):
             found, gradient = map(np.asarray, ft.jit(both)(*given))
             alone = np.asarray(ft.jit(gradient_alone)(*given))

@@ -14,7 +14,7 @@ from ftrace.lower.kernel.ir import make_range
 from tests.backends.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
-    sliding_rows_of,
+    nhwc_schedule_of,
 )
 from tests.support.convolutions import gradient, strided
 
@@ -69,7 +69,7 @@ def test_only_small_images_share_a_block() -> None:
     def images_of(images: int, side: int) -> tuple[int, int]:
         x, w = _normal((images, side, side, 64), 1), _normal((3, 3, 64, 256), 2)
         row = (None, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
-        found = sliding_rows_of(kernel_of(strided(row, last=True), x, w))
+        found = nhwc_schedule_of(kernel_of(strided(row, last=True), x, w))
         assert found is not None
         (add,) = [s for s in found.statements() if isinstance(s, Accumulate)]
         return len(add.rows.cut.within) - 1, add.rows.cut.size

@@ -13,7 +13,7 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution.find import Window, find_windows
-from ftrace.backends.llvm.convolution.strategies import find_sliding, find_sliding_rows
+from ftrace.backends.llvm.convolution.strategies import find_nchw, find_nhwc
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
@@ -95,12 +95,12 @@ def windows_of(kernel: Kernel) -> list[Window]:
 
 def sliding_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return next(find_sliding(kernel, plan, facts, target or host_target()), None)
+    return next(find_nchw(kernel, plan, facts, target or host_target()), None)
 
 
-def sliding_rows_of(kernel: Kernel) -> Schedule | None:
+def nhwc_schedule_of(kernel: Kernel) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return next(find_sliding_rows(kernel, plan, facts, host_target()), None)
+    return next(find_nhwc(kernel, plan, facts, host_target()), None)
 
 
 def run(
@@ -218,7 +218,7 @@ def test_channels_may_be_last(
     if filters == "last":
         w = np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
     kernel = kernel_of(function, x, w)
-    assert groups > 1 or weights[0] < 8 or sliding_rows_of(kernel) is not None
+    assert groups > 1 or weights[0] < 8 or nhwc_schedule_of(kernel) is not None
     found = run(kernel, [x, w], 3)
     shape = (wanted.shape[0], *wanted.shape[2:], wanted.shape[1])
     found = np.moveaxis(found.reshape(shape), -1, 1)

@@ -53,42 +53,48 @@ def long_chain(x: Array) -> Any:
 
 #: For each decision a program whose code it changes, and its arguments.
 PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
-    "functions_in_pieces": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
-    "held_tables": (
+    "piecewise_polynomials": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
+    "register_tables": (
         lambda t, i: t[i],
         (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),
     ),
-    "interleaved_vectors": (long_chain, (normal(1 << 16),)),
-    "in_phases": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
-    "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
-    "in_panels": (lambda x, y: x.T @ y, (normal(300, 200), normal(300, 280))),
+    "interleave_vectors": (long_chain, (normal(1 << 16),)),
+    "split_strides": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
+    "block_for_cache": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
+    "pack_panels": (lambda x, y: x.T @ y, (normal(300, 200), normal(300, 280))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
-    "bfloat16_pairs": (
+    "bfloat16_dot_product": (
         lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
         (normal(70, 80).astype(ft.dtypes.bfloat16),
          normal(80, 90).astype(ft.dtypes.bfloat16))),
-    "integer_groups": (
+    "integer_dot_product": (
         lambda x, y: fnp.matmul(x, y, preferred_element_type="int32"),
         (np.ones((72, 128), np.int8), np.ones((128, 80), np.int8)),
     ),
     "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
-    "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
-    "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
-    "sliding_rows": (channels_last, (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
-    "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
-    "transposed_results": (lambda x: x.T * 2, (normal(150, 170),)),
-    "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
-    "cut_at_borders": (
+    "direct_convolution_nchw": (
+        convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))
+    ),
+    "direct_filter_gradient": (
+        by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))
+    ),
+    "direct_convolution_nhwc": (
+        channels_last, (normal(2, 20, 20, 16), normal(3, 3, 16, 32))
+    ),
+    "register_transpose": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
+    "transpose_results": (lambda x: x.T * 2, (normal(150, 170),)),
+    "unroll_short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
+    "split_index_sets": (
         lambda x, y: fnp.concatenate([x, y]) * 2, (normal(100, 70), normal(60, 70))),
-    "keep_rows": (lambda x: ft.nn.softmax(x, axis=-1), (normal(60, 700),)),
+    "cache_rows": (lambda x: ft.nn.softmax(x, axis=-1), (normal(60, 700),)),
     "prefetch": (lambda x: ft.nn.softmax(x), (normal(2000, 700),)),
-    "unrounded_products": (
+    "fuse_multiply_add": (
         lambda x, y: (x * y).sum(1), (normal(90, 80), normal(90, 80))),
-    "past_caches": (lambda x: x + 1, (normal(1 << 22),)),
-    "several_vectors": (lambda x: x + 1, (normal(1000, 70),)),
-    "short_code": (lambda x, y: fnp.tanh(x @ y), (normal(16, 4), normal(4, 20))),
-    "tiles": (lambda x: x.sum(0), (normal(30, 500),)),
-    "columns_by_rows": (lambda x: x.sum(0), (normal(300, 500),)),
+    "nontemporal_stores": (lambda x: x + 1, (normal(1 << 22),)),
+    "unroll_vectors": (lambda x: x + 1, (normal(1000, 70),)),
+    "limit_unrolling": (lambda x, y: fnp.tanh(x @ y), (normal(16, 4), normal(4, 20))),
+    "register_tiles": (lambda x: x.sum(0), (normal(30, 500),)),
+    "interchange_column_sums": (lambda x: x.sum(0), (normal(300, 500),)),
 }  # fmt: skip
 
 
@@ -146,12 +152,12 @@ def test_code_is_short_where_it_runs_seldom_only() -> None:
             return x @ y if light else fnp.tanh(x @ y)
 
         (short,), (long,) = (
-            texts(product, (x, y), without) for without in ((), ("short_code",))
+            texts(product, (x, y), without) for without in ((), ("limit_unrolling",))
         )
         assert (short == long) is same
         assert same or 2 * len(short) < len(long)
         wanted = np.asarray(ft.jit(product)(x, y))
-        with ft.config(disabled_rules={"short_code"}):
+        with ft.config(disabled_rules={"limit_unrolling"}):
             found = np.asarray(ft.jit(product)(x, y))
         np.testing.assert_array_equal(found, wanted)
 
@@ -160,7 +166,7 @@ def test_code_is_kept_apart_by_what_is_switched_off() -> None:
     """The same kernel, in one process: first with a decision, then without."""
     f = ft.jit(lambda x: x.sum(0))
     x = normal(300, 500)
-    with ft.config(disabled_rules={"columns_by_rows"}):
+    with ft.config(disabled_rules={"interchange_column_sums"}):
         f(x)
         (without,) = f.lower(x).sources
     f(x)

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.strategies import as_panels, find_dots, in_blocks
+from ftrace.backends.llvm.contraction.strategies import (
+    block_for_cache,
+    find_dots,
+    pack_panels,
+)
 from ftrace.backends.llvm.convolution.strategies import (
-    find_sliding,
-    find_sliding_rows,
-    find_sliding_sum,
+    find_filter_gradient,
+    find_nchw,
+    find_nhwc,
 )
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
@@ -33,12 +37,12 @@ def few_columns(case: Case) -> Schedule | None:
 
 def matrix(case: Case) -> Schedule | None:
     assert case.plan is not None
-    return next(as_panels(case.kernel, case.plan, case.facts, WIDE), None)
+    return next(pack_panels(case.kernel, case.plan, case.facts, WIDE), None)
 
 
 def blocks(case: Case) -> Schedule | None:
     assert case.plan is not None
-    return next(in_blocks(case.kernel, case.plan, case.facts, WIDE))
+    return next(block_for_cache(case.kernel, case.plan, case.facts, WIDE))
 
 
 GOLDEN: dict[str, tuple[Callable[[Case], Schedule | None], tuple[int, ...], str]] = {
@@ -98,7 +102,7 @@ def of_plan(find: Any) -> Any:
 #: The strategy, a program and the shapes of its arrays.
 CONVOLUTIONS: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...], str]] = {
     "channels first": (
-        of_plan(find_sliding), convolution(2),
+        of_plan(find_nchw), convolution(2),
         ((16, 32, 28, 28), (64, 32, 3, 3)), """
 for units of i0, i2 × i3, i1:
     fill image[r6 × r5][line of i2 × i3]
@@ -106,14 +110,14 @@ for units of i0, i2 × i3, i1:
     sums[i1][i2 × i3] <- (image + image1) · …    8 rows × 2 vectors of 16
     out <- f(sums[i1][i2 × i3])"""),
     "channels last": (
-        of_plan(find_sliding_rows), channels_last(),
+        of_plan(find_nhwc), channels_last(),
         ((8, 14, 14, 64), (3, 3, 64, 64)), """
 for units of i0, i1 × i2, i3:
     fill image[line of i1 × i2][r6]
     sums[i1 × i2][i3] <- image · …    14 rows × 2 vectors of 16
     out <- f(sums[i1 × i2][i3])"""),
     "groups": (
-        of_plan(find_sliding_rows), channels_last(8),
+        of_plan(find_nhwc), channels_last(8),
         ((4, 14, 14, 32), (3, 3, 4, 32)), """
 for units of i0, i1 by 7 × i2, i3 by 8 × i4:
     fill image[line of i1 by 7 × i2][r7][i3]
@@ -121,7 +125,7 @@ for units of i0, i1 by 7 × i2, i3 by 8 × i4:
     sums[i1 × i2][i3 × i4] <- image · still    14 rows × 2 vectors of 8
     out <- f(sums[i1 × i2][i3 × i4])"""),
     "by filters": (
-        of_plan(find_sliding_sum), by_filters,
+        of_plan(find_filter_gradient), by_filters,
         ((8, 32, 28, 28), (64, 32, 3, 3), (8, 64, 28, 28)), """
 for units of i0, i2, i1:
     clear sums

@@ -103,7 +103,7 @@ def test_rule_can_be_switched_off() -> None:
     def f(mask: Any) -> Any:
         return fnp.flatnonzero(mask, size=100)
 
-    with ft.config(disabled_rules={"places_natively"}):
+    with ft.config(disabled_rules={"native_nonzero"}):
         steps = ft.jit(lambda m: f(m)).lower(mask).program.steps
         assert any(isinstance(step, CallHost) for step in steps)
         by_host = ft.jit(lambda m: f(m))(mask)

@@ -81,7 +81,7 @@ def assert_as_on_host(function: Callable[..., Any], *arrays: Array) -> None:
     with ft.config(enable_x64=True):
         assert kernels_of(function, *arrays)
         found = tree_util.tree_leaves(ft.jit(lambda *a: function(*a))(*arrays))
-        with ft.config(disabled_rules={"sort_natively"}):
+        with ft.config(disabled_rules={"native_sort"}):
             wanted = tree_util.tree_leaves(ft.jit(lambda *a: function(*a))(*arrays))
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == other.dtype
@@ -194,17 +194,17 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
 def test_each_rule_can_be_switched_off() -> None:
     x = np.zeros(LONG, np.float32)
     assert [k.routine for k in kernels_of(fnp.sort, x)] == ["runs", "merged"]
-    with ft.config(disabled_rules={"sort_in_runs"}):
+    with ft.config(disabled_rules={"merge_sort"}):
         assert [k.routine for k in kernels_of(fnp.sort, x)] == ["sort"]
     short = np.zeros((SEVERAL, SHORT), np.float32)
     few = short[1:]
     assert [k.routine for k in kernels_of(fnp.sort, short)] == ["short"]
     assert [k.routine for k in kernels_of(fnp.argsort, short)] == ["short_positions"]
     assert [k.routine for k in kernels_of(fnp.sort, few)] == ["sort"]
-    with ft.config(disabled_rules={"sort_side_by_side"}):
+    with ft.config(disabled_rules={"sort_rows_in_lanes"}):
         assert [k.routine for k in kernels_of(fnp.sort, short)] == ["sort"]
         assert [k.routine for k in kernels_of(fnp.argsort, short)] == ["positions"]
-    with ft.config(disabled_rules={"sort_natively"}):
+    with ft.config(disabled_rules={"native_sort"}):
         (step,) = program_of_sort(fnp.sort, x).steps
         assert isinstance(step, CallHost)
 

@@ -82,7 +82,7 @@ def test_vectors_abreast_have_the_bits_of_vectors_alone(name: str, size: int) ->
         size -= size % 5
     given = operands(size)
     together = bits(ft.jit(CHAINS[name])(*given))
-    with ft.config(disabled_rules={"interleaved_vectors"}):
+    with ft.config(disabled_rules={"interleave_vectors"}):
         alone = bits(ft.jit(CHAINS[name])(*given))
     with ft.set_threads(1):
         by_one = bits(ft.jit(CHAINS[name])(*given))
@@ -122,7 +122,7 @@ def test_vectors_are_abreast_in_long_chains_only(name: str) -> None:
     assert decided(chain(60, 1 << 11), target) == 1  # few elements
     assert decided(chain(3, 1 << 24), target) == 1  # memory is slower
     assert (
-        decided(chain(60, 1 << 16), replace(target, without=("interleaved_vectors",)))
+        decided(chain(60, 1 << 16), replace(target, without=("interleave_vectors",)))
         == 1
     )
 
@@ -144,6 +144,6 @@ def test_each_step_is_done_for_all_vectors_before_the_next(name: str) -> None:
     sources = [line.split()[-2].strip(",") for line in steps]
     results = [line.split()[0] for line in steps]
     assert sources[4:] == results[:-4]
-    apart = replace(target, without=("interleaved_vectors",))
+    apart = replace(target, without=("interleave_vectors",))
     text = render(kernel, apart, "kernel").text
     assert sum(" fmul " in line for line in text.splitlines()) < 3 * 60

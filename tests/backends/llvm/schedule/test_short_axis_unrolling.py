@@ -246,7 +246,7 @@ def test_means_over_squares_are_written_out(
         return getattr(squares, name)((3, 5))
 
     f = ft.jit(pooled)
-    with ft.config(disabled_rules=("short_axes",)):
+    with ft.config(disabled_rules=("unroll_short_axes",)):
         plain = f.lower(x).sources
     assert (f.lower(x).sources != plain) is written_out
     np.testing.assert_allclose(np.asarray(f(x)), pooled(x), rtol=1e-6, atol=1e-6)
@@ -263,7 +263,7 @@ def _window(x: Any, w: Any, step: int, grow: int, pad: tuple[int, int]) -> Any:
 
 @covering(
     1,
-    rule=["", "short_axes", "cut_at_borders"],
+    rule=["", "unroll_short_axes", "split_index_sets"],
     case=[
         (3, 2, 1, (1, 1), 56),
         (3, 2, 1, (1, 1), 55),

@@ -1,4 +1,4 @@
-"""Turned operands and results: where, to which ends, past the caches."""
+"""Turned operands and results: where, to which ends, by non-temporal stores."""
 
 from __future__ import annotations
 

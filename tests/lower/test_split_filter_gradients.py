@@ -11,7 +11,7 @@ import ftrace as ft
 from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
-RULE = "filters_in_parts"
+RULE = "split_filter_gradients"
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:

@@ -19,7 +19,7 @@ from ftrace.lower.program import Program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 
-RULE = "sum_beside_rows"
+RULE = "fuse_sums_over_rows"
 #: Bytes of a cache so small that small arrays are large.
 CACHE = 4096
 RNG = np.random.default_rng(3)
