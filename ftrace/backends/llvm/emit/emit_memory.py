@@ -440,15 +440,15 @@ class Values(Expressions):
 
         They go to the second cache: those of one square often share a set of the first.
         """
-        vector = self.vector
+        vector, target = self.vector, self.ops.target
         assert vector is not None
-        for node in toposort([store.value]):
+        for node in toposort([store.value]) if target.decides("prefetch") else ():
             if node.op is not load_p or len(ats) < 2:
                 continue
             buffer, index, *valid = node.src
             form, size = self.facts.affine[index], node.dtype.itemsize
             nbytes = upper_bound(self.sizes[int(buffer.arg)]) * size
-            small = nbytes <= self.ops.target.l2
+            small = nbytes <= target.l2
             if small or valid or form.terms.get(vector.node) != 1:
                 continue
             (_, first), (_, second) = (self.terms(form, at) for at in ats[:2])

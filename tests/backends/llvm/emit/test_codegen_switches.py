@@ -139,6 +139,27 @@ def test_a_result_is_the_same_without_any_decision(program: str) -> None:
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-4)
 
 
+#: One for each kind: between passes over rows, a panel of far rows, an operand that is
+#: read in place, a transpose; and its arguments.
+ASKED_FOR: dict[str, tuple[F, tuple[tuple[int, ...], ...]]] = {
+    "rows": (ft.nn.softmax, ((4096, 1000),)),
+    "panel": (lambda x, y: fnp.sin(x) @ y.T, ((512, 2048), (2048, 2048))),
+    "in place": (fnp.matmul, ((7, 2048), (2048, 2048))),
+    "transpose": (lambda x: x.T + 1, ((2048, 2048),)),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED_FOR)
+def test_nothing_is_asked_for_ahead_where_that_is_switched_off(kind: str) -> None:
+    function, shapes = ASKED_FOR[kind]
+    arrays = [np.zeros(shape, np.float32) for shape in shapes]
+    usual, without = (
+        "".join(texts(function, tuple(arrays), off)) for off in ((), ("prefetch",))
+    )
+    assert "call void @llvm.prefetch" in usual
+    assert "call void @llvm.prefetch" not in without
+
+
 def test_code_is_short_where_it_runs_seldom_only() -> None:
     """Another order of the loops, but the same sums: not a bit differs."""
     for rows, light, same in (
