@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -44,7 +44,7 @@ from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings, least_cost
-from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.prefetch import prefetches
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
 from ftrace.backends.llvm.schedule.tiling_ir import Tiling, size_of
@@ -53,7 +53,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import BufferSpec, Kernel
-from ftrace.lower.kernel.loop_tree import build_loops, reduce_loop
+from ftrace.lower.kernel.loop_tree import Statement, build_loops, reduce_loop
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
@@ -77,47 +77,49 @@ class Case:
         self.block, self.facts = build_loops(kernel), facts_of(kernel)
 
     @cached_property
-    def plan(self) -> Contraction | None:
-        return find_contraction(self.kernel, self.block, self.facts)
-
-    @cached_property
-    def depthwise(self) -> Contraction | None:
-        return find_depthwise(self.kernel, self.block, self.facts)
-
-    @cached_property
     def operations(self) -> Any:
         """Of a sum of products."""
         loop = reduce_loop(self.kernel, self.block)
         ranges = () if loop is None else loop.ranges
         return 2 * prod(size_of(r) for r in (*self.kernel.axes, *ranges))
 
-    def decides(self, *names: str) -> bool:
-        return all(map(self.target.decides, names))
 
+#: Reads a kernel as a sum of products of some kind, if it is one.
+Find = Callable[[Kernel, Sequence[Statement], Facts], Contraction | None]
 
 #: Gives schedules of a kernel, if it is for it: first the one that its model prefers.
-Strategy = Callable[..., Iterator[Schedule]]
+Strategy = Callable[[Kernel, Contraction, Facts, Target], Iterator[Schedule]]
 
 #: How sums of products are computed: what decides it, as what the kernel is read, and
 #: the strategy. The first answer is taken; `tune` looks at the others, too.
-PRODUCTS: tuple[tuple[str, str, Strategy], ...] = (
-    ("direct_convolution_nchw", "plan", convolutions.find_nchw),
-    ("direct_filter_gradient", "plan", convolutions.find_filter_gradient),
-    ("direct_filter_gradient", "depthwise", convolutions.find_filter_gradient),
-    ("direct_convolution_nhwc", "plan", convolutions.find_nhwc),
-    ("direct_convolution_nhwc", "depthwise", convolutions.find_nhwc),
-    ("few_columns", "plan", strategies.find_dots),
-    ("block_for_cache", "plan", strategies.find_blocks),
+PRODUCTS: tuple[tuple[str, Find, Strategy], ...] = (
+    ("direct_convolution_nchw", find_contraction, convolutions.find_nchw),
+    ("direct_filter_gradient", find_contraction, convolutions.find_filter_gradient),
+    ("direct_filter_gradient", find_depthwise, convolutions.find_filter_gradient),
+    ("direct_convolution_nhwc", find_contraction, convolutions.find_nhwc),
+    ("direct_convolution_nhwc", find_depthwise, convolutions.find_nhwc),
+    ("few_columns", find_contraction, strategies.find_dots),
+    ("block_for_cache", find_contraction, strategies.find_blocks),
 )
 
 
 def schedules_of(case: Case) -> Iterator[Schedule]:
-    """The schedules of a kernel that is a sum of products."""
-    for decision, reading, find in PRODUCTS:
-        decides = case.decides("block_for_cache", decision)
-        plan: Contraction | None = getattr(case, reading) if decides else None
+    """The schedules of a kernel that is a sum of products.
+
+    All of them run in blocks: `block_for_cache` is the decision of each.
+    """
+    kernel, facts, target = case.kernel, case.facts, case.target
+
+    @cache
+    def read(find: Find) -> Contraction | None:
+        return find(kernel, case.block, facts)
+
+    if not target.decides("block_for_cache"):
+        return
+    for decision, find, strategy in PRODUCTS:
+        plan = read(find) if target.decides(decision) else None
         if plan is not None:
-            yield from find(case.kernel, plan, case.facts, case.target)
+            yield from strategy(kernel, plan, facts, target)
 
 
 # The ways to render a kernel: each as the code of its parts, mostly one. The first is
@@ -249,7 +251,7 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
 def _phases(case: Case) -> Iterator[Sequence[Code]]:
     """Each remainder of a position apart, one after the other: code for each."""
     kernel, target = case.kernel, case.target
-    parts = phases(kernel, case.facts) if case.decides("split_strides") else []
+    parts = phases(kernel, case.facts) if target.decides("split_strides") else []
     if len(parts) < 2:
         return
     ways = [_phase(Case(part, target)) for part in parts]
@@ -275,7 +277,7 @@ def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
 def _squares(case: Case) -> Iterator[Sequence[Code]]:
     """An elementwise kernel with transposed operands, block by block."""
     target = case.target
-    if case.kernel.is_dynamic or not case.decides("register_transpose"):
+    if case.kernel.is_dynamic or not target.decides("register_transpose"):
         return  # blocks are of sizes that are known
     found = find_transposed(case.kernel, case.facts, target)
     if found is None:
@@ -291,7 +293,7 @@ def _squares(case: Case) -> Iterator[Sequence[Code]]:
 def _unroll_short_axes(case: Case) -> Iterator[Sequence[Code]]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
-    if kernel.is_dynamic or not case.decides("unroll_short_axes"):
+    if kernel.is_dynamic or not target.decides("unroll_short_axes"):
         return
     found = known_positions.without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
@@ -304,7 +306,7 @@ def _nests(case: Case) -> Iterator[Sequence[Code]]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
     cases = [case]
-    if case.decides("split_index_sets"):
+    if target.decides("split_index_sets"):
         boxes = known_positions.boxes(case.kernel, target)
         cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
     nests = [

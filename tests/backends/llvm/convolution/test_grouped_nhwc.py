@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.backends.llvm.contraction.find import find_contraction
 from ftrace.backends.llvm.convolution.find import with_groups
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
@@ -50,8 +51,9 @@ def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) 
 def plan_of(function: Any, *arrays: Array) -> Any:
     (kernel,) = ft.jit(function).lower(*arrays).kernels
     case = Case(legalize(kernel, operations_of(WIDE)), WIDE)
-    assert case.plan is not None
-    return with_groups(case.kernel, case.plan, case.facts, 16)
+    plan = find_contraction(case.kernel, case.block, case.facts)
+    assert plan is not None
+    return with_groups(case.kernel, plan, case.facts, 16)
 
 
 def test_groups_of_few_places_are_found() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.contraction.strategies import (
     block_for_cache,
     find_dots,
@@ -30,19 +31,22 @@ CACHES = (32 << 10, 1 << 20, 32 << 20)
 WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "", CACHES, cores=2)
 
 
+def plan_of(case: Case) -> Contraction:
+    plan = find_contraction(case.kernel, case.block, case.facts)
+    assert plan is not None
+    return plan
+
+
 def few_columns(case: Case) -> Schedule | None:
-    assert case.plan is not None
-    return next(find_dots(case.kernel, case.plan, case.facts, WIDE), None)
+    return next(find_dots(case.kernel, plan_of(case), case.facts, WIDE), None)
 
 
 def matrix(case: Case) -> Schedule | None:
-    assert case.plan is not None
-    return next(pack_panels(case.kernel, case.plan, case.facts, WIDE), None)
+    return next(pack_panels(case.kernel, plan_of(case), case.facts, WIDE), None)
 
 
 def blocks(case: Case) -> Schedule | None:
-    assert case.plan is not None
-    return next(block_for_cache(case.kernel, case.plan, case.facts, WIDE))
+    return next(block_for_cache(case.kernel, plan_of(case), case.facts, WIDE))
 
 
 GOLDEN: dict[str, tuple[Callable[[Case], Schedule | None], tuple[int, ...], str]] = {
@@ -96,7 +100,7 @@ def by_filters(x: Any, w: Any, y: Any) -> Any:
 
 
 def of_plan(find: Any) -> Any:
-    return lambda case: next(find(case.kernel, case.plan, case.facts, WIDE), None)
+    return lambda case: next(find(case.kernel, plan_of(case), case.facts, WIDE), None)
 
 
 #: The strategy, a program and the shapes of its arrays.
