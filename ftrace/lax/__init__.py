@@ -22,6 +22,7 @@ from ftrace.lax.library import *
 from ftrace.lax.movement import *
 from ftrace.lax.products import *
 from ftrace.lax.reductions import *
+from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import publish as _publish
