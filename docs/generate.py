@@ -26,6 +26,8 @@ from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
 from docs.stubs import stubs
 from ftrace import lower, trace
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
+from ftrace.lower.assembly import overlap
+from ftrace.lower.kernel import codegen_options
 from ftrace.lower.legalize.legalize import ACCURACY
 from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
@@ -332,8 +334,11 @@ def decision_tables() -> dict[str, str]:
         "schedule": ("schedule", "sums", "kernels"),
         "rendering": ("code",),
         "memory": ("memory",),
+        "exchanges": ("exchanges",),
     }
     made = {stage.name: stage.decisions for stage in (*PIPELINE, *PROGRAM)}
+    # The last stage has those of the order of its steps, and of the devices.
+    made |= {"exchanges": overlap.DECISIONS, "code": codegen_options.DECISIONS}
     tables: dict[str, str] = {}
     for name, stages in pages.items():
         decisions = [row for stage in stages for row in made[stage].items()]

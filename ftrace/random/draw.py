@@ -39,9 +39,6 @@ from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
-#: What NumPy has needed in this process, in µs.
-_in_all = Tally()
-
 
 def _native(graph: Graph) -> Eager:
     """What NumPy does for a graph of one output; its calls can become native."""
@@ -113,11 +110,8 @@ class Sampler(Composite):
     def _compile(self) -> Program | None:
         """The part's program; None if it is too soon or there is no compiler."""
         if self._program is None and not self._at_once:
-            loads = _in_all.reaches(tiering.DRAWS_SPENT_IN_ALL, self._price)
-            enough = self._spent.reaches(tiering.DRAWS_SPENT, self._price)
-            if not enough or not self.part.outputs:
-                return None
-            if not loads and not backend().has_compiled():  # nor is it loaded for less
+            pays = tiering.draws_pay(self._spent, self._price)
+            if not pays or not self.part.outputs:
                 return None
         self._program = self._program or backend().program_of(self.part)
         return self._program if backend().compiles() else None

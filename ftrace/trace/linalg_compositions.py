@@ -28,9 +28,9 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
-from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.control.conditional import Branches, cond_p
+from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction
@@ -72,14 +72,15 @@ def composition(
         if not arrays[0].size:
             return [np.zeros(aval.shape, aval.dtype) for aval in avals]
         types = tuple([ShapedArray.of(x.shape, x.dtype) for x in arrays])
-        return _plan(op, arg, types).run_with_errstate(arrays)
+        key = signature("composition", op, arg, types)
+        plan = calls.once(key, lambda: _plan(op, arg, types))
+        return plan.run_with_errstate(arrays)
 
     op = library_op.host(name, infer, compute, **facts)
     COMPOSITIONS[op] = parts
     return op
 
 
-@memo(256)
 def _plan(op: Compound, arg: Any, types: tuple[ShapedArray, ...]) -> NumpyPlan:
     names = variables(types, "body")
     return NumpyPlan(COMPOSITIONS[op](op(*names, arg=arg)), names)

@@ -45,6 +45,12 @@ class Tally:
         self.spent += price
         return False
 
+    def doubles(self, first: int) -> bool:
+        """Counts a call: is it that of this number, or of 2, 4, 8, … times it?"""
+        self.spent = done = self.spent + 1
+        often, rest = divmod(done, first)
+        return not rest and not often & (often - 1)
+
 
 # Calls in native code.
 
@@ -104,8 +110,8 @@ STORED_FIRST = 32
 #: for: a sort takes several times as long.
 LONG_ROW = 1 << 13
 
-#: Eager operations that Python's code has done.
-operations = Tally()
+#: Eager operations that Python's code has done, and µs that NumPy took for draws.
+operations, draws = Tally(), Tally()
 
 
 def count_operation() -> None:
@@ -114,6 +120,13 @@ def count_operation() -> None:
     # Also where another thread counts on meanwhile.
     if done == CALLS_BEFORE_NATIVE:
         backend().make_native()
+
+
+def draws_pay(of_kind: Tally, price: int) -> bool:
+    """Does it pay to compile draws of a kind? One of this price is counted if not."""
+    loads = draws.reaches(DRAWS_SPENT_IN_ALL, price)
+    enough = of_kind.reaches(DRAWS_SPENT, price)
+    return enough and (loads or backend().has_compiled())
 
 
 # What NumPy needs for a graph.

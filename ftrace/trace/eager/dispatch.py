@@ -16,6 +16,8 @@
 
 All are a `Table`, which forgets what was used longest ago; `tiering` says which of
 what is cached does a call. To a signature belong the settings on which traces depend.
+What follows from types or from a body alone, whoever asks, is a `memo` beside what
+makes it: types of results, blocks of sums, NumPy's plan of a body.
 
 Nodes are interned: a function that is traced again is given the same nodes and makes
 the same ones. One look tells which, whatever the function is composed of. Un-jitted

@@ -26,8 +26,8 @@ Calls on large arrays are compiled, as those inside of jit are:
 What such a call does follows from the types of its arrays, so that it is traced once:
 each function for each of them.
 
-Operations with several results that take longer in NumPy have rows of their own: see
-`trace.tiering`.
+Operations with several results that take longer in NumPy say from when on in their
+records: `compiled_from`.
 
 Last bits must not change from one call to the next. What is rounded is therefore
 compiled at the first call or never, which the size decides. What leaves no choice, as
@@ -154,8 +154,8 @@ def _apply(found: _Applies, graph: g.Graph, values: Sequence[Value]) -> list[Any
 
 # Numbers.
 
-#: Depth of the variables that stand for numbers.
-#: Numbers of a graph that may vary, at the most: each is an input of a program.
+#: Numbers of a graph that become inputs of a program, at the most: each is one more
+#: argument of every call. A graph with more is compiled as it is.
 MOST = 32
 
 
@@ -184,7 +184,7 @@ def numbers_of(outputs: Sequence[g.Node]) -> list[g.Node]:
 def _like_another(graph: g.Graph) -> _Applies | None:
     """What runs a graph that differs from earlier ones by numbers, and these numbers.
 
-    None for a first one.
+    None for a first one: a second one says that numbers vary, however long it took.
     """
     numbers = numbers_of(graph.outputs)
     if not numbers:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import count, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,13 @@ from ftrace.trace.pytree.structure_cache import (
     Nothing,
     layout_of,
 )
-from ftrace.trace.tiering import BYTES_RETAINED, CALLS_BEFORE_RECORD, LEAVES, RESULTS
+from ftrace.trace.tiering import (
+    BYTES_RETAINED,
+    CALLS_BEFORE_RECORD,
+    LEAVES,
+    RESULTS,
+    Tally,
+)
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -363,12 +369,9 @@ class EagerRecords:
             (type(x), _aval_of(x) if hasattr(x, "dtype") else None) for x in values
         ]
         key = ("native", function, id(config), *kind.key, *types)
-        counter = calls.get(key) or calls.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
-        often, rest = divmod(next(counter), CALLS_BEFORE_RECORD)
-        if rest or not often or often & (often - 1) or len(kind.leaves) > LEAVES:
-            return None
-        return kind, values
+        due = calls.once(key, Tally).doubles(CALLS_BEFORE_RECORD)
+        return (kind, values) if due and len(kind.leaves) <= LEAVES else None
 
     def _record(
         self,
