@@ -13,7 +13,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.numpy.axes import as_value, cast, scalar_type, static_int
-from ftrace.numpy.shape import concatenate, stack
+from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace import references
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close

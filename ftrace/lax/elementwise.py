@@ -22,7 +22,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.creation import astype
 from ftrace.numpy.floats import join_bits, reinterpret, split_bits
-from ftrace.numpy.shape import concatenate, stack
+from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, elementwise as apply_elementwise

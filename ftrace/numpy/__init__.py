@@ -43,6 +43,7 @@ from ftrace.numpy.functions import (
     PublishedUfunc as _PublishedUfunc,
 )
 from ftrace.numpy.indexing import *
+from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
 from ftrace.numpy.new_arrays import *

@@ -14,7 +14,8 @@ from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
-from ftrace.numpy.shape import concatenate, shape, stack
+from ftrace.numpy.joining import concatenate, stack
+from ftrace.numpy.shape import shape
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array
 from ftrace.trace.arrays.buffer import copy_aligned
 from ftrace.trace.avals import Shape, ShapedArray

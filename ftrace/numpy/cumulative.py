@@ -15,8 +15,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
+from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.reductions import dtype_of_sum, log_sum_exp, summed_dtype, without_nan
-from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused

@@ -18,10 +18,11 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.factorizations import eigvals
+from ftrace.numpy.joining import concatenate, unstack
 from ftrace.numpy.linalg import epsilon, inv, lstsq
 from ftrace.numpy.linear import contract, matmul, outer, product
 from ftrace.numpy.matrices import vander
-from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
+from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.numpy.sorting import argsort, searchsorted
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused

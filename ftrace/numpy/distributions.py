@@ -24,9 +24,10 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
+from ftrace.numpy.joining import stack
 from ftrace.numpy.new_arrays import linspace
 from ftrace.numpy.reductions import add_along, weights_like
-from ftrace.numpy.shape import ravel, stack
+from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise

@@ -16,8 +16,9 @@ from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.indexing import check_mode, read_at, widen
+from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import matmul
-from ftrace.numpy.shape import atleast_1d, concatenate, ravel, tile
+from ftrace.numpy.shape import atleast_1d, ravel, tile
 from ftrace.numpy.sorting import nonzero, searchsorted, sort
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p

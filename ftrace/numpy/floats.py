@@ -13,7 +13,7 @@ from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
-from ftrace.numpy.shape import stack
+from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import broadcast as bc, elementwise as p

@@ -30,7 +30,7 @@ from ftrace.numpy import axes as ax, cumulative, elementwise as ew, reductions
 from ftrace.numpy.at import at as at_of
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.indexing import getitem
-from ftrace.numpy.shape import concatenate
+from ftrace.numpy.joining import concatenate
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes

@@ -25,10 +25,10 @@ from ftrace.numpy.arithmetic import by_squaring
 from ftrace.numpy.creation import finfo
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
+from ftrace.numpy.joining import sequence_of
 from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
 from ftrace.numpy.matrices import eye
 from ftrace.numpy.reductions import sum as add_up
-from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused

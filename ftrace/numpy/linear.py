@@ -17,8 +17,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import sum as add_up
-from ftrace.numpy.shape import broadcast_arrays, concatenate
+from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

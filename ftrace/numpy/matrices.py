@@ -15,8 +15,9 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.editing import are_inside
+from ftrace.numpy.joining import stack
 from ftrace.numpy.linear import check_diagonal
-from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of, stack
+from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import member

@@ -18,7 +18,8 @@ from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, from_number, type_like
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_entries
-from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
+from ftrace.numpy.joining import concatenate, stack
+from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend

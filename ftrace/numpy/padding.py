@@ -19,8 +19,9 @@ from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
 from ftrace.numpy.functions import apply_along_axis
+from ftrace.numpy.joining import concatenate, split
 from ftrace.numpy.new_arrays import linspace
-from ftrace.numpy.shape import concatenate, ravel, split
+from ftrace.numpy.shape import ravel
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value

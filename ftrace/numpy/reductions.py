@@ -15,7 +15,7 @@ from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array, dtype_or
-from ftrace.numpy.shape import stack
+from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

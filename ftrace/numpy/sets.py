@@ -21,7 +21,8 @@ from ftrace.errors import ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum, scan_with
-from ftrace.numpy.shape import concatenate, ravel
+from ftrace.numpy.joining import concatenate
+from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member

@@ -23,8 +23,8 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.joining import concatenate, split, stack
 from ftrace.numpy.reductions import is_nan, reduce_by, without_nan
-from ftrace.numpy.shape import concatenate, split, stack
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused

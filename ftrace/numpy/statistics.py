@@ -15,8 +15,8 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax, elementwise as ew, reductions
 from ftrace.numpy.creation import dtype_or
+from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import diagonal_of, dot_axes
-from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
