@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import errors
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, logic
 from ftrace.numpy.indexing import check_mode, widen
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member, place_result, publish
@@ -61,7 +61,7 @@ def _segments(name: str, kind: str):
             )
         count = _count(name, ids, num_segments)
         if check_mode(name, mode) == "clip" and count:
-            ids = ew.clip(widen(ids, count), 0, count - 1)
+            ids = logic.clip(widen(ids, count), 0, count - 1)
         shape = (count, *values.shape[ids.ndim :])
         start = ax.full(shape, identity_of(kind, values.dtype), values.dtype)
         result = bind(scatter_p, start, values, ids, arg=((0,), kind))

@@ -18,7 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.creation import astype
 from ftrace.numpy.floats import join_bits, reinterpret, split_bits
@@ -202,7 +202,7 @@ def _binary(
         check_ranks(name, x, y)
         if of_complex is not None and dtypes.is_complex(dtype):
             return of_complex(x, y)
-        return (ew.compare if op in p.COMPARES else apply_elementwise)(op, x, y)
+        return (logic.compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
     return _set_name(function, name, op, example, kinds)
 
@@ -253,8 +253,8 @@ if TYPE_CHECKING:
 
 
 add = _binary("add", p.add, "2, 3 -> 5", "iufc")
-max = _binary("max", p.maximum, "2, 3 -> 3", of_complex=ew.maximum)
-min = _binary("min", p.minimum, "2, 3 -> 2", of_complex=ew.minimum)
+max = _binary("max", p.maximum, "2, 3 -> 3", of_complex=logic.maximum)
+min = _binary("min", p.minimum, "2, 3 -> 2", of_complex=logic.minimum)
 _mul = _binary("mul", p.mul, "2, 3 -> 6", "iufc")
 
 

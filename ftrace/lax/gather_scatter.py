@@ -20,7 +20,7 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import apply_repeatedly
 from ftrace.numpy.indexing import default_fill, widen
@@ -295,7 +295,7 @@ def _find_positions(
             here = (start >= 0) & (start <= last)
             inside = here if inside is None else inside & here
         if last:
-            at[axis] = ew.minimum(ew.maximum(start, 0), last)
+            at[axis] = logic.minimum(logic.maximum(start, 0), last)
     for axis, place in windows.paired:
         at[axis] = ax.iota(dtypes.int32, batch, place)
     if writing:
@@ -321,7 +321,7 @@ def _make_signed(start: Any, size: int) -> Any:
     """A start in a signed dtype that holds the size of its axis."""
     unsigned = dtypes.kind(start.dtype) == "u"
     if unsigned and dtypes.limits(start.dtype)[1] > size:
-        start = ew.minimum(start, size)  # which is out of bounds, too
+        start = logic.minimum(start, size)  # which is out of bounds, too
     wide = dtypes.int32 if unsigned or start.dtype.itemsize < 4 else start.dtype
     return ax.cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
 

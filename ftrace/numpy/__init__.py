@@ -24,6 +24,7 @@ from ftrace.numpy import (
     elementwise as _elementwise,
     fft as fft,
     linalg as linalg,
+    logic as _logic,
 )
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
@@ -45,6 +46,7 @@ from ftrace.numpy.functions import (
 from ftrace.numpy.indexing import *
 from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
+from ftrace.numpy.logic import *
 from ftrace.numpy.matrices import *
 from ftrace.numpy.new_arrays import *
 from ftrace.numpy.padding import *
@@ -88,13 +90,13 @@ newaxis = None
 
 # Of these floats are operands; what other functions do may depend on them.
 _of_numbers = (
-    *_elementwise.__all__, "ceil", "fix", "float_power", "floor", "floor_divide",
-    "fmod", "logaddexp", "logaddexp2", "mod", "pow", "power", "remainder", "rint",
-    "trunc", "where",
+    *_elementwise.__all__, *_logic.__all__, "ceil", "fix", "float_power", "floor",
+    "floor_divide", "fmod", "logaddexp", "logaddexp2", "mod", "pow", "power",
+    "remainder", "rint", "trunc", "where",
 )  # fmt: skip
 # The modules of functions that compute, and do not only choose or move, and others.
 _computing = (
-    "arithmetic", "cumulative", "einstein", "elementwise", "floats", "linear",
+    "arithmetic", "cumulative", "einstein", "elementwise", "floats", "linear", "logic",
     "reductions", "statistics",
 )  # fmt: skip
 _computing = (

@@ -3,7 +3,7 @@
 from builtins import bool as _bool, bytes as _bytes, float as _float, int as _int, list as _list, str as _str, tuple as _tuple, type as _type
 from collections.abc import Callable as _Callable, Collection as _Collection, Iterable as _Iterable, Sequence as _Sequence
 from ftrace import Array as _Array
-from ftrace.numpy import axes as axes, creation as creation, cumulative as cumulative, elementwise as elementwise, factorizations as factorizations, fft as fft, indexing as indexing, linalg as linalg, linear as linear, reductions as reductions
+from ftrace.numpy import axes as axes, creation as creation, cumulative as cumulative, elementwise as elementwise, factorizations as factorizations, fft as fft, indexing as indexing, linalg as linalg, linear as linear, logic as logic, reductions as reductions
 from ftrace.numpy.at import At as _At
 from ftrace.numpy.creation import bfloat16 as bfloat16, bool_ as bool_, cdouble as cdouble, character as character, complex128 as complex128, complex64 as complex64, complexfloating as complexfloating, csingle as csingle, double as double, dtype as dtype, flexible as flexible, float16 as float16, float32 as float32, float64 as float64, floating as floating, generic as generic, inexact as inexact, int16 as int16, int32 as int32, int64 as int64, int8 as int8, integer as integer, number as number, save as save, savez as savez, signedinteger as signedinteger, single as single, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8, unsignedinteger as unsignedinteger
 from ftrace.numpy.functions import PublishedUfunc as _PublishedUfunc, ufunc as ufunc

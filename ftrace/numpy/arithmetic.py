@@ -11,7 +11,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, UnsupportedDtypeError, ValueRangeError
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import close
@@ -130,7 +130,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
         return quotient - ax.cast(inexact, quotient.dtype, quotient.weak_type)
     # There is no remainder of an infinity, and none for a divisor of zero; a quotient
     # of zero has the sign of x1 / x2.
-    whole = ew.copysign(x1 - ax.choose(rest == rest, rest, 0), x1)
+    whole = logic.copysign(x1 - ax.choose(rest == rest, rest, 0), x1)
     quotient = whole / x2
     # A step: its derivative is zero.
     return ew.round_values(ax.choose(_differs(rest, x2), quotient - 1, quotient))
@@ -481,9 +481,9 @@ def modf(x: Value, /, out: None = None) -> tuple[Any, Any]:
     (x,) = ew.promote_inexact(x)
     whole = ew.truncate_values(x)
     # Of negative numbers the other way round and negated: their zeros are −0.
-    negative = ew.signbit(x)
+    negative = logic.signbit(x)
     size = ax.choose(negative, whole - x, x - whole)
-    size = ax.choose(ew.isinf(x), 0.0, size)
+    size = ax.choose(logic.isinf(x), 0.0, size)
     return ax.choose(negative, size * -1, size), whole
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew, indexing
+from ftrace.numpy import axes as ax, elementwise as ew, indexing, logic
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index, integer_classes
 from ftrace.trace.arrays.array import Array, is_array, recording
@@ -41,8 +41,8 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, y: y,
     "add": ew.add,
     "mul": ew.multiply,
-    "min": ew.minimum,
-    "max": ew.maximum,
+    "min": logic.minimum,
+    "max": logic.maximum,
 }
 #: Whole numbers up to this are the same as integers and as floats of any width that
 #: numbers have.

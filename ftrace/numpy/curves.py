@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.factorizations import eigvals
@@ -166,7 +166,7 @@ def diff(
     axis = ax.canonical_axis(axis, ax.need_axes("diff", x, 1).ndim, "diff")
     parts = [_end(prepend, x, axis), x, _end(append, x, axis)]
     x = concatenate([part for part in parts if part is not None], axis)
-    take_away = ew.not_equal if x.dtype == dtypes.bool_ else ew.subtract
+    take_away = logic.not_equal if x.dtype == dtypes.bool_ else ew.subtract
     for _ in range(min(n, x.shape[axis])):
         x = take_away(*reversed(_neighbours(x, axis)))
     return x
@@ -355,7 +355,7 @@ def interp(
         size, left, right = size + 2, None, None
 
     result = _on_line(x, xp, fp, size)
-    for value, end, beyond in ((left, 0, ew.less), (right, size - 1, ew.greater)):
+    for value, end, beyond in ((left, 0, logic.less), (right, size - 1, logic.greater)):
         if isinstance(value, str):
             one_of("interp: left and right", value, ("extrapolate",))
             continue
@@ -366,8 +366,8 @@ def interp(
 
 def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
     """The broken line at x, of which the first and the last piece have no end."""
-    behind = ew.clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
-    before, behind = behind - 1, ew.minimum(behind, size - 1)
+    behind = logic.clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
+    before, behind = behind - 1, logic.minimum(behind, size - 1)
     start, low = xp[before], fp[before]
     length = xp[behind] - start
     # Two points of one coordinate: no slope, and no division by zero.
@@ -420,7 +420,7 @@ def unwrap(
     # A jump up by exactly half a period stays one up.
     wrapped = ax.choose((wrapped == low) & (steps > 0), half, wrapped)
     limit = half if discont is None else discont
-    correction = ax.choose(ew.less(abs(steps), limit), 0, wrapped - steps)
+    correction = ax.choose(logic.less(abs(steps), limit), 0, wrapped - steps)
     rest = _slice(x, axis, 1) + cumsum(correction, axis)
     return concatenate([_slice(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)
 
@@ -688,7 +688,7 @@ def roots(p: Value, *, strip_zeros: bool = True) -> Any:
     if size < 2:
         return ax.full((0,), 0, dtypes.complex_dtype(x.dtype))
     if not strip_zeros:
-        leading = ew.equal(x, 0).cumprod().sum()
+        leading = logic.equal(x, 0).cumprod().sum()
         filled = ax.choose(leading == size, 1, x)
         places = ax.iota(dtypes.int32, (size,), 0) + leading
         found = _roots(filled[places % size])  # leading zeros go to the end

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
@@ -396,7 +396,7 @@ def bincount(
 def _add_at(places: Any, values: Any, count: int) -> Any:
     """Values added up at places; those behind the end are left out."""
     if dtypes.kind(places.dtype) == "i":
-        places = ew.maximum(places, 0)
+        places = logic.maximum(places, 0)
     # Found on all cores and stored: adding up is one loop, in which a search is slow.
     (places,) = bind_compound(barrier_p, places)
     zeros = ax.full((count,), 0, values.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground import settings
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
@@ -97,7 +97,7 @@ def _as_numbers(indices: Value) -> Any:
 def _in_range(indices: Any, size: int, mode: str) -> Any:
     """Indices wrapped around, or clipped to, an axis."""
     at = widen(indices, size)
-    return remainder(at, size) if mode == "wrap" else ew.clip(at, 0, size - 1)
+    return remainder(at, size) if mode == "wrap" else logic.clip(at, 0, size - 1)
 
 
 def _read_or_fill(
@@ -287,7 +287,7 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
     values = ax.cast(vals, x.dtype)
     if values.size == 0:
         raise errors.ValueRangeError("place: there must be at least one value")
-    flags = ravel(ew.truth(mask))
+    flags = ravel(logic.truth(mask))
     if flags.size != x.size:
         raise errors.ShapeError(
             f"place: the array and the mask must have as many elements, got {x.size} "
@@ -335,7 +335,7 @@ def choose(
         raise errors.IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     result = options[-1]
     for number in reversed(range(count - 1)):
-        result = ax.choose(ew.equal(indices, number), options[number], result)
+        result = ax.choose(logic.equal(indices, number), options[number], result)
     shape = ax.broadcast_shapes("choose", [indices.shape, result.shape])
     return ax.broadcast_to(result, shape)
 
@@ -369,7 +369,7 @@ def compress(
     """
     ax.no_out("compress", out)
     x, axis = ax.flatten(a, axis, "compress")
-    flags = ax.vector(ew.truth(condition), "compress: the condition")
+    flags = ax.vector(logic.truth(condition), "compress: the condition")
     length = x.shape[axis]
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:
@@ -640,7 +640,7 @@ def _clip(name: str, obj: Any, size: int, last: int) -> Any:
             f"{name}: positions must be integers, got {obj.aval!r}"
         )
     obj = widen(obj, size)
-    return ew.clip(ax.choose(obj < 0, obj + size, obj), 0, last)
+    return logic.clip(ax.choose(obj < 0, obj + size, obj), 0, last)
 
 
 def _one_block(values: Any, arr: Any, axis: int) -> Any:

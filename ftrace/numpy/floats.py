@@ -11,7 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.creation import finfo
 from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, elementwise
@@ -51,7 +51,7 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
         raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
     x, axis = ax.flatten(x, axis, "packbits")
     one_of("packbits: bitorder", bitorder, ("big", "little"))
-    return run_fused(_pack, [ew.truth(x)], axis=axis, big=bitorder == "big")
+    return run_fused(_pack, [logic.truth(x)], axis=axis, big=bitorder == "big")
 
 
 def _pack(bits: Any, axis: int, big: bool) -> Any:
@@ -145,7 +145,7 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
         return _complex_log_add(x1, x2, power, scale)
     undefined, total = _from_the_greater(x1 < x2, x1, x2, power, scale)
     # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
-    return ax.choose(undefined, ew.maximum(x1, x2), total)
+    return ax.choose(undefined, logic.maximum(x1, x2), total)
 
 
 def _from_the_greater(
@@ -154,7 +154,7 @@ def _from_the_greater(
     # At a tie one of them is taken for the greater, and all derivatives are right.
     high, low = ax.choose(less, x2, x1), ax.choose(less, x1, x2)
     difference = low - high
-    undefined = ew.isnan(difference)
+    undefined = logic.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
     return undefined, high + ew.log1p(power(safe)) * scale
 
@@ -206,9 +206,9 @@ def nan_to_num(
             posinf = float(info.max) if posinf is None else posinf
             neginf = float(info.min) if neginf is None else neginf
             # In turn, as in JAX: what takes the place of NaN may be infinite.
-            x = ax.choose(ew.isnan(x), ax.cast(nan, x.dtype), x)
-            x = ax.choose(ew.equal(x, math.inf), ax.cast(posinf, x.dtype), x)
-            return ax.choose(ew.equal(x, -math.inf), ax.cast(neginf, x.dtype), x)
+            x = ax.choose(logic.isnan(x), ax.cast(nan, x.dtype), x)
+            x = ax.choose(logic.equal(x, math.inf), ax.cast(posinf, x.dtype), x)
+            return ax.choose(logic.equal(x, -math.inf), ax.cast(neginf, x.dtype), x)
         case _:
             return x
 
@@ -235,7 +235,7 @@ def hypot(x1: Value, x2: Value, /) -> Any:
     ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
     x1, x2 = map(abs, ew.promote_inexact(x1, x2))
     # The length is that of any scale: it counts as a constant.
-    long = bind(p.stop_gradient, ew.maximum(x1, x2))
+    long = bind(p.stop_gradient, logic.maximum(x1, x2))
     some = long > 0
     scale = ax.choose(some, long, 1.0)
     a, b = x1 / scale, x2 / scale
@@ -333,10 +333,10 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     wide = _widen_half(x1)
     bias = _format(wide.dtype).bias
     # Three factors reach from the least subnormal number to the greatest.
-    rest = ew.maximum(ew.minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
+    rest = logic.maximum(logic.minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
     for parts in (3, 2, 1):
         step = elementwise(p.div, rest, parts)
-        step = ew.maximum(ew.minimum(step, bias), 1 - bias)
+        step = logic.maximum(logic.minimum(step, bias), 1 - bias)
         wide = wide * _power_of_two(step, wide.dtype)
         rest = rest - step
     return ax.cast(wide, x1.dtype, x1.weak_type)

@@ -26,7 +26,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ImmutableError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, cumulative, elementwise as ew, reductions
+from ftrace.numpy import axes as ax, cumulative, logic, reductions
 from ftrace.numpy.at import at as at_of
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.indexing import getitem
@@ -596,7 +596,7 @@ class ufunc:
         """The rows combined in pairs, until one is left."""
         x, *mask = rows
         nothing = ax.cast(np.asarray(self.identity), kind)
-        x = ew.truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
+        x = logic.truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
         if mask:
             x = ax.choose(mask[0], x, nothing)
         return backend().reduce(x, ax.cast(start, kind), self, (0,))

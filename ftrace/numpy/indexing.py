@@ -17,7 +17,7 @@ from ftrace import dtypes, errors
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.creation import array
 from ftrace.trace import symbolic as sym
 from ftrace.trace.arrays.array import Array, is_array, recording
@@ -121,7 +121,7 @@ def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
         return ax.as_value(_index_array(wrapped, size)), known
     values = widen(values, size)
     if wrap and dtypes.kind(values.dtype) == "i":
-        values = ax.choose(ew.less(values, 0), ew.add(values, size), values)
+        values = ax.choose(logic.less(values, 0), ew.add(values, size), values)
     return values, False
 
 
@@ -571,12 +571,13 @@ def positions(
             unknown.append((at, axis, size))
         unsigned = dtypes.kind(at.dtype) == "u"
         if ask and not known:
-            here = ew.less(at, size)
-            here = here if unsigned else ew.bitwise_and(here, ew.greater_equal(at, 0))
+            here = logic.less(at, size)
+            if not unsigned:
+                here = ew.bitwise_and(here, logic.greater_equal(at, 0))
             inside = here if inside is None else ew.bitwise_and(inside, here)
         if clamp and not known:
-            at = ew.minimum(at, size - 1)
-            at = at if unsigned else ew.maximum(at, 0)
+            at = logic.minimum(at, size - 1)
+            at = at if unsigned else logic.maximum(at, 0)
         found.append(ax.broadcast_to(at, index.batch or ()))
     if unknown:
         tell_of_indices(unknown, index.shape)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel
 from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.bind import bind_compound
@@ -292,7 +292,7 @@ def _concatenate(axis: int, *parts: Any) -> Any:
 def _join_two(x: Any, y: Any, axis: int) -> Any:
     left, right = x.shape[axis], y.shape[axis]
     line = ax.line(x.ndim, axis, left + right)
-    first = ew.less(ax.iota(dtypes.int32, line, axis), left)
+    first = logic.less(ax.iota(dtypes.int32, line, axis), left)
     padded = ax.pad_axis(x, axis, 0, right), ax.pad_axis(y, axis, left, 0)
     return ax.choose(first, *padded)
 

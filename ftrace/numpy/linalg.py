@@ -20,7 +20,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew, factorizations, linear
+from ftrace.numpy import axes as ax, elementwise as ew, factorizations, linear, logic
 from ftrace.numpy.arithmetic import by_squaring
 from ftrace.numpy.creation import finfo
 from ftrace.numpy.factorizations import *
@@ -448,8 +448,8 @@ def cond(x: Value, p: Any = None) -> Any:
     matrix = square("cond", matrix)
     result = norm(matrix, p, (-2, -1)) * norm(inv(matrix), p, (-2, -1))
     # The norm of an inverse that does not exist is infinite, unless x has NaN.
-    given = ew.isnan(matrix).any((-2, -1))
-    infinite = ew.isnan(result) & ~given
+    given = logic.isnan(matrix).any((-2, -1))
+    infinite = logic.isnan(result) & ~given
     return ax.choose(infinite, ax.full((), math.inf, result.dtype), result)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.editing import are_inside
@@ -477,7 +477,7 @@ def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
         total = int(np.prod(sizes, dtype=np.int64))
         if total == 0:
             return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
-    rest = ew.clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
+    rest = logic.clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
     found: list[Any] = []
     for size in reversed(sizes):
         found.append(remainder(rest, size))
@@ -535,7 +535,7 @@ def _limit(index: Any, size: int, mode: str) -> Any:
     if mode == "wrap":
         return remainder(index, size)
     if mode == "clip":
-        return ew.clip(index, 0, size - 1)
+        return logic.clip(index, 0, size - 1)
     one_of("ravel_multi_index: mode", mode, ("raise", "wrap", "clip", "ignore"))
     if mode == "raise" and not are_inside(np.asarray(index), size):
         raise ValueRangeError(

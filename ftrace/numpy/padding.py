@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, UnsupportedError, one_of
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, logic
 from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
@@ -169,8 +169,8 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
         place = ax.iota(dtypes.int32, line, axis)
         low, high = [ax.cast(v, x.dtype) for v in ends]
         x = ax.pad_axis(x, axis, before, after)
-        x = ax.choose(ew.less(place, before), low, x) if before else x
-        x = ax.choose(ew.less(place, before + size), x, high) if after else x
+        x = ax.choose(logic.less(place, before), low, x) if before else x
+        x = ax.choose(logic.less(place, before + size), x, high) if after else x
     return x
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.creation import array, dtype_or
 from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
@@ -591,12 +591,12 @@ def isclose(
     """
     common = ew.common_type(a, b)[0]
     if dtypes.is_key(common):
-        return ew.equal(a, b)
+        return logic.equal(a, b)
     dtype = dtypes.to_inexact(common)
     a, b = ax.cast(a, dtype), ax.cast(b, dtype)
     near = abs(a - b) <= atol + rtol * abs(b)
-    result = (ew.isfinite(a) & ew.isfinite(b) & near) | (a == b)
-    return result | (ew.isnan(a) & ew.isnan(b)) if equal_nan else result
+    result = (logic.isfinite(a) & logic.isfinite(b) & near) | (a == b)
+    return result | (logic.isnan(a) & logic.isnan(b)) if equal_nan else result
 
 
 def allclose(
@@ -638,8 +638,10 @@ def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
     pair = _fitting(a1, a2)
     if pair is None or ax.shape_of(pair[0]) != ax.shape_of(pair[1]):
         return ax.full((), False, dtypes.bool_)
-    same = ew.equal(*pair)
-    return all(same | (ew.isnan(pair[0]) & ew.isnan(pair[1])) if equal_nan else same)
+    same = logic.equal(*pair)
+    if equal_nan:
+        same = same | (logic.isnan(pair[0]) & logic.isnan(pair[1]))
+    return all(same)
 
 
 def _fitting(a1: Any, a2: Any) -> list[Any] | None:
@@ -666,7 +668,7 @@ def array_equiv(a1: Value, a2: Value) -> Any:
       Array(True, dtype=bool)
     """
     pair = _fitting(a1, a2)
-    return ax.full((), False, dtypes.bool_) if pair is None else all(ew.equal(*pair))
+    return ax.full((), False, dtypes.bool_) if pair is None else all(logic.equal(*pair))
 
 
 # softmax, log_softmax and logsumexp: exponentials that are scaled before they add up.

@@ -19,7 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.cumulative import cumsum, scan_with
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.shape import ravel
@@ -518,6 +518,6 @@ def isin(
         found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)
-        places = ew.minimum(searchsorted(ordered, x), tests.size - 1)
+        places = logic.minimum(searchsorted(ordered, x), tests.size - 1)
         found = bind(gather_p, ordered, places, arg=(0,)) == x
     return ~found if invert else found

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.joining import concatenate, split, stack
 from ftrace.numpy.reductions import is_nan, reduce_by, without_nan
@@ -351,7 +351,7 @@ def _first_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     integer = dtypes.default_dtype("i")
     if size == 0 or a.size == 0:
         return tuple(ax.full((size,), fill, integer) for fill in fills)
-    flat = ax.reshape(ew.truth(a), (a.size,))
+    flat = ax.reshape(logic.truth(a), (a.size,))
     (places,) = bind_compound(library.positions_p, flat, arg=size)
     there = places < a.size
     places = ax.cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
@@ -369,7 +369,7 @@ def _first_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
 
 def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     """Each element that is not zero writes its indices at its rank among them."""
-    flat = ax.reshape(ew.truth(a), (a.size,))
+    flat = ax.reshape(logic.truth(a), (a.size,))
     rank = cumsum(ax.cast(flat, dtypes.int32)) - 1
     target = ax.choose(flat, rank, size)  # out of bounds: the scatter drops it
     integer = dtypes.default_dtype("i")
