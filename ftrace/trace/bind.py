@@ -124,13 +124,9 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
 
 
 def do_now(
-    function: Callable[..., Any],
-    *operands: Any,
-    dtype: np.dtype[Any],
-    weak: bool,
-    more: tuple[Any, ...] = (),
+    function: Callable[..., Any], *operands: Any, dtype: np.dtype[Any], weak: bool
 ) -> Array | None:
-    """`function(*operands, *more)` in NumPy, for a composition that it has as well.
+    """`function(*operands)` in NumPy, for a composition that it has as well.
 
     None where an operand is no array of the host or is large, or where NumPy refuses:
     the composition has the messages.
@@ -145,14 +141,14 @@ def do_now(
         values.append(value)
     token = ignore_errors()
     try:
-        result = function(*values, *more)
+        result = function(*values)
     except (ValueError, MemoryError):
         return None
     finally:
         restore_errors(token)
     made = Array.of(evaluate.settle(result, dtype), weak)
     if recording.tape is not None:
-        recording.tape.note(function, [*operands, *more], made)
+        recording.tape.note(function, operands, made)
     return made
 
 

@@ -30,7 +30,6 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value, stack
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_NDARRAY: type[Any] = np.ndarray
 _UFUNC: type[Any] = np.ufunc
 #: Functions that promote their first operands, beside the ufuncs of two, and how many.
 _PROMOTING = {

@@ -90,8 +90,8 @@ def lower(x: Node, strict: bool = False) -> Node:
     return keep(below(x.shape, strict), x)
 
 
-def upper(x: Node, strict: bool = False) -> Node:
-    return keep(above(x.shape, strict), x)
+def upper(x: Node) -> Node:
+    return keep(above(x.shape), x)
 
 
 def identity(like: Node, size: int) -> Node:
