@@ -20,8 +20,9 @@ from ftrace.backends.llvm.ir.writer import Constant, Type, hardware_half
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.legalize.special import TABLES_OF_32
-from ftrace.trace.primitives.elementwise import COMPARISONS
+from ftrace.trace.primitives.elementwise import COMPARES, COMPARISONS
 from ftrace.trace.primitives.primitive import PRIMITIVES
 
 #: Operations that are one instruction, by name and kind of dtype.
@@ -57,6 +58,32 @@ CALLED = {
 
 #: Operations that change the sign bit alone, of 16-bit floats.
 _SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
+
+
+class Cost(NamedTuple):
+    """What an operation on a vector takes.
+
+    Attributes:
+      instructions: vector instructions, about.
+      latency: cycles until its result is there.
+      busy: cycles that its unit is busy with a vector.
+    """
+
+    instructions: float = 1.0
+    latency: int = 4
+    busy: float = 0.5
+
+
+ADDITION = Cost()
+#: Of operations that do not take as long as an addition.
+COSTS = {
+    "div": Cost(4.0, 14, 8.0), "rem": Cost(8.0, 30, 24.0), "sqrt": Cost(6.0, 18, 12.0),
+    "max": Cost(3.0, 3), "min": Cost(3.0, 3), "mul_zero": Cost(3.0),
+    "load": Cost(latency=7), "select": Cost(latency=2),
+    **{compare.name: Cost(latency=3) for compare in COMPARES},
+    **dict.fromkeys(("and", "or", "xor", "not", "bitcast"), Cost(latency=1)),
+    **dict.fromkeys(("neg", "abs", "shl", "shr", "sar"), Cost(latency=1)),
+}  # fmt: skip
 
 
 def operations_of(target: Target) -> frozenset[str]:

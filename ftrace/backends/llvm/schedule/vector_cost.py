@@ -2,7 +2,7 @@
 
     load x[i, j] along j    1: the lanes lie side by side
     load x[i, j] along i    2 and more: they are brought together
-    store, add, div, …      by a table; what does not vary costs once
+    store, add, div, …      `COSTS` of `scalar/ops.py`; what does not vary costs once
 
 A reduce that stands in no vector has one of its own, along its cheapest range. How many
 vectors are best interleaved is decided here, too (`count_interleaved`).
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace import dtypes
+from ftrace.backends.llvm.scalar.ops import ADDITION, COSTS
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
@@ -28,8 +29,6 @@ Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have 
 
 #: A vector along which nothing runs.
 _NO_VECTOR: Vector = (const(0, INDEX), 1)
-#: What an operation costs beside an addition.
-_COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
 
 
 class VectorCosts:
@@ -133,7 +132,7 @@ class VectorCosts:
             return cost
         if node.dtype is INDEX or not node.src:
             return 0.0
-        return _COST.get(node.op.name, 1.0)
+        return COSTS.get(node.op.name, ADDITION).instructions
 
     def _of_access(self, index: Node, active: Vector | None) -> float:
         if active is None:
@@ -173,14 +172,6 @@ _MOST = 4
 _LONGEST = 1600
 #: Vectors of a kernel that is worth more code: it then runs for some microseconds.
 _LEAST = 1 << 10
-#: Cycles until an operation's result is there; of every other 4.
-_LATENCY = {
-    "div": 14, "rem": 30, "sqrt": 18, "load": 7, "select": 2, "lt": 3, "le": 3, "eq": 3,
-    "ne": 3, "gt": 3, "ge": 3, "and": 1, "or": 1, "xor": 1, "not": 1, "bitcast": 1,
-    "neg": 1, "abs": 1, "shl": 1, "shr": 1, "sar": 1, "max": 3, "min": 3,
-}  # fmt: skip
-#: Cycles that its unit is busy with a vector; with any other half of one.
-_BUSY = {"div": 8.0, "rem": 24.0, "sqrt": 12.0}
 
 
 def count_interleaved(
@@ -242,8 +233,8 @@ def cycles(nodes: Sequence[Node]) -> tuple[float, float]:
     at: dict[Node, float] = {}
     busy = 0.0
     for node in nodes:
-        name = node.op.name
+        cost = COSTS.get(node.op.name, ADDITION)
         before = max((at.get(s, 0.0) for s in node.src), default=0.0)
-        at[node] = before + _LATENCY.get(name, 4)
-        busy += _BUSY.get(name, 0.5)
+        at[node] = before + cost.latency
+        busy += cost.busy
     return max(at.values(), default=0.0), busy
