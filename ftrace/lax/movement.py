@@ -14,7 +14,8 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import asarray, type_like
+from ftrace.numpy.creation import asarray
+from ftrace.numpy.data_types import type_like
 from ftrace.numpy.new_arrays import fill
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.bind import bind_compound

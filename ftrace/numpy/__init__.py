@@ -20,7 +20,7 @@ from math import e as e, inf as inf, nan as nan, pi as pi
 import numpy as _np
 
 from ftrace.numpy import (
-    creation as _creation,
+    data_types as _data_types,
     elementwise as _elementwise,
     fft as fft,
     linalg as linalg,
@@ -32,6 +32,7 @@ from ftrace.numpy.at import At as _At
 from ftrace.numpy.creation import *
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.curves import *
+from ftrace.numpy.data_types import *
 from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
@@ -65,7 +66,7 @@ from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
 #: What arrays and tracers are instances of.
 ndarray = _Array
 
-globals().update(_creation.NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
+globals().update(_data_types.NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
 ComplexWarning = _np.exceptions.ComplexWarning
 object_ = _np.object_
 
@@ -78,8 +79,8 @@ printoptions = _np.printoptions
 set_printoptions = _np.set_printoptions
 
 # What makes this a namespace of the array API standard.
-__array_api_version__ = _creation.API_VERSIONS[-1]
-__array_namespace_info__ = _creation.NamespaceInfo
+__array_api_version__ = _data_types.API_VERSIONS[-1]
+__array_namespace_info__ = _data_types.NamespaceInfo
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
@@ -159,7 +160,7 @@ _functions.update(
     }
 )
 _functions.update(
-    array_namespace=_creation.array_namespace,
+    array_namespace=_data_types.array_namespace,
     at=_At,  # it computes nothing, and holds any array
     byteswap=_byteswap,
     getitem_at=getitem,

@@ -12,7 +12,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, logic
-from ftrace.numpy.creation import finfo
+from ftrace.numpy.data_types import finfo
 from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused

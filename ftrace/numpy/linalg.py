@@ -22,7 +22,7 @@ from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, factorizations, linear, logic
 from ftrace.numpy.arithmetic import by_squaring
-from ftrace.numpy.creation import finfo
+from ftrace.numpy.data_types import finfo
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
 from ftrace.numpy.joining import sequence_of

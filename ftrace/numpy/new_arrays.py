@@ -15,7 +15,8 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
-from ftrace.numpy.creation import Dtype, array, astype, dtype_or, from_number, type_like
+from ftrace.numpy.creation import Dtype, array, astype, dtype_or, from_number
+from ftrace.numpy.data_types import type_like
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_entries
 from ftrace.numpy.joining import concatenate, stack

@@ -23,7 +23,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, ShapeError, one_of
 from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.creation import finfo
+from ftrace.numpy.data_types import finfo
 from ftrace.random import draw as how, keys
 from ftrace.random.draw import sampler
 from ftrace.random.keys import Key

@@ -32,7 +32,7 @@ from ftrace.lax.control import scan, while_loop
 from ftrace.lax.elementwise import lgamma
 from ftrace.lax.special import random_gamma_grad
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.creation import finfo
+from ftrace.numpy.data_types import finfo
 from ftrace.random import distributions as simple, draw as how, keys
 from ftrace.random.distributions import unit
 from ftrace.random.draw import sampler

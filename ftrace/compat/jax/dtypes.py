@@ -9,7 +9,7 @@ from ml_dtypes import bfloat16 as bfloat16
 from ftrace import dtypes, errors
 from ftrace.ground.missing_names import no_attribute
 from ftrace.numpy import finfo as finfo, iinfo as iinfo, issubdtype as issubdtype
-from ftrace.numpy.creation import promoted_type
+from ftrace.numpy.data_types import promoted_type
 
 _SCALARS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
