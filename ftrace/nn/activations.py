@@ -665,12 +665,7 @@ def dot_product_attention(
     full_shape = (batch, heads, length, keys)
     if bias is not None:
         bias = _like_logits("bias", bias, full_shape)
-    given = None if mask is None else _like_logits("mask", mask, full_shape)
-    if given is not None and given.dtype != dtypes.bool_:
-        raise DtypeError(
-            f"dot_product_attention: mask must be of bools, got {given.dtype}; write "
-            "mask.astype(bool), or give it as bias"
-        )
+    given = None if mask is None else _mask_like(mask, full_shape)
     q_length, k_length = (
         None if x is None else _lengths(x, batch)
         for x in (query_seq_lengths, key_value_seq_lengths)
@@ -679,15 +674,7 @@ def dot_product_attention(
     window = (window, window) if isinstance(window, int) else window
     seen = _visible_keys(given, is_causal, window, q_length, k_length, (length, keys))
     scale = float(1 / math.sqrt(features) if scale is None else scale)
-    # In float32 at least.
-    wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
-    logits = _per_head("btnh", "bnts", q.astype(wide), k.astype(wide)) * scale
-    if bias is not None:
-        logits = (logits + bias).astype(wide)
-    if seen is not None:
-        # Finite, so that a row that sees nothing gives no NaN.
-        logits = fnp.where(seen, logits, -0.7 * 3.4028234663852886e38)
-    logits = logits.astype(dtypes.float32)
+    logits = _logits(q, k, scale, bias, seen)
     weights = softmax(logits, -1).astype(k.dtype)
     result = _per_head("bnts", "btnh", weights, v)
     if q_length is not None:
@@ -739,6 +726,16 @@ def _like_logits(name: str, x: Value, shape: tuple[int, ...]) -> Any:
     return x
 
 
+def _mask_like(mask: Value, shape: tuple[int, ...]) -> Any:
+    given = _like_logits("mask", mask, shape)
+    if given.dtype != dtypes.bool_:
+        raise DtypeError(
+            f"dot_product_attention: mask must be of bools, got {given.dtype}; write "
+            "mask.astype(bool), or give it as bias"
+        )
+    return given
+
+
 def _lengths(x: Value, batch: int) -> Any:
     x = ax.as_value(x)
     if x.shape != (batch,) or not dtypes.is_integer(x.dtype):
@@ -769,6 +766,19 @@ def _visible_keys(
     if k_length is not None:
         seen.append(columns < k_length)
     return reduce(fnp.bitwise_and, seen) if seen else None
+
+
+def _logits(q: Any, k: Any, scale: float, bias: Any, seen: Any) -> Any:
+    """query·keyᵀ·scale + bias, where a query sees the key, in float32."""
+    # In float32 at least.
+    wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
+    logits = _per_head("btnh", "bnts", q.astype(wide), k.astype(wide)) * scale
+    if bias is not None:
+        logits = (logits + bias).astype(wide)
+    if seen is not None:
+        # Finite, so that a row that sees nothing gives no NaN.
+        logits = fnp.where(seen, logits, -0.7 * 3.4028234663852886e38)
+    return logits.astype(dtypes.float32)
 
 
 def _per_head(left: str, result: str, x: Any, y: Any) -> Any:

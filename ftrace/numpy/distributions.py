@@ -101,19 +101,10 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
                 f"{name}: overwrite_input=True is not supported, since arrays are "
                 "immutable; leave it out"
             )
-        if percent:
-            known = isinstance(q, (int, float))
-            q = q / 100 if known else elementwise(p.div, q, 100, inexact=True)
         a = ax.as_value(a)
         final = dtypes.to_inexact(dtypes.strong_dtype(a.dtype, a.weak_type))
-        if isinstance(q, (int, float)):
-            q = ax.full((), q, dtypes.summing_dtype(final), True)
-        q = ax.as_value(q)
         ew.refuse_complex(name, a)
-        if q.ndim > 1:
-            raise errors.ShapeError(
-                f"{name}: q must be a scalar or a vector, got shape {q.shape}"
-            )
+        q = _fractions(name, q, percent, dtypes.summing_dtype(final))
         errors.one_of(f"{name}: method", method, METHODS)
         if weights is not None and method != "inverted_cdf":
             raise errors.ValueRangeError(
@@ -134,14 +125,11 @@ def _quantiles(name: str, skip_nan: bool, percent: bool):
         else:
             ew.refuse_complex(f"weights of {name}", weights)
             wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
-            wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
-            result = _of_weighted_rows(rows, wide, fractions, skip_nan)
-        kept = tuple(
-            1 if i in axes else n
-            for i, n in enumerate(a.shape)
-            if keepdims or i not in axes
-        )
-        return ax.reshape(ax.cast(result, final), q.shape + kept)
+            wide = ax.broadcast_to(ax.cast(wide, compute), a.shape)
+            result = _of_weighted_rows(rows, _rows(wide, axes), fractions, skip_nan)
+        sizes = [1 if i in axes else n for i, n in enumerate(a.shape)]
+        kept = [n for i, n in enumerate(sizes) if keepdims or i not in axes]
+        return ax.reshape(ax.cast(result, final), (*q.shape, *kept))
 
     return quantiles
 
@@ -244,6 +232,19 @@ def nanmedian():
 
 
 # How.
+
+
+def _fractions(name: str, q: Value, percent: bool, dtype: np.dtype[Any]) -> Any:
+    """A scalar or a vector of fractions; of a number in that dtype, weakly."""
+    known = isinstance(q, (int, float))
+    if percent:
+        q = q / 100 if known else elementwise(p.div, q, 100, inexact=True)
+    q = ax.full((), q, dtype, True) if known else ax.as_value(q)
+    if q.ndim > 1:
+        raise errors.ShapeError(
+            f"{name}: q must be a scalar or a vector, got shape {q.shape}"
+        )
+    return q
 
 
 def _rows(a: Any, axes: tuple[int, ...]) -> Any:

@@ -571,25 +571,9 @@ def inject_hyperparams(
     def make(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        numbers: dict[str, Any] = {}
-        schedules: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if name in static or isinstance(value, bool):
-                continue
-            if callable(value):
-                stateful = hasattr(value, "init") and hasattr(value, "update")
-                schedules[name] = value if stateful else WrappedSchedule(value)
-            elif isinstance(value, (int, float, ArrayLike)) or hasattr(
-                value, "__array__"
-            ):
-                numbers[name] = value
-
-        def converted(value: Any, params: Tree) -> Any:
-            array = fnp.asarray(value)
-            strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
-            if strong or not fnp.issubdtype(array.dtype, fnp.floating):
-                return array
-            return array.astype(hyperparam_dtype or tree.dtype(params, "highest"))
+        numbers, schedules = _hyperparams(
+            {n: x for n, x in bound.arguments.items() if n not in static}
+        )
 
         def build(values: dict[str, Any]) -> Any:
             again = inspect.BoundArguments(signature, bound.arguments | values)
@@ -597,7 +581,8 @@ def inject_hyperparams(
 
         def at(values: Any, states: Any, like: Tree, **extra: Any) -> dict[str, Any]:
             found = {n: f(states[n], **extra) for n, f in schedules.items()}
-            return {n: converted(x, like) for n, x in (values | found).items()}
+            both = values | found
+            return {n: _as_array(x, hyperparam_dtype, like) for n, x in both.items()}
 
         def init(params: Tree) -> Any:
             states = {name: f.init() for name, f in schedules.items()}
@@ -619,6 +604,30 @@ def inject_hyperparams(
         return GradientTransformationExtraArgs(init, update)
 
     return make
+
+
+def _hyperparams(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of arguments the numbers, and the schedules with a state."""
+    numbers: dict[str, Any] = {}
+    schedules: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, bool):
+            continue
+        if callable(value):
+            stateful = hasattr(value, "init") and hasattr(value, "update")
+            schedules[name] = value if stateful else WrappedSchedule(value)
+        elif isinstance(value, (int, float, ArrayLike)) or hasattr(value, "__array__"):
+            numbers[name] = value
+    return numbers, schedules
+
+
+def _as_array(value: Any, dtype: Any, like: Tree) -> Any:
+    """A number; a float without a dtype of its own in that dtype, or that of `like`."""
+    array = fnp.asarray(value)
+    strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
+    if strong or not fnp.issubdtype(array.dtype, fnp.floating):
+        return array
+    return array.astype(dtype or tree.dtype(like, "highest"))
 
 
 inject_stateful_hyperparams = inject_hyperparams

@@ -345,17 +345,8 @@ def check(
     def run(name: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except AssertionError as error:
-            failures.append(f"check: {name}: {getattr(error, 'message', error)}")
-        except errors.DerivativeError as error:
-            advice = '; where reverse mode is all it has, write check(…, modes="rev")'
-            message, at, place = str(error).partition("\n")
-            message += advice if {*modes} == {"fwd", "rev"} else ""
-            what = f"check: {name} of {subject.name} raises DerivativeError: "
-            failures.append(what + message + at + place)
         except Exception as error:
-            kind = type(error).__name__
-            failures.append(f"check: {name} of {subject.name} raises {kind}: {error}")
+            failures.append(f"check: {name}{_failure(subject, error)}")
 
     def hold(subject: Subject, names: Collection[str]) -> None:
         for name in names:
@@ -373,6 +364,17 @@ def check(
     if failures:
         others = [text.partition("\n")[0] for text in failures[1:]]
         raise AssertionError("\n".join([failures[0], *others]))
+
+
+def _failure(subject: Subject, error: Exception) -> str:
+    """What a check that raised says of a function."""
+    if isinstance(error, AssertionError):
+        return f": {getattr(error, 'message', error)}"
+    message, at, place = str(error).partition("\n")
+    if isinstance(error, errors.DerivativeError) and len({*subject.options.modes}) == 2:
+        message += '; where reverse mode is all it has, write check(…, modes="rev")'
+    kind = type(error).__name__
+    return f" of {subject.name} raises {kind}: {message}{at}{place}"
 
 
 def _subject_of(f: Function, args: Any, options: Options) -> Subject:

@@ -68,19 +68,6 @@ def lobpcg_standard(
         )
     limit = fnp.finfo(x.dtype).eps if tol is None else tol
 
-    def rotate(basis: Any, image: Any) -> tuple[Any, Any, Any, Any]:
-        """The best vectors of a basis: values, vectors, images, and how they are made.
-
-        Columns that are zero are no directions: they get the least of all values.
-        """
-        inner = basis.T @ image
-        inner = (inner + inner.T) / 2
-        least = -2 * fnp.abs(inner).sum(0).max() - 1
-        absent = (basis == 0).all(0)
-        values, vectors = fnp.linalg.eigh(inner + fnp.diag(fnp.where(absent, least, 0)))
-        values, vectors = values[::-1][: x.shape[1]], vectors[:, ::-1][:, : x.shape[1]]
-        return values, basis @ vectors, image @ vectors, vectors
-
     def residuals(values: Any, found: Any, image: Any) -> tuple[Any, Any]:
         rest = image - found * values
         size = fnp.abs(values) + fnp.linalg.norm(image, axis=0)
@@ -93,18 +80,32 @@ def lobpcg_standard(
         past = _orthonormal(past, fnp.concatenate([found, rest], 1))
         basis = fnp.concatenate([found, rest, past], 1)
         images = fnp.concatenate([image, multiply(fnp.concatenate([rest, past], 1))], 1)
-        values, new, new_image, vectors = rotate(basis, images)
+        values, new, new_image, vectors = _rayleigh_ritz(basis, images, x.shape[1])
         moved = basis[:, x.shape[1] :] @ vectors[x.shape[1] :]
         rest, done = residuals(values, new, new_image)
         return count + 1, new, new_image, moved, rest, values, done
 
-    values, found, image, _ = rotate(first, image)
+    values, found, image, _ = _rayleigh_ritz(first, image, x.shape[1])
     rest, done = residuals(values, found, image)
     begin = (fnp.asarray(0), found, image, fnp.zeros_like(found), rest, values, done)
     count, found, _, _, _, values, _ = lax.while_loop(
         lambda state: (state[0] < m) & ~state[-1], step, begin
     )
     return values, found, count
+
+
+def _rayleigh_ritz(basis: Any, image: Any, count: int) -> tuple[Any, Any, Any, Any]:
+    """The greatest Ritz values of a basis, their vectors, images, and coefficients.
+
+    Columns that are zero are no directions: they get the least of all values.
+    """
+    inner = basis.T @ image
+    inner = (inner + inner.T) / 2
+    least = -2 * fnp.abs(inner).sum(0).max() - 1
+    absent = (basis == 0).all(0)
+    values, vectors = fnp.linalg.eigh(inner + fnp.diag(fnp.where(absent, least, 0)))
+    values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    return values, basis @ vectors, image @ vectors, vectors
 
 
 def _orthonormal(x: Any, basis: Any) -> Any:
