@@ -12,7 +12,7 @@ model, then others that may be better. The scheme of blocks is that of the BLIS 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -29,6 +29,7 @@ from ftrace.backends.llvm.schedule import (
     schedule_tree as tree,
     tiling_ir as tiling,
 )
+from ftrace.backends.llvm.schedule.fill import fill
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, cut_ranges, cut_tiles
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, Tiled
@@ -51,21 +52,26 @@ class _Tiles(NamedTuple):
     Attributes:
       rows, columns: how tiles run over them.
       depth: what is summed over.
-      free: the ranges of each operand.
+      lanes: of a vector at most.
     """
 
     rows: Tiled
     columns: Tiled
     depth: Cut
-    free: Mapping[Node, frozenset[Node]]
+    lanes: int
+    facts: Facts
+    target: Target
+
+    def fill(self, panel: Panel) -> Statement:
+        return fill(panel, self.lanes, self.facts, self.target)
 
     def term_of(self, node: Node, weight: int = 1) -> Term:
         """What is summed over that an operand has."""
-        return Term.of(self.depth, weight, self.free[node])
+        return Term.of(self.depth, weight, self.facts.free[node])
 
     def terms(self, node: Node) -> int:
         """Terms of a sum in a block, as far as an operand has them."""
-        return self.depth.positions(self.free[node])
+        return self.depth.positions(self.facts.free[node])
 
     def sums(
         self, nodes: Sequence[Node], pitch: int, padded: bool
@@ -76,11 +82,9 @@ class _Tiles(NamedTuple):
         return tuple(Panel("sums", node, *size, parts, padded) for node in nodes)
 
 
-def _left_panels(
-    plan: Contraction, tiles: _Tiles, lanes: int, facts: Facts
-) -> list[Panel]:
+def _left_panels(plan: Contraction, tiles: _Tiles) -> list[Panel]:
     """Left operands, along the rows where they lie so in memory."""
-    found: list[Panel] = []
+    found, lanes = list[Panel](), tiles.lanes
     rows, flat = tiles.rows.cut, tiles.rows.flat
     splits = rows.split is not None and not flat
     around = layout.VectorRows(rows, lanes) if splits else rows
@@ -88,7 +92,7 @@ def _left_panels(
     for node in plan.left:
         deep = -(-tiles.terms(node) // lanes) * lanes + (0 if flat else lanes)
         size, parts = (high, deep), (Term.of(around, deep), tiles.term_of(node))
-        steps = contraction.step_sizes([node], rows.within, facts)
+        steps = contraction.step_sizes([node], rows.within, tiles.facts)
         if not flat and steps[rows.within[-1]] == 1:
             size, parts = (deep, high), (tiles.term_of(node, high), Term.of(around, 1))
         found.append(Panel("left", node, *size, parts, not flat))
@@ -114,13 +118,13 @@ def _unit(
       sharing: units that differ in these alone fill right panels once.
       prefetch, along: see `Accumulate`.
     """
-    rows, columns, depth, _ = tiles
+    rows, columns, depth, *_ = tiles
     part = Term.of(columns.cut, 1)
     offsets = tuple(
         Panel("offsets", node, 1, columns.length, (part,), True)
         for node in plan.offsets
     )
-    shared: list[Statement] = [tree.Fill(panel) for panel in right]
+    shared: list[Statement] = [*map(tiles.fill, right)]
     if offsets:
         operands = plan.offsets, tuple(right)
         shared.append(tree.Accumulate(*operands, None, columns, depth, offsets))
@@ -130,7 +134,7 @@ def _unit(
     add = tree.Accumulate(
         *operands, rows, columns, depth, into, offsets, along, prefetch
     )
-    own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
+    own: tuple[Statement, ...] = (*map(tiles.fill, left), add)
     around = [p.cut for panel in left for p in panel.terms if p.cut is not depth]
     if around and around[0] is not rows.cut:
         own = (tree.ForEach((around[0],), own),)
@@ -175,7 +179,7 @@ def block_for_cache(
         tiles = _Tiles(
             Tiled(rows, steps, not plan.loose),
             Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
-            cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
+            cut_ranges(_walk(plan, facts), blocks.depth, lanes), lanes, facts, target,
         )  # fmt: skip
         # Tiles read beyond the block: what stands there must not slow them down.
         right = [
@@ -185,7 +189,7 @@ def block_for_cache(
             )
             for node in plan.right
         ]  # fmt: skip
-        left = [] if plan.loose else _left_panels(plan, tiles, lanes, facts)
+        left = [] if plan.loose else _left_panels(plan, tiles)
         sums = tiles.sums(plan.reduces, pitch, False)
         sharing = (*others, rows)
         unit = _unit(plan, tiles, right, left, sums, sharing)
@@ -235,13 +239,13 @@ def pack_panels(
         tiles = _Tiles(
             Tiled(rows, steps),
             Tiled(columns, tiling.RangeTiling(lanes, tile.vectors)),
-            cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
+            cut_ranges(_walk(plan, facts), blocks.depth, lanes), lanes, facts, target,
         )  # fmt: skip
         right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
         if not blocks.shallow:
             right = [_in_strips(tiles, columns, node) for node in plan.right]
         if not (plan.loose or blocks.shallow):
-            left = _left_panels(plan, tiles, lanes, facts)
+            left = _left_panels(plan, tiles)
         if tiles.depth.several or heavy:
             sums = tiles.sums(plan.reduces, columns.length + lanes, True)
         size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
@@ -333,7 +337,8 @@ def find_dots(
     columns, (rows, steps) = Cut.whole(plan.columns), cut_tiles(row, tile, _UNIT_ROWS)
     tiles = _Tiles(
         Tiled(rows, steps),
-        Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges), facts.free,
+        Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges),
+        lanes, facts, target,
     )  # fmt: skip
     pitch = (-(-deep // lanes) + 1) * lanes
     across = Term.of(columns, pitch)

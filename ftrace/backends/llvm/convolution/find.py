@@ -20,6 +20,7 @@ from ftrace.backends.llvm.contraction.find import (
     runs_along,
 )
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule.fill import fill
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
@@ -292,8 +293,8 @@ def still_operand(
 def slide(
     kernel: Kernel, plan: Contraction, facts: Facts, images: tuple[layout.Image, ...],
     still: Panel | Node, cuts: tuple[Cut, Cut, Cut], places: Sequence[Node | Cut],
-    lanes: int, tiles: Iterable[tuple[int, int]], taps: Sequence[Node] = (),
-    parts: tuple[range, ...] = (),
+    lanes: int, target: Target, tiles: Iterable[tuple[int, int]],
+    taps: Sequence[Node] = (), parts: tuple[range, ...] = (),
 ) -> Iterator[tree.Schedule]:  # fmt: skip
     """Schedules of units that fill operands for each block, over which tiles run.
 
@@ -320,6 +321,7 @@ def slide(
     axes = (*(axis for axis in axes if axis not in last), *last)
     store = tree.StoreResults((sums,), axes, (columns, rows), squares, place)
     panels = (still,) if isinstance(still, Panel) else ()
+    fills = [fill(memory, lanes, facts, target) for memory in (*images, *panels)]
     for high, wide in tiles:
         across, down = tree.Tiled(columns, RangeTiling(lanes, wide), True), None
         if rows.within:
@@ -329,7 +331,6 @@ def slide(
             (sums.node,), panels, down, across, depth, (sums,), images=images,
             taps=parts,
         )  # fmt: skip
-        fills = map(tree.Fill, (*images, *panels))
         unit = (*tree.for_blocks(depth, *fills, add), store)
         unit = (*map(tree.Clear, (sums,) if depth.several else ()), *unit)
         yield tree.Schedule(kernel, lanes, tuple(places), unit)

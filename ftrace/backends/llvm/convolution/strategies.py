@@ -188,7 +188,7 @@ def _along_columns(
     vectors = layout.whole_vectors(columns, lanes) // lanes
     yield from convolution.slide(
         kernel, plan, facts, images, still, (rows, columns, depth),
-        (*outer, columns, rows), lanes,
+        (*outer, columns, rows), lanes, s.target,
         tiling.candidate_tiles(rows.length, vectors, s.target, s.together),
     )  # fmt: skip
 
@@ -322,7 +322,7 @@ def _along_rows(
     )  # fmt: skip
     yield from convolution.slide(
         kernel, plan, facts, images, still, (rows, columns, depth),
-        (*outer, rows, columns), lanes,
+        (*outer, rows, columns), lanes, target,
         tiling.candidate_tiles(rows.extents[-1], pitch // lanes, target),
     )  # fmt: skip
 
@@ -480,8 +480,8 @@ def _of_filters(
     edges = [n * s.taps // parts for n in range(parts + 1)]  # as equal as can be
     yield from convolution.slide(
         kernel, s.plan, facts, images, still, (rows, columns, depth),
-        (*s.plan.outer, rows, columns), lanes, [tile], [w.tap for w in s.windows],
-        tuple(range(*pair) for pair in pairwise(edges)),
+        (*s.plan.outer, rows, columns), lanes, target, [tile],
+        [w.tap for w in s.windows], tuple(range(*pair) for pair in pairwise(edges)),
     )  # fmt: skip
 
 

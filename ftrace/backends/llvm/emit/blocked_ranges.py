@@ -1,9 +1,7 @@
 """The block of a cut that is open, panels of two blocks, and images.
 
-A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
-the expression's loads are contiguous along another range than the panel is, it is
-evaluated along that range, and squares of registers are transposed. An image has its
-padding in it, so that taps, strides and dilations are distances and nothing else.
+Panels are filled as `schedule/fill.py` says. An image has its padding in it, so that
+taps, strides and dilations are distances and nothing else.
 """
 
 from __future__ import annotations
@@ -16,35 +14,25 @@ from types import MappingProxyType
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import literal, lowest
-from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
-from ftrace.backends.llvm.schedule.layout import Cut, Image, Term, VectorRows
+from ftrace.backends.llvm.schedule.fill import vector_of
+from ftrace.backends.llvm.schedule.index_facts import index_of, sum_of
+from ftrace.backends.llvm.schedule.layout import Cut, Image, Term, VectorRows, fit_lanes
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along
+from ftrace.backends.llvm.schedule.schedule_tree import Fill
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, div, lt, mul, rem, sub
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic import same_size, upper_bound
+from ftrace.trace.symbolic import same_size
 
-#: Bytes of pieces of rows that are asked for before they are needed.
-_PREFETCHED = 2 << 10
 #: Vectors of an image of groups that are filled at once: one by one 32 channels in 4
 #: groups take 1.15 times as long (28², AMD EPYC).
 _COPIES = 4
 _ONE = RangeTiling()
 #: Where every range runs one by one.
 NO_STEPS: Mapping[Node, RangeTiling] = MappingProxyType({})
-
-
-def fit_lanes(r: Node, blocks: Sequence[Block], lanes: int) -> int:
-    """In how many lanes a range may run in blocks: not too few are used."""
-    split = [block for block in blocks if block.cut.split is r]
-    while lanes > 1 and not all(block.divides(lanes) for block in split):
-        lanes //= 2
-    while lanes > 1 and not split and lanes >= 2 * size_of(r):
-        lanes //= 2
-    return lanes
 
 
 class Block:
@@ -96,10 +84,6 @@ class Block:
         number = self.stage.values.number(total)
         last = lowest(self.stage.writer, last, number)
         return {split: Span(first, last, each == 1)}
-
-    def divides(self, width: int) -> bool:
-        """Does every block begin at a multiple of `width`?"""
-        return self.cut.size % width == 0
 
     def terms(self, part: Term) -> list[Node]:
         """The position in the block, as the terms of a place in memory."""
@@ -160,126 +144,27 @@ class VectorBlock(Block):
         first = pure(f"udiv i64 {begin}, {width}", begin)
         return {self.axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
 
-    def divides(self, width: int) -> bool:
-        return width <= self.lanes
-
 
 # Panels.
 
 
-def fill_panel(
-    memory: Scratch,
-    node: Node,
-    parts: Sequence[Term],
-    blocks: Sequence[Block],
-    lanes: int,
-) -> None:
-    """Evaluates `node` for two blocks, into a panel.
-
-    Args:
-      parts: where its elements stand; along the last one they are side by side.
-      blocks: of the parts.
-      lanes: of a vector at most.
-    """
-    stage, facts = memory.stage, memory.stage.facts
-    ranges = [r for part in parts for r in part.ranges]
-    minor, pairs = ranges[-1], zip(parts, blocks, strict=True)
+def fill_panel(memory: Scratch, fill: Fill, blocks: Sequence[Block]) -> None:
+    """Evaluates an operand into its panel, for blocks of the terms of that."""
+    stage, panel, steps = memory.stage, fill.panel, fill.steps
+    assert not isinstance(panel, Image)
+    pairs = zip(panel.terms, blocks, strict=True)
     index = sum_of([t for part, block in pairs for t in block.terms(part)])
-    vector = _vector_of(node, ranges, minor, blocks, lanes, facts)
-    width = _lanes_of(node, vector, blocks, lanes)
-    store = Store(memory.number, index, node)
-    steps = {vector: RangeTiling(width, _copies(vector, width, blocks))}
-    if vector is not minor:
-        steps[vector] = RangeTiling(width)
-        steps[minor] = RangeTiling(0, width, False)
+    store = Store(memory.number, index, panel.node)
     spans: dict[Node, Span] = {}
     for block in blocks:
-        spans |= {r: s for r, s in block.spans(steps).items() if r in ranges}
-    if vector is minor:
-        outer = [r for r in ranges if r is not vector]
-        along = outer[-1] if outer and ranges[-1] is vector else None
-        rows = along and _rows_ahead(node, vector, along, blocks, stage)
-        later = prefetch_along([node], along, rows, facts) if along and rows else None
-        stage.run(ranges, [store], steps, spans, prefetch_along=later)
-        return
-    others = [r for r in ranges if r is not vector and r is not minor]
-    # Along the vectors memory runs on: the processor fetches what comes next.
-    stage.run([*others, minor, vector], [store], steps, spans, squares=True)
-
-
-def _rows_ahead(
-    node: Node, vector: Node, along: Node, blocks: Sequence[Block], stage: Stage
-) -> int:
-    """How many rows ahead a load from beyond L2 is asked for; 0: it is not.
-
-    Rows of a panel are short pieces of rows far apart, of which each is another page:
-    the processor does not see in time where the next one begins.
-    """
-    if node.op is not load_p:
-        return 0
-    buffer, _, *valid = node.src
-    number, size = buffer.arg, node.dtype.itemsize
-    assert isinstance(number, int)
-    far = not valid and upper_bound(stage.values.sizes[number]) * size > stage.target.l2
-    if not far or not stage.target.decides("prefetch"):
-        return 0
-    split = [b.cut.size for b in blocks if b.cut.split is vector]
-    piece = min([size_of(vector), *split]) * size
-    pitch = abs(stage.facts.affine[index_of(node)].terms.get(along, 0)) * size
-    return -(-_PREFETCHED // piece) if pitch > piece else 0
-
-
-def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:
-    """How many vectors to fill at once: blocks have to be whole numbers of them."""
-    split = [b for b in blocks if b.cut.split is vector]
-    copies = 4
-    while copies > 1 and size_of(vector) < width * copies:
-        copies //= 2
-    while copies > 1 and not all(b.divides(width * copies) for b in split):
-        copies //= 2
-    return copies
-
-
-def _vector_of(
-    node: Node,
-    ranges: Sequence[Node],
-    minor: Node,
-    blocks: Sequence[Block],
-    lanes: int,
-    facts: Facts,
-) -> Node:
-    """The range along which an expression is best evaluated."""
-    loads = [n for n in toposort([node]) if n.op is load_p]
-    most = blocks[0].stage.target.most_strided
-    best, least = minor, float("inf")
-    for r in ranges:
-        width, size = _lanes_of(node, r, blocks, lanes), size_of(r)
-        sizes = [b.cut.size for b in blocks if b.cut.split in (r, minor)]
-        if r is not minor and any(s % width for s in sizes):
-            continue
-        cost = 1.0
-        for n in loads:
-            if r in facts.free[n]:
-                stride = facts.stride(index_of(n), r, width)
-                if stride is not None and 2 <= stride <= most:
-                    cost += 1.5 * stride  # picked from vectors side by side
-                else:
-                    cost += 1 if stride in (-1, 0, 1) else 2 + width
-        if r is not minor:  # turning: shuffles, and a store per lane
-            copies = min(width, size_of(minor))
-            cost += width * (width.bit_length() / 2 + 1) / copies
-        cost *= -(-size // width) / size
-        if cost < least:
-            best, least = r, cost
-    return best
-
-
-def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
-    """How many elements of an expression make a vector along a range."""
-    target = blocks[0].stage.target
-    loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
-    widest = max([node.dtype.itemsize, *loads])
-    return fit_lanes(r, blocks, min(target.vector_bytes // widest, lanes))
+        found = block.spans(steps).items()
+        spans |= {r: s for r, s in found if r in panel.ranges}
+    ranges, later = [r for r in panel.ranges if r not in steps], None
+    if fill.ahead:
+        later = prefetch_along(fill.prefetch, ranges[-1], fill.ahead, stage.facts)
+    how = {"squares": fill.transposed, "next_square": fill.prefetch}
+    ranges += reversed(steps)
+    stage.run(ranges, [store], steps, spans, prefetch_along=later, **how)
 
 
 # Images: operands that windows see are evaluated once for each line.
@@ -305,13 +190,9 @@ class _Lines:
 
 
 def fill_image(
-    memory: Scratch,
-    image: Image,
-    along: Block,
-    others: Block,
-    columns: Block | None,
+    memory: Scratch, fill: Fill, along: Block, others: Block, columns: Block | None,
     lanes: int,
-) -> None:
+) -> None:  # fmt: skip
     """Evaluates the operand for a block.
 
     Args:
@@ -320,10 +201,12 @@ def fill_image(
       columns: of groups; vectors run along them.
       lanes: of a vector at most.
     """
-    stage, lines = memory.stage, _lines_of(image, along)
-    (value,) = substitute([image.node], lines.moved)
+    image, stage = fill.panel, memory.stage
+    assert isinstance(image, Image)
+    lines = _lines_of(image, along)
+    value, *far = substitute([image.node, *fill.prefetch], lines.moved)
     if lines.within is not None:
-        value = _load_within(value, lines.within)
+        value, far = _load_within(value, lines.within), []
     terms = [*lines.terms, *others.terms(image.others)]
     ranges, blocks = [*image.others.ranges, *lines.ranges], [along, others]
     if image.channels_last:
@@ -333,22 +216,26 @@ def fill_image(
         ranges += image.columns.ranges
         blocks.append(columns)
     last, spans = ranges[-1], lines.spans
-    vector, splits = last, [block.cut.split for block in blocks]
+    vector, cuts = last, [block.cut for block in blocks]
     if columns is not None:
         stage.facts.learn([value])
         whole = [r for r in ranges if r not in spans]
-        vector = _vector_of(value, whole, last, blocks, lanes, stage.facts)
-    steps = {vector: RangeTiling(fit_lanes(vector, blocks, lanes))}
+        known = cuts, lanes, stage.facts, stage.target
+        vector, _ = vector_of(value, whole, last, *known)
+        forms = ((n, stage.facts.affine[index_of(n)]) for n in far)
+        far = [n for n, form in forms if form.terms.get(vector) == 1]
+    steps = {vector: RangeTiling(fit_lanes(vector, cuts, lanes))}
     if vector is not last:
         steps[last] = RangeTiling(0, steps[vector].width, False)
         ranges = [*(r for r in ranges if r not in (last, vector)), last, vector]
-    elif columns is not None and ranges[-2] not in (*spans, *splits):
+    elif columns is not None and ranges[-2] not in (*spans, *[c.split for c in cuts]):
         steps[ranges[-2]] = RangeTiling(0, _COPIES, False)
     for block in blocks:
         if block.cut.split in ranges:
             spans |= block.spans(steps)
     store = Store(memory.number, sum_of(terms), value)
-    stage.run(ranges, [store], steps, spans, squares=vector is not last)
+    squares = vector is not last
+    stage.run(ranges, [store], steps, spans, squares=squares, next_square=far)
 
 
 def _lines_of(image: Image, along: Block) -> _Lines:

@@ -32,8 +32,8 @@ from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import AccessCondition, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import Store, load_p
-from ftrace.trace.graph import Node, toposort
+from ftrace.lower.kernel.ir import Store
+from ftrace.trace.graph import Node
 from ftrace.trace.symbolic import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
@@ -351,14 +351,8 @@ class Values(Expressions):
                 mask = first_lanes(v.lanes, existing) if existing < v.lanes else None
                 self.access.store(t, value, p, mask, nontemporal)
 
-    def store_squares(
-        self, store: Store, ats: Sequence[At], rows: Sequence[Node]
-    ) -> None:
-        """Squares of registers, with lanes and copies exchanged.
-
-        Args:
-          rows: the ranges that are unrolled.
-        """
+    def store_square(self, store: Store, ats: Sequence[At], row: Node) -> None:
+        """A square of registers, with lanes and copies exchanged: those of `row`."""
         vector = self.vector
         assert vector is not None
         lanes = vector.lanes
@@ -373,9 +367,7 @@ class Values(Expressions):
         if len(values) < lanes and store.buffer not in self.padded:
             mask = first_lanes(lanes, len(values))
         nontemporal = store.buffer in self.nontemporal and len(values) == lanes
-        nontemporal = nontemporal and all(
-            self.rows_are_aligned(form, t, r) for r in rows
-        )
+        nontemporal = nontemporal and self.rows_are_aligned(form, t, row)
         for lane in range(vector.existing or lanes):
             p = self.address(base, form + (stride * lane), ats[0], size)
             self.access.store(t, columns[lane], p, mask, nontemporal)
@@ -435,27 +427,18 @@ class Values(Expressions):
                     line = asked._replace(form=form + part // size)
                     self.prefetch(line, at)
 
-    def prefetch_squares(self, store: Store, ats: Sequence[At]) -> None:
-        """The rows of the next square of registers, whose places no processor guesses.
+    def prefetch_square(
+        self, loads: Sequence[Node], row: Node, ats: Sequence[At]
+    ) -> None:
+        """What is read in the next square of registers, whose rows are unrolled.
 
         They go to the second cache: those of one square often share a set of the first.
         """
-        vector, target = self.vector, self.ops.target
-        assert vector is not None
-        for node in toposort([store.value]) if target.decides("prefetch") else ():
-            if node.op is not load_p or len(ats) < 2:
-                continue
-            buffer, index, *valid = node.src
-            form, size = self.facts.affine[index], node.dtype.itemsize
-            nbytes = upper_bound(self.sizes[int(buffer.arg)]) * size
-            small = nbytes <= target.l2
-            if small or valid or form.terms.get(vector.node) != 1:
-                continue
-            (_, first), (_, second) = (self.terms(form, at) for at in ats[:2])
-            step = (second - first) * len(ats)
-            if abs(step) * size >= 64 * len(ats):
-                for at in ats:
-                    self.prefetch(Prefetch.of(node, form + step), at)
+        for node in loads if len(ats) > 1 else ():
+            form = self.facts.affine[index_of(node)]
+            later = Prefetch.of(node, form + form.terms[row] * len(ats))
+            for at in ats:
+                self.prefetch(later, at)
 
 
 # Tables in registers.

@@ -105,9 +105,9 @@ class Nest:
         self._prefetch_steps()
         ats = values.assignments(e for store in group for e in store.expressions)
         if tiling.squares:
-            values.prefetch_squares(first, ats)
-            rows = [r for r, steps in tiling.steps.items() if not steps.lanes]
-            values.store_squares(first, ats, rows)
+            (row,) = (r for r, steps in tiling.steps.items() if not steps.lanes)
+            values.prefetch_square(tiling.next_square, row, ats)
+            values.store_square(first, ats, row)
             return
         for at in ats:
             values.store_group(group, at)

@@ -176,12 +176,10 @@ class ScheduleEmitter:
             along, others = self.block(panel.along), self.block(panel.others.cut)
             columns = panel.columns and self.block(panel.columns.cut)
             lanes = self.schedule.lanes
-            blocked_ranges.fill_image(memory, panel, along, others, columns, lanes)
+            blocked_ranges.fill_image(memory, s, along, others, columns, lanes)
             return
         blocks = [self.block(part.cut) for part in panel.terms]
-        blocked_ranges.fill_panel(
-            memory, panel.node, panel.terms, blocks, self.schedule.lanes
-        )
+        blocked_ranges.fill_panel(memory, s, blocks)
 
     # Sums.
 
@@ -340,7 +338,7 @@ class ScheduleEmitter:
     def store(self, s: tree.StoreResults) -> None:
         stage, found = self.stage, self.loads(s.panels)
         stores = index_facts.replace_in_stores(stage.kernel.stores, found)
-        blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
+        lanes = self.schedule.lanes
         if s.group is not None:
             each = [{s.group: const(n, INDEX)} for n in range(size_of(s.group))]
             parts = [index_facts.replace_in_stores(stores, moved) for moved in each]
@@ -355,11 +353,12 @@ class ScheduleEmitter:
         else:
             widest = max(store.value.dtype.itemsize for store in stores)
             lanes = min(stage.target.vector_bytes // widest, lanes)
-            steps = {last: RangeTiling(blocked_ranges.fit_lanes(last, blocks, lanes))}
+            steps = {last: RangeTiling(layout.fit_lanes(last, s.cuts, lanes))}
         spans: dict[Node, Span] = {}
-        for block in blocks:
-            spans |= block.spans(steps)
-        stage.run(axes, stores, steps, spans, squares=s.squares)
+        for of in s.cuts:
+            spans |= self.block(of).spans(steps)
+        how = {"squares": s.squares, "next_square": s.prefetch}
+        stage.run(axes, stores, steps, spans, **how)
 
 
 _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {

@@ -11,9 +11,10 @@ From the ground up:
                        block
     schedule_tree      How a kernel runs in blocks that fit in the caches: a tree of
                        statements
+    prefetch           Memory that is asked for before it is needed
+    fill               How an operand is put into memory of a block: along which range,
+                       and from how far
     transposed_access  Elementwise kernels that read some operands the other way round
-    prefetch           Memory that is asked for before it is needed, in kernels that
-                       pass over rows
     vector_cost        What a kernel costs in vectors along one range or another, in
                        vector instructions
     choose_tiling      How each loop of a kernel runs: one by one, unrolled, or in the

@@ -87,6 +87,10 @@ class Cut:
         """Is it more than one block?"""
         return is_dynamic(self.blocks) or self.blocks > 1 or bool(self.outer)
 
+    def divides(self, width: int) -> bool:
+        """Does every block begin at a multiple of `width`?"""
+        return self.size % width == 0
+
     def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
         """How far apart positions in a block are along each range, last one first.
 
@@ -166,8 +170,17 @@ class VectorRows:
     lanes: int
 
     @property
-    def length(self) -> int:
+    def split(self) -> Node | None:
+        return self.rows.split
+
+    @property
+    def size(self) -> int:
         return (-(-self.rows.length // self.lanes) + 1) * self.lanes
+
+    length = size
+
+    def divides(self, width: int) -> bool:
+        return width <= self.lanes
 
     @property
     def within(self) -> tuple[Node, ...]:
@@ -192,6 +205,16 @@ def names_of(places: Sequence[Node | Blocked], between: str = " × ") -> str:
 def whole_vectors(cut: Blocked, lanes: int) -> int:
     """Positions of a block, rounded up to whole vectors."""
     return -(-cut.length // lanes) * lanes
+
+
+def fit_lanes(r: Node, cuts: Sequence[Blocked], lanes: int) -> int:
+    """In how many lanes a range may run in blocks: not too few are used."""
+    split = [cut for cut in cuts if cut.split is r]
+    while lanes > 1 and not all(cut.divides(lanes) for cut in split):
+        lanes //= 2
+    while lanes > 1 and not split and lanes >= 2 * tiling.size_of(r):
+        lanes //= 2
+    return lanes
 
 
 # Windows.
@@ -328,6 +351,11 @@ class Panel:
     @property
     def key(self) -> tuple[str, Node]:
         return self.name, self.node
+
+    @property
+    def ranges(self) -> list[Node]:
+        """Of its elements, which are side by side along the last one."""
+        return [r for part in self.terms for r in part.ranges]
 
     def __str__(self) -> str:
         strips = ["[strip]" for part in self.terms if part.strips]

@@ -37,6 +37,10 @@ def _names(images: Sequence[Image]) -> str:
     return f"({names})" if len(images) > 1 else names
 
 
+def _ahead_text(prefetch: Sequence[Node], rows: int = 0) -> str:
+    return f", {f'{rows} rows' if rows else 'a square'} ahead" if prefetch else ""
+
+
 def _sum_text(into: Sequence[Panel], adds: bool, value: str, tile: str) -> str:
     if not into:
         return f"out <- f({value})    {tile}"
@@ -83,12 +87,27 @@ class Clear:
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """Evaluates an operand, once for each place that it has in a block."""
+    """Evaluates an operand, once for each place that it has in a block.
+
+    Attributes:
+      steps: how the last ranges of a panel run, the innermost first: a vector, and what
+        is unrolled around it where squares of registers are transposed.
+      prefetch: loads that are asked for before they are needed.
+      ahead: by so many rows; 0: by a square.
+    """
 
     panel: Memory
+    steps: dict[Node, tiling.RangeTiling]
+    prefetch: Sequence[Node] = ()
+    ahead: int = 0
+
+    @property
+    def transposed(self) -> bool:
+        return len(self.steps) > 1
 
     def __str__(self) -> str:
-        return f"fill {self.panel}"
+        mark = ", transposed" if self.transposed else ""
+        return f"fill {self.panel}{mark}{_ahead_text(self.prefetch, self.ahead)}"
 
 
 class Tiled(NamedTuple):
@@ -166,6 +185,7 @@ class StoreResults:
         last one, out of squares of registers.
       group: of groups, which are the last axis: all of its values lie side by side, and
         vectors of them are written together.
+      prefetch: loads that are asked for a square ahead.
     """
 
     panels: tuple[Panel, ...]
@@ -173,9 +193,11 @@ class StoreResults:
     cuts: tuple[Cut, ...]
     squares: bool = False
     group: Node | None = None
+    prefetch: Sequence[Node] = ()
 
     def __str__(self) -> str:
         mark = ", transposed" if self.squares else ""
+        mark += _ahead_text(self.prefetch)
         return f"out <- f({', '.join(map(str, self.panels)) or '…'}){mark}"
 
 

@@ -137,6 +137,7 @@ class Tiling:
       prefetch_along: a range, and what is asked for with each vector while it is open.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
+      next_square: loads that are asked for as the next square has them.
       one_by_one: loops of a sum inside one another are added up as one.
     """
 
@@ -153,6 +154,7 @@ class Tiling:
     )
     prefetch_along: tuple[Node, Sequence[Prefetch]] | None = None
     squares: bool = False
+    next_square: Sequence[Node] = ()
     one_by_one: bool = False
 
     @property

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ftrace.backends.llvm.schedule.fill import fill
 from ftrace.backends.llvm.schedule.index_facts import (
     Facts,
     facts_of,
@@ -27,7 +28,8 @@ from ftrace.backends.llvm.schedule.index_facts import (
     replace_in_stores,
 )
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, whole_vectors
-from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, StoreResults
+from ftrace.backends.llvm.schedule.prefetch import far_rows
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops.register_loop import cost
@@ -135,6 +137,8 @@ def _schedule(
         Panel("transposed", node, rows.length, pitch, parts)
         for node in (() if whole else transposed)
     )
-    store = StoreResults(panels, (row, column), (rows, columns), squares=whole)
-    body = (*map(Fill, panels), store)
+    value = kernel.stores[0].value
+    far = far_rows(value, column, facts, target, row) if whole else ()
+    store = StoreResults(panels, (row, column), (rows, columns), whole, prefetch=far)
+    body = (*[fill(panel, lanes, facts, target) for panel in panels], store)
     return Schedule(kernel, lanes, (*outer, rows, columns), body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ftrace.backends.llvm.convolution.strategies import (
     find_nchw,
     find_nhwc,
 )
+from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
@@ -69,7 +71,7 @@ for units of i1 by 512, i0:
     "in blocks": (blocks, (333, 777, 555), """
 for units of i1 by 64, i0 by 168:
     once for all i0 by 168:
-        fill right[r2][i1]
+        fill right[r2][i1], 8 rows ahead
     sums[i0][i1] <- … · right    6 rows × 4 vectors of 16
     out <- f(sums[i0][i1])"""),
 }  # fmt: skip
@@ -160,3 +162,29 @@ for units of i0, i1 by 32:
     for each i1 by 2 vectors of 16
     for each i0 by 8"""
     assert str(found) == text.lstrip()
+
+
+#: Programs of matrices of 2048², which no second cache holds, and what is asked for.
+AHEAD: dict[str, tuple[Any, str]] = {
+    "result": (lambda x, y: x.T * 2, """
+for units of i0 by 128, i1 by 128:
+    out <- f(…), transposed, a square ahead"""),
+    "operand": (lambda x, y: x.T + y, """
+for units of i0 by 128, i1 by 128:
+    fill transposed[i0][i1], transposed, a square ahead
+    out <- f(transposed[i0][i1])"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("off", [(), ("prefetch",)])
+@pytest.mark.parametrize("name", AHEAD)
+def test_a_schedule_says_what_is_asked_for_ahead(
+    name: str, off: tuple[str, ...]
+) -> None:
+    function, text = AHEAD[name]
+    x = ft.ShapeDtypeStruct((2048, 2048), np.float32)
+    (kernel,) = ft.jit(function, device="cpu").lower(x, x).kernels
+    rendered = render_kernel(kernel, replace(WIDE, without=off))
+    wanted = text.lstrip() if not off else text.lstrip().replace(", a square ahead", "")
+    assert [str(s) for s in rendered.schedules] == [wanted]
+    assert ("call void @llvm.prefetch" in rendered.text) is not bool(off)
