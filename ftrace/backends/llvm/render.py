@@ -32,7 +32,7 @@ from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.loop_nest import Nest
 from ftrace.backends.llvm.emit.schedule_emitter import ScheduleEmitter
-from ftrace.backends.llvm.emit.staged_kernel import Stage
+from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
@@ -168,8 +168,8 @@ def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) 
         writer: Writer, nontemporal: frozenset[int]
     ) -> tuple[Any, tuple[Any, ...]]:
         values = Values(writer, facts, target, buffers, nontemporal)
-        stage = Stage(schedule.kernel, target, facts, values)
-        return ScheduleEmitter(schedule, stage).emit(), tuple(values.dims)
+        staged = StagedKernel(schedule.kernel, target, facts, values)
+        return ScheduleEmitter(schedule, staged).emit(), tuple(values.dims)
 
     return Code(schedule, emit, operations, **known)
 
@@ -267,7 +267,7 @@ def _phase(case: Case) -> Iterator[Code]:
 
 
 def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
-    """A sum of products, in a stage."""
+    """A sum of products, in parts."""
     for found in schedules_of(case):
         yield [
             _product(case, found, emit.nontemporal_buffers(case.kernel, case.target))

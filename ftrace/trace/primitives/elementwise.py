@@ -24,7 +24,7 @@ from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value, views_over
 from ftrace.trace.primitives import broadcast as bc, ranges, reference, sources
-from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
+from ftrace.trace.primitives.primitive import Array, Direct, Primitive, PrimitiveFields
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic import same_size
@@ -77,7 +77,7 @@ def _elementwise(
     numpy: Ufunc,
     *derivatives: Factor,
     result: Result | None = None,
-    **facts: Unpack[Facts],
+    **facts: Unpack[PrimitiveFields],
 ) -> Primitive:
     """A primitive whose derivative is a factor per operand, `f(*operands, result)`.
 
@@ -688,7 +688,7 @@ def _same_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
     return x
 
 
-def identity(name: str, **facts: Unpack[Facts]) -> Primitive:
+def identity(name: str, **facts: Unpack[PrimitiveFields]) -> Primitive:
     """One that does nothing to its operand."""
     facts = {"zero_at_zero": True, "zero_for": "zero", **facts}
     return Primitive(

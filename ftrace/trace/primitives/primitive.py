@@ -319,7 +319,7 @@ def not_linear(name: str, node: Node) -> DerivativeError:
     )
 
 
-class Facts(TypedDict, total=False):
+class PrimitiveFields(TypedDict, total=False):
     """What the constructors of families pass on to the record as it is."""
 
     jvp: Jvp

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 
 from ftrace.backends.llvm.emit.loop_nest import Span
-from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
+from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
 from ftrace.backends.llvm.ir.writer import literal, lowest
 from ftrace.backends.llvm.schedule.fill import vector_of
 from ftrace.backends.llvm.schedule.index_facts import index_of, sum_of
@@ -42,8 +42,8 @@ class Block:
       number: of the block.
     """
 
-    def __init__(self, stage: Stage, cut: Cut, number: str) -> None:
-        self.stage = stage
+    def __init__(self, staged: StagedKernel, cut: Cut, number: str) -> None:
+        self.staged = staged
         self.cut = cut
         self.number = number
         self.start: Node | None = None
@@ -54,7 +54,7 @@ class Block:
 
         And one that names the first strip of it.
         """
-        cut, scaled = self.cut, self.stage.scale
+        cut, scaled = self.cut, self.staged.scale
         if cut.split is None:
             return
         base = scaled(self.number, cut.size)
@@ -66,8 +66,8 @@ class Block:
 
     def _bind_range(self, opened: ExitStack, size: int, value: str) -> Node:
         """A range that has one value while the block is open."""
-        node = self.stage.new_range(size)
-        opened.enter_context(self.stage.at(node, value))
+        node = self.staged.new_range(size)
+        opened.enter_context(self.staged.at(node, value))
         return node
 
     def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
@@ -79,10 +79,10 @@ class Block:
         total = -(-axis_of(split).size // width)
         each = self.cut.size // width
         assert each * width == self.cut.size
-        first = self.stage.scale(self.number, each)
-        last = self.stage.scale(self.number, each, each)
-        number = self.stage.values.number(total)
-        last = lowest(self.stage.writer, last, number)
+        first = self.staged.scale(self.number, each)
+        last = self.staged.scale(self.number, each, each)
+        number = self.staged.values.number(total)
+        last = lowest(self.staged.writer, last, number)
         return {split: Span(first, last, each == 1)}
 
     def terms(self, part: Term) -> list[Node]:
@@ -113,34 +113,34 @@ class Block:
         """Of the part of the split range."""
         (span,) = self.spans().values()
         text = f"sub i64 {span.last}, {span.first}"
-        return self.stage.writer.pure(text, span.last, span.first)
+        return self.staged.writer.pure(text, span.last, span.first)
 
     def count(self) -> str:
         """Positions in this block, which may be the last and short."""
         cut = self.cut
         if cut.split is None:
             return literal(cut.length)
-        return self.stage.scale(self._length(), cut.length // cut.size)
+        return self.staged.scale(self._length(), cut.length // cut.size)
 
 
 class VectorBlock(Block):
     """Rows of a block that is open, from a whole vector on."""
 
     def __init__(self, rows: Block, cut: VectorRows) -> None:
-        super().__init__(rows.stage, replace(rows.cut, size=cut.length), literal(0))
+        super().__init__(rows.staged, replace(rows.cut, size=cut.length), literal(0))
         ((self.axis, self.rows),) = rows.spans().items()
         self.lanes = cut.lanes
 
     def open(self, opened: ExitStack) -> None:
-        stage, lanes, begin = self.stage, self.lanes, self.rows.first
-        whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
+        staged, lanes, begin = self.staged, self.lanes, self.rows.first
+        whole = staged.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
         size = size_of(self.axis)
-        self.start = self._bind_range(opened, size, stage.scale(whole, lanes))
+        self.start = self._bind_range(opened, size, staged.scale(whole, lanes))
 
     def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
-        pure, begin = self.stage.writer.pure, self.rows.first
+        pure, begin = self.staged.writer.pure, self.rows.first
         width = steps.get(self.axis, _ONE).width
-        up = self.stage.scale(self.rows.last, 1, width - 1)
+        up = self.staged.scale(self.rows.last, 1, width - 1)
         first = pure(f"udiv i64 {begin}, {width}", begin)
         return {self.axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
 
@@ -150,7 +150,7 @@ class VectorBlock(Block):
 
 def fill_panel(memory: Scratch, fill: Fill, blocks: Sequence[Block]) -> None:
     """Evaluates an operand into its panel, for blocks of the terms of that."""
-    stage, panel, steps = memory.stage, fill.panel, fill.steps
+    staged, panel, steps = memory.staged, fill.panel, fill.steps
     assert not isinstance(panel, Image)
     pairs = zip(panel.terms, blocks, strict=True)
     index = sum_of([t for part, block in pairs for t in block.terms(part)])
@@ -161,10 +161,10 @@ def fill_panel(memory: Scratch, fill: Fill, blocks: Sequence[Block]) -> None:
         spans |= {r: s for r, s in found if r in panel.ranges}
     ranges, later = [r for r in panel.ranges if r not in steps], None
     if fill.ahead:
-        later = prefetch_along(fill.prefetch, ranges[-1], fill.ahead, stage.facts)
+        later = prefetch_along(fill.prefetch, ranges[-1], fill.ahead, staged.facts)
     how = {"squares": fill.transposed, "next_square": fill.prefetch}
     ranges += reversed(steps)
-    stage.run(ranges, [store], steps, spans, prefetch_along=later, **how)
+    staged.run(ranges, [store], steps, spans, prefetch_along=later, **how)
 
 
 # Images: operands that windows see are evaluated once for each line.
@@ -201,7 +201,7 @@ def fill_image(
       columns: of groups; vectors run along them.
       lanes: of a vector at most.
     """
-    image, stage = fill.panel, memory.stage
+    image, staged = fill.panel, memory.staged
     assert isinstance(image, Image)
     lines = _lines_of(image, along)
     value, *far = substitute([image.node, *fill.prefetch], lines.moved)
@@ -218,11 +218,11 @@ def fill_image(
     last, spans = ranges[-1], lines.spans
     vector, cuts = last, [block.cut for block in blocks]
     if columns is not None:
-        stage.facts.learn([value])
+        staged.facts.learn([value])
         whole = [r for r in ranges if r not in spans]
-        known = cuts, lanes, stage.facts, stage.target
+        known = cuts, lanes, staged.facts, staged.target
         vector, _ = vector_of(value, whole, last, *known)
-        forms = ((n, stage.facts.affine[index_of(n)]) for n in far)
+        forms = ((n, staged.facts.affine[index_of(n)]) for n in far)
         far = [n for n, form in forms if form.terms.get(vector) == 1]
     steps = {vector: RangeTiling(fit_lanes(vector, cuts, lanes))}
     if vector is not last:
@@ -235,11 +235,11 @@ def fill_image(
             spans |= block.spans(steps)
     store = Store(memory.number, sum_of(terms), value)
     squares = vector is not last
-    stage.run(ranges, [store], steps, spans, squares=squares, next_square=far)
+    staged.run(ranges, [store], steps, spans, squares=squares, next_square=far)
 
 
 def _lines_of(image: Image, along: Block) -> _Lines:
-    stage, found, cut = along.stage, _Lines(), image.along
+    staged, found, cut = along.staged, _Lines(), image.along
     sizes = dict(zip(cut.within, cut.extents, strict=True))
     windows = {window.column: (window, group) for window, group in image.windows}
     axes = cut.order or cut.within
@@ -251,12 +251,12 @@ def _lines_of(image: Image, along: Block) -> _Lines:
             continue
         window, group = windows[axis]
         by = window.stride // group.stride
-        line = stage.new_range(window.reach(sizes[axis], group))
+        line = staged.new_range(window.reach(sizes[axis], group))
         weight = image.steps[window.tap] // window.dilation
         found.terms.append(mul(line, const(weight, INDEX)))
         number: Node = const(group.first, INDEX)
         if group.classes > 1:
-            kind = stage.new_range(group.classes)
+            kind = staged.new_range(group.classes)
             found.ranges.append(kind)
             found.terms.append(mul(kind, const(image.kinds[axis], INDEX)))
             number = add(kind, number)
@@ -276,7 +276,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
             found.within = lt(place, const(all_of_them, INDEX))
         else:
             behind = window.reach(cut.size, group) - by * cut.size
-            last = stage.scale(along.extent(axis), by, behind)
+            last = staged.scale(along.extent(axis), by, behind)
             found.spans[line] = Span(literal(0), last)
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges
 from ftrace.backends.llvm.emit.loop_nest import Span
-from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
+from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along, whole_vectors
@@ -28,7 +28,7 @@ from ftrace.trace.symbolic import is_dynamic, same_size
 
 
 class ScheduleEmitter:
-    """Carries a schedule out in a stage.
+    """Carries a schedule out in a staged kernel.
 
     Attributes:
       memory: of panels and images.
@@ -37,15 +37,15 @@ class ScheduleEmitter:
       made, numbers: what units share, and of which units this one is.
     """
 
-    def __init__(self, schedule: tree.Schedule, stage: Stage) -> None:
-        self.schedule, self.stage = schedule, stage
+    def __init__(self, schedule: tree.Schedule, staged: StagedKernel) -> None:
+        self.schedule, self.staged = schedule, staged
         for view in schedule.views:
-            stage.new_view(view.buffer, view.group)
+            staged.new_view(view.buffer, view.group)
         self.memory: dict[tuple[str, Node], Scratch] = {}
         for found in schedule.memory():
             padded = isinstance(found, layout.Panel) and found.padded
             dtype, size = found.node.dtype, (found.rows, found.pitch)
-            self.memory[found.key] = stage.new_panel(dtype, *size, padded)
+            self.memory[found.key] = staged.new_panel(dtype, *size, padded)
         for found in schedule.memory():
             self._clear_at_first(found)
         self.made = {
@@ -58,7 +58,7 @@ class ScheduleEmitter:
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        with self.stage.units(self.schedule.unit_axes) as unit, ExitStack() as opened:
+        with self.staged.units(self.schedule.unit_axes) as unit, ExitStack() as opened:
             self.numbers = {s: self._number(s, unit.number) for s in self.made}
             for of, number in unit.blocks.items():
                 self._open(of, number, opened)
@@ -77,18 +77,18 @@ class ScheduleEmitter:
         if found is not None:
             return found
         assert isinstance(of, layout.Cut)
-        found = blocked_ranges.Block(self.stage, of, literal(0))
+        found = blocked_ranges.Block(self.staged, of, literal(0))
         for block in self.blocks.values():
             if of.split is not None and block.cut.split is of.split:
                 found.number, found.start = block.number, block.start
         return found
 
     def _open(self, of: layout.Blocked, number: str, opened: ExitStack) -> None:
-        stage = self.stage
+        staged = self.staged
         if isinstance(of, layout.VectorRows):
             found = blocked_ranges.VectorBlock(self.blocks[of.rows], of)
         else:
-            found = blocked_ranges.Block(stage, of, number)
+            found = blocked_ranges.Block(staged, of, number)
         found.open(opened)
         self.blocks[of] = found
 
@@ -100,24 +100,24 @@ class ScheduleEmitter:
 
     def _enter(self, place: Any, opened: ExitStack) -> None:
         """Opens a loop over the blocks of a cut."""
-        stage, number, text = self.stage, self.stage.values.number, literal(0)
+        staged, number, text = self.staged, self.staged.values.number, literal(0)
         if isinstance(place, layout.VectorRows):
             self._open(place, text, opened)
         else:
             for r in place.outer:
-                loop = stage.writer.loop(literal(0), number(axis_of(r).size))
+                loop = staged.writer.loop(literal(0), number(axis_of(r).size))
                 index = opened.enter_context(loop)
-                opened.enter_context(stage.at(r, index))
+                opened.enter_context(staged.at(r, index))
             if is_dynamic(place.blocks) or place.blocks > 1:
-                loop = stage.writer.loop(literal(0), number(place.blocks))
+                loop = staged.writer.loop(literal(0), number(place.blocks))
                 text = opened.enter_context(loop)
             self._open(place, text, opened)
 
     def _unit_made_last(self) -> str:
         """Where the number stands of the units for which something was made last."""
-        stage, writer = self.stage, self.stage.writer
-        for number in range(len(stage.kernel.buffers)):
-            stage.values.buffer(number)  # known in the branch, and after it
+        staged, writer = self.staged, self.staged.writer
+        for number in range(len(staged.kernel.buffers)):
+            staged.values.buffer(number)  # known in the branch, and after it
         made = writer.here("alloca i64")
         writer.effect(f"store i64 -1, ptr {made}")
         return made
@@ -126,11 +126,11 @@ class ScheduleEmitter:
         """The number of the units that share it."""
         places = s.sharing
         sizes = [axis_of(p).size if isinstance(p, Node) else p.blocks for p in places]
-        count = self.stage.values.number(prod(sizes))
-        return self.stage.writer.pure(f"udiv i64 {unit}, {count}", unit, count)
+        count = self.staged.values.number(prod(sizes))
+        return self.staged.writer.pure(f"udiv i64 {unit}, {count}", unit, count)
 
     def once(self, s: tree.Once) -> None:
-        writer, made, number = self.stage.writer, self.made[s], self.numbers[s]
+        writer, made, number = self.staged.writer, self.made[s], self.numbers[s]
         last = writer.here(f"load i64, ptr {made}")
         fresh = writer.here(f"icmp ne i64 {last}, {number}")
         branch = writer.open_branch()
@@ -156,19 +156,19 @@ class ScheduleEmitter:
         return {p.node: self.memory[p.key].load(self.index_of(p.terms)) for p in panels}
 
     def _clear_at_first(self, found: layout.Memory) -> None:
-        memory, stage = self.memory[found.key], self.stage
+        memory, staged = self.memory[found.key], self.staged
         if found.zeros is not None:
-            stage.fill(memory, 0, found.zeros)
+            staged.fill(memory, 0, found.zeros)
         if isinstance(found, layout.Panel) or not found.behind:
             return
-        access, base = stage.values.access, stage.values.buffer(memory.number)
+        access, base = staged.values.access, staged.values.buffer(memory.number)
         t = Type.of(memory.dtype, self.schedule.lanes)
         for n in range(2):
             p = access.pointer(base, [], memory.size + n * t.lanes, t.bytes)
             access.store(t, t.zero, p)
 
     def clear(self, s: tree.Clear) -> None:
-        self.stage.fill(self.memory[s.panel.key], s.value)
+        self.staged.fill(self.memory[s.panel.key], s.value)
 
     def fill(self, s: tree.Fill) -> None:
         panel, memory = s.panel, self.memory[s.panel.key]
@@ -199,7 +199,7 @@ class ScheduleEmitter:
         self, s: tree.Accumulate, image: layout.Image | None,
         taps: Sequence[Mapping[Node, int]],
     ) -> None:  # fmt: skip
-        stage, depth, later = self.stage, self.block(s.depth), None
+        staged, depth, later = self.staged, self.block(s.depth), None
         steps, spans = dict[Node, RangeTiling](), dict[Node, Span]()
         moved = {} if s.rows is None else self._tile(s.rows, steps, spans)
         moved |= self._tile(s.columns, steps, spans)
@@ -210,8 +210,8 @@ class ScheduleEmitter:
         if s.along is not None:
             steps[ranges[-1]] = s.along
         if s.prefetch:
-            loads = whole_vectors(values, s.columns.cut.within[-1], stage.facts)
-            later = prefetch_along(loads, ranges[-1], s.prefetch, stage.facts)
+            loads = whole_vectors(values, s.columns.cut.within[-1], staged.facts)
+            later = prefetch_along(loads, ranges[-1], s.prefetch, staged.facts)
         stores: list[Store] = []
         for at in taps:
             sums: dict[Node, Node] = {}
@@ -223,7 +223,7 @@ class ScheduleEmitter:
             more = s.depth.several or image not in (None, *s.images[:1])
             stores += self._epilogue(s, sums, at, more)
         how = {"prefetch_along": later, "one_by_one": image is not None}
-        stage.run(axes, stores, steps, spans, **how)
+        staged.run(axes, stores, steps, spans, **how)
         self.lines.clear()
 
     def _tile(
@@ -234,20 +234,20 @@ class ScheduleEmitter:
         Of several ranges the last one runs in tiles. Where all are one range, returns
         what stands for a single one.
         """
-        stage, block, within = self.stage, self.block(tiled.cut), tiled.cut.within
+        staged, block, within = self.staged, self.block(tiled.cut), tiled.cut.within
         if not tiled.flat:
             own = dict.fromkeys(within, RangeTiling()) | {within[-1]: tiled.steps}
             steps |= own
             spans |= block.spans(own)
             return {}
-        line = self.lines[tiled.cut] = stage.new_range(tiled.length)
+        line = self.lines[tiled.cut] = staged.new_range(tiled.length)
         steps[line] = tiled.steps
         split = block.cut.split
         short = split and not same_size(axis_of(split).size % block.cut.size, 0)
         if short and not tiled.cut.order:  # else what there is may stand anywhere
             width = tiled.steps.width
-            count = stage.scale(block.count(), 1, width - 1)
-            tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
+            count = staged.scale(block.count(), 1, width - 1)
+            tiles = staged.writer.pure(f"udiv i64 {count}, {width}", count)
             spans[line] = Span(literal(0), tiles)
         long = [r for r in within if size_of(r) > 1] or [within[-1]]
         if len(long) > 1:
@@ -266,7 +266,7 @@ class ScheduleEmitter:
         """
         if not s.into:
             found = sums | self.loads(s.finished)
-            return index_facts.replace_in_stores(self.stage.kernel.stores, found)
+            return index_facts.replace_in_stores(self.staged.kernel.stores, found)
         known = {tap: const(number, INDEX) for tap, number in at.items()}
         places = substitute([self.index_of(panel.terms) for panel in s.into], known)
         return [
@@ -300,15 +300,15 @@ class ScheduleEmitter:
             kind = group.classes, image.kinds[window.column], 1
             for count, by, stride in (kind, (group.steps, step, group.stride)):
                 if count > 1:
-                    ranges.append(r := self.stage.new_range(count, True))
+                    ranges.append(r := self.staged.new_range(count, True))
                     terms.append(mul(r, const(by, INDEX)))
                     number = add(number, mul(r, const(stride, INDEX)))
             moved[window.tap] = window.tap_of(number)
         pixel = self.memory[image.key].load(index_facts.sum_of(terms))
         (still,) = [source for source in value.src if source is not image.node]
         (still,) = substitute([still], moved)
-        self.stage.facts.learn([still])
-        weights = self.stage.facts.affine[index_facts.index_of(still)].terms
+        self.staged.facts.learn([still])
+        weights = self.staged.facts.affine[index_facts.index_of(still)].terms
         ranges.sort(key=lambda r: -abs(weights.get(r, 0)))  # in memory order
         product = mul(still, pixel)
         return reduce("add", product, tuple(ranges)) if ranges else product
@@ -336,8 +336,8 @@ class ScheduleEmitter:
     # What becomes of the sums.
 
     def store(self, s: tree.StoreResults) -> None:
-        stage, found = self.stage, self.loads(s.panels)
-        stores = index_facts.replace_in_stores(stage.kernel.stores, found)
+        staged, found = self.staged, self.loads(s.panels)
+        stores = index_facts.replace_in_stores(staged.kernel.stores, found)
         lanes = self.schedule.lanes
         if s.group is not None:
             each = [{s.group: const(n, INDEX)} for n in range(size_of(s.group))]
@@ -348,17 +348,17 @@ class ScheduleEmitter:
             steps = {axes[-2]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}
             # What is read lies side by side along the first axis, what is written along
             # the last: through the caches that counts more, for whose lines are read.
-            if stores[0].buffer in stage.values.nontemporal:
+            if stores[0].buffer in staged.values.nontemporal:
                 axes = (*axes[:-2], *axes[:-3:-1])
         else:
             widest = max(store.value.dtype.itemsize for store in stores)
-            lanes = min(stage.target.vector_bytes // widest, lanes)
+            lanes = min(staged.target.vector_bytes // widest, lanes)
             steps = {last: RangeTiling(layout.fit_lanes(last, s.cuts, lanes))}
         spans: dict[Node, Span] = {}
         for of in s.cuts:
             spans |= self.block(of).spans(steps)
         how = {"squares": s.squares, "next_square": s.prefetch}
-        stage.run(axes, stores, steps, spans, **how)
+        staged.run(axes, stores, steps, spans, **how)
 
 
 _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {

@@ -54,9 +54,9 @@ def _take_scratch(nbytes: int) -> list[str]:
 
 @dataclass(eq=False)
 class Scratch:
-    """Scratch memory of a stage: rows of `pitch` elements; a buffer to its parts."""
+    """Scratch memory: rows of `pitch` elements, which are a buffer to the parts."""
 
-    stage: Stage
+    staged: StagedKernel
     number: int
     dtype: np.dtype[Any]
     rows: int
@@ -85,7 +85,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(eq=False)
-class Stage:
+class StagedKernel:
     """The function of a kernel that runs in parts.
 
     Attributes:

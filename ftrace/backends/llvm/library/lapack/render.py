@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ftrace.backends.llvm.emit.module import Rendered
 from ftrace.backends.llvm.library.lapack.small import (
     SMALL_ROUTINES,
-    Routines,
+    FactorFunction,
     Triangle,
     eliminate,
     exchange,
@@ -24,7 +24,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.lapack_kernels import Factor
 
 
-def _qr(f: Routines, unit: str) -> None:
+def _qr(f: FactorFunction, unit: str) -> None:
     """Q (m, kq) and R (kr, n): first the reflections, in the one that holds them.
 
     With pivots also the numbers of the columns, from 1 on.
@@ -64,7 +64,7 @@ def _qr(f: Routines, unit: str) -> None:
     f.call_routine(name, *sizes, q, f.integer(m), *memory)
 
 
-def _reflections(f: Routines, unit: str) -> None:
+def _reflections(f: FactorFunction, unit: str) -> None:
     m, n, length = f.kernel.sizes
     factor, tau, work, a = f.buffers(unit, 4)
     f.copy(factor, a, m * n * f.size)
@@ -72,7 +72,7 @@ def _reflections(f: Routines, unit: str) -> None:
     f.call_routine("geqrf", f.integer(m), f.integer(n), factor, f.integer(m), *memory)
 
 
-def _eigh(f: Routines, unit: str) -> None:
+def _eigh(f: FactorFunction, unit: str) -> None:
     n, length, real_length, integers = f.kernel.sizes
     lower, with_vectors = f.kernel.flags
     parts = f.buffers(unit)
@@ -99,7 +99,7 @@ def _eigh(f: Routines, unit: str) -> None:
         f.fill_nan_reals(values, n)
 
 
-def _svd(f: Routines, unit: str) -> None:
+def _svd(f: FactorFunction, unit: str) -> None:
     m, n, rows, columns, length = f.kernel.sizes
     (vectors,) = f.kernel.flags
     parts = f.buffers(unit)
@@ -120,7 +120,7 @@ def _svd(f: Routines, unit: str) -> None:
             f.fill_nan(vh, columns * n)
 
 
-def _eig(f: Routines, unit: str) -> None:
+def _eig(f: FactorFunction, unit: str) -> None:
     """Values (their parts, if the matrix is real), vectors, memory; the matrix."""
     n, length = f.kernel.sizes
     left, right = f.kernel.flags
@@ -146,7 +146,7 @@ def _eig(f: Routines, unit: str) -> None:
                 f.fill_nan_reals(vectors, n * n * width)
 
 
-def _cholesky(f: Routines, unit: str) -> None:
+def _cholesky(f: FactorFunction, unit: str) -> None:
     """Our lower triangle is LAPACK's upper one."""
     (n,) = f.kernel.sizes
     result, a = f.buffer(0, unit), f.buffer(1, unit)
@@ -162,7 +162,7 @@ def _cholesky(f: Routines, unit: str) -> None:
         f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 
-def _triangular(f: Routines, unit: str) -> None:
+def _triangular(f: FactorFunction, unit: str) -> None:
     """X is (n, k), or (k, n) if `op(a)` is on the right; a unit has some of the k."""
     n, k, parts = f.kernel.sizes
     left, lower, transpose, conjugate, ones = f.kernel.flags
@@ -196,7 +196,7 @@ def _triangular(f: Routines, unit: str) -> None:
 
 
 def _is_not_finite(
-    f: Routines, x: str, row: int, k: int, steps: tuple[int, int]
+    f: FactorFunction, x: str, row: int, k: int, steps: tuple[int, int]
 ) -> str:
     """Is a number missing in the row that was computed last, as in all before it?
 
@@ -206,7 +206,7 @@ def _is_not_finite(
     return f.any_not_finite(f.address(x, (row, down)), k, across)
 
 
-def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
+def _spread_nan(f: FactorFunction, factors: str, m: int, n: int) -> None:
     """What is computed from a pivot that is NaN is NaN, also where BLAS left it out."""
     t, least = f.real, min(m, n)
     first = f.variable("i64", least)
@@ -222,7 +222,7 @@ def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
         f.fill_nan(f.address(factors, (column, m), (below, 1)), rest)
 
 
-def _lu(f: Routines, unit: str) -> None:
+def _lu(f: FactorFunction, unit: str) -> None:
     """Of column-major matrices; rows are numbered from 0."""
     m, n = f.kernel.sizes
     factors, pivots, order, a = f.buffers(unit, 4)
@@ -250,7 +250,7 @@ def _lu(f: Routines, unit: str) -> None:
         exchange(f, order, i, chosen)
 
 
-def _solve(f: Routines, unit: str) -> None:
+def _solve(f: FactorFunction, unit: str) -> None:
     """By column-major factors; the rows of X are BLAS's columns."""
     n, k, parts = f.kernel.sizes
     (transpose,) = f.kernel.flags
@@ -283,7 +283,7 @@ def _solve(f: Routines, unit: str) -> None:
         move_rows(f, result, scratch, order, sizes, gather=False)
 
 
-def _tridiagonal(f: Routines, unit: str) -> None:
+def _tridiagonal(f: FactorFunction, unit: str) -> None:
     """X is column-major; the lower diagonal begins with a number that is not read."""
     n, k = f.kernel.sizes
     result, *copies = f.buffers(unit, 4)
@@ -301,7 +301,7 @@ def _tridiagonal(f: Routines, unit: str) -> None:
         f.fill_nan(result, n * k)
 
 
-_ROUTINES: dict[str, Callable[[Routines, str], None]] = {
+_ROUTINES: dict[str, Callable[[FactorFunction, str], None]] = {
     "cholesky": _cholesky,
     "triangular": _triangular,
     "lu": _lu,
@@ -317,7 +317,7 @@ _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
 
 def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
     """The code of a factorisation, as function `name`."""
-    f = Routines(kernel, target, name)
+    f = FactorFunction(kernel, target, name)
     f.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     small = kernel.routine in SMALL_ROUTINES
     routine = (SMALL_ROUTINES if small else _ROUTINES)[kernel.routine]

@@ -33,7 +33,7 @@ _LETTERS = {
 _WORTH_ITS_THREADS = 1 << 32
 
 
-class Routines(LibraryFunction):
+class FactorFunction(LibraryFunction):
     """Writes the function of a factorisation.
 
     Attributes:
@@ -232,7 +232,7 @@ def exchange(f: Function, order: str, i: str, chosen: str) -> None:
 
 
 def move_rows(
-    f: Routines,
+    f: FactorFunction,
     target: str,
     source: str,
     order: str,
@@ -254,7 +254,7 @@ def move_rows(
         f.copy(*places, count * f.size)
 
 
-def _cholesky(f: Routines, unit: str) -> None:
+def _cholesky(f: FactorFunction, unit: str) -> None:
     """Row by row; where a number without a root stands under one, all of it is NaN."""
     (n,) = f.kernel.sizes
     result, a = f.buffer(0, unit), f.buffer(1, unit)
@@ -285,7 +285,7 @@ def _cholesky(f: Routines, unit: str) -> None:
         f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 
-def _triangular(f: Routines, unit: str) -> None:
+def _triangular(f: FactorFunction, unit: str) -> None:
     """By substitution, row after row; X is (n, k), or (k, n) on the left side."""
     n, k = f.kernel.sizes
     left, lower, transpose, _, ones = f.kernel.flags
@@ -312,7 +312,7 @@ class Triangle(NamedTuple):
 
 
 def substitute(
-    f: Routines,
+    f: FactorFunction,
     of: Triangle,
     a: str,
     x: str,
@@ -344,7 +344,7 @@ def substitute(
                 f.put(f.apply("fdiv", f.get(at), pivot), at)
 
 
-def _lu(f: Routines, unit: str) -> None:
+def _lu(f: FactorFunction, unit: str) -> None:
     m, n = f.kernel.sizes
     x, pivots, order, a = f.buffers(unit, 4)
     f.copy(x, a, m * n * f.size)
@@ -359,7 +359,7 @@ def _lu(f: Routines, unit: str) -> None:
 
 @contextmanager
 def eliminate(
-    f: Routines, x: str, m: int, n: int, steps: tuple[int, int]
+    f: FactorFunction, x: str, m: int, n: int, steps: tuple[int, int]
 ) -> Generator[tuple[str, str]]:
     """Gauss's elimination in place: column by column, as `lapack_numpy.eliminate` does.
 
@@ -404,7 +404,7 @@ def eliminate(
                 f.put(f.less_product(f.get(to), factor, value), to)
 
 
-def _solve(f: Routines, unit: str) -> None:
+def _solve(f: FactorFunction, unit: str) -> None:
     n, k = f.kernel.sizes
     (transpose,) = f.kernel.flags
     result, scratch, factors, order, b = f.buffers(unit, 5)
@@ -423,7 +423,7 @@ def _solve(f: Routines, unit: str) -> None:
     move_rows(f, result, scratch, order, (n, k, k), gather=False)
 
 
-SMALL_ROUTINES: dict[str, Callable[[Routines, str], None]] = {
+SMALL_ROUTINES: dict[str, Callable[[FactorFunction, str], None]] = {
     "small_cholesky": _cholesky,
     "small_triangular": _triangular,
     "small_lu": _lu,
