@@ -628,10 +628,7 @@ def _scan(
 ) -> Any:
     """A scan over `xs`, or over a counter: its first value and type."""
     if length and counter is None and _in_python(init, xs):
-        carry, ys = init, [None] * length
-        for i in reversed(range(length)) if reverse else range(length):
-            carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
-        return carry, tree.map(_stack, *ys)
+        return _scan_in_python(f, init, xs, length, reverse)
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = bodies.leaf_names("carry", init)
@@ -663,19 +660,11 @@ def _scan(
     if carried is not None:
         init = tree.unflatten(wanted, carried)
         return _scan(what, f, init, xs, length, reverse, counter)
-    count = len(avals)
-    outputs = [*bodies.last_carry(draft.outputs[:count], avals), *draft.outputs[count:]]
-    if avals != first:
-        outputs[count:] = [_round_weak(n) for n in outputs[count:]]
-    effects = bool(draft.effects)
-    inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
-    closed = close(inputs, [*draft.effects[1:], *outputs])
-    arg = Scan(closed, length, reverse, len(draft.free), count + effects)
-    end = len(draft.free) + count
+    arg = _close_scan(body, avals, avals != first, length, reverse)
+    free, end = len(draft.free), len(draft.free) + len(avals)
 
     def operands(nodes: Sequence[Node]) -> list[Node]:
-        consts, carry = nodes[: len(draft.free)], nodes[len(draft.free) : end]
-        rest = list(nodes[end:])
+        consts, carry, rest = nodes[:free], nodes[free:end], list(nodes[end:])
         if counter is not None:
             start, dtype = counter[0], counter[1].dtype
             rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
@@ -683,9 +672,34 @@ def _scan(
 
     results = bodies.apply_compound(
         what, scan_p, arg, [*draft.values, *_as_first(values, avals), *elements],
-        operands, len(draft.free) if effects else -1,
+        operands, free if draft.effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
+
+
+def _close_scan(
+    body: TracedBody, avals: list[ShapedArray], wide: bool, length: int, reverse: bool
+) -> Scan:
+    """The body with inputs for all that it uses.
+
+    Args:
+      wide: the carry has all bits of weak scalars, and what is put out is rounded.
+    """
+    draft, count = body.draft, len(avals)
+    outputs = [*bodies.last_carry(draft.outputs[:count], avals), *draft.outputs[count:]]
+    if wide:
+        outputs[count:] = [_round_weak(n) for n in outputs[count:]]
+    inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
+    closed = close(inputs, [*draft.effects[1:], *outputs])
+    effects = bool(draft.effects)
+    return Scan(closed, length, reverse, len(draft.free), count + effects)
+
+
+def _scan_in_python(f: Function, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+    carry, ys = init, [None] * length
+    for i in reversed(range(length)) if reverse else range(length):
+        carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
+    return carry, tree.map(_stack, *ys)
 
 
 def _scan_with_refs(

@@ -233,17 +233,7 @@ def check_windows(
         f"{tuple(kept)} of the windows",
     )
     if sizes is None:
-        need(
-            len(updates) == depth + len(through),
-            f"updates of shape {updates} must have the {depth} axes of the indices and "
-            f"the axes {words[0]} {through}",
-        )
-        around = tuple(n for a, n in enumerate(updates) if a not in through)
-        need(
-            around == starts.shape[:-1],
-            f"updates of shape {updates} have, without {words[0]} {through}, the shape "
-            f"{around}; required is that of the indices, {starts.shape[:-1]}",
-        )
+        _check_updates(name, updates, starts.shape[:-1], words[0], through)
         known = dict(zip(kept, through, strict=True))
         sizes = tuple(updates[known[a]] if a in known else 1 for a in range(ndim))
     need(
@@ -267,6 +257,25 @@ def check_windows(
     )
     pairs = tuple(zip(ours, theirs, strict=True))
     return Windows(shape, sizes, first, pairs, gone), through
+
+
+def _check_updates(
+    name: str, updates: Shape, batch: Shape, what: str, through: Axes
+) -> None:
+    """Raises unless updates have the batch of the indices around their windows."""
+    _require(
+        name,
+        len(updates) == len(batch) + len(through),
+        f"updates of shape {updates} must have the {len(batch)} axes of the indices "
+        f"and the axes {what} {through}",
+    )
+    around = tuple(n for a, n in enumerate(updates) if a not in through)
+    _require(
+        name,
+        around == batch,
+        f"updates of shape {updates} have, without {what} {through}, the shape "
+        f"{around}; required is that of the indices, {batch}",
+    )
 
 
 def _are_axes(axes: Sequence[int], ndim: int) -> bool:

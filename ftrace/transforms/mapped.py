@@ -421,11 +421,6 @@ def shard_map(
     tree.check_callable(f, "shard_map")
     _check_sets(axis_names=axis_names, auto=auto)
 
-    def give(own: Any, across: bool, x: Any, spec: Any, free: frozenset[Any]) -> Any:
-        if across:
-            return spanning.local_shard(x, NamedSharding(own, spec))
-        return _put(x, own, spec, free) if isinstance(x, tracer.Tracer) else x
-
     def over(own: Any, across: bool, args: Sequence[Any]) -> Any:
         around = {axis.name for axis in stack.axes if axis.devices}
         manual = {*(axis_names or {*own.axis_names} - around)} - {*auto}
@@ -442,7 +437,7 @@ def shard_map(
         _check_manual(manual, own, "out_specs", tree.leaves(out_specs))
         leaves, treedef = tree.flatten(args)
         rows = zip(leaves, specs, strict=True)
-        parts = [give(own, across, x, spec, free) if spec else x for x, spec in rows]
+        parts = [_part(own, across, x, spec, free) if spec else x for x, spec in rows]
         args = tree.unflatten(treedef, parts)
         run = _in_lanes(f, own, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
@@ -456,13 +451,7 @@ def shard_map(
 
     @flat.wraps(f, "shard_map")
     def shard_map_f(*args: Any) -> Any:
-        around = [axis.devices for axis in stack.axes if axis.devices]
-        own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
-        if not getattr(own, "axis_names", ()):
-            raise errors.ValueRangeError(
-                "The context mesh cannot be empty: shard_map needs a mesh with axes, "
-                f"got {own!r}; give it mesh=, or call it within ft.set_mesh(mesh)"
-            )
+        own = _mesh_or_around(mesh)
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
         if not stack.scopes:
@@ -470,9 +459,8 @@ def shard_map(
         if not across:
             return over(own, False, args)
         if stack.scopes:
-            return over(
-                own, True, tree.unflatten(treedef, list(map(spanning.lift, leaves)))
-            )
+            lifted = list(map(spanning.lift, leaves))
+            return over(own, True, tree.unflatten(treedef, lifted))
         # The processes do it together: nothing of it is done before the others come.
         specs = _specs_of(f, own, in_specs, args)
         rows = zip(leaves, specs, strict=True)
@@ -483,6 +471,25 @@ def shard_map(
         )  # fmt: skip
 
     return shard_map_f
+
+
+def _mesh_or_around(mesh: Any) -> Any:
+    """The mesh that was given, or that of a `shard_map` around, or of `set_mesh`."""
+    around = [axis.devices for axis in stack.axes if axis.devices]
+    own: Any = [get_mesh(), *around][-1] if mesh is None else mesh
+    if not getattr(own, "axis_names", ()):
+        raise errors.ValueRangeError(
+            "The context mesh cannot be empty: shard_map needs a mesh with axes, "
+            f"got {own!r}; give it mesh=, or call it within ft.set_mesh(mesh)"
+        )
+    return own
+
+
+def _part(own: Any, across: bool, x: Any, spec: Any, free: frozenset[Any]) -> Any:
+    """Of an argument that which this process runs over."""
+    if across:
+        return spanning.local_shard(x, NamedSharding(own, spec))
+    return _put(x, own, spec, free) if isinstance(x, tracer.Tracer) else x
 
 
 #: Of each axis of a mesh, in its order: the processes along it (None: one), and how

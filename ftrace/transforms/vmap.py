@@ -137,26 +137,8 @@ def over_lanes(
         size = _batch_size(what, fun, axes, values, axis_size)
 
         output = flat.Output.of_leaves(fun, treedef, what, keywords=True)
-
-        def example(*values: Value) -> list[Value]:
-            inner, axes = list(values), list[Axis]()
-            if axis_name is not None:  # the last argument is the index
-                axes = [Axis(axis_name, size * processes, inner.pop())]
-            for place, leaf in kept.items():
-                inner.insert(place, leaf)
-            with bind_axes(*axes):
-                return output(*inner)
-
-        avals = [aval_of(x) for x in values]
-        single = [
-            a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
-            for a, axis in zip(avals, axes, strict=True)
-        ]
-        shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
-        if axis_name is not None:
-            single, shared = [*single, INDEX], [*shared, None]
-        meant = [*values, 0] if axis_name is not None else values
-        graph = trace(what, example, single, known=shared, meant=meant)
+        named = None if axis_name is None else (axis_name, size * processes)
+        graph = _trace_lane(what, output, values, axes, kept, named)
         count = output.count
         places = [out_axes] * count
         if out_axes not in (None, SHARED) and type(out_axes) is not int:
@@ -164,6 +146,7 @@ def over_lanes(
             places = tree.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
 
         def batch() -> Graph:
+            avals = [aval_of(x) for x in values]
             with exchange.of_ranks(ranks), _divided_along(spmd_names):
                 return _batch(what, graph, avals, axes, size, places, fun)
 
@@ -176,6 +159,42 @@ def over_lanes(
         return output.build(with_float0(results, count, types))
 
     return vmap_f
+
+
+def _trace_lane(
+    what: str,
+    output: flat.Output,
+    values: Sequence[Value],
+    axes: Sequence[int | None],
+    kept: dict[int, Any],
+    named: tuple[Any, int] | None,
+) -> Graph:
+    """What one lane does.
+
+    Args:
+      kept: the leaves that are no values, by their places.
+      named: the name and the size of the axis; its index is the last input.
+    """
+
+    def example(*values: Value) -> list[Value]:
+        inner, bound = list(values), list[Axis]()
+        if named is not None:
+            bound = [Axis(*named, inner.pop())]
+        for place, leaf in kept.items():
+            inner.insert(place, leaf)
+        with bind_axes(*bound):
+            return output(*inner)
+
+    avals = [aval_of(x) for x in values]
+    single = [
+        a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
+        for a, axis in zip(avals, axes, strict=True)
+    ]
+    shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
+    meant = values
+    if named is not None:
+        single, shared, meant = [*single, INDEX], [*shared, None], [*values, 0]
+    return trace(what, example, single, known=shared, meant=meant)
 
 
 @contextmanager
