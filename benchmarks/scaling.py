@@ -41,7 +41,7 @@ from ftrace.sharding import AxisType, NamedSharding, PartitionSpec as P
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
 from ftrace.trace.graph import Graph
-from ftrace.transforms.placed.spanning import localize_graph
+from ftrace.transforms.partition.spanning import localize_graph
 
 RANKS = (8, 64, 512, 4096)
 #: Below this the table says which exchange it is.

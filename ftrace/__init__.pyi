@@ -26,14 +26,14 @@ from ftrace.transforms.jacobian import hessian as hessian, jacfwd as jacfwd, jac
 from ftrace.transforms.jit.compiled_graph import cache_clear as cache_clear, clear_caches as clear_caches
 from ftrace.transforms.jit.jit import disable_jit as disable_jit, eval_shape as eval_shape, jit as jit, make_graph as make_graph, named_call as named_call, named_scope as named_scope
 from ftrace.transforms.jit.misses import no_compiles as no_compiles
-from ftrace.transforms.jit.structs import ShapeDtypeStruct as ShapeDtypeStruct
 from ftrace.transforms.mapped import pmap as pmap, reshard as reshard, shard_map as shard_map, smap as smap
 from ftrace.transforms.meshes import P as P, make_mesh as make_mesh, set_mesh as set_mesh
 from ftrace.transforms.passes import fwd_and_bwd as fwd_and_bwd
-from ftrace.transforms.placed.explain import explain_sharding as explain_sharding
 from ftrace.transforms.save_load import load as load, save as save
 from ftrace.transforms.shardings import NamedSharding as NamedSharding, Shard as Shard
+from ftrace.transforms.structs import ShapeDtypeStruct as ShapeDtypeStruct
 from ftrace.transforms.viz.explain import explain as explain
+from ftrace.transforms.viz.explain_sharding import explain_sharding as explain_sharding
 from ftrace.transforms.viz.picture import viz as viz
 from ftrace.transforms.vmap import vmap as vmap
 from ftrace.transforms.zero_gradients import zero_gradients as zero_gradients

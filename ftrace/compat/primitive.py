@@ -35,7 +35,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray, outside_scopes, scope_of
 from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of
 from ftrace.transforms.custom.callbacks import pure_callback
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 
 class Zero:

@@ -25,7 +25,7 @@ from ftrace.experimental.sparse.compressed import as_bcoo
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.flatten_arguments import wraps
 from ftrace.trace.pytree import tree
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 __all__ = ["sparsify"]
 

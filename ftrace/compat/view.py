@@ -38,7 +38,7 @@ from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref
 from ftrace.trace.tracing.tracer import Axis, Value, bind_axes
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 from ftrace.transforms.vmap import INDEX
 
 #: The effect of what has to happen in its turn, and of nothing else.

@@ -14,7 +14,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.device_placement import device_put
 from ftrace.transforms.meshes import PartitionSpec
-from ftrace.transforms.placed.spanning import Spanning, of_process, own_shard, put
+from ftrace.transforms.partition.spanning import Spanning, of_process, own_shard, put
 from ftrace.transforms.shardings import NamedSharding
 
 __all__ = [

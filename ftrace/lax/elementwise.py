@@ -33,7 +33,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.callbacks import io_callback
 from ftrace.transforms.custom.closure_convert import linear_call
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 __all__ = [
     "AccuracyMode", "RandomAlgorithm", "RoundingMethod", "Tolerance", "abs", "add",

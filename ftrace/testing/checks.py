@@ -33,7 +33,7 @@ from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Function
 from ftrace.transforms.grad import jvp, vjp
 from ftrace.transforms.jit.jit import disable_jit, eval_shape, jit
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
 
 #: Calls until one is all native code, and one more.

@@ -8,9 +8,11 @@ from ftrace import dtypes
 from ftrace.ground.spans import in_span
 from ftrace.trace import graph as g
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum
-from ftrace.trace.primitives.exchange import communicate, lanes, vary
-from ftrace.trace.primitives.movement import move_axis, reshape
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.exchange import communicate, lanes, process_rank, vary
+from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
 from ftrace.trace.primitives.primitive import compound_of, item_p, items, primitive_of
+from ftrace.trace.primitives.sources import const, iota
 from ftrace.trace.python_limits import without_collection
 
 #: Operations whose batch looks to it itself: in a body what lanes share meets what
@@ -90,3 +92,17 @@ def place_axis(node: g.Node, batched: bool, axis: int, size: int) -> g.Node:
             node = vary(node, lanes.ranks)
         node = broadcast_leading(node, (size, *node.shape))
     return move_axis(node, 0, axis)
+
+
+def lane_numbers(size: int) -> g.Node:
+    """The numbers of the lanes; in several processes those of this one."""
+    numbers, ranks = iota(dtypes.int32, (size,), 0), lanes.ranks
+    if ranks is None:
+        return numbers
+    first = mul(process_rank(ranks), const(size, dtypes.int32))
+    return add(broadcast_leading(first, (size,)), numbers)
+
+
+def first_of(node: g.Node) -> g.Node:
+    """The first along the leading axis."""
+    return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:])

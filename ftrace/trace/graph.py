@@ -443,6 +443,16 @@ def graphs_within(outputs: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
     return walk([tuple(outputs)], held)
 
 
+def arguments_in(graph: Graph) -> Iterator[Any]:
+    """What the operations of a graph, and of bodies within it, have as arguments.
+
+    In all processes they come in the same order.
+    """
+    for outputs in graphs_within((*graph.outputs, *graph.effects)):
+        for node in toposort(outputs):
+            yield node.arg
+
+
 def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
     """The argument with other bodies in the places of its own."""
     rest, changed = iter(bodies), dict[str, Any]()

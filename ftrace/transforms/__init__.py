@@ -2,11 +2,16 @@
 
 From the ground up:
 
+    structs            Types of arrays that need not exist, as users write and read them
     meshes             Meshes: devices along axes with names; and specs that name these
                        axes
     shardings          How arrays lie on devices: shardings, of a mesh and a spec, or of
                        one device
+    partition/         jit of sharded arrays: a program over a mesh becomes one for each
+                       device, or each process
     device_placement   Where arrays are: devices, and moving arrays between them
+    placed_results     Where the results of a program are, that runs on arrays that were
+                       given a sharding
     contexts           Settings as contexts, by JAX's names:
                        `with ft.debug_nans(True): …`
     environment        Where a program runs: processes, their devices, and the arrays on
@@ -18,10 +23,6 @@ From the ground up:
     tangents           Tangents and cotangents that users give, held against the values
                        they belong to
     vmap               vmap: a function of single examples becomes a function of batches
-    partition/         jit of sharded arrays: a program over a mesh becomes one for each
-                       device
-    placed/            Arrays over a mesh: calls and programs that run on them, and
-                       where results are
     custom/            Rules of users: derivatives, and calls back into Python
     tree_structure     Trees as text: what JSON can say of a pytree, whose leaves have
                        names

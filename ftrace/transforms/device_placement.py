@@ -141,20 +141,9 @@ def sharding_of(array: Array | ShapedArray) -> Any:
     return _shardings().sharding_of(array)
 
 
-def single_device(device: base.Device) -> Any:
-    """How arrays lie that are on one device."""
-    return _shardings().SingleDeviceSharding(device)
-
-
 def shards_of(array: Array) -> list[Any]:
     """The parts of an array, one for each device."""
     return _shardings().shards_of(array)
-
-
-def call_placed(function: Any, args: Any, kwargs: Any) -> Any:
-    """A call with arguments that are divided over devices; else NotImplemented."""
-    results = import_module("ftrace.transforms.placed.results")
-    return results.call_placed(function, args, kwargs)
 
 
 def format_of(array: Array) -> Any:
@@ -217,7 +206,7 @@ def put_by(
     if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
         return value
     if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
-        spanning = import_module("ftrace.transforms.placed.spanning")
+        spanning = import_module("ftrace.transforms.partition.spanning")
         return spanning.put(value, sharding)
     array = _put(value, shardings.device_of(sharding))
     if isinstance(array, Tracer):
@@ -300,6 +289,6 @@ def all_counters() -> dict[str, base.Counters]:
 def device_of(array: Array) -> Any:
     """The device of an array, or what runs programs on arrays over processes."""
     if processes.count() > 1 and not array.is_fully_addressable:
-        return import_module("ftrace.transforms.placed.spanning").PROCESSES
+        return import_module("ftrace.transforms.partition.spanning").PROCESSES
     memory = array.memory
     return memory if isinstance(memory, base.Device) else base.get_device("cpu")

@@ -377,7 +377,7 @@ def _of_parts(
 
 def _spanning() -> Any:
     """Arrays over several processes: most programs need none."""
-    return import_module("ftrace.transforms.placed.spanning")
+    return import_module("ftrace.transforms.partition.spanning")
 
 
 def _own_shape(what: str, sharding: Any, got: Any, wanted: Any) -> Any:

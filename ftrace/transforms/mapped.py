@@ -46,9 +46,9 @@ from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.argument_kinds import Chosen, join, split as separate
 from ftrace.transforms.jit.jit import jit
 from ftrace.transforms.meshes import AxisType, Mesh, PartitionSpec, get_mesh
+from ftrace.transforms.partition import spanning
+from ftrace.transforms.partition.spanning import Spanning, of_process
 from ftrace.transforms.partition.specs import merge_by, split_by
-from ftrace.transforms.placed import spanning
-from ftrace.transforms.placed.spanning import Spanning, of_process
 from ftrace.transforms.shardings import NamedSharding, as_sharding, check_together
 
 

@@ -21,6 +21,10 @@ from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
 from ftrace.ground.settings import change_here, current
 from ftrace.ground.weak_tables import WeakValues
+from ftrace.trace.eager.dispatch import calls, signature
+from ftrace.trace.graph import Graph, arguments_in
+from ftrace.trace.primitives.elementwise import Constraint
+from ftrace.trace.primitives.exchange import Spread
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import stack
 
@@ -516,3 +520,15 @@ def _in_force() -> Any:
     """The mesh of this context; it may be abstract."""
     found = current().mesh
     return _EMPTY if found is None else found
+
+
+def meshes_in(graph: Graph) -> Sequence[Any]:
+    """The meshes that constraints and `shard_map`s of a graph name, each once."""
+
+    def find() -> Sequence[Any]:
+        args = arguments_in(graph)
+        found = {a.mesh: None for a in args if isinstance(a, (Constraint, Spread))}
+        return tuple(found)
+
+    key = signature("meshes", graph.inputs, graph.outputs, graph.effects)
+    return calls.once(key, find)

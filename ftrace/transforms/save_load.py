@@ -30,7 +30,7 @@ from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
 from ftrace.transforms.device_placement import put_by
 from ftrace.transforms.meshes import Mesh, PartitionSpec
-from ftrace.transforms.placed.spanning import of_indices
+from ftrace.transforms.partition.spanning import of_indices
 from ftrace.transforms.shard_files import Folder, Writing, box_of
 from ftrace.transforms.shardings import NamedSharding, Sharding, as_sharding
 from ftrace.transforms.tree_structure import name_of, rebuild

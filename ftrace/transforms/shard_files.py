@@ -43,7 +43,7 @@ from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
 from ftrace.transforms.array_files import write_safetensors
 from ftrace.transforms.meshes import names_in
-from ftrace.transforms.placed.spanning import Spanning, boxes
+from ftrace.transforms.partition.spanning import Spanning, boxes
 from ftrace.transforms.shardings import NamedSharding
 from ftrace.transforms.tree_structure import describe
 

@@ -11,13 +11,13 @@ from typing import Any
 from ftrace import dtypes, errors
 from ftrace.trace import flatten_arguments as flat
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.batching import batch_nodes, place_axis
+from ftrace.trace.batching import batch_nodes, first_of, lane_numbers, place_axis
 from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, exchange
+from ftrace.trace.primitives import elementwise as p, exchange
 from ftrace.trace.primitives.exchange import lanes as current_lanes
-from ftrace.trace.primitives.movement import move_axis, reshape, shrink_axis
-from ftrace.trace.primitives.sources import const, iota, scope_and_position, variable
+from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.sources import scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
 from ftrace.trace.tracing.scopes import current_scope
@@ -287,15 +287,6 @@ def _batch(
     return Graph((*inputs, *captured), tuple(results), graph.captured, effects)
 
 
-def lane_numbers(lanes: int) -> Node:
-    """The numbers of the lanes; in several processes those of this one."""
-    numbers, ranks = iota(INDEX.dtype, (lanes,), 0), current_lanes.ranks
-    if ranks is None:
-        return numbers
-    first = p.mul(exchange.process_rank(ranks), const(lanes, INDEX.dtype))
-    return p.add(bc.broadcast_leading(first, (lanes,)), numbers)
-
-
 def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
     """The type of a batch of results, as far as float0 needs it."""
     aval = node.aval
@@ -367,11 +358,6 @@ def _batch_size(
             f"to be mapped: {listed}"
         )
     return next(iter(sizes))
-
-
-def first_of(node: Node) -> Node:
-    """The first along the leading axis."""
-    return reshape(shrink_axis(node, 0, 0, 1), node.shape[1:])
 
 
 def _put_axis(

@@ -23,7 +23,7 @@ from ftrace.numpy.axes import as_value, need_shape
 from ftrace.trace.eager.checked_calls import without_checks
 from ftrace.trace.tracing.tracer import Value, is_value
 from ftrace.transforms.custom.callbacks import pure_callback
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 
 @without_checks

@@ -8,8 +8,6 @@ From the ground up:
                          of them
     argument_kinds       Which arguments of a jitted function are what: static, given
                          up, of dynamic sizes
-    structs              Types of arrays that need not exist, as users write and read
-                         them
     stages               A jitted function for one signature, stage by stage: traced,
                          lowered, compiled
     signatures           What type checkers and editors know of a jitted function: its
@@ -18,4 +16,5 @@ From the ground up:
                          as one program
     eager_programs       Programs for calls outside of jit: of un-jitted transforms, and
                          on large arrays
+    placed_calls         Calls outside of jit whose arguments are divided over devices
 """

@@ -11,7 +11,7 @@ keyed by identity.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -39,8 +39,8 @@ from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.effects import inspected
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
-from ftrace.trace.primitives.elementwise import Constraint, constraint_p
-from ftrace.trace.primitives.exchange import Between, Spread, shard_p, whole_p
+from ftrace.trace.primitives.elementwise import constraint_p
+from ftrace.trace.primitives.exchange import Between, shard_p, whole_p
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import Scope, as_input, scope_of
@@ -239,32 +239,10 @@ class CompiledGraph:
         return array.buffer_on(self.device)
 
 
-def _arguments_in(graph: g.Graph) -> Iterator[Any]:
-    """What the operations of a graph, and of bodies within it, have as arguments.
-
-    In all processes they come in the same order.
-    """
-    for outputs in g.graphs_within((*graph.outputs, *graph.effects)):
-        for node in g.toposort(outputs):
-            yield node.arg
-
-
 def _processes_of(graph: g.Graph) -> set[int]:
     """The processes that do something together in a graph."""
-    args = _arguments_in(graph)
+    args = g.arguments_in(graph)
     return {i for arg in args if isinstance(arg, Between) for i in arg.processes}
-
-
-def meshes_in(graph: g.Graph) -> Sequence[Any]:
-    """The meshes that constraints and `shard_map`s of a graph name, each once."""
-
-    def find() -> Sequence[Any]:
-        args = _arguments_in(graph)
-        found = {a.mesh: None for a in args if isinstance(a, (Constraint, Spread))}
-        return tuple(found)
-
-    key = signature("meshes", graph.inputs, graph.outputs, graph.effects)
-    return calls.once(key, find)
 
 
 class _Agreed(base.Executable):
@@ -385,12 +363,14 @@ def device_for(
     """
     named = [s.mesh for s in places if s is not None]
     if graph is not None and processes.count() > 1:
-        named, arrays = [*named, *meshes_in(graph)], [*arrays, *graph.captured]
+        meshes = import_module("ftrace.transforms.meshes")
+        named = [*named, *meshes.meshes_in(graph)]
+        arrays = [*arrays, *graph.captured]
     found = put_somewhere(arrays)
     for mesh in named:
         if not getattr(mesh, "is_multi_process", False):
             continue
-        spanning = import_module("ftrace.transforms.placed.spanning")
+        spanning = import_module("ftrace.transforms.partition.spanning")
         return spanning.device_over(mesh, found)
     return base.get_device() if found is None else backend().device_of(found)
 
@@ -413,8 +393,13 @@ def run_graph(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
         ]
     device: Any = device_for(arrays, whole)
     if not isinstance(device, base.Device):  # arrays over several processes
-        return device.run(whole, given)
+        return device.run(whole, given, _run_here)
     return compile_graph(graph, device)(arrays)
+
+
+def _run_here(graph: g.Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of what this process does of a program over several."""
+    return compile_graph(graph, device_for(arrays))(arrays)
 
 
 def has_compiled() -> bool:
@@ -468,7 +453,7 @@ def place_results(
     """The results, which know how they are divided; else they are on the device."""
     if any(hasattr(x, "given_sharding") for x in results):
         return list(results)  # those of several processes do
-    late = import_module("ftrace.transforms.placed.results")
+    late = import_module("ftrace.transforms.placed_results")
     return late.place_results(graph, operands, results, device)
 
 

@@ -47,7 +47,7 @@ from ftrace.transforms.jit.compiled_graph import (
     weight_of,
 )
 from ftrace.transforms.jit.stages import OneTrace, Ready, run_across
-from ftrace.transforms.jit.structs import ShapeDtypeStruct, mesh_sharding
+from ftrace.transforms.structs import ShapeDtypeStruct, mesh_sharding
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

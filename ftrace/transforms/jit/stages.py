@@ -40,7 +40,7 @@ from ftrace.trace.tracing.weak_constants import is_exact
 from ftrace.transforms.jit import argument_kinds as arguments, compiled_graph
 from ftrace.transforms.jit.compiled_graph import CompiledGraph, compile_graph
 from ftrace.transforms.jit.misses import Miss
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 
 @dataclass(eq=False)
@@ -611,7 +611,7 @@ class Compiled(_HasProgram):
         graph, places = call.traced.graph, call.places
         across = call.device.program(graph, places)[1] if call.is_across else None
         if across or any(places) or compiled_graph.is_divided(graph, ()):
-            results = import_module("ftrace.transforms.placed.results")
+            results = import_module("ftrace.transforms.placed_results")
             found = results.shardings_of(graph, places, across)
             if found is not None:
                 return found

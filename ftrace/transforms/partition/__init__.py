@@ -14,4 +14,7 @@ From the ground up:
     localize     The program of one device: the graph over its parts, with collectives
                  between them
     partition    A graph over a mesh becomes the program of one of its devices
+    loops        Loops around `shard_map` over several processes: what they carry stays
+                 in parts
+    spanning     Arrays over a mesh of several processes, and programs that run on them
 """

@@ -19,8 +19,7 @@ from ftrace.trace.effects import callback_p, inspected
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
-from ftrace.transforms.jit.compiled_graph import meshes_in
-from ftrace.transforms.meshes import AxisType, PartitionSpec
+from ftrace.transforms.meshes import AxisType, PartitionSpec, meshes_in
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.propagate import NOTHING, Propagation, Specs
 from ftrace.transforms.partition.specs import Spec, brief, divides, spec_of

@@ -63,11 +63,11 @@ from ftrace.transforms.jit.compiled_graph import (
 )
 from ftrace.transforms.jit.jit import Jitted, make_graph
 from ftrace.transforms.jit.stages import Lowered, check_closed, inputs_of
-from ftrace.transforms.jit.structs import ShapeDtypeStruct
+from ftrace.transforms.partition import spanning
 from ftrace.transforms.partition.collectives import Collective
-from ftrace.transforms.placed import spanning
-from ftrace.transforms.placed.explain import Divided, divided_graph
 from ftrace.transforms.shardings import Placed
+from ftrace.transforms.structs import ShapeDtypeStruct
+from ftrace.transforms.viz.explain_sharding import Divided, divided_graph
 from ftrace.transforms.viz.regions import Region, html_of, outline, regions_of
 
 #: Runs that are timed, and of which the median is told; seconds after which there are

@@ -33,8 +33,8 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.collectives import Collective
-from ftrace.transforms.placed.explain import format_type
 from ftrace.transforms.viz.explain import Explanation, StepReport
+from ftrace.transforms.viz.explain_sharding import format_type
 
 #: Lines around those of a module, which has no end that would be worth showing.
 _AROUND = 2

@@ -27,7 +27,7 @@ from ftrace.ground import process_groups, processes
 from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import Buffer, allocate_aligned, copy_aligned
-from ftrace.trace.batching import batch_nodes, place_axis
+from ftrace.trace.batching import batch_nodes, first_of, lane_numbers, place_axis
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.body import depends_on
 from ftrace.trace.calls.inline import ready_graph
@@ -41,13 +41,11 @@ from ftrace.trace.primitives.sources import scope_and_position, variable
 from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, stack
-from ftrace.transforms.jit.compiled_graph import compile_graph, device_for
-from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_by_axis
 from ftrace.transforms.partition import partition as partitions
 from ftrace.transforms.partition.localize import Partitioned
+from ftrace.transforms.partition.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.partition.specs import brief, merge_by, split_by
-from ftrace.transforms.placed.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.shardings import (
     Index,
     NamedSharding,
@@ -55,7 +53,7 @@ from ftrace.transforms.shardings import (
     shards_of,
     with_sharding,
 )
-from ftrace.transforms.vmap import first_of, lane_numbers
+from ftrace.transforms.structs import mesh_sharding
 
 np: Any = numpy  # whose stubs leave too much unknown
 
@@ -286,15 +284,22 @@ class _Processes:
     name = "the devices of several processes"
     host = False
 
-    def run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs of a graph for concrete arguments: captured ones are added."""
+    def run(
+        self, graph: Graph, arrays: Sequence[Array],
+        run_here: Callable[[Graph, Sequence[Array]], list[Array]],
+    ) -> list[Array]:  # fmt: skip
+        """The outputs of a graph for concrete arguments: captured ones are added.
+
+        Args:
+          run_here: runs what this process does, on what it has.
+        """
         graph = ready_graph(graph, lambda constraint: constraint)
         own: list[Any] = [*arrays, *graph.captured]
         local, shardings, gathered = _program(graph, tuple(map(_over_several, own)))
         for i in gathered:
             own[i] = Array.of(own[i].whole())
         own = [*map(_own, own), *local.captured]
-        results = compile_graph(local, device_for(own))(own)
+        results = run_here(local, own)
         rows = zip(results, shardings, strict=True)
         return [spanning(x, s, shape_of_all(s, x.shape)) for x, s in rows]
 

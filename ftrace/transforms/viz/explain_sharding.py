@@ -13,14 +13,14 @@ from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.structs import mesh_sharding
 from ftrace.transforms.meshes import get_mesh
 from ftrace.transforms.partition import specs as sp
 from ftrace.transforms.partition.collectives import Collective
 from ftrace.transforms.partition.localize import Partitioned, localize
 from ftrace.transforms.partition.partition import find_specs, mesh_of
 from ftrace.transforms.partition.propagate import Propagation
-from ftrace.transforms.placed.spanning import localize_graph
+from ftrace.transforms.partition.spanning import localize_graph
+from ftrace.transforms.structs import mesh_sharding
 
 
 def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
