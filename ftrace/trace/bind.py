@@ -336,10 +336,7 @@ def _elementwise_now(
     """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
     compute, aval = _plan(op, pairs, dtype, inexact, settings.current().enable_x64)
     if aval is None:
-        same = [_recast(asarray(x), compute) for x in operands]
-        found = elementwise(op, *map(_wide, same))
-        operand = ShapedArray.of((), compute)
-        return _recast(found, op.infer(None, *[operand] * len(same)).dtype)
+        return _elementwise_wide(op, operands, compute)
     arrays: list[Any] = []
     token = ignore_errors()
     try:
@@ -381,6 +378,16 @@ def _elementwise_now(
     if recording.tape is not None:
         recording.tape.note_elementwise(op, aval, operands, compute, made)
     return made
+
+
+def _elementwise_wide(
+    op: Primitive, operands: Sequence[Value], compute: np.dtype[Any]
+) -> Array:
+    """`elementwise` in a wider dtype, rounded to that which it has in `compute`."""
+    same = [_recast(asarray(x), compute) for x in operands]
+    found = elementwise(op, *map(_wide, same))
+    operand = ShapedArray.of((), compute)
+    return _recast(found, op.infer(None, *[operand] * len(same)).dtype)
 
 
 def _require_memory_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:

@@ -309,40 +309,13 @@ class CPUExecutable(base.Executable):
         self.kernels = tuple(kernels)  # they keep the machine code and the numbers
         self.texts = partial(_texts, kernels)
 
-        # The objects of a call: the inputs, the outputs that it makes, the arena.
-        number_of = {slot: i for i, slot in enumerate(program.inputs)}
-        made: list[int] = []  # their bytes
-        for slot in program.outputs:
-            if slot not in number_of:
-                number_of[slot] = len(program.inputs) + len(made)
-                made.append(program.slots[slot].nbytes)
+        number_of, made, arena = _objects_of(program)
         self.results = [number_of[slot] for slot in program.outputs]
-        temporary = program.in_arena
-        arena = -1  # the object of all that is in the arena
-        if FENCED:  # each for itself, and not in an arena
-            for slot in temporary:
-                number_of[slot] = len(program.inputs) + len(made)
-                made.append(program.slots[slot].nbytes)
-        elif temporary:
-            arena = len(program.inputs) + len(made)
-            number_of.update(dict.fromkeys(temporary, arena))
-            made.append(program.arena)
         size_class = device.memory.size_class
         self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._large = out_of_memory.footprint(program) >= LARGE
         objects = len(program.inputs) + len(made)
-        bound: list[NativeKernel] = []
-        self.dims: list[np.ndarray[Any, Any]] = []
-        for kernel in kernels:
-            made_of = kernel.made
-            place = objects + len(self.dims) if made_of.dims else -1
-            if made_of.dims:
-                values = evaluate_shape(made_of.dims, sizes)
-                self.dims.append(np.array(values, np.int64))
-            numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
-            units = evaluate(made_of.units, sizes)
-            found = NativeKernel(kernel.address, units, made_of.grain, place, numbers)
-            bound.append(found)
+        bound, self.dims = _bind_kernels(kernels, objects, sizes)
         self._pack = struct.Struct(f"{objects + len(self.dims)}P").pack
 
         native = runtime()
@@ -461,6 +434,44 @@ def _with_numbers(
 def _texts(kernels: Iterable[cached_kernel.CompiledKernel]) -> list[str]:
     """The LLVM IR of each kernel."""
     return [kernel.source() for kernel in kernels]
+
+
+def _objects_of(program: Program) -> tuple[dict[int, int], list[int], int]:
+    """The objects of a call: the inputs, the outputs that it makes, the arena.
+
+    Returns:
+      the object of each slot; the bytes of those that a call makes; the object that is
+      the arena, or -1.
+    """
+    number_of = {slot: i for i, slot in enumerate(program.inputs)}
+    made: list[int] = []
+    temporary = program.in_arena
+    for slot in (*program.outputs, *(temporary if FENCED else ())):
+        if slot not in number_of:
+            number_of[slot] = len(program.inputs) + len(made)
+            made.append(program.slots[slot].nbytes)
+    if FENCED or not temporary:  # each for itself, and not in an arena
+        return number_of, made, -1
+    arena = len(program.inputs) + len(made)
+    number_of.update(dict.fromkeys(temporary, arena))
+    return number_of, [*made, program.arena], arena
+
+
+def _bind_kernels(
+    kernels: Sequence[cached_kernel.CompiledKernel], objects: int, sizes: Sizes
+) -> tuple[list[NativeKernel], list[np.ndarray[Any, Any]]]:
+    """The kernels at these sizes, and those that they take: the last of the objects."""
+    bound: list[NativeKernel] = []
+    dims: list[np.ndarray[Any, Any]] = []
+    for kernel in kernels:
+        made = kernel.made
+        place = objects + len(dims) if made.dims else -1
+        if made.dims:
+            dims.append(np.array(evaluate_shape(made.dims, sizes), np.int64))
+        numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
+        units = evaluate(made.units, sizes)
+        bound.append(NativeKernel(kernel.address, units, made.grain, place, numbers))
+    return bound, dims
 
 
 def _code_bytes(kernels: Iterable[cached_kernel.CompiledKernel]) -> int:

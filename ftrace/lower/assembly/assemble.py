@@ -23,7 +23,7 @@ Values that are needed for a time share an arena; inputs and outputs are the cal
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
 from typing import Any
@@ -475,18 +475,7 @@ def assemble(
     """Slots for all values, and the steps that fill them."""
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
-    # All that has a slot, by node, or by a name of its own for a step's scratch.
-    temporaries: dict[Hashable, _Temporary] = {}
-    behind: set[Node] = set()  # values that a barrier gives on
-    for number, step in enumerate(work):
-        used = [(owner(n), n.aval, n.op.name) for n in step.buffers]
-        if isinstance(step, BuiltStep):
-            scratch = _scratch(step)
-            used = [*(((number, k), a, "scratch") for k, a in scratch), *used]
-        for key, aval, name in used:
-            known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
-            known.last = number
-        behind.update(n for n in step.buffers if root_of(n) is not n)
+    temporaries = _temporaries(work, owner)
     slots: list[program.Slot] = []
     number_of: dict[Hashable, int] = {}
 
@@ -518,14 +507,30 @@ def assemble(
     for node in sharing.owner:
         if owner(node) in number_of:
             number_of[node] = number_of[owner(node)]
-    for node in behind:
-        number_of[node] = number_of[owner(node)]
+    for node in {n for step in work for n in step.buffers if root_of(n) is not n}:
+        number_of[node] = number_of[owner(node)]  # a value that a barrier gives on
     steps = tuple(
         _step(b, i, number_of) for i, b in enumerate(work) if _writes_something(b)
     )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
     return program.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+
+
+def _temporaries(
+    work: Sequence[BuiltKernel | BuiltStep], owner: Callable[[Node], Node]
+) -> dict[Hashable, _Temporary]:
+    """All that has a slot, by node, or by a name of its own for a step's scratch."""
+    temporaries: dict[Hashable, _Temporary] = {}
+    for number, step in enumerate(work):
+        used = [(owner(n), n.aval, n.op.name) for n in step.buffers]
+        if isinstance(step, BuiltStep):
+            scratch = _scratch(step)
+            used = [*(((number, k), a, "scratch") for k, a in scratch), *used]
+        for key, aval, name in used:
+            known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
+            known.last = number
+    return temporaries
 
 
 def _is_barrier(step: BuiltStep) -> bool:

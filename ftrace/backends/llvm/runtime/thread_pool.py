@@ -358,6 +358,17 @@ def share(f: Function) -> None:
         start_workers(f, helpers)
     size = parts(wished)
     pieces = parts(size)
+    _post(f, size, pieces)
+    listens = f.let("icmp ugt i64 %units, %quantum")
+    listener = f.let(f"select i1 {listens}, ptr %context, ptr null")
+    work(f, listener)
+    _wait_for(f, pieces)
+    f.do("store atomic i32 0, ptr @taken release, align 4")
+    f.ret(status_of(f, "%context"))
+
+
+def _post(f: Function, size: str, pieces: str) -> None:
+    """Writes the job, issues the ticket that invites to it, and wakes who sleeps."""
     job = f.view("@job", Job)
     for name in ("kernel", "buffers", "context"):
         job.set(name, f"%{name}", "ptr")
@@ -373,9 +384,10 @@ def share(f: Function) -> None:
     with f.when(f.let(f"icmp ne i64 {sleepers}, 0")):
         others = f.sum(pieces, -1)
         unpark_workers(f, others, "%threads", sleepers)
-    listens = f.let("icmp ugt i64 %units, %quantum")
-    listener = f.let(f"select i1 {listens}, ptr %context, ptr null")
-    work(f, listener)
+
+
+def _wait_for(f: Function, pieces: str) -> None:
+    """Until all are done; signals are looked at on the way."""
     hears = f.let("icmp ne ptr %context, null")
     with f.repeat(-1) as spun:
         done = f.let("load atomic i64, ptr @done acquire, align 8")
@@ -387,8 +399,6 @@ def share(f: Function) -> None:
             f.outside("i32 sched_yield")
             with f.when(hears):
                 check_signals(f, "%context")
-    f.do("store atomic i32 0, ptr @taken release, align 4")
-    f.ret(status_of(f, "%context"))
 
 
 @pool("void", visible=True)
