@@ -130,7 +130,8 @@ def _all_shallow(target: Target, load: Load) -> Iterator[Blocks]:
 
 def _shallow_blocks(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
     """Ways to cut with so many terms at a time."""
-    tile = tiling.register_tile(load.rows, load.vectors, target.registers, target.costs)
+    sizes = load.rows, load.vectors, target.registers, target.costs
+    tile = tiling.register_tile(*sizes, tiling.MOST_ROWS)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     wide = tile.vectors * target.vector_bytes
@@ -212,7 +213,7 @@ def _deep_tile(target: Target, load: Load) -> tiling.RegisterTile:
         lines = strips * load.rows * load.item / target.cache_line
         return tile.cycles + lines * target.costs.line * _STREAMS
 
-    tiles = tiling.register_tiles(*sizes, uneven=1.0)
+    tiles = tiling.register_tiles(*sizes, even=True)
     return min(reversed(tiles), key=cycles)
 
 

@@ -41,17 +41,28 @@ from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: The numbers that tiles of registers add up.
 FLOATS = (dtypes.float32, dtypes.float64)
-#: Fewer products are not worth it.
+#: Fewer products are not worth the code, a bound of which this is: without it 3×3 taps
+#: of 8² pixels of 16 channels, each by itself, are 320 instructions, not 126, and 2→4
+#: channels 159, not 96. With 2¹⁸ no row differs, with 2²⁰ five are other loops.
 _LEAST = 1 << 14
-#: Rows of an operand so far apart (in bytes) are put together.
-_FAR = 4096
+#: So far apart elements are picked from vectors side by side. With 1 strided 16 of
+#: 32→64, 28² and its gradient by filters are no convolutions, with 2 or 16 no row
+#: differs.
+_CLOSE = 4
 #: The number of the axis that is the only place of groups.
 _PLACE = -1
-#: What it takes to evaluate an element of an image, in the time of a tap.
+#: What it takes to evaluate an element of an image, in the time of a tap. With 5 the
+#: depthwise rows of 28², 5×5 by 2, and of 56², gradients, are plain loops; with 1.25 or
+#: 3.5 no row differs.
 _FILL = 2.5
-#: Loops over more terms than these are not written out, and take so many times as long;
-#: and so many where an operand lies the other way.
-_WRITTEN_OUT, _LONG_LOOP, _GATHER = 12, 1.5, 3.0
+#: Loops over more terms than these are not written out, and take so many times as long.
+#: With 8 3×3 taps of three depthwise rows are panels, with 1000 5×5 and 7×7 of three
+#: are loops; with 16 no row differs. With 1.0 six rows are loops, with 3.0 none.
+_WRITTEN_OUT, _LONG_LOOP = 12, 1.5
+#: And so many where an operand lies the other way. With 1.0 3×3 taps of 28² pixels,
+#: whose 32 channels are last in images and first in filters, are loops of 3795
+#: instructions, and of 2863 for AVX2, not 243 and 276; with 1.5 or 6.0 they are not.
+_GATHER = 3.0
 
 
 def find_windows(
@@ -224,11 +235,11 @@ def cut_columns(columns: tuple[Node, ...], lanes: int, *most: int) -> Cut:
 # What it costs to evaluate an operand.
 
 
-def can_fill(node: Node, column: Node, facts: Facts, lanes: int = 16) -> bool:
+def can_fill(node: Node, column: Node, facts: Facts, lanes: int) -> bool:
     """Is it evaluated in vectors along a column, from elements that are close by?"""
     loads = [n for n in toposort([node]) if n.op is load_p and column in facts.free[n]]
     strides = (facts.stride(index_of(n), column, lanes) for n in loads)
-    return all(stride is not None and abs(stride) <= 4 for stride in strides)
+    return all(stride is not None and abs(stride) <= _CLOSE for stride in strides)
 
 
 def fill_cost(
@@ -257,12 +268,12 @@ def pays_in_groups(
     7×7 and 384 groups 0.4; pixels side by side, 5×5 by 2 of 14² 0.3, of 3 groups 2.
     """
     (left,), (right,), (groups, _) = plan.left, plan.right, plan.columns
-    beside = groups if can_fill(left, groups, facts) else windows[-1].column
+    beside = groups if can_fill(left, groups, facts, lanes) else windows[-1].column
     sizes = map(size_of, (groups, beside))
     panels, loops = (-(-size // lanes) * lanes / size for size in sizes)
     taps = prod(w.taps for w in windows)
     seen = prod(w.lines(w.pixels) / w.pixels for w in windows)
-    loops *= taps if can_fill(right, beside, facts) else taps * _GATHER
+    loops *= taps if can_fill(right, beside, facts, lanes) else taps * _GATHER
     loops *= _LONG_LOOP if prod(map(size_of, plan.ranges)) > _WRITTEN_OUT else 1.0
     return panels * (taps + _FILL * seen) < loops
 
@@ -271,18 +282,21 @@ def pays_in_groups(
 
 
 def still_operand(
-    node: Node, columns: Cut, summed: Cut, lanes: int, facts: Facts
+    node: Node, columns: Cut, summed: Cut, lanes: int, facts: Facts, target: Target
 ) -> Panel | Node:
-    """It is read where it stands if vectors of it are side by side, near each other."""
+    """It is read where it stands if vectors of it are side by side, near each other.
+
+    So far apart that they share a set of the first cache they push each other out.
+    """
     width, free = layout.whole_vectors(columns, lanes), facts.free[node]
     axis, form = columns.within[0], plain_form(node, facts)
     one = len([r for r in columns.within if size_of(r) > 1]) < 2
     if one and form is not None and runs_along(node, axis, facts):
         steps = [abs(form.terms.get(r, 0)) for r in (*summed.outer, *summed.within)]
-        near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
+        step = min((n for n in steps if n), default=0) * node.dtype.itemsize
         # All columns that tiles read have to be there.
         rests = axis_of(axis).size % width, columns.length % width
-        if near and same_size(rests, (0, 0)):
+        if step < target.l1_way and same_size(rests, (0, 0)):
             return node
     across = Term(columns, 1, columns.order or columns.within)
     parts = Term.of(summed, width, free), across

@@ -30,29 +30,39 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
-#: Terms of a sum that are added up before they are put aside (of 4-byte elements).
+#: Terms of a sum that are added up before they are put aside (of 4-byte elements). With
+#: 256 five rows put them aside more often, with 1024 8 of 128→128, 7² does less often.
 DEPTH = 512
 #: The part of the second cache that each panel may take: of sums, of groups, or for a
-#: gradient.
+#: gradient. With 8 the gradients of three rows of groups, channels last, have smaller
+#: blocks, with 2 no row differs.
 _SHARE = 4
 
 # Channels first.
 
-#: Cycles of a block beside its sums.
+#: Cycles of a block beside its sums. With 1000 spread images are cut otherwise, with
+#: 4000 the gradient by images, strided 16 of 32→64, 28²; with 16,000 these two and 128
+#: of 1→32, 28².
 _BLOCK = 2000.0
 #: Images whose vectors have so many times the lanes are put side by side: one by one 8
-#: of 7² with 512 channels take 1.26 times as long (AMD EPYC).
+#: of 7² with 512 channels take 1.26 times as long (AMD EPYC). With 1.0 five rows of 14²
+#: are, too; with 1.2 8 of 128→128, 7² is not, with the vectors of AVX2.
 _SHORT = 1.1
 #: How many times as long sums take for which pairs of a column and a tap fill a panel:
 #: they do where lines are short, as the 7 that 5×5 taps by 2 leave of 14², in half
-#: of the time.
+#: of the time. With 1.2 the gradient by images, strided 16 of 32→64, 28², is such a
+#: one, with 2.0 spread images are none.
 _PAIRS = 1.6
-#: Blocks of lines that are considered, and parts of the rows: a bound of compile time.
+#: Blocks of lines that are considered: a bound of compile time. With 2 32 of 64→64, 56²
+#: is cut otherwise, with 8 7×7 taps by 2 of 224² are 14 units, not 8; with 64 neither.
 _MOST_BLOCKS = 32
+#: Parts of the rows, and images side by side: another bound. With 1 and 2 8 of 128→128,
+#: 7² is cut otherwise, without 8 16 of 64→64, 3²; with 16 32 of 128→128, 5².
 _BLOCK_COUNTS = (1, 2, 4, 8)
 #: Vectors as long as a line come from the second cache in time; of shorter ones a tile
 #: takes several times as long, unless all that it reads stays in the first: two of them
-#: for each term are this part of it.
+#: for each term are this part of it. With 4 or 16 the code for AVX2 of seven or eight
+#: rows is another one.
 _NEAR = 8
 
 
@@ -238,13 +248,19 @@ def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
 
 # Channels last.
 
-#: Pixels of a block at least, where there are more than cores need.
+#: Pixels of a block, however many units cores ask for: each reads all weights. Without
+#: it 8 images of 14² with 64 channels are 112 units of a line for 16 cores, not 32;
+#: with 1000 two rows of 14² and 7² are 4 units for two cores, not 8.
 _FEW_PIXELS = 64
 #: Images of fewer pixels share the weights of a block: one by one 8 images of 7² with
-#: 512 channels take 1.4 times as long (AMD EPYC).
+#: 512 channels take 1.4 times as long (AMD EPYC). With 32 8 of 64, 7², depthwise, do
+#: so, with 256 six rows of 14² share them; with 64 no row differs.
 _MANY_PIXELS = 128
-#: Vectors in a row of a block of columns; where such blocks are not alike.
+#: Vectors in a row of a block of columns. With 6 three rows of 64 channels have two
+#: blocks for AVX2, with 8 or 24 no row differs.
 _FEWEST_ROW_VECTORS = 12
+#: And where such blocks are not alike: a bound of code. With 12 512 channels of 7² are
+#: 579 instructions, not 337; with 24 no row differs.
 _MOST_ROW_VECTORS = 16
 
 
@@ -287,7 +303,7 @@ def find_nhwc(
             plan, [*windows.values()], facts, lanes
         ):
             return
-    elif more or not others or not convolution.can_fill(left, others[-1], facts):
+    elif more or not others or not convolution.can_fill(left, others[-1], facts, lanes):
         return
     if groups is None and size_of(column) * item < 32:
         return
@@ -315,7 +331,7 @@ def _along_rows(
     budget = target.l2 // _SHARE // total.dtype.itemsize // each
     rows, outer = _cut_rows(plan, windows, columns.blocks, budget, target)
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
-    still = convolution.still_operand(right, columns, summed, lanes, facts)
+    still = convolution.still_operand(right, columns, summed, lanes, facts, target)
     images = layout.images_of(
         left, windows, rows, Term.of(depth, 1, facts.free[left]), lanes,
         channels_last=True, groups=columns if groups else None,
@@ -323,7 +339,9 @@ def _along_rows(
     yield from convolution.slide(
         kernel, plan, facts, images, still, (rows, columns, depth),
         (*outer, rows, columns), lanes, target,
-        tiling.candidate_tiles(rows.extents[-1], pitch // lanes, target),
+        tiling.candidate_tiles(
+            rows.extents[-1], pitch // lanes, target, tiling.MOST_ROWS
+        ),
     )  # fmt: skip
 
 
@@ -354,8 +372,11 @@ def _cut_rows(
 # Gradients by the filters.
 
 #: Taps of all windows at most, a bound of code: tiles are written one after the other.
+#: With 1000 16×16 taps of 64² are 1549 instructions, not 591, and 3629 for AVX2, not
+#: 406; with 48 the row of 7×7 taps of 14² is no such gradient.
 _MOST_TAPS = 128
-#: Vectors of a block of columns.
+#: Vectors of a block of columns. With 4 four rows of 64 channels have two blocks for
+#: AVX2, with 16 no row differs.
 _VECTORS = 8
 
 
@@ -419,9 +440,10 @@ def _as_sliding(plan: Contraction, lanes: int, facts: Facts) -> _OfFilters | Non
     if not windows or len(channel) > 1 or taps > _MOST_TAPS:
         return None
     along = channel or (plan.columns[:1] if groups else ())
-    along_pixels = convolution.can_fill(left, pixels[-1], facts)
+    along_pixels = convolution.can_fill(left, pixels[-1], facts, lanes)
     last = groups or not along_pixels
-    if not along_pixels and not (along and convolution.can_fill(left, along[0], facts)):
+    along_channels = along and convolution.can_fill(left, along[0], facts, lanes)
+    if not along_pixels and not along_channels:
         return None
     if convolution.is_depthwise(plan) and not convolution.pays_in_groups(
         plan, windows, facts, lanes
@@ -476,7 +498,7 @@ def _of_filters(
         left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes,
         channels_last=s.channels_last, groups=columns if more else None, zeros=0,
     )  # fmt: skip
-    still = convolution.still_operand(right, columns, depth, lanes, facts)
+    still = convolution.still_operand(right, columns, depth, lanes, facts, target)
     edges = [n * s.taps // parts for n in range(parts + 1)]  # as equal as can be
     yield from convolution.slide(
         kernel, s.plan, facts, images, still, (rows, columns, depth),
@@ -542,6 +564,6 @@ def _tile(
             rows = -(-s.taps // parts) * high
             cycles = parts * -(-channels // high)
             cycles *= tiling.row_cycles(rows, wide, vectors, target.costs)
-            if cycles < least * 0.999:
+            if cycles < least:
                 best, least = ((high, wide), parts), cycles
     return best

@@ -35,7 +35,10 @@ from ftrace.lower.register_loops.register_loop import Assign, Repeat, Statement,
 from ftrace.trace.graph import toposort
 from ftrace.trace.symbolic import sample
 
-#: The share of the last cache that a result takes at least.
+#: The share of the last cache that a result takes at least. Of 32 MB, with 1 the 16 MB
+#: of add 4M and of eleven rows more stay in it, with 2 the 8 MB of 8192 rows that are
+#: gathered; with no such share the 16 KB of the sums of 4096² do not. With 4 or 64 no
+#: row differs.
 _SHARE = 8
 
 #: Stands for the name of a kernel in the text of its functions, whose names begin with

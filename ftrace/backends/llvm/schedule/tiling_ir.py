@@ -266,13 +266,15 @@ def equal_tiles(axis: Node, steps: RangeTiling) -> Tiles | None:
     return parts[0] if len(parts) == 1 else None
 
 
-#: Rows of a tile at most.
+#: Rows of a tile at most: those of two vectors in 32 registers. With 12 eight rows of
+#: convolutions are cut otherwise, with 16 spread images, with 28 matmul 48³, too; with
+#: 16 registers there are 13 at most.
 MOST_ROWS = 14
 
 #: How much longer tiles of two heights take than those of one, to be compiled at all.
+#: With 1.0 16 rows of products and convolutions have other tiles, as matmul 256³, with
+#: 1.1 15 for AVX2.
 _UNEVEN = 1.03
-#: A tile that takes the same, but for rounding, is no better than one before it.
-_BETTER = 0.999
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,7 @@ class RegisterTile:
 
 @memo(4096)
 def register_tile(
-    rows: int, vectors: int, registers: int, costs: Costs, most: int = MOST_ROWS
+    rows: int, vectors: int, registers: int, costs: Costs, most: int
 ) -> RegisterTile:
     """The best tile for so many rows and vectors: the one with the fewest cycles.
 
@@ -301,11 +303,8 @@ def register_tile(
       costs: of single steps on the processor.
       most: rows of a tile at most.
     """
-    best, *others = register_tiles(rows, vectors, registers, costs, most)
-    for tile in others:
-        if tile.cycles < best.cycles * _BETTER:
-            best = tile
-    return best
+    tiles = register_tiles(rows, vectors, registers, costs, most)
+    return min(tiles, key=lambda tile: tile.cycles)
 
 
 @memo(4096)
@@ -314,14 +313,14 @@ def register_tiles(
     vectors: int,
     registers: int,
     costs: Costs,
-    most: int = MOST_ROWS,
-    uneven: float = _UNEVEN,
+    most: int,
+    even: bool = False,
 ) -> tuple[RegisterTile, ...]:
     """The best tile of each width, the narrowest first.
 
     Args:
       rows, vectors, registers, costs, most: as above.
-      uneven: how much longer tiles of two heights take.
+      even: tiles of two heights take no longer.
     """
     found: list[RegisterTile] = []
     for n in range(1, min(vectors, 4) + 1):
@@ -331,16 +330,16 @@ def register_tiles(
             cycles = 0.0
             for across in cut_evenly(rows, m):
                 cycles += across.count * row_cycles(across.unroll, n, vectors, costs)
-            if rows % m and n * m > 8:
-                cycles *= uneven
-            if cycles < best.cycles * _BETTER:
+            if rows % m and n * m > 8 and not even:
+                cycles *= _UNEVEN
+            if cycles < best.cycles:
                 best = RegisterTile(m, n, cycles)
         found.append(best)
     return tuple(found)
 
 
 def candidate_tiles(
-    rows: int, vectors: int, target: Target, most: int = MOST_ROWS
+    rows: int, vectors: int, target: Target, most: int
 ) -> list[tuple[int, int]]:
     """Rows and vectors of the best tile, then those of the best of each width."""
     known = rows, vectors, target.registers, target.costs, most
