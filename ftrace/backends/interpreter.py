@@ -36,9 +36,9 @@ from ftrace.trace.arrays.buffer import FENCED, Buffer, HostAllocator, allocate_f
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, walk
 from ftrace.trace.primitives import elementwise as p, reduction as red
+from ftrace.trace.primitives.indexing import UFUNCS
 from ftrace.trace.primitives.numpy_sums import PreparedProduct, sum_along
 from ftrace.trace.primitives.primitive import Array, Primitive
-from ftrace.trace.primitives.reference import maximum, minimum
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic import Sizes, evaluate
 
@@ -216,14 +216,6 @@ class KernelPlan:
         return tuple(axis for axis in self.kernel.axes if axis in needed)
 
 
-_COMBINE: dict[str, Any] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": maximum,
-    "min": minimum,
-}
-
-
 class Evaluation:
     """One run of a kernel on the bytes of its buffers.
 
@@ -312,7 +304,7 @@ class Evaluation:
         buffer = self.buffers[store.buffer]
         index = _check_bounds(store.value, index, buffer.size)
         if store.combine:
-            _COMBINE[store.combine].at(buffer, index, value)
+            UFUNCS[store.combine].at(buffer, index, value)
         else:
             buffer[index] = value
 
@@ -338,7 +330,7 @@ class Evaluation:
         axes = tuple(i for i, r in enumerate(ranges) if r in closed)
         if node.arg == "add":
             return sum_along(array, axes, dtype).squeeze(axes)
-        return _COMBINE[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
+        return UFUNCS[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
 
     def _contract(self, node: Node, dtype: np.dtype[Any]) -> Array:
         product = node.src[0]

@@ -23,13 +23,12 @@ from typing import Any, Final
 from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.lower.analysis import is_step
-from ftrace.lower.movement.reorder import MOVEMENTS
-from ftrace.lower.simplify.algebra import ELEMENTWISE, arg_of
+from ftrace.lower.simplify.algebra import ELEMENTWISE_OPS, arg_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import (
     broadcast as bc,
     movement as mv,
-    primitive,
+    primitive as prim,
     reduction as red,
 )
 from ftrace.trace.primitives.elementwise import copy
@@ -55,7 +54,7 @@ def _is_source(node: Node) -> bool:
 def _obeys_record(node: Node) -> bool:
     """Are shape and dtype those that the record's rule gives?"""
     try:
-        aval = primitive.primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
+        aval = prim.primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
     except FtraceError:
         return False
     return same_size(aval.shape, node.shape) and aval.dtype == node.dtype
@@ -66,14 +65,14 @@ def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
 
 
 _INDEXING = (gather_p, scatter_p)
-_OTHERS = tuple(p for p in primitive.PRIMITIVES.values() if p not in SOURCES)
-_BUILT_IN = frozenset(primitive.PRIMITIVES.values())
+_OTHERS = tuple(p for p in prim.PRIMITIVES.values() if p not in SOURCES)
+_BUILT_IN = frozenset(prim.PRIMITIVES.values())
 
 
 def _is_users(node: Node) -> bool:
     """Is it elementwise, of a primitive that a user made (`extend.py`)?"""
     op = node.op
-    if not isinstance(op, primitive.Primitive) or op in _BUILT_IN:
+    if not isinstance(op, prim.Primitive) or op in _BUILT_IN:
         return False
     return op.family in ("unary", "binary") and _obeys_record(node)
 
@@ -106,29 +105,26 @@ def _reduces_something(node: Node) -> bool:
     return len(axes) > 0 and not any(surely_at_most(shape[a], 1) for a in axes)
 
 
-_PADDING = (mv.pad_p, mv.shear_p, mv.unshear_p)
-_MOVING = tuple(op for op in MOVEMENTS if op not in _PADDING)
-
 _SIMPLE: Final = (
     Pat((const_p, dim_p, variable_p)),
     Pat(where=is_step),
-    Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
-    Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
+    Pat((iota_p, *_INDEXING, *mv.PADDING), where=_has_elements),
+    Pat(ELEMENTWISE_OPS, where=_all(_has_elements, _varies)),
     Pat(red.REDUCTIONS, where=_all(_has_elements, _reduces_something)),
     Pat(copy, where=_has_elements),
     Pat(where=_all(_is_users, _has_elements)),
 )
 
 SIMPLIFIED_SPEC: Final = Spec(
-    "after simplify", (*_SIMPLE, Pat(_MOVING, where=_all(_has_elements, _varies)))
+    "after simplify", (*_SIMPLE, Pat(bc.SELECTIONS, where=_all(_has_elements, _varies)))
 )
 
 
 def _above(op: Any, *allowed: Any) -> Pat:
     """A movement above one that it cannot move past, or above no movement."""
     others = (
-        primitive.item_p,
-        *(p for p in primitive.PRIMITIVES.values() if p not in (*MOVEMENTS, const_p)),
+        prim.item_p,
+        *(p for p in prim.PRIMITIVES.values() if p not in (*bc.MOVEMENTS, const_p)),
     )
     return Pat(op, Pat((*others, *allowed)))
 
@@ -158,9 +154,9 @@ MOVED_SPEC: Final = Spec(
             mv.shear_p,
             mv.unshear_p,
         ),
-        _above(mv.reshape_p, *[op for op in MOVEMENTS if op is not mv.reshape_p]),
-        _above(mv.pad_p, const_p, *[op for op in MOVEMENTS if op is not mv.pad_p]),
-        _above(bc.expand_p, *[op for op in MOVEMENTS if op is not bc.expand_p]),
+        _above(mv.reshape_p, *[op for op in bc.MOVEMENTS if op is not mv.reshape_p]),
+        _above(mv.pad_p, const_p, *[op for op in bc.MOVEMENTS if op is not mv.pad_p]),
+        _above(bc.expand_p, *[op for op in bc.MOVEMENTS if op is not bc.expand_p]),
     ),
 )
 

@@ -28,8 +28,8 @@ from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.composite import Made, Tape
 from ftrace.trace.eager.dispatch import Eager, call_placed, place_result
 from ftrace.trace.evaluate import require_memory
-from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
-from ftrace.trace.primitives.reference import convert, maximum, minimum
+from ftrace.trace.primitives.indexing import COMBINE_AT, UFUNCS, scatter_p
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.weak_constants import counts_bits
@@ -446,9 +446,6 @@ def at(x: tracer.Value) -> At:
 # Arrays and indices that are known.
 
 _BASIC = frozenset((int, slice, type(Ellipsis), *integer_classes))
-_UFUNCS: dict[str, Any] = {
-    "add": np.add, "mul": np.multiply, "min": minimum, "max": maximum,
-}  # fmt: skip
 
 
 def _update_now(
@@ -490,7 +487,7 @@ def _updated(kind: str, x: Any, new: Any, *index: Any) -> Any:
     if kind == "set":
         result[index] = new
     elif all(part is None or type(part) in _BASIC for part in index):
-        result[index] = _UFUNCS[kind](result[index], new)
+        result[index] = UFUNCS[kind](result[index], new)
     else:
         COMBINE_AT[kind](result, index, new)
     return result

@@ -21,7 +21,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import broadcast as bc, reduction
+from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,
     Running,
@@ -43,12 +43,6 @@ Dtype = Any
 SHORT = 8
 
 
-_REDUCTIONS = {
-    "sum": bc.reduce_sum_p, "prod": reduction.reduce_prod_p,
-    "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
-}  # fmt: skip
-
-
 def scan_with(x: Any, kind: str, axis: int, reverse: bool) -> Any:
     """The running reduction of a value along `axis`.
 
@@ -67,7 +61,7 @@ def scan_with(x: Any, kind: str, axis: int, reverse: bool) -> Any:
     if kind == "logsumexp":
         seen = _windows(x, axis, -np.inf, reverse)
         return ax.drop_axes(log_sum_exp(seen, (0,)), (0,))
-    primitive = _REDUCTIONS[kind]
+    primitive = reduction.BY_NAME[kind]
     if kind in EXTREMA:
         return _scan_pairwise(x, reduction.COMBINES[primitive], axis, reverse)
     fill = reduction.identity(primitive, x.dtype)
@@ -279,7 +273,7 @@ def _array_api(name: str, kind: str):
         axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
             shape = ax.with_size(x.shape, axis, 1)
-            first = reduction.identity(_REDUCTIONS[kind], x.dtype)
+            first = reduction.identity(reduction.BY_NAME[kind], x.dtype)
             x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
         return cumulate(name, kind, x, axis, dtype, promote_integers=True)
 

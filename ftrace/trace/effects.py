@@ -537,7 +537,7 @@ def call_back(
 
 
 def _is_operand(leaf: Any, static_numbers: bool) -> bool:
-    if static_numbers and isinstance(leaf, (bool, int, float, complex)):
+    if static_numbers and isinstance(leaf, _SCALARS):
         return isinstance(leaf, np.generic)
     return tracer.is_value(leaf)
 

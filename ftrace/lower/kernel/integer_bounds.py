@@ -13,15 +13,12 @@ from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.trace.graph import Node, Op, constant_value, toposort
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
 
 #: How many operations of an index array are looked through. With 1 the gradient of x[i]
 #: asks of each update whether it is in bounds; with 24 no row differs.
 DEPTH = 6
-#: Movements of which every element is one of the operand.
-MOVES = (bc.expand_p, permute_p, reshape_p, shrink_p, stride_p)
 #: Numbers beyond it are not followed.
 _LIMIT = 1 << 62
 
@@ -54,7 +51,7 @@ def exact_values(node: Node, depth: int) -> Interval | None:
         return 0, max(upper_bound(node.shape[axis]) - 1, 0)
     if op is p.cast_p and not _is_whole(node.src[0]):
         return None
-    if op in MOVES or op is gather_p:
+    if op in bc.SELECTIONS or op is gather_p:
         return values_of(node.src[0], depth - 1)
     return _combine(node, lambda s: values_of(s, depth - 1))
 

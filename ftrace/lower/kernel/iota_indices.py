@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import affine_index as ix, integer_bounds
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic import bounds as bounds_of_size, upper_bound
@@ -104,7 +104,7 @@ def _count(
         axis: int = node.arg
         if integer_bounds.fits(node, (0, upper_bound(node.shape[axis]) - 1)):
             found = Position(indices[axis], bool(indices[axis].pairs))
-    elif depth and op in integer_bounds.MOVES:
+    elif depth and op in bc.SELECTIONS:
         inner, _ = ix.source_index(node, indices, valid)
         return _count(node.src[0], inner, valid, number_of, depth - 1)
     elif depth and op is p.cast_p and dtypes.is_integer(node.src[0].dtype):

@@ -33,7 +33,6 @@ from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import (
-    broadcast as bc,
     elementwise as p,
     reduction,
     sources,
@@ -139,11 +138,6 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 
 # Long rows: what each block comes to, what comes before each, and then the blocks.
 
-_WHOLE = {
-    "sum": bc.reduce_sum_p, "prod": reduction.reduce_prod_p,
-    "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
-}  # fmt: skip
-
 #: So few rows leave threads idle (one of 1M: 1.7 times as fast in blocks, on two). With
 #: 64 20 rows of 2¹⁸ are four kernels, not one, with 4 8 rows are one.
 _FEW_ROWS = 16
@@ -159,7 +153,7 @@ _WIDTH = 64
 
 def _blocks_of(node: Node) -> int:
     """Into how many blocks each row is cut; 0 if it stays as it is."""
-    if node.op is not scan.cumulate_p or node.arg.kind not in _WHOLE:
+    if node.op is not scan.cumulate_p or node.arg.kind not in reduction.BY_NAME:
         return 0
     if not settings.decides("blocked_scan"):
         return 0
@@ -183,12 +177,13 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     reverse: bool = arg.reverse
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
     wide = p.cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
-    totals = reshape(reduction.reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
+    whole = reduction.BY_NAME[kind]
+    totals = reshape(reduction.reduce(whole, wide, (2,)), (rows, blocks))
     own = Operator(operator.combine, as_it_is)
     sums = run_along(node, [totals], own, 1, reverse)
     first = blocks - 1 if reverse else 0
     place = sources.iota(dtypes.int32, totals.shape, 1)
-    nothing = reduction.identity_like(_WHOLE[kind], totals)
+    nothing = reduction.identity_like(whole, totals)
     moved = shift_axis(sums, 1, -1 if reverse else 1)
     before = p.select(p.eq(place, sources.const_like(place, first)), nothing, moved)
     shape = (rows * blocks, size)

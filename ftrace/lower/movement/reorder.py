@@ -35,8 +35,6 @@ from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import same_size, surely_at_most, surely_less
 
-MOVEMENTS: Final = (*mv.MOVEMENT, bc.expand_p)
-
 
 def pair(
     name: str,
@@ -394,17 +392,17 @@ _REPEATED = Pat((bc.expand_p, const_p))
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
     _push_rule(
-        "push_shrink_through_elementwise", mv.shrink_p, algebra.ELEMENTWISE, _push
+        "push_shrink_through_elementwise", mv.shrink_p, algebra.ELEMENTWISE_OPS, _push
     ),
     _push_rule(
-        "push_permute_through_elementwise", mv.permute_p, algebra.ELEMENTWISE, _push
+        "push_permute_through_elementwise", mv.permute_p, algebra.ELEMENTWISE_OPS, _push
     ),
     _push_rule(
-        "push_reshape_through_elementwise", mv.reshape_p, algebra.ELEMENTWISE, _push
+        "push_reshape_through_elementwise", mv.reshape_p, algebra.ELEMENTWISE_OPS, _push
     ),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
     _push_rule(
-        "push_pad_through_elementwise", mv.pad_p, algebra.ELEMENTWISE, _push_pad
+        "push_pad_through_elementwise", mv.pad_p, algebra.ELEMENTWISE_OPS, _push_pad
     ),
     # movement(reduce(x)) -> reduce(movement(x))
     _push_rule(
@@ -415,7 +413,7 @@ PUSHES: Final = (
     Rule(
         "pull_expand_through_elementwise",
         algebra.of_any_arity(
-            lambda n: Pat(algebra.ELEMENTWISE, *[_REPEATED] * n, name="y")
+            lambda n: Pat(algebra.ELEMENTWISE_OPS, *[_REPEATED] * n, name="y")
         ),
         _pull_expand,
     ),

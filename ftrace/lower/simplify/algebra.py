@@ -32,15 +32,18 @@ from ftrace.trace.primitives import (
 )
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.library import scan
-from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
+from ftrace.trace.primitives.primitive import (
+    ELEMENTWISE,
+    PRIMITIVES,
+    Primitive,
+    primitive_of,
+)
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: Primitives whose result at a position depends on that position alone.
-ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(
-    p
-    for p in PRIMITIVES.values()
-    if p.family in ("unary", "binary", "compare", "select", "cast")
+ELEMENTWISE_OPS: Final = tuple(
+    p for p in PRIMITIVES.values() if p.family in ELEMENTWISE
 )
 
 # What patterns are made of.
@@ -180,8 +183,6 @@ def _reduce_constant(x: Node, c: Node) -> Node | None:
     return one if x.op is not red.reduce_prod_p or is_bits(c, 1) else None
 
 
-_EVERYWHERE = (mv.reshape_p, mv.permute_p, mv.shrink_p, mv.stride_p, bc.expand_p)
-
 CONSTANTS: Final = (
     # any value without elements -> constant
     to_zero(
@@ -207,19 +208,21 @@ CONSTANTS: Final = (
     # op(constants) -> constant
     Rule(
         "fold_constants",
-        of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(sources.const_p)] * n, name="x")),
+        of_any_arity(
+            lambda n: Pat(ELEMENTWISE_OPS, *[Pat(sources.const_p)] * n, name="x")
+        ),
         lambda x: sources.const_like(x, evaluate_scalar(x)),
     ),
     # movement(c) -> c
     Rule(
         "fold_movement_of_constant",
-        Pat(_EVERYWHERE, Pat(sources.const_p, name="c"), name="x"),
+        Pat(bc.SELECTIONS, Pat(sources.const_p, name="c"), name="x"),
         lambda x, c: move_constant(c, x.shape),
     ),
     # pad(0) -> 0; shear(0) -> 0
     to_zero(
         "fold_padding_of_zero",
-        Pat((mv.pad_p, mv.shear_p, mv.unshear_p), ZERO, name="x"),
+        Pat(mv.PADDING, ZERO, name="x"),
     ),
     # sum(c) -> n·c; max(c), min(c), prod(1) -> c
     Rule(

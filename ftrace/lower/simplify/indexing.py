@@ -67,7 +67,7 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return analysis.slice_op(node, (), shape)
     if node.op is bc.expand_p and same_size(node.src[0].shape[axis], 1):
         return bc.expand(node.src[0], shape)
-    if depth == 0 or node.op not in (*analysis.KEEPING, *algebra.ELEMENTWISE):
+    if depth == 0 or node.op not in (*analysis.KEEPING, *algebra.ELEMENTWISE_OPS):
         return None
     place = analysis.axis_below(node, axis) if node.op in analysis.KEEPING else axis
     if place is None:

@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, make_node
-from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives import movement as mv
 from ftrace.trace.primitives.numpy_sums import sum_along, sum_of
 from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.primitives.sources import const_p
@@ -56,6 +56,14 @@ expand_p = Primitive(
 )  # fmt: skip
 
 
+MOVEMENTS = (
+    mv.reshape_p, mv.permute_p, mv.pad_p, mv.shrink_p, mv.stride_p, mv.shear_p,
+    mv.unshear_p, expand_p,
+)  # fmt: skip
+#: Those of which every element is one of the operand.
+SELECTIONS = tuple([op for op in MOVEMENTS if op not in mv.PADDING])
+
+
 def expand(x: Node, shape: Shape) -> Node:
     if same_size(x.shape, shape):
         return x
@@ -69,7 +77,7 @@ def broadcast_leading(x: Node, shape: Shape) -> Node:
     if x.op is const_p:
         return make_node(const_p, x.aval.with_shape(shape), (), x.arg)
     missing = len(shape) - x.ndim
-    return expand(reshape(x, (1,) * missing + x.shape), shape)
+    return expand(mv.reshape(x, (1,) * missing + x.shape), shape)
 
 
 def infer_reduction(name: str, kinds: str, axes: Axes, x: ShapedArray) -> ShapedArray:

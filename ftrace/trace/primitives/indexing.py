@@ -132,12 +132,14 @@ def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
     return node.arg
 
 
+#: What combines arrays, by the word that scatters and kernels have for it.
+UFUNCS: dict[str, Any] = {
+    "add": np.add, "mul": np.multiply, "min": minimum, "max": maximum,
+}  # fmt: skip
 #: (array, index, values): changes the array.
 COMBINE_AT: dict[str, Callable[[Array, Any, Array], None]] = {
+    **{kind: ufunc.at for kind, ufunc in UFUNCS.items()},
     "add": add_at,
-    "mul": np.multiply.at,
-    "min": minimum.at,
-    "max": maximum.at,
 }
 
 

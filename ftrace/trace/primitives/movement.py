@@ -347,4 +347,5 @@ unshear_p = _movement(
 )  # fmt: skip
 
 
-MOVEMENT = (reshape_p, permute_p, pad_p, shrink_p, stride_p, shear_p, unshear_p)
+#: Movements whose results have zeros beside elements of the operand.
+PADDING = (pad_p, shear_p, unshear_p)

@@ -133,7 +133,12 @@ COMBINES: Final[dict[Op, prim.Primitive]] = {
 }  # fmt: skip
 #: The same by the word that scatters and kernels have for it.
 COMBINES_BY_NAME: Final = {op.name: op for op in COMBINES.values()}
-REDUCTIONS: Final = tuple(COMBINES)
+#: Reductions by the word that what runs along an axis has for them.
+BY_NAME: Final = {
+    "sum": bc.reduce_sum_p, "prod": reduce_prod_p,
+    "max": reduce_max_p, "min": reduce_min_p,
+}  # fmt: skip
+REDUCTIONS: Final = tuple(BY_NAME.values())
 
 
 def reduce(primitive: Op, x: Node, axes: tuple[int, ...]) -> Node:

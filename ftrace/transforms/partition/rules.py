@@ -669,19 +669,12 @@ def _along(node: Node) -> Rule:
     return _share(node, lambda d: d != axis)
 
 
-#: What combines the parts of what runs, and what reduces their totals.
-_RUNNING = {
-    "sum": (p.add, red.reduce_sum_p), "prod": (p.mul, red.reduce_prod_p),
-    "max": (p.maximum, red.reduce_max_p), "min": (p.minimum, red.reduce_min_p),
-}  # fmt: skip
-
-
 def _running(node: Node) -> Rule:
     arg: Running = node.arg
     kind, axis, reverse = arg
-    if kind not in _RUNNING:
+    total = red.BY_NAME.get(kind)
+    if total is None:
         return _along(node)
-    combine, total = _RUNNING[kind]
 
     def local(node: Node, src: Sequence[Node], part: Part) -> Node:
         (y,) = items(node.op(*src, arg=node.arg))
@@ -691,7 +684,7 @@ def _running(node: Node) -> Rule:
         last = mv.shrink_axis(y, axis, end, end + 1)
         rows = part.before(axis, last, red.identity_like(total, last), reverse)
         before = mv.reshape(total(rows, arg=(0,)), last.shape)
-        return combine(expand(before, y.shape), y)
+        return red.COMBINES[total](expand(before, y.shape), y)
 
     axes = _plain(node.src[0].shape)
     totals = frozenset([axis])

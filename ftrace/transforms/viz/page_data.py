@@ -30,6 +30,7 @@ from ftrace.lower.lowering import Firing, passes_of
 from ftrace.lower.register_loops.register_loop import Recurrence
 from ftrace.trace import graph as g
 from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.primitive import ELEMENTWISE
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.transforms.partition.collectives import Collective
@@ -218,7 +219,7 @@ class Tables:
 
 #: What operations of a family are shown as, where that is not its name.
 _KINDS = {
-    **dict.fromkeys(("unary", "binary", "compare", "select", "cast"), "elementwise"),
+    **dict.fromkeys(ELEMENTWISE, "elementwise"),
     **dict.fromkeys(("call", "loop"), "control"),
     **dict.fromkeys(("identity", "barrier", "item"), "movement"),
     "host": "library",
