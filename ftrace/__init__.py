@@ -28,6 +28,7 @@ try:  # as `_importing` does
     from ftrace.ground import VERSION, settings as _settings
     from ftrace.ground.missing_names import (
         no_attribute as _no_attribute,
+        offer as _offer,
         tell_missing as _tell_missing,
     )
     from ftrace.ground.tracebacks import show_users_frames as _show_users_frames
@@ -49,9 +50,13 @@ finally:
 _put_away()
 
 
+def _member(module: str, name: str) -> Any:
+    """What a module has, which is loaded now: few programs ask for it."""
+    return getattr(__import__(f"ftrace.{module}", fromlist=(name,)), name, None)
+
+
 def _call_of(module: str, name: str, *args: Any, **options: Any) -> Any:
-    """A function of a module that is loaded now: few programs call it."""
-    return getattr(import_module(f"ftrace.{module}"), name)(*args, **options)
+    return _member(module, name)(*args, **options)
 
 
 _register(
@@ -68,6 +73,7 @@ _register(
         aval_of=_aval_of,
         typeof=_partial(_call_of, "transforms.environment", "typeof"),
         html_of=_partial(_call_of, "transforms.viz.regions", "html_of"),
+        jaxpr_of=_partial(_call_of, "compat.view", "jaxpr_of_graph"),
         device_of=_placement.device_of,
         sharding_of=_placement.sharding_of,
         format_of=_placement.format_of,
@@ -81,6 +87,19 @@ _register(
         while_loop=_partial(_call_of, "lax", "while_loop"),
     )
 )
+# What modules offer and is made on floors above them: JAX's primitives are functions of
+# `lax`, and `sparsify` reads jaxprs.
+for _module, _home, _names in (
+    ("custom_derivatives", "compat.lax_primitives",
+     "custom_jvp_call_p custom_vjp_call_p"),
+    ("dtypes", "compat.jax.dtypes",
+     "canonicalize_dtype finfo iinfo issubdtype itemsize_bits result_type "
+     "scalar_type_of TypePromotionError prng_key extended"),
+    ("experimental", "compat", "hijax"),
+    ("experimental.sparse", "compat.sparsify", "sparsify"),
+    ("lax", "compat.lax_primitives", "*_p"),
+):  # fmt: skip
+    _offer(f"ftrace.{_module}", _names.split(), _partial(_member, _home))
 _show_users_frames()
 _tell_missing(errors.__name__)  # which stands below what tells
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import Any, Final
 
 import ml_dtypes
@@ -23,7 +22,7 @@ import numpy as np
 
 from ftrace import errors
 from ftrace.ground import settings
-from ftrace.ground.missing_names import no_attribute, tell_missing
+from ftrace.ground.missing_names import tell_missing
 
 bool_: Final = np.dtype(np.bool_)
 int8: Final = np.dtype(np.int8)
@@ -380,19 +379,6 @@ def bits_of(dtype: np.dtype[Any]) -> int:
     return int(re.findall(r"\d+", name_of(dtype))[0])
 
 
-#: JAX's `jax.dtypes` has these too; they need more than this floor has.
-_JAX = {
-    "canonicalize_dtype", "finfo", "iinfo", "issubdtype", "itemsize_bits",
-    "result_type", "scalar_type_of", "TypePromotionError", "prng_key", "extended",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _JAX:
-        return getattr(import_module("ftrace.compat.jax.dtypes"), name)
-    raise no_attribute(__name__, name)
-
-
 def named_dtype(dtype: Any) -> np.dtype[Any]:
     """`as_dtype` without narrowing: any way to write a dtype as a `np.dtype`."""
     found: np.dtype[Any]
@@ -532,4 +518,4 @@ def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return -np.inf, np.inf
 
 
-tell_missing(__name__, _JAX)
+__getattr__ = tell_missing(__name__)

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-import ftrace
-from ftrace import dtypes, lax
+from ftrace import debug, dtypes, lax, numpy as fnp
 from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxpr_as_fun
 from ftrace.compat.linear_util import wrap_init
 from ftrace.compat.primitive import CallPrimitive, Primitive
@@ -26,12 +25,17 @@ from ftrace.ground import settings
 from ftrace.numpy import axes as ax
 from ftrace.numpy.floats import reinterpret
 from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.calls.checkpoint import checkpoint
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
+from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import scope_of
 from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.tracer import Function
-from ftrace.transforms.custom.callbacks import io_callback
+from ftrace.transforms.custom.callbacks import io_callback, pure_callback
+from ftrace.transforms.environment import typeof
+from ftrace.transforms.jit.jit import eval_shape
+from ftrace.transforms.structs import ShapeDtypeStruct
 
 #: By name, without the suffix.
 NAMED: dict[str, NamedPrimitive] = {}
@@ -55,8 +59,8 @@ class NamedPrimitive(Primitive):
 
     def abstract_eval(self, *avals: Any, **params: Any) -> Any:
         structs = _structs(avals)
-        found = ftrace.eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
-        types = [ftrace.typeof(t) for t in ftrace.tree.leaves(found)]
+        found = eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
+        types = [typeof(t) for t in tree.leaves(found)]
         return (types if self.multiple_results else types[0]), frozenset[Any]()
 
 
@@ -113,8 +117,8 @@ for _name in _ELEMENTWISE:
     if _found is not None:
         _row(_name, _bind_names(_found, ""))
 for _name in ("and", "or", "xor", "not"):
-    _row(_name, _bind_names(getattr(ftrace.numpy, f"bitwise_{_name}"), ""))
-_row("copy", _bind_names(ftrace.numpy.array, ""))
+    _row(_name, _bind_names(getattr(fnp, f"bitwise_{_name}"), ""))
+_row("copy", _bind_names(fnp.array, ""))
 _row("add_any", _bind_names(lambda x, y: x + y, ""))
 
 #: Names of parameters -> the functions of `lax` that take them.
@@ -240,14 +244,14 @@ _row(
 
 
 def _structs(avals: Iterable[Any]) -> list[Any]:
-    return [ftrace.ShapeDtypeStruct.of(a) for a in avals]
+    return [ShapeDtypeStruct.of(a) for a in avals]
 
 
 def _pure_callback(
     *args: Any, callback: Function, result_avals: Any, vmap_method: Any = None, **_: Any
 ) -> Any:
     types = _structs(result_avals)
-    return ftrace.pure_callback(callback, types, *args, vmap_method=vmap_method)
+    return pure_callback(callback, types, *args, vmap_method=vmap_method)
 
 
 def _io_callback(*args: Any, callback: Function, result_avals: Any, **_: Any) -> Any:
@@ -255,7 +259,7 @@ def _io_callback(*args: Any, callback: Function, result_avals: Any, **_: Any) ->
 
 
 def _debug_callback(*args: Any, callback: Function, **_: Any) -> Any:
-    ftrace.debug.callback(callback, *args)
+    debug.callback(callback, *args)
     return ()
 
 
@@ -266,9 +270,9 @@ def _debug_print(
     leaves = list(args)
     for place, value in static_args:
         leaves.insert(place, value)
-    given, named = ftrace.tree.unflatten(in_tree, leaves)
+    given, named = tree.unflatten(in_tree, leaves)
     with np.printoptions(**dict(np_printoptions)):
-        ftrace.debug.print(fmt, *given, skip_format_check=True, **named)
+        debug.print(fmt, *given, skip_format_check=True, **named)
     return ()
 
 
@@ -333,9 +337,7 @@ def _cond(
 
 
 def _remat(*args: Any, jaxpr: Any, policy: Any = None, **_: Any) -> list[Any]:
-    function = ftrace.checkpoint(
-        lambda *xs: tuple(call_jaxpr(jaxpr, *xs)), policy=policy
-    )
+    function = checkpoint(lambda *xs: tuple(call_jaxpr(jaxpr, *xs)), policy=policy)
     return [*function(*args)]
 
 
@@ -407,3 +409,4 @@ PUBLIC: dict[str, Primitive] = {
     "custom_vjp_call_p": custom_vjp_call_p,
     "remat_p": remat_p,
 }
+globals().update(PUBLIC)

@@ -26,9 +26,6 @@ from ftrace.transforms.custom.callbacks import effects_barrier
 Names = Mapping[str, Any]
 
 
-MutableArray = AbstractRef
-
-
 class ExtendedDType:
     """The base of dtypes that libraries define: arrays of them are not made."""
 

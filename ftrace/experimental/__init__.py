@@ -12,26 +12,12 @@ shard_map        shard_map, where older programs import it from
 multihost_utils  what processes tell each other: there is one
 """
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
-
-from ftrace.ground.missing_names import (
-    no_attribute as _no_attribute,
-    tell_missing as _tell_missing,
-)
+from ftrace.ground.missing_names import tell_missing as _tell_missing
+from ftrace.trace.references import AbstractRef as _AbstractRef
 from ftrace.transforms.custom.callbacks import io_callback
 
 __all__ = ["io_callback"]
 
-#: What is served as JAX's alone.
-_COMPAT = {"MutableArray": "private", "hijax": "hijax"}
+MutableArray = _AbstractRef
 
-
-def __getattr__(name: str) -> _Any:
-    if name not in _COMPAT:
-        raise _no_attribute(__name__, name)
-    module = _import_module(f"ftrace.compat.{_COMPAT[name]}")
-    return getattr(module, name, module)
-
-
-_tell_missing(__name__, _COMPAT)
+__getattr__ = _tell_missing(__name__, ("MutableArray",))

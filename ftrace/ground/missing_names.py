@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from opcode import opmap
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final
 
 from ftrace.errors import MissingNameError
 
@@ -188,7 +188,22 @@ def _from_import(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
-def tell_missing(module: str, later: Iterable[str] = ()) -> None:
+#: Module -> name, or `*_p` -> what gives that: see `offer`.
+_offered: dict[str, dict[str, Callable[[str], Any]]] = {}
+
+
+def offer(module: str, names: Iterable[str], give: Callable[[str], Any]) -> None:
+    """Names that a module has, and whose values are made on a floor above it.
+
+    Args:
+      module: one that tells what it misses: see `tell_missing`.
+      names: `*_p` stands for all that end so.
+      give: the value of a name, when it is asked for; None if there is none.
+    """
+    _offered.setdefault(module, {}).update(dict.fromkeys(names, give))
+
+
+def tell_missing(module: str, later: Iterable[str] = ()) -> Callable[[str], Any]:
     """Gives a module a `__getattr__` that says of missing names what is known.
 
     Its `dir` is what is public: what `__all__` names, or else what has no underscore
@@ -210,10 +225,17 @@ def tell_missing(module: str, later: Iterable[str] = ()) -> None:
 
     def public() -> list[str]:
         named = own.get("__all__") or [n for n in own if n[0] != "_" and is_public(n)]
-        return sorted({*named, *later})
+        offered = _offered.get(module, {}).keys() - {"*_p"}
+        return sorted({*named, *later, *offered})
 
-    def missing(name: str) -> NoReturn:
-        raise no_attribute(module, name)
+    def missing(name: str) -> Any:
+        offered = _offered.get(module, {})
+        give = offered.get(name) or (offered.get("*_p") if name[-2:] == "_p" else None)
+        found = None if give is None else give(name)
+        if found is None:
+            raise no_attribute(module, name)
+        return found
 
     own.setdefault("__getattr__", missing)
     own.setdefault("__dir__", public)
+    return missing

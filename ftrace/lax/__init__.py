@@ -2,10 +2,6 @@
 
 # ruff: noqa: F403
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
-
-from ftrace.ground.missing_names import no_attribute as _no_attribute
 from ftrace.lax import (
     convolution as _convolution,
     elementwise as _elementwise,
@@ -56,17 +52,6 @@ _publish(linalg.__name__)
 
 # What these give depends on the axes that have names where they are called.
 from ftrace.lax.parallel import *  # noqa: E402
-
-
-def __getattr__(name: str) -> _Any:
-    """JAX's primitives: `add_p` and the like, which jaxprs name."""
-    if name.endswith("_p"):
-        found = _import_module("ftrace.compat.lax_primitives").PUBLIC.get(name)
-        if found is not None:
-            return found
-    raise _no_attribute(__name__, name)
-
-
 from ftrace.transforms.mapped import (  # noqa: E402
     with_sharding_constraint as with_sharding_constraint,
 )

@@ -37,7 +37,7 @@ class Backend:
       value_of_dim: a dynamic dimension as a value of the innermost trace.
       aval_of, device_of, sharding_of, format_of, shards_of: what an array is asked for.
       typeof: the type of a traced value as users see it.
-      html_of: a graph for notebooks.
+      html_of, jaxpr_of: a graph for notebooks; and as a jaxpr.
       devices: those of the default platform.
       device_put, block_until_ready: the functions of these names.
       vmap, reduce, scan, while_loop: the transform, and functions of `lax`.
@@ -55,6 +55,7 @@ class Backend:
     aval_of: Callable[[Array], ShapedArray]
     typeof: Callable[[Any], Any]
     html_of: Callable[[Graph], str]
+    jaxpr_of: Callable[[Graph], Any]
     device_of: Callable[[Array], Any]
     sharding_of: Callable[[Array | ShapedArray], Any]
     format_of: Callable[[Array], Any]

@@ -16,7 +16,6 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -650,10 +649,3 @@ class BCOO(JAXSparse):
 
     def astype(self, dtype: Any) -> BCOO:
         return replace(self, self.data.astype(dtype))
-
-
-def __getattr__(name: str) -> Any:
-    """JAX has all functions of BCOO in its module of this name."""
-    if not name.startswith("bcoo_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("ftrace.experimental.sparse"), name)

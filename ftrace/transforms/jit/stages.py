@@ -24,6 +24,7 @@ from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import Record, own_array
 from ftrace.trace.flatten_arguments import Output
@@ -387,7 +388,7 @@ class Traced(_Stage):
     @property
     def jaxpr(self) -> Any:
         """The graph as a jaxpr, with JAX's classes and in JAX's grammar."""
-        return import_module("ftrace.compat.view").jaxpr_of_graph(self.graph)
+        return backend().jaxpr_of(self.graph)
 
     def called_by(self, function: Callable[..., Any]) -> Traced:
         """The same, of which the compiled function calls this one."""
