@@ -27,7 +27,7 @@ from ftrace.trace.graph import Op
 from ftrace.trace.primitives import (
     broadcast as bc,
     elementwise as p,
-    reduction as reducers,
+    reduction as red,
 )
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
@@ -44,9 +44,9 @@ __all__ = [
 # Which reduction a function of two values stands for.
 
 #: Reductions by what combines two elements.
-_BY_OPERATION: dict[Op, Any] = {c: r for r, c in reducers.COMBINES.items()}
+_BY_OPERATION: dict[Op, Any] = {c: r for r, c in red.COMBINES.items()}
 _OF_BOOLS: dict[Op, Primitive] = {
-    p.bit_and: reducers.reduce_min_p, p.bit_or: reducers.reduce_max_p,
+    p.bit_and: red.reduce_min_p, p.bit_or: red.reduce_max_p,
 }  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def _is_forbidden(aval: ShapedArray, axes: Sequence[int]) -> bool:
     return not allowed and any(aval.shape[axis] != 1 for axis in axes)
 
 
-@member(_reduction, reducers.reduce_prod_p)
+@member(_reduction, red.reduce_prod_p)
 def reduce_prod():
     """The product along these axes; 1 of nothing.
 
@@ -153,7 +153,7 @@ def reduce_prod():
     """
 
 
-@member(_reduction, reducers.reduce_max_p)
+@member(_reduction, red.reduce_max_p)
 def reduce_max():
     """The greatest along these axes; NaN wins. Of nothing -inf, or the least integer.
 
@@ -163,7 +163,7 @@ def reduce_max():
     """
 
 
-@member(_reduction, reducers.reduce_min_p)
+@member(_reduction, red.reduce_min_p)
 def reduce_min():
     """The least along these axes; NaN wins. Of nothing inf, or the greatest integer.
 
@@ -200,7 +200,7 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Primitive | N
     return bit_reduction
 
 
-@member(_bit_reduction, p.bit_and, -1, reducers.reduce_min_p)
+@member(_bit_reduction, p.bit_and, -1, red.reduce_min_p)
 def reduce_and():
     """All of bools, or the bits that all integers have, along these axes.
 
@@ -210,7 +210,7 @@ def reduce_and():
     """
 
 
-@member(_bit_reduction, p.bit_or, 0, reducers.reduce_max_p)
+@member(_bit_reduction, p.bit_or, 0, red.reduce_max_p)
 def reduce_or():
     """Any of bools, or the bits that some integer has, along these axes.
 
@@ -287,7 +287,7 @@ def reduce(
             if is_identity(monoid, starts[0], result.dtype):
                 return result
             check_dtypes("reduce", values[0], starts[0])
-            return elementwise(reducers.COMBINES[monoid], starts[0], result)
+            return elementwise(red.COMBINES[monoid], starts[0], result)
     for value, start in zip(values, starts, strict=True):
         check_dtypes("reduce", value, start)
 
@@ -310,7 +310,7 @@ def is_identity(monoid: Primitive, start: Value, dtype: np.dtype[Any]) -> bool:
         return False
     # That of its own dtype too: -inf for a maximum of integers.
     both = (dtype, aval_of(start).dtype)
-    return any(bool(start == reducers.identity(monoid, d)) for d in both)
+    return any(bool(start == red.identity(monoid, d)) for d in both)
 
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
@@ -703,14 +703,14 @@ def reduce_window(
 def _reduce_windows(
     x: Any, *init: Any, monoid: Primitive, windows: tuple[ax.Window, ...]
 ) -> Any:
-    fill = init[0] if init else reducers.identity(monoid, x.dtype)
+    fill = init[0] if init else red.identity(monoid, x.dtype)
     shape = [w.outputs(n) for w, n in zip(windows, x.shape, strict=True)]
     if 0 in shape:
         return ax.as_value(np.zeros(shape, x.dtype))
     seen = ax.slide_all(x, windows, fill)
     axes = tuple(range(seen.ndim - x.ndim))
     result = ax.drop_axes(bind(monoid, seen, arg=axes), axes) if axes else seen
-    return elementwise(reducers.COMBINES[monoid], init[0], result) if init else result
+    return elementwise(red.COMBINES[monoid], init[0], result) if init else result
 
 
 def reduce_window_shape_tuple(

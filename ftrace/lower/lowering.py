@@ -53,7 +53,7 @@ from ftrace.lower.simplify.algebra import (
 )
 from ftrace.lower.simplify.indexing import ONE_HOT, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
-from ftrace.trace import linalg_compositions
+from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.graph import (
     Body,
@@ -188,7 +188,7 @@ def _of_known_sizes(rule: Rule, *decisions: str) -> Rule:
 
 
 COMPOUNDS: dict[Any, Rule] = dict.fromkeys(
-    linalg_compositions.COMPOSITIONS, _of_known_sizes(lapack_kernels.expand_composition)
+    compositions.COMPOSITIONS, _of_known_sizes(lapack_kernels.expand_composition)
 )
 LOOPS: dict[Any, Rule] = {
     canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)

@@ -29,8 +29,8 @@ from ftrace.trace.graph import constant_bits
 from ftrace.trace.primitives import (
     broadcast as bc,
     elementwise as p,
-    movement,
-    reduction,
+    movement as mv,
+    reduction as red,
 )
 from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
 from ftrace.trace.pytree import tree
@@ -448,15 +448,15 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
 
 def reshape(x: tracer.Value, shape: Shape) -> Any:
     x = as_value(x)
-    return x if same_size(x.shape, shape) else bind(movement.reshape_p, x, arg=shape)
+    return x if same_size(x.shape, shape) else bind(mv.reshape_p, x, arg=shape)
 
 
 def permute(x: tracer.Value, axes: tuple[int, ...]) -> Any:
     x = as_value(x)
-    return x if axes == tuple(range(x.ndim)) else bind(movement.permute_p, x, arg=axes)
+    return x if axes == tuple(range(x.ndim)) else bind(mv.permute_p, x, arg=axes)
 
 
-inverse = movement.inverse
+inverse = mv.inverse
 
 
 def move_axis(x: tracer.Value, source: int, destination: int) -> Any:
@@ -509,7 +509,7 @@ def broadcast_to(x: tracer.Value, shape: Shape, name: str = "broadcast_to") -> A
 
 def pad(x: tracer.Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
     """Zeros (before, after, between) per axis; none of them negative."""
-    return bind(movement.pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
+    return bind(mv.pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
 
 
 def pad_axis(x: tracer.Value, axis: int, before: int, after: int) -> Any:
@@ -523,7 +523,7 @@ def shrink(x: tracer.Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     x = as_value(x)
     if all(same_size(b, (0, n)) for b, n in zip(bounds, x.shape, strict=True)):
         return x
-    return bind(movement.shrink_p, x, arg=bounds)
+    return bind(mv.shrink_p, x, arg=bounds)
 
 
 def shrink_axis(x: tracer.Value, axis: int, start: int, stop: int) -> Any:
@@ -534,7 +534,7 @@ def shrink_axis(x: tracer.Value, axis: int, start: int, stop: int) -> Any:
 
 def stride(x: tracer.Value, steps: tuple[int, ...]) -> Any:
     """Every n-th element per axis; a negative n also reverses."""
-    return bind(movement.stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
+    return bind(mv.stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
 
 
 def flip(x: tracer.Value, axes: Sequence[int]) -> Any:
@@ -586,8 +586,8 @@ def slide(x: Any, axis: int, window: Window) -> Any:
     outputs = (x.shape[axis] - window.reach) // window.stride + 1
     x = insert_axes(x, (0,))
     x = expand(x, (window.size, *x.shape[1:]))
-    arg = movement.Shear(axis + 1, 0, window.stride, window.dilation, outputs)
-    return bind(movement.shear_p, x, arg=arg)
+    arg = mv.Shear(axis + 1, 0, window.stride, window.dilation, outputs)
+    return bind(mv.shear_p, x, arg=arg)
 
 
 def slide_all(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
@@ -667,8 +667,8 @@ def takes_names(function: F) -> F:
             if given[key] is not None:
                 x = broadcast_to(as_value(given[key]), shape, name)
                 for each in reversed(axes.values()):
-                    arg = reduction.NamedAxis(each.name, each.size)
-                    (x,) = bind_compound(reduction.all_gather_p, x, each.index, arg=arg)
+                    arg = red.NamedAxis(each.name, each.size)
+                    (x,) = bind_compound(red.all_gather_p, x, each.index, arg=arg)
                 given[key] = x
         order = [*axes, *range(len(shape))]
         own = [a if a in axes else canonical_axis(a, len(shape), name) for a in several]

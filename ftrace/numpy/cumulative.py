@@ -21,7 +21,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import reduction
+from ftrace.trace.primitives import reduction as red
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,
     Running,
@@ -61,10 +61,10 @@ def scan_with(x: Any, kind: str, axis: int, reverse: bool) -> Any:
     if kind == "logsumexp":
         seen = _windows(x, axis, -np.inf, reverse)
         return ax.drop_axes(log_sum_exp(seen, (0,)), (0,))
-    primitive = reduction.BY_NAME[kind]
+    primitive = red.BY_NAME[kind]
     if kind in EXTREMA:
-        return _scan_pairwise(x, reduction.COMBINES[primitive], axis, reverse)
-    fill = reduction.identity(primitive, x.dtype)
+        return _scan_pairwise(x, red.COMBINES[primitive], axis, reverse)
+    fill = red.identity(primitive, x.dtype)
     seen = _windows(x, axis, fill, reverse)
     return ax.drop_axes(bind(primitive, seen, arg=(0,)), (0,))
 
@@ -273,7 +273,7 @@ def _array_api(name: str, kind: str):
         axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
             shape = ax.with_size(x.shape, axis, 1)
-            first = reduction.identity(reduction.BY_NAME[kind], x.dtype)
+            first = red.identity(red.BY_NAME[kind], x.dtype)
             x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
         return cumulate(name, kind, x, axis, dtype, promote_integers=True)
 

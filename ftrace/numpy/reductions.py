@@ -19,7 +19,7 @@ from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction as red
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, is_value
 
@@ -117,11 +117,11 @@ def masked_reduce(
 ) -> Any:
     """A reduction of `a`, computed in `dtype`."""
     a = ax.cast(a, dtype)
-    combine = reduction.COMBINES[primitive]
+    combine = red.COMBINES[primitive]
     if dtype == dtypes.bool_ and primitive in _BOOL:
         primitive, combine = _BOOL[primitive]
     if along.mask is not None:
-        nothing = ax.full((), reduction.identity(primitive, dtype), dtype)
+        nothing = ax.full((), red.identity(primitive, dtype), dtype)
         a = ax.choose(along.mask, a, nothing)
     result = reduce_by(primitive, a, along.axes, along.keepdims)
     if initial is not None:
@@ -138,8 +138,8 @@ def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
 
 #: Sums and products of bools are "or" and "and".
 _BOOL = {
-    bc.reduce_sum_p: (reduction.reduce_max_p, p.bit_or),
-    reduction.reduce_prod_p: (reduction.reduce_min_p, p.bit_and),
+    bc.reduce_sum_p: (red.reduce_max_p, p.bit_or),
+    red.reduce_prod_p: (red.reduce_min_p, p.bit_and),
 }
 
 
@@ -285,7 +285,7 @@ def sum():
     """
 
 
-@member(_total, reduction.reduce_prod_p)
+@member(_total, red.reduce_prod_p)
 def prod():
     """The product of the elements along `axis`, or of all.
 
@@ -305,7 +305,7 @@ def nansum():
     """
 
 
-@member(_total_of_numbers, reduction.reduce_prod_p, 1)
+@member(_total_of_numbers, red.reduce_prod_p, 1)
 def nanprod():
     """The product of the elements that are not NaN; 1 where there are none.
 
@@ -353,7 +353,7 @@ def _complex_extremum(
     """By the real part, then by the imaginary part, as NumPy orders."""
     x, y = a.real, a.imag
     first = reduce_by(primitive, x, axes, True)
-    beyond = ax.full((), reduction.identity(primitive, y.dtype), y.dtype)
+    beyond = ax.full((), red.identity(primitive, y.dtype), y.dtype)
     hits = _same(x, first)
     second = reduce_by(primitive, ax.choose(hits, y, beyond), axes, True)
     # Of the real parts again: those with that imaginary part share the derivative.
@@ -402,13 +402,13 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         missing = None if beyond is None else is_nan(a)
         if missing is None or initial is not None:
             return result
-        nothing = reduce_by(reduction.reduce_min_p, missing, along.axes, keepdims)
+        nothing = reduce_by(red.reduce_min_p, missing, along.axes, keepdims)
         return ax.choose(nothing, ax.full((), np.nan, a.dtype), result)
 
     return extreme
 
 
-@member(_extreme, reduction.reduce_max_p)
+@member(_extreme, red.reduce_max_p)
 def max():
     """The greatest element along `axis`, or of all; NaN wins.
 
@@ -423,7 +423,7 @@ def max():
     """
 
 
-@member(_extreme, reduction.reduce_min_p)
+@member(_extreme, red.reduce_min_p)
 def min():
     """The least element along `axis`, or of all; NaN wins.
 
@@ -436,7 +436,7 @@ def min():
     """
 
 
-@member(_extreme, reduction.reduce_max_p, -np.inf)
+@member(_extreme, red.reduce_max_p, -np.inf)
 def nanmax():
     """The greatest element that is not NaN; NaN where there is none.
 
@@ -446,7 +446,7 @@ def nanmax():
     """
 
 
-@member(_extreme, reduction.reduce_min_p, np.inf)
+@member(_extreme, red.reduce_min_p, np.inf)
 def nanmin():
     """The least element that is not NaN; NaN where there is none.
 
@@ -482,8 +482,8 @@ def ptp(
     ax.no_out("ptp", out)
     a = ax.strong(a)
     along = over("ptp", a, axis, keepdims)
-    high = _extremum(reduction.reduce_max_p, a, along)
-    return high - _extremum(reduction.reduce_min_p, a, along)
+    high = _extremum(red.reduce_max_p, a, along)
+    return high - _extremum(red.reduce_min_p, a, along)
 
 
 # Truth.
@@ -522,7 +522,7 @@ def _truth(name: str, primitive: Primitive):
     return truth
 
 
-@member(_truth, reduction.reduce_max_p)
+@member(_truth, red.reduce_max_p)
 def any():
     """Is an element along `axis`, or of all, not zero?
 
@@ -535,7 +535,7 @@ def any():
     """
 
 
-@member(_truth, reduction.reduce_min_p)
+@member(_truth, red.reduce_min_p)
 def all():
     """Are the elements along `axis`, or all of them, not zero?
 
@@ -759,7 +759,7 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
 
     The maximum is constant to derivatives.
     """
-    top = reduce_by(reduction.reduce_max_p, x.real, axes, True)
+    top = reduce_by(red.reduce_max_p, x.real, axes, True)
     return x - bind(p.stop_gradient, top)
 
 
@@ -843,7 +843,7 @@ def _logsumexp(
 
 def finite_maximum(x: Any, axes: tuple[int, ...]) -> Any:
     """The maximum, constant to derivatives; 0 where it is infinite or NaN."""
-    top = bind(p.stop_gradient, reduce_by(reduction.reduce_max_p, x, axes, True))
+    top = bind(p.stop_gradient, reduce_by(red.reduce_max_p, x, axes, True))
     return ax.choose(bind(p.is_finite, top), top, _scalar(top, 0))
 
 

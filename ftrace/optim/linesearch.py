@@ -28,7 +28,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.optim import base, tree
+from ftrace.optim import base, tree as trees
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -68,12 +68,12 @@ def _function_of(name: str, value_fn: Callable[..., Any], extra: dict[str, Any])
 
 def _first(params: Tree) -> tuple[Any, Any]:
     """The length before the first step, and no value yet."""
-    dtype = fnp.real(fnp.zeros((), fnp.asarray(tree.leaves(params)[0]).dtype)).dtype
+    dtype = fnp.real(fnp.zeros((), fnp.asarray(trees.leaves(params)[0]).dtype)).dtype
     return fnp.ones((), dtype), fnp.full((), fnp.inf, dtype)
 
 
 def _dot(x: Tree, y: Tree) -> Any:
-    return fnp.real(tree.vdot(x, y))
+    return fnp.real(trees.vdot(x, y))
 
 
 def _positive(x: Any) -> Any:
@@ -107,7 +107,7 @@ def scale_by_backtracking_linesearch(
 
     def init(params: Tree) -> Any:
         length, value = _first(params)
-        grad = tree.zeros_like(params) if store_grad else None
+        grad = trees.zeros_like(params) if store_grad else None
         info = BacktrackingLinesearchInfo(fnp.zeros((), "int32"), value)
         return LinesearchState(length, value, grad, info)
 
@@ -127,7 +127,7 @@ def scale_by_backtracking_linesearch(
         def attempt(carry: Any) -> Any:
             count, length, _, _ = carry
             length = fnp.where(count > 0, decrease_factor * length, length)
-            found = function(tree.add_scale(params, length, updates))
+            found = function(trees.add_scale(params, length, updates))
             error = found - (1.0 + rtol) * value - length * slope_rtol * slope
             return count + 1, length, found, _positive(error)
 
@@ -138,10 +138,10 @@ def scale_by_backtracking_linesearch(
         end = lax.while_loop(more, _cast(attempt, start), start)
         count, length, found, error = end
         length = fnp.where(fnp.isinf(error), 0.0, length)
-        made = tree.scale(length, updates)
+        made = trees.scale(length, updates)
         info, slopes = BacktrackingLinesearchInfo(count, error), None
         if store_grad:
-            slopes = value_and_grad(function)(tree.add(params, made))[1]
+            slopes = value_and_grad(function)(trees.add(params, made))[1]
         return made, LinesearchState(length, found, slopes, info)
 
     return GradientTransformationExtraArgs(init, update)
@@ -217,7 +217,7 @@ def _attempt(
     """From a length to the point there, the gradient, and what Wolfe's rules lack."""
 
     def attempt(at: Any) -> tuple[Point, Tree, Any]:
-        value, grad = function(tree.add_scale(params, at, updates))
+        value, grad = function(trees.add_scale(params, at, updates))
         p = Point(at, value, _dot(grad, updates))
         decrease = p.value - start.value - slope_rtol * p.at * start.slope
         if approx_dec_rtol is not None:
@@ -235,7 +235,7 @@ def _cast(function: Any, like: Any) -> Any:
 
     def typed(s: Any) -> Any:
         found = function(s)
-        return tree.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
+        return trees.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
 
     return typed
 
@@ -269,12 +269,12 @@ def strong_wolfe(
             is_longest, at = at >= longest, fnp.minimum(at, longest)
         now, slopes, lacks = attempt(at)
         good = fnp.maximum(*lacks) <= tol
-        safe, safe_grad = tree.where(
+        safe, safe_grad = trees.where(
             lacks[0] <= tol, (now, slopes), (s.safe, s.safe_grad)
         )
         over = (lacks[0] > 0) | ((now.value >= s.now.value) & (s.count > 0))
         turned = (now.slope >= 0) & ~over
-        low, high = tree.where(turned, (now, s.now), (s.now, now))
+        low, high = trees.where(turned, (now, s.now), (s.now, now))
         found = over | turned | good
         done = good | (is_longest & ~found)
         return Search(
@@ -287,12 +287,12 @@ def strong_wolfe(
         now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
         done = fnp.maximum(*lacks) <= tol
         better = (lacks[0] <= tol) & (now.value < s.safe.value)
-        safe, safe_grad = tree.where(better, (now, slopes), (s.safe, s.safe_grad))
+        safe, safe_grad = trees.where(better, (now, slopes), (s.safe, s.safe_grad))
         worse = (lacks[0] > 0) | (now.value >= s.low.value)
         rises = (now.slope * (s.high.at - s.low.at) >= 0) & ~worse
-        high = tree.where(worse, now, tree.where(rises, s.low, s.high))
-        third = tree.where(worse | rises, s.high, s.low)
-        low = tree.where(worse, s.low, now)
+        high = trees.where(worse, now, trees.where(rises, s.low, s.high))
+        third = trees.where(worse | rises, s.high, s.low)
+        low = trees.where(worse, s.low, now)
         narrow = fnp.abs(s.high.at - s.low.at) <= precision
         over = (s.count + 1 >= steps) | (narrow & (safe.at > 0))
         return Search(
@@ -339,7 +339,7 @@ def scale_by_zoom_linesearch(
     def init(params: Tree) -> Any:
         length, value = _first(params)
         info = ZoomLinesearchInfo(base.zero(), value, value)
-        return LinesearchState(length, value, tree.zeros_like(params), info)
+        return LinesearchState(length, value, trees.zeros_like(params), info)
 
     def update(
         updates: Tree, state: Any, params: Tree, *, value: Any, grad: Tree,
@@ -355,12 +355,12 @@ def scale_by_zoom_linesearch(
             curv_rtol, approx_dec_rtol, stepsize_precision,
         )  # fmt: skip
         fallback = end.failed & ((end.safe.at > 0) | fnp.isinf(end.lacks[0]))
-        now, slopes = tree.where(
+        now, slopes = trees.where(
             fallback, (end.safe, end.safe_grad), (end.now, end.grad)
         )
         info = ZoomLinesearchInfo(end.count, *end.lacks)
         after = LinesearchState(now.at, now.value, slopes, info)
-        return tree.scale(now.at, updates), after
+        return trees.scale(now.at, updates), after
 
     return GradientTransformationExtraArgs(init, update)
 
@@ -374,7 +374,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
     """
 
     def function(params: Tree, *args: Any, state: Tree, **kwargs: Any) -> Any:
-        value, grad = tree.get(state, "value"), tree.get(state, "grad")
+        value, grad = trees.get(state, "value"), trees.get(state, "grad")
         if value is None or grad is None:
             raise ArgumentError(
                 "value_and_grad_from_state: the state has no value and gradient; use "
@@ -418,8 +418,8 @@ def scale_by_lbfgs(
         )
 
     def init(params: Tree) -> Any:
-        zeros = tree.zeros_like(params)
-        memory = tree.batch_shape(zeros, (memory_size,))
+        zeros = trees.zeros_like(params)
+        memory = trees.batch_shape(zeros, (memory_size,))
         weights = fnp.zeros((memory_size,))
         count = fnp.zeros((), "int32")
         return ScaleByLBFGSState(count, zeros, zeros, memory, memory, weights)
@@ -428,8 +428,8 @@ def scale_by_lbfgs(
         base.check_state("scale_by_lbfgs", state, ScaleByLBFGSState)
         params, count = base.need_params("scale_by_lbfgs", params), state.count
         some = count > 0
-        moved = tree.sub(params, state.params), tree.sub(updates, state.updates)
-        steps, slopes = tree.where(some, moved, tree.zeros_like(moved))
+        moved = trees.sub(params, state.params), trees.sub(updates, state.updates)
+        steps, slopes = trees.where(some, moved, trees.zeros_like(moved))
         product = _dot(slopes, steps)
         weight = fnp.where(product == 0, 0.0, 1.0 / fnp.where(product == 0, 1, product))
         place = (count - 1) % memory_size
@@ -438,12 +438,12 @@ def scale_by_lbfgs(
             return memory.at[place].set(new.astype(memory.dtype))
 
         old = state.diff_params_memory, state.diff_updates_memory, state.weights_memory
-        memory: Any = tree.map(remember, old, (steps, slopes, weight))
+        memory: Any = trees.map(remember, old, (steps, slopes, weight))
         size: Any = 1.0
         if scale_init_precond:
-            square = tree.norm(slopes, squared=True)
+            square = trees.norm(slopes, squared=True)
             fits = fnp.where(square > 0, product / fnp.where(square > 0, square, 1), 1)
-            short = fnp.minimum(1.0, 1.0 / tree.norm(updates))
+            short = fnp.minimum(1.0, 1.0 / trees.norm(updates))
             size = fnp.where(some, fits, short)
         oldest = count % memory_size
         made = _two_loops(updates, memory[0], memory[1], memory[2], size, oldest)
@@ -461,10 +461,10 @@ def _two_loops(
     order = (oldest + fnp.arange(count)) % count
 
     def add(vector: Tree, factor: Any, other: Tree) -> Tree:
-        return tree.cast_like(tree.add_scale(vector, factor, other), vector)
+        return trees.cast_like(trees.add_scale(vector, factor, other), vector)
 
     def at(place: Any) -> Any:
-        return tree.map(lambda x: x[place], (steps, slopes))
+        return trees.map(lambda x: x[place], (steps, slopes))
 
     def right(vector: Tree, place: Any) -> Any:
         step, slope = at(place)
@@ -478,7 +478,7 @@ def _two_loops(
         return add(vector, alpha - beta, step), None
 
     vector, alphas = lax.scan(right, vector, order, reverse=True)
-    vector = tree.cast_like(tree.scale(size, vector), vector)
+    vector = trees.cast_like(trees.scale(size, vector), vector)
     return lax.scan(left, vector, (order, alphas))[0]
 
 

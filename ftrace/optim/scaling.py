@@ -19,7 +19,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.custom_derivatives import custom_vjp
 from ftrace.errors import ArgumentError, one_of
-from ftrace.optim import base, optimizers as basic, tree
+from ftrace.optim import base, optimizers as basic, tree as trees
 from ftrace.optim.base import GradientTransformation, Scalar, Tree
 from ftrace.optim.optimizers import MomentState, mix, over
 
@@ -375,7 +375,7 @@ def apply_every(k: Scalar = 1) -> GradientTransformation:
     """
 
     def init(params: Tree) -> Any:
-        return ApplyEveryState(fnp.zeros((), "int32"), tree.zeros_like(params))
+        return ApplyEveryState(fnp.zeros((), "int32"), trees.zeros_like(params))
 
     def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
         base.check_state("apply_every", state, ApplyEveryState)
@@ -436,7 +436,7 @@ def normalize_by_update_norm(
     """
 
     def divide(updates: Tree, _: Tree | None) -> Tree:
-        norm = (tree.norm(updates) + eps) / scale_factor
+        norm = (trees.norm(updates) + eps) / scale_factor
         return base.each(lambda g: g / norm, updates)
 
     return base.stateless(divide)
@@ -504,7 +504,7 @@ def _scale_gradient(inputs: Tree, scale: Any) -> Tree:
 
 _scale_gradient.defvjp(
     lambda inputs, scale: (inputs, scale),
-    lambda scale, cotangents: (tree.scale(scale, cotangents), None),
+    lambda scale, cotangents: (trees.scale(scale, cotangents), None),
 )
 
 
@@ -639,7 +639,7 @@ def scale_by_optimistic_gradient(
     """
 
     def init(params: Tree) -> Any:
-        return OptimisticState(fnp.asarray(True), tree.zeros_like(params))
+        return OptimisticState(fnp.asarray(True), trees.zeros_like(params))
 
     def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
         base.check_state("scale_by_optimistic_gradient", state, OptimisticState)
@@ -750,12 +750,12 @@ def scale_by_polyak(
     def update(
         updates: Tree, state: Tree, params: Any = None, *, value: Any, **_: Any
     ) -> Any:
-        square = tree.norm(updates, squared=True)
+        square = trees.norm(updates, squared=True)
         gap = fnp.asarray(value - f_min).astype(square.dtype)
         gap = fnp.maximum(gap, 0) if variant == "sps+" else gap
         small = square + eps <= fnp.finfo("float32").eps
         step = fnp.minimum(gap / fnp.where(small, 1, square + eps), max_learning_rate)
-        return tree.scale(fnp.where(small, 0.0, step), updates), state
+        return trees.scale(fnp.where(small, 0.0, step), updates), state
 
     return base.GradientTransformationExtraArgs(base.init_empty, update)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, ValueRangeError, one_of
-from ftrace.optim import base, tree
+from ftrace.optim import base, tree as trees
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -627,7 +627,7 @@ def _as_array(value: Any, dtype: Any, like: Tree) -> Any:
     strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
     if strong or not fnp.issubdtype(array.dtype, fnp.floating):
         return array
-    return array.astype(dtype or tree.dtype(like, "highest"))
+    return array.astype(dtype or trees.dtype(like, "highest"))
 
 
 inject_stateful_hyperparams = inject_hyperparams

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace.optim import tree
+from ftrace.optim import tree as trees
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("tree_") and hasattr(tree, name[5:]):
-        return getattr(tree, name[5:])
+    if name.startswith("tree_") and hasattr(trees, name[5:]):
+        return getattr(trees, name[5:])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -21,7 +21,7 @@ from ftrace import random
 from ftrace.errors import ArgumentError, ShapeError, TreeError
 from ftrace.flatten_util import ravel_pytree
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.optim import base, scaling, tree
+from ftrace.optim import base, scaling, tree as trees
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -136,11 +136,11 @@ def adaptive_grad_clip(
 
 
 def _batch(name: str, grads: Tree) -> None:
-    sizes = {fnp.shape(x)[:1] for x in tree.leaves(grads)}
+    sizes = {fnp.shape(x)[:1] for x in trees.leaves(grads)}
     if len(sizes) != 1 or () in sizes:
         raise ShapeError(
             f"{name} takes gradients whose first axis counts examples, got shapes "
-            f"{[fnp.shape(x) for x in tree.leaves(grads)]}"
+            f"{[fnp.shape(x) for x in trees.leaves(grads)]}"
         )
 
 
@@ -158,7 +158,7 @@ def per_example_global_norm_clip(grads: Tree, l2_norm_clip: Any) -> tuple[Tree, 
     """
     _batch("per_example_global_norm_clip", grads)
     total: Any = 0.0
-    for x in tree.leaves(grads):
+    for x in trees.leaves(grads):
         total = total + fnp.sum(square_of(fnp.asarray(x)), tuple(range(1, fnp.ndim(x))))
     norms = fnp.sqrt(total)
     factors = fnp.nan_to_num(fnp.minimum(l2_norm_clip / norms, 1.0), nan=1.0)
@@ -180,14 +180,14 @@ def per_example_layer_norm_clip(
       ShapeError: the first axes are not of one size.
     """
     _batch("per_example_layer_norm_clip", grads)
-    leaves = tree.leaves(grads)
+    leaves = trees.leaves(grads)
     total = sum(fnp.size(g[0]) for g in leaves)
 
     def clip(g: Any) -> tuple[Any, Any]:
         share = 1 / len(leaves) if uniform else fnp.size(g[0]) / total
         return per_example_global_norm_clip(g, global_l2_norm_clip * share**0.5)
 
-    clipped, counts = tree.split(clip, 2, grads)
+    clipped, counts = trees.split(clip, 2, grads)
     return clipped, counts
 
 
@@ -257,7 +257,7 @@ def add_noise(
         count = base.increment(state.count)
         deviation = fnp.sqrt(eta / count.astype("float32") ** gamma)
         rest, now = random.split(state.rng_key)
-        noise = tree.random_like(now, updates)
+        noise = trees.random_like(now, updates)
         made = base.each(lambda g, n: g + deviation.astype(g.dtype) * n, updates, noise)
         return made, AddNoiseState(count, rest)
 
@@ -268,7 +268,8 @@ def add_noise(
 
 
 def _where(condition: Any, new: Tree, old: Tree) -> Tree:
-    return tree.cast_like(tree.where(condition, new, old), tree.map(fnp.asarray, old))
+    chosen = trees.where(condition, new, old)
+    return trees.cast_like(chosen, trees.map(fnp.asarray, old))
 
 
 #: How often updates were not finite: in a row, the last one, in all.
@@ -304,7 +305,7 @@ def apply_if_finite(
 
     def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
         base.check_state("apply_if_finite", state, ApplyIfFiniteState)
-        parts = [fnp.all(fnp.isfinite(x)) for x in tree.leaves(updates)]
+        parts = [fnp.all(fnp.isfinite(x)) for x in trees.leaves(updates)]
         finite = fnp.all(fnp.stack(parts)) if parts else fnp.asarray(True)
         in_a_row = fnp.where(finite, 0, base.increment(state.notfinite_count))
         applied = finite | (in_a_row > max_consecutive_errors)
@@ -387,7 +388,7 @@ def skip_not_finite(
     Returns:
       (whether to skip, what to note of it).
     """
-    count = tree.sum(tree.map(lambda x: ~fnp.isfinite(x), updates))
+    count = trees.sum(trees.map(lambda x: ~fnp.isfinite(x), updates))
     return count > 0, {"should_skip": count > 0, "num_not_finite": count}
 
 
@@ -405,7 +406,7 @@ def skip_large_updates(
     Returns:
       (whether to skip, what to note of it).
     """
-    norm = tree.norm(updates, squared=True)
+    norm = trees.norm(updates, squared=True)
     skip = ~(norm < max_squared_norm)
     return skip, {"should_skip": skip, "norm_squared": norm}
 
@@ -471,9 +472,9 @@ class MultiSteps:
 
     def init(self, params: Tree) -> MultiStepsState:
         """The state before the first step."""
-        zeros, step = tree.zeros_like(params), base.zero()
+        zeros, step = trees.zeros_like(params), base.zero()
         note = self._skip(zeros, step, params)[1]
-        sums = tree.zeros_like(params, self._dtype)
+        sums = trees.zeros_like(params, self._dtype)
         return MultiStepsState(base.zero(), step, self._opt.init(params), sums, note)
 
     def update(
@@ -571,9 +572,9 @@ def lookahead(
         params = base.need_params("lookahead", params)
         made, own = fast_optimizer.update(updates, state.fast_state, params.fast)
         sync = state.steps_since_sync == sync_period - 1
-        ahead = tree.map(lambda f, u, s: f + u - s, params.fast, made, params.slow)
-        slow = tree.map(lambda d: slow_step_size * sync * d, ahead)
-        fast = tree.map(lambda u, d: u - sync * (1 - slow_step_size) * d, made, ahead)
+        ahead = trees.map(lambda f, u, s: f + u - s, params.fast, made, params.slow)
+        slow = trees.map(lambda d: slow_step_size * sync * d, ahead)
+        fast = trees.map(lambda u, d: u - sync * (1 - slow_step_size) * d, made, ahead)
         if reset_state:
             own = _where(sync, fast_optimizer.init(params.fast), own)
         steps = (state.steps_since_sync + 1) % sync_period
@@ -616,7 +617,7 @@ def partition(
         return param_labels(params) if callable(param_labels) else param_labels
 
     def mask_of(label: Any, params: Tree) -> Tree:
-        return tree.map(lambda x: x == label, labels_of(params))
+        return trees.map(lambda x: x == label, labels_of(params))
 
     ways = {
         label: base.masked(
@@ -627,7 +628,7 @@ def partition(
     }  # fmt: skip
 
     def init(params: Tree) -> Any:
-        unknown = {x for x in tree.leaves(labels_of(params)) if x not in ways}
+        unknown = {x for x in trees.leaves(labels_of(params)) if x not in ways}
         if unknown:
             raise TreeError(
                 "partition: no transformation for the labels "
@@ -674,7 +675,7 @@ def selective_transform(
       optimizer: of the parameters that vary.
       freeze_mask: a tree of bools, or a function that makes one from the parameters.
     """
-    labels = tree.map(lambda m: "freeze" if m else "train", freeze_mask)
+    labels = trees.map(lambda m: "freeze" if m else "train", freeze_mask)
     parts = {"train": optimizer, "freeze": base.set_to_zero()}
     return partition(parts, lambda _: labels)
 

@@ -22,7 +22,7 @@ from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import complex as join
 from ftrace.numpy.axes import cast
-from ftrace.optim import tree
+from ftrace.optim import tree as trees
 from ftrace.optim.base import GradientTransformation
 from ftrace.optim.linesearch import Point, scale_by_lbfgs, strong_wolfe
 from ftrace.trace.eager.checked_calls import without_checks
@@ -211,8 +211,8 @@ def _descend(
         start, one = Point(0 * value, value, slope), fnp.ones_like(value)
         end = strong_wolfe(at, x, -direction, value, gradient, one, most, factor=4.0)
         # What falls without end has no such step.
-        best = tree.where(end.found, (end.safe, end.safe_grad), (start, gradient))
-        found, slopes = tree.where(end.failed, best, (end.now, end.grad))
+        best = trees.where(end.found, (end.safe, end.safe_grad), (start, gradient))
+        found, slopes = trees.where(end.failed, best, (end.now, end.grad))
         good = (slope < 0) & (found.at > 0)
         count, k = count + end.count, fnp.where(good, k + 1, k)
         status = status_of(found.value, slopes, count, k)

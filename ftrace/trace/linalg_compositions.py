@@ -33,7 +33,7 @@ from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node
-from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction as red
 from ftrace.trace.primitives.library import (
     lapack_numpy,
     library_op,
@@ -116,7 +116,7 @@ def _inverse(values: Node, rtol: Node, squares: Node | None = None) -> Node:
     size = p.absolute(values)
     limit = bc.expand(reshape(p.cast(rtol, size.dtype), (*rtol.shape, 1)), size.shape)
     greatest = bc.expand(
-        reduction.reduce(reduction.reduce_max_p, size, (size.ndim - 1,)), size.shape
+        red.reduce(red.reduce_max_p, size, (size.ndim - 1,)), size.shape
     )
     large = p.gt(size, p.mul(limit, greatest))
     x = values if squares is None else squares
@@ -299,7 +299,7 @@ def _cofactors(whole: Node) -> Sequence[Node]:
     good = p.bit_and(p.is_finite(size), p.ne(size, zeros_like(size)))
     count = p.cast(good, dtypes.int32)
     all_good = reshape(
-        reduction.reduce(reduction.reduce_min_p, count, tuple(range(count.ndim))), ()
+        red.reduce(red.reduce_min_p, count, tuple(range(count.ndim))), ()
     )
     operands = a, factors, order, size
     names = stand_ins(operands, "body")
@@ -319,7 +319,7 @@ def _determinant(factors: Node, pivots: Node) -> Node:
     length = p.absolute(numbers)
     phases = p.div(numbers, p.cast(length, wide))
     last = (numbers.ndim - 1,)
-    turn = reduction.reduce(reduction.reduce_prod_p, phases, last)
+    turn = red.reduce(red.reduce_prod_p, phases, last)
     size = p.mul(turn, p.cast(p.exp(bc.reduce_sum(p.log(length), last)), wide))
     return reshape(size, factors.shape[:-2])
 
@@ -341,9 +341,7 @@ def _by_singular_values(a: Node, *_: Node) -> Node:
     square = (*s.shape, n)
     each = mat.along_columns(s, zeros_like(a))
     others = p.select(mat.diagonal_mask(square), const_like(each, 1), each)
-    others = reshape(
-        reduction.reduce(reduction.reduce_prod_p, others, (len(square) - 1,)), s.shape
-    )
+    others = reshape(red.reduce(red.reduce_prod_p, others, (len(square) - 1,)), s.shape)
     sign = p.mul(det_p.results(u)[0], det_p.results(vh)[0])
     columns = mat.along_columns(mat.as_dtype_of(others, a), u)
     result = mat.product(p.mul(mat.conj(u), columns), mat.conj(vh))

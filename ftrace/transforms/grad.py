@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace import autodiff, flatten_arguments, references
+from ftrace.trace import autodiff, flatten_arguments as flat, references
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
@@ -93,17 +93,15 @@ def _value_and_grad(
 ) -> Function:  # fmt: skip
     """`value_and_grad`, under the name of what the user has called."""
     tree.check_callable(fun, name)
-    chosen = flatten_arguments.Argnums(name, argnums)
+    chosen = flat.Argnums(name, argnums)
 
     @wraps(fun, name)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = flatten_arguments.of_arguments(
-            fun, chosen, args, kwargs
-        )
+        values, treedef, call = flat.of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
         check_inputs(name, avals, holomorphic, allow_int)
         output = Output(call, name, has_aux)
-        called = flatten_arguments.name_of(fun)
+        called = flat.name_of(fun)
         try:
             graph = trace("grad", output, avals, values)
         except references.Written as written:
@@ -375,7 +373,7 @@ def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.Tre
         raise errors.ArgumentError(
             f"{what} must be a tuple of arguments, got {type(args).__name__}"
         )
-    return flatten_arguments.flatten_values(args, what)
+    return flat.flatten_values(args, what)
 
 
 def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
@@ -545,9 +543,7 @@ def vjp_for(
 def _trace_primals(
     transform: str, fun: Function, primals: Sequence[Any], has_aux: bool, called: str
 ) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
-    values, treedef = flatten_arguments.flatten_values(
-        tuple(primals), f"{called}: the argument "
-    )
+    values, treedef = flat.flatten_values(tuple(primals), f"{called}: the argument ")
     values = [own(x) for x in values]
     output = Output.of_leaves(fun, treedef, called, has_aux)
     graph = trace(transform, output, [aval_of(x) for x in values], values)

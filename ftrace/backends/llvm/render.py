@@ -58,7 +58,7 @@ from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
 from ftrace.lower.library.sort_kernels import Ordering
-from ftrace.lower.register_loops import register_loop
+from ftrace.lower.register_loops import register_loop as rl
 from ftrace.trace.symbolic import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
@@ -366,7 +366,7 @@ def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
 
 
 def render_recurrence(
-    kernel: register_loop.Recurrence, target: Target, name: str
+    kernel: rl.Recurrence, target: Target, name: str
 ) -> emit.Rendered:
     """The code of a legal recurrence, as function `name`."""
     make: Any = RegisterLoop
@@ -383,14 +383,14 @@ def render_recurrence(
 
     module = emit.write_function(target, name, nontemporal, build)
     each = max(kernel.operations // units, 1)
-    if any(isinstance(s, register_loop.Repeat) and not s.times for s in kernel.block):
+    if any(isinstance(s, rl.Repeat) and not s.times for s in kernel.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake
     return emit.Rendered.of(module, units, units * max(each, 1))
 
 
 #: What writes kernels of a kind that has one way to run.
 _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], emit.Rendered]] = {
-    register_loop.Recurrence: render_recurrence,
+    rl.Recurrence: render_recurrence,
     Factor: render_factor,
     Transform: render_transform,
     Ordering: render_ordering,
@@ -402,8 +402,8 @@ def renderers_for(
 ) -> Iterator[Callable[[], emit.Rendered]]:
     """What gives the code of a kernel of any kind, in operations of the processor."""
     write = _WRITERS.get(type(kernel))
-    if isinstance(kernel, register_loop.Recurrence):
-        kernel = register_loop.legalize_registers(kernel, operations_of(target))
+    if isinstance(kernel, rl.Recurrence):
+        kernel = rl.legalize_registers(kernel, operations_of(target))
     if write is not None:
         yield partial(write, kernel, target, emit.NAME)
         return

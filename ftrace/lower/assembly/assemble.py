@@ -31,7 +31,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower import program
+from ftrace.lower import program as prog
 from ftrace.lower.analysis import nbytes, root_of
 from ftrace.lower.assembly.overlap import Built, BuiltExchange, Flight
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
@@ -471,12 +471,12 @@ class _Temporary:
 
 def assemble(
     graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
-) -> program.Program:
+) -> prog.Program:
     """Slots for all values, and the steps that fill them."""
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
     temporaries = _temporaries(work, owner)
-    slots: list[program.Slot] = []
+    slots: list[prog.Slot] = []
     number_of: dict[Hashable, int] = {}
 
     def add_slot(
@@ -485,9 +485,7 @@ def assemble(
         number_of[key] = len(slots)
         stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
         element = aval.element if isinstance(aval, Stack) else aval
-        slots.append(
-            program.Slot(element.dtype, element.shape, place, at, name, stacks)
-        )
+        slots.append(prog.Slot(element.dtype, element.shape, place, at, name, stacks))
 
     for i, node in enumerate(graph.inputs):
         add_slot(node, node.aval, node.op.name, "input", i)
@@ -498,9 +496,9 @@ def assemble(
     rest = {k: t for k, t in temporaries.items() if k not in number_of}
     lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
     if any_dynamic(life.nbytes for life in lifetimes):
-        plan = program.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
+        plan = prog.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
     else:
-        plan = program.plan_memory(lifetimes)
+        plan = prog.plan_memory(lifetimes)
     for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
         assert not (isinstance(key, Node) and is_variable(key))
         add_slot(key, temporary.aval, temporary.value, "arena", offset)
@@ -514,7 +512,7 @@ def assemble(
     )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
-    return program.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+    return prog.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
 
 
 def _temporaries(
@@ -538,12 +536,12 @@ def _is_barrier(step: BuiltStep) -> bool:
     return step.node.op.family == "barrier"
 
 
-def _lifetime(temporary: _Temporary, steps: int) -> program.Lifetime:
+def _lifetime(temporary: _Temporary, steps: int) -> prog.Lifetime:
     aval = temporary.aval
     if isinstance(aval, Stack):  # its header is looked at when the program ends
-        return program.Lifetime(program.STACK_HEADER * prod(aval.lanes), 0, steps)
+        return prog.Lifetime(prog.STACK_HEADER * prod(aval.lanes), 0, steps)
     nbytes = aval.size * aval.dtype.itemsize
-    return program.Lifetime(nbytes, temporary.first, temporary.last)
+    return prog.Lifetime(nbytes, temporary.first, temporary.last)
 
 
 def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
@@ -554,7 +552,7 @@ def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
     arg = step.node.arg
     if not isinstance(arg, Loop):
         return [("arena", _bytes(arena))]
-    rounded = -(-arena // program.ALIGNMENT) * program.ALIGNMENT
+    rounded = -(-arena // prog.ALIGNMENT) * prog.ALIGNMENT
     return [
         ("arena", _bytes(rounded * _lanes(arg))),
         *(
@@ -587,31 +585,31 @@ def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
 
 def _step(
     built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
-) -> program.Step:
+) -> prog.Step:
     if isinstance(built, BuiltKernel):
         slots = tuple(number_of[n] for n in built.buffers)
-        return program.RunKernel(built.kernel, slots, built.info)
+        return prog.RunKernel(built.kernel, slots, built.info)
     node = built.node
     operands = tuple(number_of[n] for n in built.reads)
     results = tuple(number_of[n] for n in built.writes)
     if isinstance(built, BuiltExchange):
         parts = built.phase, built.meanwhile
-        return program.RunExchange(built.nodes, operands, results, *parts)
+        return prog.RunExchange(built.nodes, operands, results, *parts)
     if not built.programs:
-        return program.CallHost(node, operands, results)
+        return prog.CallHost(node, operands, results)
     scratch = number_of[number, "arena"]
     if not isinstance(node.arg, Loop):
-        return program.RunBranch(
+        return prog.RunBranch(
             operands[0], built.programs, operands[1:], results, scratch
         )
     arg = node.arg
     given = operands[arg.predicate :]
     first = arg.consts + arg.carry
     carry = tuple(
-        program.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
+        prog.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
         for k, initial in enumerate(given[arg.consts : first])
     )
-    return program.RunLoop(
+    return prog.RunLoop(
         built.programs[0],
         given[: arg.consts],
         carry,

@@ -19,7 +19,7 @@ from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import (
     broadcast as bc,
     indexing,
-    movement,
+    movement as mv,
     reduction as red,
     sources,
 )
@@ -99,14 +99,14 @@ def _privatize(x: Node) -> Node | None:
     axes, kind = indexing.axes_and_kind(x)
     base, updates, *indices = x.src
     count, rest = indices[0].size, updates.shape[indices[0].ndim :]
-    updates = movement.reshape(updates, (count, *rest))
-    indices = [movement.reshape(index, (count,)) for index in indices]
+    updates = mv.reshape(updates, (count, *rest))
+    indices = [mv.reshape(index, (count,)) for index in indices]
     each = count // copies
     whole = copies * each
 
     def cut(node: Node) -> Node:
-        first = movement.shrink_axis(node, 0, 0, whole)
-        return movement.reshape(first, (copies, each, *node.shape[1:]))
+        first = mv.shrink_axis(node, 0, 0, whole)
+        return mv.reshape(first, (copies, each, *node.shape[1:]))
 
     size = _size_of_copy(x)
     shape = list(x.shape)
@@ -117,12 +117,10 @@ def _privatize(x: Node) -> Node | None:
     filled = indexing.scatter(
         private, cut(updates), [number, *map(cut, indices)], moved, kind
     )
-    total = movement.reshape(red.reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
-    total = movement.shrink_axis(total, axes[0], 0, x.shape[axes[0]])
+    total = mv.reshape(red.reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
+    total = mv.shrink_axis(total, axes[0], 0, x.shape[axes[0]])
     if whole < count:
-        left = [
-            movement.shrink_axis(node, 0, whole, count) for node in (updates, *indices)
-        ]
+        left = [mv.shrink_axis(node, 0, whole, count) for node in (updates, *indices)]
         total = indexing.scatter(total, left[0], left[1:], axes, kind)
     return total
 

@@ -27,14 +27,14 @@ from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
-from ftrace.lower import analysis as cost
+from ftrace.lower import analysis
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, Op, bits_below, rebuild, toposort, views_over
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import (
     broadcast as bc,
     elementwise as p,
-    movement,
+    movement as mv,
     reduction as red,
 )
 from ftrace.trace.rewrite import Pat, Rule
@@ -71,7 +71,7 @@ class Split(NamedTuple):
 
     def cut(self, x: Node) -> Node | None:
         """The reduction in steps; None where it is not of that kind."""
-        axes = cost.reduced_axes(x)
+        axes = analysis.reduced_axes(x)
         if x.op not in self.of or not axes or not self.asks(x):
             return None
         shape = x.src[0].shape
@@ -86,21 +86,17 @@ class Split(NamedTuple):
         sizes = (parts, whole // lines // parts, lines)
 
         def in_parts(factor: Node) -> Node:
-            first = movement.shrink_axis(
-                movement.reshape(factor, shape), axis, 0, whole
-            )
+            first = mv.shrink_axis(mv.reshape(factor, shape), axis, 0, whole)
             cut = (*shape[:axis], *sizes, *shape[axis + 1 :])
-            return movement.move_axis(
-                movement.reshape(first, cut), axis, 0 if self.ahead else axis
-            )
+            return mv.move_axis(mv.reshape(first, cut), axis, 0 if self.ahead else axis)
 
         def rest(factor: Node) -> Node:
-            return movement.shrink_axis(factor, axis, whole, size)
+            return mv.shrink_axis(factor, axis, whole, size)
 
         # Partial sums of halves are not rounded.
         half = x.dtype.itemsize == 2 and dtypes.is_float(x.dtype)
         source = x.src[0]
-        if half and x.op is bc.reduce_sum_p and not cost.is_contraction(x):
+        if half and x.op is bc.reduce_sum_p and not analysis.is_contraction(x):
             source = p.cast(source, dtypes.float32)
         found = _of_factors(x, source, in_parts)
         inner = (axis + 1, *[a + 2 for a in others])
@@ -109,7 +105,7 @@ class Split(NamedTuple):
         found = red.reduce(x.op, found, (0 if self.ahead else axis,))
         if lines > 1:
             found = red.reduce(x.op, found, (axis + 2,))
-        found = movement.reshape(found, x.shape)
+        found = mv.reshape(found, x.shape)
         found = found if found.dtype == x.dtype else p.cast(found, x.dtype)
         if same_size(whole, size):
             return found
@@ -118,7 +114,7 @@ class Split(NamedTuple):
 
 def _of_factors(x: Node, source: Node, change: Callable[[Node], Node]) -> Node:
     """What is reduced, changed; of a contraction its factors are, before any cast."""
-    if not cost.is_contraction(x):
+    if not analysis.is_contraction(x):
         return change(source)
     if source.op is p.cast_p:
         return p.cast(_of_factors(x, source.src[0], change), source.dtype)
@@ -163,7 +159,7 @@ FEWEST = (4, 16)
 
 def _is_large(x: Node, most: int = SMALL) -> bool:
     enough = 0 < x.size <= most and x.src[0].size >= LARGE * x.size
-    return enough and not cost.is_contraction(x)
+    return enough and not analysis.is_contraction(x)
 
 
 def _has_few_results(x: Node) -> bool:
@@ -175,15 +171,15 @@ def _has_long_rows(x: Node) -> bool:
 
 
 def _inner_length(x: Node) -> int:
-    return prod(x.src[0].shape[a] for a in cost.reduced_axes(x)[1:])
+    return prod(x.src[0].shape[a] for a in analysis.reduced_axes(x)[1:])
 
 
 def _has_narrow_rows(x: Node) -> bool:
-    return _is_large(x, FEW) and len(cost.reduced_axes(x)) == 1 and _row_size(x) > 1
+    return _is_large(x, FEW) and len(analysis.reduced_axes(x)) == 1 and _row_size(x) > 1
 
 
 def _row_size(x: Node) -> int:
-    return prod(x.shape[cost.reduced_axes(x)[0] :])
+    return prod(x.shape[analysis.reduced_axes(x)[0] :])
 
 
 def _rows_of_a_line(x: Node, size: int) -> int:
@@ -228,11 +224,11 @@ LEAST_BLOCKS = 8
 
 def _is_long_contraction(x: Node) -> bool:
     terms, results = x.src[0].size, x.size
-    if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
+    if not (0 < results <= PLENTY and terms >= MANY and analysis.is_contraction(x)):
         return False
     length = terms // results
     long = length >= max(LONG, results // 4)
-    return long and len(cost.reduced_axes(x)) == 1
+    return long and len(analysis.reduced_axes(x)) == 1
 
 
 def _blocks_in_cache(x: Node, size: int) -> int:
@@ -262,9 +258,8 @@ def _is_by_few_filters(x: Node) -> bool:
     source = x.src[0]
     few = x.size <= _FEW_FILTERS and source.size >= _MANY_PRODUCTS
     wide = dtypes.kind(x.dtype) == "f" and x.dtype.itemsize >= 4
-    return (
-        few and wide and cost.is_contraction(x) and any(map(_has_windows, source.src))
-    )
+    large = few and wide and analysis.is_contraction(x)
+    return large and any(map(_has_windows, source.src))
 
 
 def _image_blocks(x: Node, size: int) -> int | None:
@@ -273,7 +268,7 @@ def _image_blocks(x: Node, size: int) -> int | None:
 
 def _has_windows(node: Node) -> bool:
     """Does a window slide over what is only moved?"""
-    return any(view.op is movement.shear_p for view in views_over(node))
+    return any(view.op is mv.shear_p for view in views_over(node))
 
 
 # Sums over rows, added up by kernels that pass over these rows anyway.
@@ -310,12 +305,12 @@ def _adds_rows(x: Node, columns: int) -> bool:
         x.op is bc.reduce_sum_p
         and dtypes.kind(x.dtype) in "fiu"
         and low <= columns * x.dtype.itemsize <= high
-        and not cost.is_contraction(x)
+        and not analysis.is_contraction(x)
     )
 
 
 def _is_over_rows(x: Node) -> bool:
-    axes = cost.reduced_axes(x)
+    axes = analysis.reduced_axes(x)
     shape = x.src[0].shape
     kept = [a for a, n in enumerate(shape) if not same_size(n, 1) and a not in axes]
     return bool(kept) and axes[-1] < kept[0] and _adds_rows(x, x.size)
@@ -323,7 +318,7 @@ def _is_over_rows(x: Node) -> bool:
 
 def _row_blocks(x: Node, rows: int) -> int | None:
     """How many blocks of about `_ROWS` rows there are in the loops over them."""
-    loops = tuple(x.src[0].shape[a] for a in cost.reduced_axes(x))
+    loops = tuple(x.src[0].shape[a] for a in analysis.reduced_axes(x))
     low, high = _ROW_BLOCKS
     about = min(max(rows // _ROWS, low), high)
     return divisor_near(
@@ -339,13 +334,13 @@ def _with_company(
     number = {node: 1 << k for k, node in enumerate(wanted)}
     after = bits_below(order, number)  # the sums that a value is made of
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
-    shared = cost.find_shared_dear(order)
-    stored += [e for e in map(cost.elements_of_sum, wanted) if e in shared]
+    shared = analysis.find_shared_dear(order)
+    stored += [e for e in map(analysis.elements_of_sum, wanted) if e in shared]
     elements = {root: _elements_of(root) for root in stored}
     found: set[Node] = set()
     for node in wanted:
         mine = _elements_of(node.src[0])
-        if any(map(cost.is_contraction, mine)):
+        if any(map(analysis.is_contraction, mine)):
             continue  # the product's kernel has no such loops
         for root, theirs in elements.items():
             if not after[root] & number[node] and not mine.isdisjoint(theirs):
@@ -360,12 +355,13 @@ def _large_stored(
     stored = dict.fromkeys(_beneath(n) for n in outputs)
     for node in order:
         family = node.op.family
-        if family not in (*cost.ELEMENTWISE, "movement", "reduction", "source"):
+        if family not in (*analysis.ELEMENTWISE, "movement", "reduction", "source"):
             stored.update(dict.fromkeys(map(_beneath, node.src)))
-        elif cost.is_contraction(node):
+        elif analysis.is_contraction(node):
             for factor in node.src[0].src:
                 stored[_beneath(factor)] = None
-    return [n for n in stored if n.size in sizes and n.op.family in cost.ELEMENTWISE]
+    found = [n for n in stored if n.op.family in analysis.ELEMENTWISE]
+    return [n for n in found if n.size in sizes]
 
 
 def _beneath(node: Node) -> Node:
@@ -377,15 +373,15 @@ def _elements_of(root: Node) -> set[Node]:
     """The arrays that a value is made of, element by element, and the value itself."""
 
     def below(node: Node) -> list[Node]:
-        if node.op.family not in cost.ELEMENTWISE and node.op not in (
+        if node.op.family not in analysis.ELEMENTWISE and node.op not in (
             bc.expand_p,
-            movement.reshape_p,
+            mv.reshape_p,
         ):
             return []
         return [s for s in node.src if same_size(s.size, root.size)]
 
-    near = cost.nodes_near(root, cost.NEAR, below)
-    return {n for n in near if n.op not in (bc.expand_p, movement.reshape_p)}
+    near = analysis.nodes_near(root, analysis.NEAR, below)
+    return {n for n in near if n.op not in (bc.expand_p, mv.reshape_p)}
 
 
 # The table.
@@ -471,7 +467,7 @@ def _adds_up(limits: Limits, x: Node, loops: Shape) -> bool:
     """Threads share the blocks: there must be many. Rows and columns must be loops."""
     if x.op is not bc.reduce_sum_p:
         return False
-    shape, axes = x.src[0].shape, cost.reduced_axes(x)
+    shape, axes = x.src[0].shape, analysis.reduced_axes(x)
     if any_dynamic((*shape, *loops)) or not same_size(x.src[0].size, prod(loops)):
         return False
     if len(axes) != 1 or prod(shape[: axes[0]]) < _ROW_BLOCKS[0]:

@@ -27,14 +27,14 @@ from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
-from ftrace.lower.register_loops import register_loop
+from ftrace.lower.register_loops import register_loop as rl
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import (
     elementwise as p,
-    reduction,
+    reduction as red,
     sources,
 )
 from ftrace.trace.primitives.library import scan
@@ -92,7 +92,7 @@ def run_along(
     wide = [operator.wide(x.dtype) for x in operands]
     count, result, none = len(operands), operands[-1], sources.const(0, ir.INDEX)
     place = ir.make_range(0, prod(shape), False)
-    numbers = [register_loop.FIRST_REGISTER + n for n in range(2 * count)]
+    numbers = [rl.FIRST_REGISTER + n for n in range(2 * count)]
     right, left = (
         [ir.load(ir.param(n, d, 1), none) for n, d in zip(part, wide, strict=True)]
         for part in (numbers[:count], numbers[count:])
@@ -110,12 +110,12 @@ def run_along(
         ],
         [ir.Store(0, place, stored)],
     )
-    return register_loop.kernel_step(
-        register_loop.Recurrence, node, [*operands, *starts], [result.aval], name,
+    return rl.kernel_step(
+        rl.Recurrence, node, [*operands, *starts], [result.aval], name,
         axes=(place,),
-        block=tuple(register_loop.Assign(tuple(stores)) for stores in parts),
+        block=tuple(rl.Assign(tuple(stores)) for stores in parts),
         registers=tuple(ir.BufferSpec(d, 1, True) for d in wide * 2),
-        scan=register_loop.Scan(
+        scan=rl.Scan(
             prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), reverse,
             bool(starts), operator.start,
         ),
@@ -153,7 +153,7 @@ _WIDTH = 64
 
 def _blocks_of(node: Node) -> int:
     """Into how many blocks each row is cut; 0 if it stays as it is."""
-    if node.op is not scan.cumulate_p or node.arg.kind not in reduction.BY_NAME:
+    if node.op is not scan.cumulate_p or node.arg.kind not in red.BY_NAME:
         return 0
     if not settings.decides("blocked_scan"):
         return 0
@@ -177,13 +177,13 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     reverse: bool = arg.reverse
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
     wide = p.cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
-    whole = reduction.BY_NAME[kind]
-    totals = reshape(reduction.reduce(whole, wide, (2,)), (rows, blocks))
+    whole = red.BY_NAME[kind]
+    totals = reshape(red.reduce(whole, wide, (2,)), (rows, blocks))
     own = Operator(operator.combine, as_it_is)
     sums = run_along(node, [totals], own, 1, reverse)
     first = blocks - 1 if reverse else 0
     place = sources.iota(dtypes.int32, totals.shape, 1)
-    nothing = reduction.identity_like(whole, totals)
+    nothing = red.identity_like(whole, totals)
     moved = shift_axis(sums, 1, -1 if reverse else 1)
     before = p.select(p.eq(place, sources.const_like(place, first)), nothing, moved)
     shape = (rows * blocks, size)
@@ -274,9 +274,7 @@ def _is_tied(x: Node, y: Node, arg: scan.Share) -> Node:
     later = p.ne(place, sources.const_like(place, first))
     same = p.bit_and(p.eq(x, shift_axis(y, arg.axis, -1 if arg.reverse else 1)), later)
     tied = p.cast(p.bit_or(same, p.ne(x, x)), np.dtype(np.int32))
-    return reshape(
-        reduction.reduce(reduction.reduce_max_p, tied, tuple(range(x.ndim))), ()
-    )
+    return reshape(red.reduce(red.reduce_max_p, tied, tuple(range(x.ndim))), ())
 
 
 def _hand_on(node: Node, names: Sequence[Node]) -> Node:

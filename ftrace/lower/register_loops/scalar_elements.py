@@ -30,7 +30,7 @@ from ftrace.lower.analysis import CHEAP, ELEMENTWISE
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder, Indices, through
 from ftrace.lower.legalize.term import RELAXED
-from ftrace.lower.register_loops import register_loop
+from ftrace.lower.register_loops import register_loop as rl
 from ftrace.lower.simplify.algebra import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node, walk
@@ -126,7 +126,7 @@ class Scope:
 
     number: int
     bound: dict[Node, Registers | Operand]
-    block: list[register_loop.Statement]
+    block: list[rl.Statement]
 
 
 class Elements(ElementBuilder[Key]):
@@ -169,7 +169,7 @@ class Elements(ElementBuilder[Key]):
     def new_scope(
         self,
         bound: dict[Node, Registers | Operand],
-        block: list[register_loop.Statement] | None = None,
+        block: list[rl.Statement] | None = None,
     ) -> Scope:
         """A graph within another, with a block of its own or that of another."""
         scope = Scope(len(self.scopes), bound, [] if block is None else block)
@@ -178,7 +178,7 @@ class Elements(ElementBuilder[Key]):
 
     def new_register(self, dtype: np.dtype[Any]) -> Node:
         """The expression that loads a new register."""
-        number = register_loop.FIRST_REGISTER + len(self.registers)
+        number = rl.FIRST_REGISTER + len(self.registers)
         if len(self.registers) >= MOST_REGISTERS:
             raise Unsuited("too many registers")
         self.registers.append(ir.BufferSpec(dtype, 1, True))

@@ -27,7 +27,7 @@ from typing import Any
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
-from ftrace.lower import analysis as cost
+from ftrace.lower import analysis
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
@@ -119,8 +119,8 @@ class Ranges:
 
     def of_reduce(self, node: Node, context: Context, level: int) -> Group:
         """The ranges of a reduce; some share theirs."""
-        sizes = tuple(node.src[0].shape[a] for a in cost.reduced_axes(node))
-        alone = node if cost.is_contraction(node) else None
+        sizes = tuple(node.src[0].shape[a] for a in analysis.reduced_axes(node))
+        alone = node if analysis.is_contraction(node) else None
         key = sizes, context.ranges, level, context.valid, alone
         found = self._of_reduces.get(key)
         if found is None:
@@ -238,7 +238,7 @@ def root_indices(
     depth = 0
     while not same_size(prod(loops[:depth]), prod(shape)):
         depth += 1
-    if same_size(cost.squeeze(shape), loops[:depth]):
+    if same_size(analysis.squeeze(shape), loops[:depth]):
         positions = iter(indices)
         return tuple(ix.ZERO if same_size(n, 1) else next(positions) for n in shape)
     return ix.unflatten_index(ix.flatten_index(indices[:depth], loops[:depth]), shape)
@@ -261,7 +261,7 @@ def operand_contexts(
     if family == "reduction":
         group = ranges.of_reduce(node, context, plan.levels[node])
         inner = list(indices)
-        for axis, index in zip(cost.reduced_axes(node), group.indices, strict=True):
+        for axis, index in zip(analysis.reduced_axes(node), group.indices, strict=True):
             inner[axis] = index
         return [(node.src[0], draft.at(tuple(inner), valid))]
     return _gather_contexts(node, context, draft, plan)
@@ -371,7 +371,7 @@ class Planner:
         self.has_steps = any(isinstance(op, Compound) for op in operations_of(outputs))
         for node in self.order if self.has_steps else ():
             if compound_of(node) is not None:
-                roots = map(cost.root_of, node.src)
+                roots = map(analysis.root_of, node.src)
                 self.must_store |= {r for r in roots if r.size and not is_variable(r)}
         self.shared: set[Node] = set()
         self.precedence = Precedence()
@@ -402,10 +402,10 @@ class Planner:
                     level = levels[source]
             levels[node] = level + (family == "reduction")
             if self.users and node.op is not reshape_p:
-                for root in {cost.root_of(s) for s in node.src}:
+                for root in {analysis.root_of(s) for s in node.src}:
                     if root in self.users:
                         self.users[root] += 1
-            if self.has_steps and cost.is_step(node):
+            if self.has_steps and analysis.is_step(node):
                 levels[node] = costs[node] = 0
                 continue
             if node in self.must_store or node.op in SOURCES:
@@ -414,14 +414,14 @@ class Planner:
             if family == "reduction":
                 # A reduce is stored, or done once per row, whoever uses it.
                 costs[node] = 0
-                if cost.is_contraction(node):
+                if analysis.is_contraction(node):
                     self.epilogue[node] = frozenset((node,))
                     self.users[node] = 0
                 continue
             contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            costs[node] = min(total + cost.weight(node), 10_000)
+            costs[node] = min(total + analysis.weight(node), 10_000)
 
     def wait_alike(self, node: Node, draft: Draft) -> bool:
         """Does a value wait for the same exchanges as what a kernel stores?
@@ -436,10 +436,10 @@ class Planner:
         halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
         if not halves:
             return self.order
-        self.shared = cost.find_shared_dear(self.order)
-        late = {
-            n: 1 if self.will_be_stored(cost.elements_of_sum(n)) else 2 for n in halves
-        }
+        self.shared = analysis.find_shared_dear(self.order)
+        elements = map(analysis.elements_of_sum, halves)
+        stored = map(self.will_be_stored, elements)
+        late = {n: 1 if known else 2 for n, known in zip(halves, stored, strict=True)}
         for node in reversed(self.order):
             if node in late:
                 for source in node.src:
@@ -451,11 +451,13 @@ class Planner:
 
     def _is_half(self, node: Node) -> bool:
         assert self.adds_up is not None
-        return self.adds_up(node, cost.squeeze(cost.elements_of_sum(node).shape))
+        elements = analysis.elements_of_sum(node)
+        return self.adds_up(node, analysis.squeeze(elements.shape))
 
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""
-        return min(sum([self.costs[s] for s in node.src]) + cost.weight(node), 10_000)
+        operands = sum([self.costs[s] for s in node.src])
+        return min(operands + analysis.weight(node), 10_000)
 
     def contractions_of(self, node: Node) -> frozenset[Node]:
         """Those from which a value is computed element by element: the latest.
@@ -506,7 +508,7 @@ def ends_before(draft: Draft, node: Node) -> bool:
     Of an unrolled loop it ends between two steps if it can: it stores little there,
     and the kernels of all steps are the same one.
     """
-    if draft.weight + cost.weight(node) > KERNEL_LIMIT:
+    if draft.weight + analysis.weight(node) > KERNEL_LIMIT:
         return True
     root = draft.roots[0] if draft.roots else node
     return (

@@ -32,7 +32,7 @@ from ftrace.trace.primitives import (
     broadcast as bc,
     elementwise as p,
     indexing,
-    movement,
+    movement as mv,
     reduction as red,
     sources,
 )
@@ -166,7 +166,7 @@ def _index_arrays(
     if len(batch) == 1 and analysis.counts_along(at, batch[0]):
         index = sources.iota(at.dtype, sizes, 0)
     else:
-        index = movement.reshape(at, sizes)
+        index = mv.reshape(at, sizes)
     if len(indexed) > 1 and index.dtype.itemsize < 4:  # so that all positions fit
         index = p.cast(index, dtypes.int32)
     return [
@@ -183,7 +183,7 @@ def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     dense = sorted([axis, *kept])
     arrays = _index_arrays(at, batch, axis, indexed)
     found = indexing.gather(
-        movement.reshape(source, tuple(source.shape[a] for a in dense)),
+        mv.reshape(source, tuple(source.shape[a] for a in dense)),
         [
             indexing.clamp(i, source.shape[a])
             for a, i in zip(indexed, arrays, strict=True)
@@ -192,11 +192,11 @@ def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     )
     stand = [*batch, *rest]
     order = sorted(stand)
-    found = movement.permute(found, tuple(stand.index(a) for a in order))
+    found = mv.permute(found, tuple(stand.index(a) for a in order))
     lined = tuple(
         found.shape[order.index(a)] if a in order else 1 for a in range(len(shape))
     )
-    return bc.expand(movement.reshape(found, lined), shape)
+    return bc.expand(mv.reshape(found, lined), shape)
 
 
 def _fold_pick(x: Node, body: Node) -> Node | None:
@@ -251,12 +251,12 @@ def _scatter_along(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     indexed = sorted([axis, *[a for a in batch if a not in axes]])
     arrays = _index_arrays(at, batch, axis, indexed)
     others = [a for a in range(x.ndim) if a not in batch and a != axis]
-    updates = movement.permute(values, (*batch, *others, axis))
+    updates = mv.permute(values, (*batch, *others, axis))
     sizes = tuple(at.shape[a] for a in batch)
     rest = tuple(n for a, n in enumerate(x.shape) if a not in indexed)
     zeros = sources.const(0, x.dtype, x.shape)
     return indexing.scatter(
-        zeros, movement.reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
+        zeros, mv.reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
     )
 
 
@@ -300,9 +300,9 @@ def _lay_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) ->
         source |= {axis: depth + i for i, axis in enumerate(rest)}
     order = [source[a] for a in sorted(source)]
     units = [a for a in range(node.ndim) if a not in order]
-    moved = movement.permute(node, (*order, *units))
+    moved = mv.permute(node, (*order, *units))
     shape = tuple(node.shape[source[a]] if a in source else 1 for a in range(x.ndim))
-    return bc.expand(movement.reshape(moved, shape), x.shape)
+    return bc.expand(mv.reshape(moved, shape), x.shape)
 
 
 def _scatter_as_select(x: Node) -> Node | None:
@@ -346,19 +346,19 @@ def _products(x: Node) -> Node:
     width = updates.size // count
     same: Node | None = None
     for index in indices:
-        ours = bc.expand(movement.reshape(index, (count, 1)), (count, count))
-        theirs = bc.expand(movement.reshape(index, (1, count)), (count, count))
+        ours = bc.expand(mv.reshape(index, (count, 1)), (count, count))
+        theirs = bc.expand(mv.reshape(index, (1, count)), (count, count))
         here = p.eq(ours, theirs)
         same = here if same is None else p.bit_and(same, here)
     assert same is not None
     whole = (count, count, width)
-    factors = bc.expand(movement.reshape(updates, (1, count, width)), whole)
+    factors = bc.expand(mv.reshape(updates, (1, count, width)), whole)
     factors = p.select(
         indexing.trailing(same, whole), factors, sources.const_like(factors, 1)
     )
     whole_product = red.reduce(red.reduce_prod_p, factors, (1,))
     whole_product = algebra.multiply_complex(whole_product) or whole_product
-    product = movement.reshape(whole_product, updates.shape)
+    product = mv.reshape(whole_product, updates.shape)
     return indexing.scatter(
         base,
         p.mul(indexing.read_back(base, indices, axes), product),

@@ -28,7 +28,7 @@ from typing import Any, overload
 
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.trace import autodiff, body as bodies, flatten_arguments
+from ftrace.trace import autodiff, body as bodies, flatten_arguments as flat
 from ftrace.trace.avals import TOKEN, Shape, Stack
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, trace_call
@@ -423,24 +423,22 @@ def checkpoint(
         return again
     tree.check_callable(fun, "checkpoint")
     chosen = policy_of(policy)
-    numbers = flatten_arguments.read_argnums(
-        "checkpoint", "static_argnums", static_argnums
-    )
+    numbers = flat.read_argnums("checkpoint", "static_argnums", static_argnums)
     barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
     names = (
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
     )
 
-    @flatten_arguments.wraps(fun, "checkpoint")
+    @flat.wraps(fun, "checkpoint")
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = _static_positions(numbers, args, flatten_arguments.name_of(fun))
+        fixed = _static_positions(numbers, args, flat.name_of(fun))
         fixed = {*fixed, *[i for i, x in enumerate(args) if type(x) is Ref]}
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
         named = {k: v for k, v in kwargs.items() if k not in names}
-        values, treedef = flatten_arguments.flatten_values(
+        values, treedef = flat.flatten_values(
             (dynamic, named),
-            f"checkpoint: the argument of {flatten_arguments.name_of(fun)} ",
+            f"checkpoint: the argument of {flat.name_of(fun)} ",
         )
 
         def call(*inner: Any, **others: Any) -> Any:
@@ -448,10 +446,8 @@ def checkpoint(
             full = [x if i in fixed else next(rest) for i, x in enumerate(args)]
             return fun(*full, **others, **static)
 
-        call.__name__ = flatten_arguments.name_of(fun)
-        output = flatten_arguments.Output.of_leaves(
-            call, treedef, "checkpoint", keywords=True
-        )
+        call.__name__ = flat.name_of(fun)
+        output = flat.Output.of_leaves(call, treedef, "checkpoint", keywords=True)
         try:
             found = trace_call("checkpoint", output, values, [])
         except Written as written:
@@ -551,16 +547,14 @@ def saved_residuals(
       args, kwargs: its arguments.
     """
     tree.check_callable(fun, "saved_residuals")
-    values, treedef = flatten_arguments.flatten_values(
+    values, treedef = flat.flatten_values(
         (args, kwargs), "saved_residuals: the argument "
     )
-    output = flatten_arguments.Output.of_leaves(
-        fun, treedef, "saved_residuals", keywords=True
-    )
+    output = flat.Output.of_leaves(fun, treedef, "saved_residuals", keywords=True)
     graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
     tangents = autodiff.tangents_of_leaves(graph.inputs[: len(values)])
     found = [t for t in autodiff.jvp_nodes(graph.outputs, tangents) if t is not None]
-    names = flatten_arguments.Parameters.of(fun).positional
+    names = flat.Parameters.of(fun).positional
     names = [*names, *["of *args"] * len(args)]
     parts = [*zip(names, args, strict=False), *sorted(kwargs.items())]
     places = [

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.trace import flatten_arguments
+from ftrace.trace import flatten_arguments as flat
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_derivative import Ruled
@@ -46,16 +46,14 @@ class Invocation:
     def __init__(
         self, fun: Function, kind: str, args: Sequence[Any], fixed: Sequence[int]
     ) -> None:
-        self.name = flatten_arguments.name_of(fun)
+        self.name = flat.name_of(fun)
         self.args = list(args)
         self.fixed = self._positions(kind, fixed)
         chosen = tuple(x for i, x in enumerate(args) if i not in self.fixed)
         what = f"{kind}: the argument of {self.name} "
-        self.values, self.treedef = flatten_arguments.flatten_values(chosen, what)
+        self.values, self.treedef = flat.flatten_values(chosen, what)
         self.avals = [aval_of(x) for x in self.values]
-        self.output = flatten_arguments.Output(
-            lambda *xs: fun(*self.with_fixed(xs)), kind, False
-        )
+        self.output = flat.Output(lambda *xs: fun(*self.with_fixed(xs)), kind, False)
         self.output.function.__name__ = self.name
         self._fun = fun
         self._done: tuple[Any, ...] = ()
@@ -140,13 +138,13 @@ def resolve_arguments(
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise errors.ArgumentError(
-                f"{kind}: {flatten_arguments.name_of(fun)}: {error}"
+                f"{kind}: {flat.name_of(fun)}: {error}"
             ) from None
         bound.apply_defaults()
         args, rest = bound.args, kwargs.keys() & bound.kwargs.keys()
     if rest:
         raise errors.ArgumentError(
-            f"{kind}: the rules of {flatten_arguments.name_of(fun)} take positional "
+            f"{kind}: the rules of {flat.name_of(fun)} take positional "
             f"arguments, and {', '.join(rest)} can be given by name only; make it "
             "positional, or bind it with functools.partial"
         )
@@ -157,13 +155,13 @@ def fixed_positions(
     fun: Function, kind: str, numbers: Any, names: str | Iterable[str]
 ) -> tuple[int, ...]:
     """Positions of the arguments that take no part in derivatives."""
-    found = [*flatten_arguments.read_argnums(kind, "nondiff_argnums", numbers)]
+    found = [*flat.read_argnums(kind, "nondiff_argnums", numbers)]
     for name in [names] if isinstance(names, str) else names:
         parameters = list(inspect.signature(fun).parameters)
         if name not in parameters:
             raise errors.StaticArgumentError(
                 f"{kind}: nondiff_argnames names {name!r}, but "
-                f"{flatten_arguments.name_of(fun)} takes {', '.join(parameters)}"
+                f"{flat.name_of(fun)} takes {', '.join(parameters)}"
             )
         found.append(parameters.index(name))
     return tuple(found)
@@ -206,7 +204,7 @@ class WithRules(Travels, Generic[P, R]):
         return Invocation(self.fun, self.kind, full, self.nondiff_argnums)
 
     def __repr__(self) -> str:
-        return f"<{self.kind} of {flatten_arguments.name_of(self.fun)}>"
+        return f"<{self.kind} of {flat.name_of(self.fun)}>"
 
 
 def record(
@@ -231,7 +229,7 @@ def result_types(found: Called | None) -> list[ShapedArray]:
 
 def no_rule(fun: Function, kind: str, subject: str, how: str) -> errors.FtraceError:
     """The exception for a call of a function that was given no rules."""
-    name = flatten_arguments.name_of(fun)
+    name = flat.name_of(fun)
     return errors.NoCustomRuleError(
         f"{name} is a function under {kind} without a rule for its {subject}; give it "
         f"one with {name}.{how}"

@@ -21,7 +21,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
+from ftrace.trace.calls import custom_call, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
 from ftrace.trace.flatten_arguments import P, R, name_of
@@ -55,7 +55,7 @@ class _OnLeaves(ABC):
         self.call = call
         self.symbolic = symbolic
         self.rules = rules
-        self.types = calls.result_types(found)
+        self.types = custom_call.result_types(found)
 
     @abstractmethod
     def run(
@@ -67,7 +67,7 @@ class _OnLeaves(ABC):
         """The results of a call, by the rules, with the values of the level around."""
 
     def zero(self, aval: ShapedArray) -> Any:
-        return SymbolicZero(aval) if self.symbolic else calls.zeros_of(aval)
+        return SymbolicZero(aval) if self.symbolic else custom_call.zeros_of(aval)
 
     def promise(self, what: str, rule: Function) -> Promise:
         """What a rule must return that returns something like the results."""
@@ -82,7 +82,7 @@ class _OnLeaves(ABC):
         """The flat results in what a rule returned, and the other part of it."""
         call = self.call
         what = f"the {kind} rule of {call.name} must return a pair (result, {other})"
-        result, rest = calls.pair_of(answer, what, rule)
+        result, rest = custom_call.pair_of(answer, what, rule)
         if call.output.treedef is None:
             self.types = [
                 default_bits(tracer.aval_of(x)) for x in call.output.accept(result)
@@ -253,7 +253,7 @@ class _VjpRules(_OnLeaves):
         )
         leaves = self._cotangents(answer)
         return [
-            calls.zeros_of(aval) if ct is None else ct
+            custom_call.zeros_of(aval) if ct is None else ct
             for ct, aval, flag in zip(leaves, call.avals, mask, strict=True)
             if flag
         ]
@@ -287,15 +287,15 @@ class _VjpRules(_OnLeaves):
         """A cotangent per leaf of the arguments; None is zero."""
         call, name = self.call, self.call.name
         example = call.without_fixed(range(len(call.avals)))
-        got = calls.as_tuple(answer)
-        leaves = calls.align(example, got) if type(got) is tuple else None
+        got = custom_call.as_tuple(answer)
+        leaves = custom_call.align(example, got) if type(got) is tuple else None
         if leaves is None:
             raise TreeError(
                 f"the bwd rule of {name} must return a tuple with a cotangent per "
                 f"argument, in its structure, or None for zero: expected "
                 f"{tree.readable(tree.structure(example))}, got "
                 f"{tree.readable(tree.structure(got))}",
-                calls.origin_of(self.rules[1]),
+                custom_call.origin_of(self.rules[1]),
             )
         promise = Promise(
             f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",
@@ -334,7 +334,7 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, (ArrayLike, np.ndarray, np.generic))
 
 
-class WithDerivative(calls.WithRules[P, R]):
+class WithDerivative(custom_call.WithRules[P, R]):
     """A function with rules for its derivative.
 
     Attributes:
@@ -364,11 +364,11 @@ class WithDerivative(calls.WithRules[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if any(rule is None for rule in self.rules):
-            raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
+            raise custom_call.no_rule(self.fun, self.kind, "derivative", self.setter)
         scopes = tracing.open_scopes()
         leaves = tree.leaves((args, kwargs)) if live else ()
         if Ref in map(type, leaves):
-            full = calls.resolve_arguments(
+            full = custom_call.resolve_arguments(
                 self.fun, self._signature, self.kind, args, kwargs
             )
             return call_with_references(self, full, custom_vjp_primal_tree_values)
@@ -387,7 +387,7 @@ class WithDerivative(calls.WithRules[P, R]):
         call.forget()
         rules = self._rules_of(call, found)
         spared = self.optimize_remat
-        return calls.record(self.op, call, found, found.closed, rules, spared)
+        return custom_call.record(self.op, call, found, found.closed, rules, spared)
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
@@ -555,7 +555,7 @@ class custom_jvp(WithDerivative[P, R]):
             ]
             if not parts:
                 return result, tree.map(
-                    lambda x: calls.zeros_of(tracer.aval_of(x)), result
+                    lambda x: custom_call.zeros_of(tracer.aval_of(x)), result
                 )
             total = parts[0]
             for part in parts[1:]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from ftrace.errors import ArgumentError, TreeError
-from ftrace.trace.calls import custom_call as calls
+from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.pytree import tree
@@ -118,14 +118,14 @@ class _Call:
         name, rule = self.custom.__name__, self.custom.jvp
         whole = self._join(own, others), self._join(along, rest)
         what = f"the jvp rule of {name} must return a pair (result, tangent)"
-        result, tangent = calls.pair_of(rule(*self.constants, *whole), what, rule)
+        result, tangent = custom_call.pair_of(rule(*self.constants, *whole), what, rule)
         return (result, self._end(own, values)), (tangent, read_all(along))
 
     def _fwd(self, backs: Any, values: Any, others: Any) -> Any:
         name, rule = self.custom.__name__, self.custom.fwd
         answer, own, last = self._run(rule, self.unwrap(values), others)
         what = f"the fwd rule of {name} must return a pair (result, residuals)"
-        result, residuals = calls.pair_of(answer, what, rule)
+        result, residuals = custom_call.pair_of(answer, what, rule)
         if any(type(x) is Ref and x not in own for x in tree.leaves(residuals)):
             raise ArgumentError(
                 f"the custom_vjp fwd function of {name} returned a reference that is "
@@ -142,8 +142,8 @@ class _Call:
             lambda x: own[self.number[x]] if type(x) is Ref else x, saved
         )
         answer = self.custom.bwd(*self.constants, residuals, ct)
-        found: Any = calls.as_tuple(answer)
-        grads = calls.align(self.moving, found) if type(found) is tuple else None
+        found: Any = custom_call.as_tuple(answer)
+        grads = custom_call.align(self.moving, found) if type(found) is tuple else None
         if grads is None:
             raise TreeError(
                 f"the bwd rule of {self.custom.__name__} must return a tuple with a "

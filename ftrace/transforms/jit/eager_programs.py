@@ -58,7 +58,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.composite import exact_subgraph
 from ftrace.trace.eager.dispatch import calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.primitives import elementwise
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
@@ -168,7 +168,7 @@ def numbers_of(outputs: Sequence[g.Node]) -> list[g.Node]:
             holds[node] = node
             continue
         held = [source for source in node.src if source in holds]
-        if held and (node.op is elementwise.cast_p or node.op.family == "movement"):
+        if held and (node.op is p.cast_p or node.op.family == "movement"):
             holds[node] = holds[held[0]]
             continue
         if node.op is scatter_p:  # what it is scattered into, and where, may be known
@@ -205,7 +205,7 @@ def _like_another(graph: g.Graph) -> _Applies | None:
         }
         made = g.substitute(graph.outputs, free)
         # A number itself is no result: whoever gets it may give its memory away.
-        made = [elementwise.copy(y) if y in free.values() else y for y in made]
+        made = [p.copy(y) if y in free.values() else y for y in made]
         family.append(program_of(g.Graph((*graph.inputs, *places), tuple(made))))
     return family[0], tuple(map(_array, numbers))
 

@@ -42,7 +42,7 @@ from ftrace.trace.symbolic import same_size
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, stack
 from ftrace.transforms.meshes import Mesh, PartitionSpec, names_by_axis
-from ftrace.transforms.partition import partition as partitions
+from ftrace.transforms.partition import partition
 from ftrace.transforms.partition.localize import Partitioned
 from ftrace.transforms.partition.loops import shard_loops, shard_of_whole, whole_of
 from ftrace.transforms.partition.specs import brief, merge_by, split_by
@@ -331,18 +331,18 @@ def _program(
     key = signature("processes", graph.inputs, graph.outputs, graph.effects, given)
     known = calls.get(key)
     if known is None:
-        mesh = partitions.mesh_of(graph, given)
+        mesh = partition.mesh_of(graph, given)
         rows = zip(given, graph.inputs, strict=True)
-        over = [partitions.over_mesh(s, mesh, node.ndim) for s, node in rows]
+        over = [partition.over_mesh(s, mesh, node.ndim) for s, node in rows]
         kept = dict(zip(graph.inputs, given, strict=True))
         rows = enumerate(zip(given, over, strict=True))
         gathered = [i for i, (one, other) in rows if one is not None and other is None]
         kept.update(dict.fromkeys([graph.inputs[i] for i in gathered]))
         local, spreads = localize_graph(graph, over)
-        first, *_ = partitions.meshes_of(graph, given)
+        first, *_ = partition.meshes_of(graph, given)
         rows = zip(map(_sharding, spreads), graph.outputs, strict=True)
         shardings = [
-            kept.get(node) or partitions.in_words_of_users(s, node, first)
+            kept.get(node) or partition.in_words_of_users(s, node, first)
             for s, node in rows
         ]
         known = calls.put(key, (ready_graph(local), shardings, gathered))
@@ -387,7 +387,7 @@ def device_over(mesh: Mesh, placed: Array | None) -> Any:
 
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
-    mesh: Any = partitions.mesh_of(graph, given)
+    mesh: Any = partition.mesh_of(graph, given)
     found = shard_loops((*graph.outputs, *graph.effects[1:]))
     ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
     graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
@@ -500,7 +500,7 @@ def _divide_by_rules(
     wanted: Sequence[Any] | None = None,
 ) -> tuple[Graph, list[Spread]]:  # fmt: skip
     """The program of each device, for those of this process: each is a lane."""
-    made = partitions.partition(graph, mesh, given, wanted)
+    made = partition.partition(graph, mesh, given, wanted)
     spreads = [_spread_over(mesh, spec) for spec in made.out_specs]
     return _in_lanes(made, split(mesh)), spreads
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel import affine_index, ir
+from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
 from ftrace.lower.legalize.term import RARE
 from ftrace.trace.graph import Node, Op, constant_value, substitute, toposort, walk
@@ -40,7 +40,7 @@ class AccessCondition:
     """
 
     nodes: tuple[Node, ...]
-    form: affine_index.Index | None = None
+    form: ix.Index | None = None
     low: int | None = None
     high: int | None = None
 
@@ -52,7 +52,7 @@ class Bound(NamedTuple):
       form: a sum of terms, without a constant.
     """
 
-    form: affine_index.Index
+    form: ix.Index
     limit: int
     below: bool
 
@@ -79,7 +79,7 @@ class Facts:
     ) -> None:
         self.free: dict[Node, frozenset[Node]] = dict(free)
         self._vectors_aligned = aligned
-        self.affine: dict[Node, affine_index.Index] = {}
+        self.affine: dict[Node, ix.Index] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
         self._conditions: dict[Node, list[AccessCondition]] = {}
@@ -94,7 +94,7 @@ class Facts:
             if node.arg == RARE:
                 self.rare.setdefault(node.src[0], []).append(node)
             if node.dtype is ir.INDEX and node.shape == ():
-                self.affine[node] = affine_index.affine_form(node, self.affine)
+                self.affine[node] = ix.affine_form(node, self.affine)
 
     def conditions(self, valid: Node | None) -> list[AccessCondition]:
         """The conditions that together make `valid`."""
@@ -105,9 +105,9 @@ class Facts:
             found = self._conditions[valid] = self._conjuncts(valid)
         return found
 
-    def narrow_form(self, form: affine_index.Index) -> bool:
+    def narrow_form(self, form: ix.Index) -> bool:
         """Do 32 bits hold every value of this sum, and differences of two?"""
-        found = affine_index.bounds_over(form, self.interval.__getitem__)
+        found = ix.bounds_over(form, self.interval.__getitem__)
         return found is not None and found[0] >= -_HALF and found[1] < _HALF
 
     def constant(self, node: Node) -> int | None:
@@ -135,9 +135,7 @@ class Facts:
                 known[n] = self._stride(n, vector, lanes)
         return known.get(node)
 
-    def form_stride(
-        self, form: affine_index.Index, vector: Node, lanes: int
-    ) -> int | None:
+    def form_stride(self, form: ix.Index, vector: Node, lanes: int) -> int | None:
         """The same of a sum of terms."""
         total = 0
         for atom, coefficient in form.pairs:
@@ -186,9 +184,9 @@ class Facts:
         if right.pairs or not left.pairs:
             return None
         limit = right.constant - left.constant + (op in (p.le, p.gt))
-        return Bound(affine_index.Index(left.pairs, 0), limit, op in (p.lt, p.le))
+        return Bound(ix.Index(left.pairs, 0), limit, op in (p.lt, p.le))
 
-    def _index(self, node: Node) -> affine_index.Index | None:
+    def _index(self, node: Node) -> ix.Index | None:
         """An index, also as a number of another integer dtype that holds it."""
         inner = node
         while inner.op is p.cast_p and dtypes.is_integer(inner.dtype):
@@ -199,7 +197,7 @@ class Facts:
                 break
             inner = source
         if inner.op is const_p and dtypes.is_integer(inner.dtype):
-            return affine_index.constant_index(int(constant_value(inner)))
+            return ix.constant_index(int(constant_value(inner)))
         return self.affine.get(inner) or self.affine.get(node)
 
     def _conjuncts(self, valid: Node) -> list[AccessCondition]:
