@@ -17,14 +17,8 @@ from ftrace.trace.primitives.library.sorting import TopK, top_k_p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
-    "FftType",
-    "approx_max_k",
-    "approx_min_k",
-    "fft",
-    "sort",
-    "sort_key_val",
-    "top_k",
-]
+    "FftType", "approx_max_k", "approx_min_k", "fft", "sort", "sort_key_val", "top_k",
+]  # fmt: skip
 
 
 class FftType(enum.IntEnum):

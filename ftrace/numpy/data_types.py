@@ -116,14 +116,9 @@ character = np.character
 
 #: The categories of `isdtype`, as the kinds of dtype that belong to them.
 _CATEGORIES = {
-    "bool": "b",
-    "signed integer": "i",
-    "unsigned integer": "u",
-    "integral": "iu",
-    "real floating": "f",
-    "complex floating": "c",
-    "numeric": "iufc",
-}
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
+    "real floating": "f", "complex floating": "c", "numeric": "iufc",
+}  # fmt: skip
 
 _CLASSES = {
     "f": (floating, inexact, number, generic),

@@ -425,21 +425,17 @@ def checkpoint(
     chosen = policy_of(policy)
     numbers = flat.read_argnums("checkpoint", "static_argnums", static_argnums)
     barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
-    names = (
-        {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
-    )
+    one = isinstance(static_argnames, str)
+    names = {static_argnames} if one else {*static_argnames}
 
     @flat.wraps(fun, "checkpoint")
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = _static_positions(numbers, args, flat.name_of(fun))
-        fixed = {*fixed, *[i for i, x in enumerate(args) if type(x) is Ref]}
+        fixed = _fixed_positions(numbers, args, flat.name_of(fun))
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
         named = {k: v for k, v in kwargs.items() if k not in names}
-        values, treedef = flat.flatten_values(
-            (dynamic, named),
-            f"checkpoint: the argument of {flat.name_of(fun)} ",
-        )
+        what = f"checkpoint: the argument of {flat.name_of(fun)} "
+        values, treedef = flat.flatten_values((dynamic, named), what)
 
         def call(*inner: Any, **others: Any) -> Any:
             rest = iter(inner)
@@ -487,16 +483,18 @@ def _too_deep() -> NestingError:
     )
 
 
-def _static_positions(
+def _fixed_positions(
     numbers: Sequence[int], args: Sequence[Any], name: str
 ) -> set[int]:
+    """Those of static arguments, and of references."""
     count = len(args)
     if not all(-count <= i < count for i in numbers):
         raise StaticArgumentError(
             f"checkpoint: static_argnums={numbers!r} does not fit the {count} "
             f"positional arguments that {name} was called with"
         )
-    return {i % count for i in numbers}
+    refs = [i for i, x in enumerate(args) if type(x) is Ref]
+    return {*[i % count for i in numbers], *refs}
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
