@@ -263,15 +263,14 @@ def _check_updates(
     name: str, updates: Shape, batch: Shape, what: str, through: Axes
 ) -> None:
     """Raises unless updates have the batch of the indices around their windows."""
-    _require(
-        name,
+    need = partial(_require, name)
+    need(
         len(updates) == len(batch) + len(through),
         f"updates of shape {updates} must have the {len(batch)} axes of the indices "
         f"and the axes {what} {through}",
     )
     around = tuple(n for a, n in enumerate(updates) if a not in through)
-    _require(
-        name,
+    need(
         around == batch,
         f"updates of shape {updates} have, without {what} {through}, the shape "
         f"{around}; required is that of the indices, {batch}",

@@ -162,13 +162,9 @@ def over_lanes(
 
 
 def _trace_lane(
-    what: str,
-    output: flat.Output,
-    values: Sequence[Value],
-    axes: Sequence[int | None],
-    kept: dict[int, Any],
-    named: tuple[Any, int] | None,
-) -> Graph:
+    what: str, output: flat.Output, values: Sequence[Value],
+    axes: Sequence[int | None], kept: dict[int, Any], named: tuple[Any, int] | None,
+) -> Graph:  # fmt: skip
     """What one lane does.
 
     Args:
@@ -177,9 +173,8 @@ def _trace_lane(
     """
 
     def example(*values: Value) -> list[Value]:
-        inner, bound = list(values), list[Axis]()
-        if named is not None:
-            bound = [Axis(*named, inner.pop())]
+        inner = list(values)
+        bound = [] if named is None else [Axis(*named, inner.pop())]
         for place, leaf in kept.items():
             inner.insert(place, leaf)
         with bind_axes(*bound):
