@@ -134,8 +134,8 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
 
     def generate_all() -> None:
         for group in group_kernels(rendered):
-            module, _ = in_one_module([one.module for one in group])
-            generate(module.text)
+            text, _ = in_one_module([one.module for one in group])
+            generate(text)
 
     clock.time("codegen", generate_all)
     spent = clock.seconds

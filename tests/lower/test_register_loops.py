@@ -589,7 +589,7 @@ def test_code_for_other_processors_is_valid(name: str, target: Target) -> None:
     function, _ = SAMPLES[name]
     kernel = recurrence_of(ft.vmap(lambda *a: function(lax, *a)), *LANES[name](70))
     legal = legalize_registers(kernel, operations_of(target))
-    rendered = render_recurrence(legal, target, "kernel")
+    rendered = render_recurrence(legal, target)
     assert rendered.parallel > 1
     assert emit_object(rendered.text, target)
 

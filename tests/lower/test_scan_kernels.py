@@ -262,7 +262,7 @@ def test_code_for_other_processors_is_accepted(name: str, target: Target) -> Non
         x = np.ones(shape, np.float32)
         (step,) = program_of(lambda x, a=axis: getattr(lax, name)(x, axis=a), x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        module = llvm.parse_assembly(render_recurrence(legal, target, "kernel").text)
+        module = llvm.parse_assembly(render_recurrence(legal, target).text)
         module.verify()
         assert machine.emit_object(module)
 
@@ -272,7 +272,7 @@ def test_combinations_of_few_columns_stay_in_registers() -> None:
     for columns in (20, 600):
         (step,) = program_of(lax.cummax, np.ones((90, columns), np.float32)).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        text = render_recurrence(legal, target, "kernel").text
+        text = render_recurrence(legal, target).text
         assert ("alloca" in text) is (columns == 600)
 
 
@@ -291,7 +291,7 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
 
         (step,) = program_of(f, x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        rendered = render_recurrence(legal, target, "kernel")
+        rendered = render_recurrence(legal, target)
         code = link(emit_object(rendered.text, target), ("kernel",))
         whole = np.full(x.size + 128, 7, np.float32)
         found = whole[64:-64]

@@ -75,7 +75,7 @@ Code = Callable[[Any, int, int], None]
 
 def linked(kernel: Kernel, target: Target | None = None) -> tuple[Code, int]:
     """The function of a kernel, for pointers and a part of its domain; its units."""
-    rendered = render(kernel, target or host_target(), "kernel")
+    rendered = render(kernel, target or host_target())
     assert rendered.parallel >= 1
     assert rendered.grain >= 1
     calls = addresses(rendered.module.calls)

@@ -340,35 +340,31 @@ def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Cod
             return
 
 
-def render(kernel: Kernel, target: Target, name: str) -> emit.Rendered:
-    """The code of a legal kernel, as function `name`."""
-    return _render(next(candidate_schedules(kernel, target)), target, name)
+def render(kernel: Kernel, target: Target) -> emit.Rendered:
+    """The code of a legal kernel."""
+    return _render(next(candidate_schedules(kernel, target)), target)
 
 
-def _render(codes: Sequence[Code], target: Target, name: str) -> emit.Rendered:
+def _render(codes: Sequence[Code], target: Target) -> emit.Rendered:
     """The code of a kernel in one of its ways."""
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
-        module = emit.write_function(target, name, code.nontemporal, code.write)
+        module = emit.write_function(target, code.nontemporal, code.write)
         known = module, code.units, code.operations, code.worth, code.dims
         return replace(emit.Rendered.of(*known), schedules=schedules)
-    names = [f"{name}.{n}" for n in range(len(codes))]
-    modules = [
-        emit.write_function(target, own, code.nontemporal, code.write, True)
-        for own, code in zip(names, codes, strict=True)
+    parts = [
+        emit.write_function(target, code.nontemporal, code.write, f".{n}")
+        for n, code in enumerate(codes)
     ]
     units = [code.units for code in codes]
-    whole = emit.write_in_step(name, list(zip(names, units, strict=True)))
     cost = sum(code.operations // code.dense for code in codes)
-    rendered = emit.Rendered.of(emit.join([*modules, whole]), max(units), cost)
+    rendered = emit.Rendered.of(emit.write_in_step(parts, units), max(units), cost)
     return replace(rendered, schedules=schedules)
 
 
-def render_recurrence(
-    kernel: rl.Recurrence, target: Target, name: str
-) -> emit.Rendered:
-    """The code of a legal recurrence, as function `name`."""
+def render_recurrence(kernel: rl.Recurrence, target: Target) -> emit.Rendered:
+    """The code of a legal recurrence."""
     make: Any = RegisterLoop
     nontemporal = frozenset[int]()
     if kernel.scan is not None:
@@ -381,7 +377,7 @@ def render_recurrence(
         units = loop.units()
         return loop.writer
 
-    module = emit.write_function(target, name, nontemporal, build)
+    module = emit.write_function(target, nontemporal, build)
     each = max(kernel.operations // units, 1)
     if any(isinstance(s, rl.Repeat) and not s.times for s in kernel.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake
@@ -389,7 +385,7 @@ def render_recurrence(
 
 
 #: What writes kernels of a kind that has one way to run.
-_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], emit.Rendered]] = {
+_WRITERS: dict[type[Kernel], Callable[[Any, Target], emit.Rendered]] = {
     rl.Recurrence: render_recurrence,
     Factor: render_factor,
     Transform: render_transform,
@@ -405,11 +401,11 @@ def renderers_for(
     if isinstance(kernel, rl.Recurrence):
         kernel = rl.legalize_registers(kernel, operations_of(target))
     if write is not None:
-        yield partial(write, kernel, target, emit.NAME)
+        yield partial(write, kernel, target)
         return
     kernel = legalize(kernel, operations_of(target) | called_in(kernel))
     for codes in candidate_schedules(kernel, target):
-        yield partial(_render, codes, target, emit.NAME)
+        yield partial(_render, codes, target)
 
 
 def render_any(kernel: Kernel, target: Target) -> emit.Rendered:

@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.compile import generate, object_cache
 from ftrace.backends.llvm.device import CPU, render_kernel
-from ftrace.backends.llvm.emit.module import ALONE, NAME, Module, Rendered
+from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered
 from ftrace.backends.llvm.ir.symbols import POLL
 from ftrace.backends.llvm.kernels import compile_kernels as compiling, function_library
 from ftrace.backends.llvm.kernels.compile_kernels import (
@@ -41,16 +41,17 @@ def kernels() -> list[Any]:
 
 
 def text_of(number: int, length: int = 0, defines: bool = False) -> Rendered:
-    body = f"define void @{NAME}(i64 %x) {{\n  ret void ; {number}\n}}\n"
-    body += ";" * max(length - len(body), 0)
-    return Rendered(Module({"target": ""}, [body], defines), 1, 1)
+    def write(name: str) -> str:
+        body = f"define void @{name}(i64 %x) {{\n  ret void ; {number}\n}}\n"
+        return body + ";" * max(length - len(body), 0)
+
+    return Rendered(Module({"target": ""}, (write,), defines), 1, 1)
 
 
 def test_all_kernels_of_a_program_are_one_module_that_llvm_takes() -> None:
     modules = [render_kernel(kernel).module for kernel in kernels()]
     assert len(modules) > 3
-    whole, names = in_one_module(modules)
-    text = whole.text
+    text, names = in_one_module(modules)
     assert len(set(names)) == len(modules)
     assert all(f"@{name}(" in text for name in names)
     assert text.count("target triple") == 1
@@ -59,7 +60,7 @@ def test_all_kernels_of_a_program_are_one_module_that_llvm_takes() -> None:
 
 def test_a_single_kernel_stays_as_it_is() -> None:
     module = render_kernel(kernels()[0]).module
-    assert in_one_module([module]) == (module, [ALONE])
+    assert in_one_module([module]) == (module.text, [ALONE])
 
 
 def test_groups_hold_short_kernels_in_order() -> None:
@@ -77,13 +78,9 @@ def test_modules_that_are_joined_define_only_what_is_named_after_the_kernel() ->
     assert {module.defines for module in modules} == {False, True}
     defined = re.compile(r"^(?:define .*?)?@(.+?)(?:\(| =)", re.MULTILINE)
     for module in modules:
-        names = defined.findall(raw(module))
-        own = all(name.startswith((NAME, "zeros")) for name in names)
+        names = defined.findall(module.text)
+        own = all(name.startswith((ALONE, "zeros")) for name in names)
         assert own == (not module.defines), names
-
-
-def raw(module: Module) -> str:
-    return "\n".join([*module.declared, *module.functions])
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,12 @@ def write_called(symbol: str, target: Target) -> Module:
             part = f"{t} {values.plain(root, lanes, ())}, {number}"
             packed = writer.here(f"insertvalue {whole} {packed}, {part}")
     parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
-    lines = [
+    text = "\n".join([
         f"define {whole} @{symbol}({parameters}) nounwind {{",
         "entry:",
         *writer.level.lines,
         f"  ret {whole} {packed}",
         "}",
         "",
-    ]
-    return module_for(target, writer.declared, "\n".join(lines))
+    ])  # fmt: skip
+    return module_for(target, {**writer.declared, text: ""})

@@ -20,6 +20,7 @@ if one unit of the kernel does; between units the pool looks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ftrace.backends.llvm.ir.function_builder import Function
@@ -41,58 +42,50 @@ from ftrace.trace.symbolic import sample
 #: row differs.
 _SHARE = 8
 
-#: Stands for the name of a kernel in the text of its functions, whose names begin with
-#: it. LLVM takes no such name: it is filled in when a module is written.
-NAME: Final = "<kernel>"
 #: What a kernel is called that has a module for itself.
 ALONE: Final = "kernel"
 
 Build = Callable[[frozenset[int]], Writer]
+#: Gives the text of a function of the kernel of that name: its own begins with it.
+Write = Callable[[str], str]
 
 
 class Module(NamedTuple):
-    """Functions, and the lines that they need before them.
+    """The functions of a kernel, and what they need before them.
 
     Attributes:
-      declared: the lines; beside each the function of `kernels/function_library.py`
-        that it declares, if it does.
-      functions: in which `NAME` stands for the name of the kernel.
-      defines: does it define names that do not begin with that one?
+      declared: lines, and whole functions of other names; beside each the function of
+        `kernels/function_library.py` that it declares, if it does.
+      functions: what writes each.
+      defines: does it define names that do not begin with that of the kernel?
     """
 
     declared: dict[str, str]
-    functions: list[str]
+    functions: tuple[Write, ...] = ()
     defines: bool = False
 
     @property
     def text(self) -> str:
-        return "\n".join([*self.declared, *self.functions]).replace(NAME, ALONE)
+        return text_of([self], [ALONE])
 
     @property
     def calls(self) -> tuple[str, ...]:
         """The functions of `kernels/function_library.py` that it calls."""
         return tuple([symbol for symbol in self.declared.values() if symbol])
 
-    def rename(self, name: str) -> Module:
-        """The module of the kernel of that name."""
-        functions = [text.replace(NAME, name) for text in self.functions]
-        return self._replace(functions=functions)
 
-
-def join(modules: Iterable[Module]) -> Module:
-    """All that is in some modules."""
-    whole = Module({}, [])
-    for one in modules:
-        whole.declared.update(one.declared)
-        whole.functions.extend(one.functions)
-    return whole
+def text_of(modules: Sequence[Module], names: Sequence[str]) -> str:
+    """The one module of kernels of these names."""
+    declared = dict.fromkeys([line for one in modules for line in one.declared])
+    pairs = zip(modules, names, strict=True)
+    return "\n".join([*declared, *[f(n) for one, n in pairs for f in one.functions]])
 
 
 def module_for(
-    target: Target, declared: dict[str, str], *functions: str, defines: bool = False
+    target: Target, declared: dict[str, str], *functions: Write, defines: bool = False
 ) -> Module:
     head = f'target triple = "{target.triple}"'
-    return Module({head: "", **declared}, list(functions), defines)
+    return Module({head: "", **declared}, functions, defines)
 
 
 @dataclass(frozen=True)
@@ -190,8 +183,8 @@ class LibraryFunction(KernelFunction):
       parts: functions of its own that it calls.
     """
 
-    def __init__(self, target: Target, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, target: Target) -> None:
+        super().__init__(ALONE)
         self.target = target
         self.parts: list[str] = []
         self._constants = False
@@ -213,30 +206,42 @@ class LibraryFunction(KernelFunction):
         """The code of so many units, of so many operations each."""
         self.ret()
         defines = bool(self.parts) or self._constants
-        functions = *self.parts, self.text
-        module = module_for(self.target, self.declared, *functions, defines=defines)
+        declared = self.declared | dict.fromkeys(self.parts, "")
+        module = module_for(self.target, declared, self.text_as, defines=defines)
         return Rendered.of(module, units, units * max(operations, 1))
 
 
 def write_function(
-    target: Target,
-    name: str,
-    nontemporal: frozenset[int],
-    build: Build,
-    internal: bool = False,
+    target: Target, nontemporal: frozenset[int], build: Build, part: str = ""
 ) -> Module:
-    """The function `name`, with those that it calls.
+    """The function of a kernel, with those that it calls.
 
     Args:
       nontemporal: buffers that may have non-temporal stores.
       build: writes the function, given the buffers for which that is done.
-      internal: it is called in the same module only.
+      part: what its name ends with if it is part of a kernel, whose module calls it.
     """
     plain = build(frozenset())
     fast = build(nontemporal) if nontemporal else plain
     if not fast.nontemporal:
-        return module_for(target, plain.declared, plain.function(name, internal))
-    f = KernelFunction(name, not internal)
+        return module_for(
+            target, plain.declared, lambda name: plain.function(name + part, bool(part))
+        )
+    fast.declare("declare void @llvm.x86.sse.sfence()")
+    return module_for(
+        target,
+        plain.declared | fast.declared,
+        lambda name: fast.function(f"{name}{part}.nontemporal", internal=True),
+        lambda name: plain.function(f"{name}{part}.plain", internal=True),
+        lambda name: _choose(name + part, target, nontemporal, not part),
+    )
+
+
+def _choose(
+    name: str, target: Target, nontemporal: frozenset[int], visible: bool
+) -> str:
+    """A function that calls the one with non-temporal stores if memory is aligned."""
+    f = KernelFunction(name, visible)
     bits = "0"
     for number in sorted(nontemporal):
         address = f.let(f"ptrtoint ptr {f.slot('%buffers', number)} to i64")
@@ -248,36 +253,35 @@ def write_function(
         f.ret()
     f.do(f"call void @{name}.plain({ARGUMENTS})")
     f.ret()
-    fast.declare("declare void @llvm.x86.sse.sfence()")
-    return module_for(
-        target,
-        plain.declared | fast.declared,
-        fast.function(f"{name}.nontemporal", internal=True),
-        plain.function(f"{name}.plain", internal=True),
-        f.text,
-    )
+    return f.text
 
 
-def write_in_step(name: str, parts: Sequence[tuple[str, int]]) -> Module:
-    """A function of which each unit is as large a share of each other function.
+def write_in_step(parts: Sequence[Module], units: Sequence[int]) -> Module:
+    """A function of which each unit is as large a share of each part of a kernel.
 
     They may differ in what a unit costs, so that one after the other threads would not
     get equal work.
 
     Args:
-      parts: names of functions, and how many units each has; it has as many as that
-        which has the most.
+      parts: functions whose names end with `.0`, `.1`, ….
+      units: how many each has; it has as many as that which has the most.
     """
-    f, most = KernelFunction(name), max(units for _, units in parts)
-    for part, units in parts:
+    declared = {k: symbol for part in parts for k, symbol in part.declared.items()}
+    functions = [write for part in parts for write in part.functions]
+    return Module(declared, (*functions, partial(_call_in_step, units)))
+
+
+def _call_in_step(parts: Sequence[int], name: str) -> str:
+    f, most = KernelFunction(name), max(parts)
+    for part, units in enumerate(parts):
         begin, end = (
             f.let(f"udiv i64 {f.let(f'mul i64 {x}, {units}')}, {most}")
             for x in ("%begin", "%end")
         )
         with f.when(f.let(f"icmp ult i64 {begin}, {end}")):
-            f.do(f"call void @{part}(ptr %buffers, i64 {begin}, i64 {end})")
+            f.do(f"call void @{name}.{part}(ptr %buffers, i64 {begin}, i64 {end})")
     f.ret()
-    return Module({}, [f.text])
+    return f.text
 
 
 # Polls.

@@ -41,8 +41,8 @@ class Function:
         self, name: str, result: str, *parameters: str, visible: bool = False
     ) -> None:
         self.declared: dict[str, str] = {}
-        linkage = "" if visible else "internal "
-        self._head = f"define {linkage}{result} @{name}({', '.join(parameters)})"
+        self._called, self._linkage = name, "" if visible else "internal "
+        self._parameters = ", ".join(parameters)
         self._result = result
         self._places: list[str] = []
         self._lines: list[str] = []
@@ -54,8 +54,13 @@ class Function:
     @property
     def text(self) -> str:
         """The function, complete."""
+        return self.text_as(self._called)
+
+    def text_as(self, name: str) -> str:
+        """The same under another name."""
+        head = f"define {self._linkage}{self._result} @{name}({self._parameters}) {{"
         first = [".top:", *self._places, "  br label %.begin", ".begin:"]
-        return "\n".join([self._head + " {", *first, *self._lines, "}", ""])
+        return "\n".join([head, *first, *self._lines, "}", ""])
 
     def declare(self, line: str, symbol: str = "") -> None:
         """A line before the function; `symbol` is in the library, and is linked."""

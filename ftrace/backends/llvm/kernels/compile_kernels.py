@@ -43,7 +43,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.compile_threads import run_all
-from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, join
+from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, text_of
 from ftrace.backends.llvm.kernels import cached_kernel
 from ftrace.backends.llvm.kernels.cached_kernel import Cached, CompiledKernel
 from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
@@ -201,10 +201,11 @@ def _make(
 
     A kernel of dynamic sizes has none; its code is cached by its text.
     """
-    whole, names = in_one_module([rendered.module for rendered in group])
-    module = digest_of(whole.text.encode()).hex()
+    text, names = in_one_module([rendered.module for rendered in group])
+    module = digest_of(text.encode()).hex()
+    calls = dict.fromkeys([c for rendered in group for c in rendered.module.calls])
     with span("llvm", f"{len(names)} kernels"):
-        modules.make(module, lambda: compile_module(whole))
+        modules.make(module, lambda: compile_module(text, calls))
     made: list[Cached] = []
     for one, name, key in zip(group, names, keys, strict=True):
         found = Cached(one.parallel, one.grain, name, module, one.dims)
@@ -252,10 +253,8 @@ def _can_be_joined(kernel: Rendered) -> bool:
     return not (kernel.dims or kernel.module.defines)
 
 
-def in_one_module(modules: Sequence[Module]) -> tuple[Module, list[str]]:
+def in_one_module(modules: Sequence[Module]) -> tuple[str, list[str]]:
     """The module of kernels that stand in modules of their own, and their names."""
-    if len(modules) == 1:
-        return modules[0], [ALONE]
-    names = [f"{ALONE}{number}" for number in range(len(modules))]
-    named = [one.rename(name) for one, name in zip(modules, names, strict=True)]
-    return join(named), names
+    several = len(modules) > 1
+    names = [f"{ALONE}{n}" if several else ALONE for n in range(len(modules))]
+    return text_of(modules, names), names

@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,16 +24,13 @@ from ftrace.backends.llvm.runtime.runtime import runtime
 from ftrace.backends.llvm.target import host_target
 from ftrace.ground.fork_safe import fresh_after_fork
 
-if TYPE_CHECKING:
-    from ftrace.backends.llvm.emit.module import Module
-
 _OF_RUNTIME = (TAKE, GIVE, POLL, STOP)
 _lock = fresh_after_fork(threading.RLock())  # none is made twice; one may call another
 
 
-def compile_module(module: Module) -> bytes:
+def compile_module(text: str, calls: Iterable[str]) -> bytes:
     """The names of the functions that it calls, a line, and its object code."""
-    return " ".join(module.calls).encode() + b"\n" + generate(module.text)
+    return " ".join(calls).encode() + b"\n" + generate(text)
 
 
 class Addresses(dict[str, int]):
@@ -99,7 +95,8 @@ def _load(symbol: str) -> Code:
     def make() -> bytes:
         from ftrace.backends.llvm.emit.called_functions import write_called
 
-        return compile_module(write_called(symbol, host_target()))
+        module = write_called(symbol, host_target())
+        return compile_module(module.text, module.calls)
 
     whole = load_or_make(("library", *cache_key(symbol)), make)
     calls, _, code = whole.partition(b"\n")

@@ -169,12 +169,12 @@ def _asks_ahead(kernel: Any, arrays: Any, wanted: Any, enough: int) -> None:
     """Memory is asked for ahead, but not where this much of L2 holds it."""
     small = replace(host_target(), l1=32 << 10, l2=256 << 10)
     check(kernel, arrays, wanted, small, 3)
-    assert "llvm.prefetch" in render(kernel, small, "kernel").text
+    assert "llvm.prefetch" in render(kernel, small).text
     for target in (
         replace(small, l2=enough),
         replace(small, without=("prefetch",)),
     ):
-        assert "llvm.prefetch" not in render(kernel, target, "kernel").text
+        assert "llvm.prefetch" not in render(kernel, target).text
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 7, 13])
@@ -193,7 +193,7 @@ def test_long_expressions_of_small_products_need_no_panels_of_operands(
     light = _product(sizes)[0]
     for target in _targets():
         check(kernel, arrays, wanted, target, 3)
-        long, short = (render(k, target, "kernel").text for k in (kernel, light))
+        long, short = (render(k, target).text for k in (kernel, light))
         assert len(long) < 3 * len(short)  # not once for each register of a tile
 
 

@@ -93,8 +93,8 @@ def test_large_results_of_products_go_past_the_caches(columns: int) -> None:
         pytest.skip("only there are such stores")
     kernel, arrays, wanted = _product(300, 50, columns)
     check(kernel, arrays, wanted, _small(), 3)
-    text = render(kernel, _small(), "kernel").text
+    text = render(kernel, _small()).text
     assert ("!nontemporal" in text) is (columns == 64)
     kept = replace(_small(), without=("nontemporal_stores",))
-    assert "!nontemporal" not in render(kernel, kept, "kernel").text
-    assert "!nontemporal" not in render(kernel, host_target(), "kernel").text
+    assert "!nontemporal" not in render(kernel, kept).text
+    assert "!nontemporal" not in render(kernel, host_target()).text

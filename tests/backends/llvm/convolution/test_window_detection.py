@@ -367,7 +367,7 @@ def test_convolutions_on_other_processors(target: Target, case: Any) -> None:
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=1
     )
-    module = llvm.parse_assembly(render(kernel, target, "kernel").text)
+    module = llvm.parse_assembly(render(kernel, target).text)
     module.verify()
     assert machine.emit_object(module)
     here = host_target()
@@ -449,7 +449,7 @@ def test_channels_on_their_own_are_shared_out(batch: int) -> None:
     rest = ((1, 1), ((1, 1), (1, 1)), (1, 1), 24)
     kernel = kernel_of(convolution(*rest), x, w)
     cores = min(host_target().cores, 4)
-    assert render(kernel, host_target(), "kernel").parallel >= 2 * cores
+    assert render(kernel, host_target()).parallel >= 2 * cores
     wanted = expected(x, w, *rest)
     found = run(kernel, [x, w], 5).reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

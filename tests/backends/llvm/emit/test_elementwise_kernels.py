@@ -117,7 +117,7 @@ def test_masked_bytes_are_those_of_a_whole_register(columns: int) -> None:
     arrays = [x, flags, out, less]
     kernel = make_kernel((i, j), stores, arrays)
     target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
-    text = render(kernel, target, "k").text
+    text = render(kernel, target).text
     assert "masked.load.v16i8" in text
     assert "masked.store.v16i8" in text
     assert "v8i8" not in text
@@ -238,7 +238,7 @@ def test_code_for_other_processors_is_accepted(target: Target) -> None:
         cpu=target.cpu, features=target.features, opt=1
     )
     for kernel in _kernels():
-        text = render(kernel, target, "kernel").text
+        text = render(kernel, target).text
         module = llvm.parse_assembly(text)
         module.verify()
         assert machine.emit_object(module)
@@ -273,7 +273,7 @@ def test_a_value_of_the_whole_array_is_used_in_parallel() -> None:
     place = at((i, 500), (j, 1))
     store = Store(2, place, ew.sub(load(buffer(1, x), place), total))
     kernel = make_kernel((i, j), (store,), [parts, x, out])
-    assert render(kernel, host_target(), "kernel").parallel > 1
+    assert render(kernel, host_target()).parallel > 1
     run(kernel, [parts, x, out], 5)
     np.testing.assert_allclose(out, x - parts.sum(), rtol=1e-5, atol=1e-5)
 
@@ -324,7 +324,7 @@ def test_large_results_go_past_the_caches(shape: tuple[int, ...], shift: int) ->
     place = at(*zip(ranges, strides, strict=True))
     store = Store(1, place, ew.mul(load(buffer(0, x), place), const(2, x.dtype)))
     kernel = make_kernel(ranges, (store,), [x, out])
-    text = render(kernel, small, "kernel").text
+    text = render(kernel, small).text
     assert ("nontemporal" in text) == (shape[-1] != 50)
     run(kernel, [x, out], 2, small)
     np.testing.assert_array_equal(out, 2 * x)

@@ -69,7 +69,7 @@ def test_turning_exchanges_rows_and_lanes(lanes: int, dtype: type) -> None:
 
 
 def _accepted(writer: Writer) -> None:
-    module = module_for(host_target(), writer.declared, writer.function("cut"))
+    module = module_for(host_target(), writer.declared, writer.function)
     assert generate(module.text)
 
 

@@ -183,7 +183,7 @@ def test_columns_are_read_by_rows_where_rows_are_long() -> None:
         kernel = make_kernel((i,), (Store(1, i, reduce("add", value, (r,))),), [x, out])
         run(kernel, [x, out], 3)
         np.testing.assert_allclose(out, x[:, ::step].sum(0), rtol=1e-4, atol=1e-3)
-        return "%sums" in render(kernel, host_target(), "kernel").text
+        return "%sums" in render(kernel, host_target()).text
 
     assert by_rows(3000, 500, 1)
     few = 3 * host_target().vector_bytes // 4
@@ -229,7 +229,7 @@ def test_what_a_reduce_reads_fills_a_register(dtype: type) -> None:
     (i,), (r,) = axes(1), reduced(4096)
     store = Store(1, i, reduce("max", load(buffer(0, x), at((i, 4096), (r, 1))), (r,)))
     target = host_target()
-    text = render(make_kernel((i,), (store,), [x, out]), target, "kernel").text
+    text = render(make_kernel((i,), (store,), [x, out]), target).text
     lanes, bits = target.vector_bytes // x.itemsize, 8 * x.itemsize
     kind = "double" if dtype is np.float64 else f"i{bits}"
     loads = set(re.findall(r"load <(\d+) x (\w+)>", text))

@@ -63,7 +63,7 @@ def test_nothing_is_read_beyond_a_buffer(step: int, count: int, last: bool) -> N
 def test_elements_are_picked_up_to_the_ends(name: str) -> None:
     target = Target.of("x86_64-unknown-linux-gnu", name)
     kernel, _ = reading(np.zeros(2 * 1000, np.float32), 2, 1000, 1)
-    assert "masked.gather" not in render(kernel, target, "k").text
+    assert "masked.gather" not in render(kernel, target).text
 
 
 def test_elements_far_apart_are_gathered() -> None:
@@ -72,7 +72,7 @@ def test_elements_far_apart_are_gathered() -> None:
     (i,) = axes(1000)
     store = Store(1, i, load(buffer(0, x), at((i, 40))))
     kernel = make_kernel((i,), (store,), [x, out])
-    assert "masked.gather" in render(kernel, target, "k").text
+    assert "masked.gather" in render(kernel, target).text
 
 
 def storing(x: Array, out: Array, step: int, offset: int) -> Kernel:
@@ -104,5 +104,5 @@ def test_elements_are_stored_apart_by_masks() -> None:
     x = np.zeros(1000, np.float32)
     for step, scattered in ((2, False), (4, False), (40, True)):
         kernel = storing(x, np.zeros(1000 * step, np.float32), step, 0)
-        text = render(kernel, target, "k").text
+        text = render(kernel, target).text
         assert ("masked.scatter" in text) == scattered

@@ -492,7 +492,7 @@ def test_code_for_other_processors_is_accepted(n: int, target: Target) -> None:
 
     for step in steps_of(f, positive(3, n, n), sample(3, n, 2)):
         if isinstance(step.kernel, Factor):
-            module = llvm.parse_assembly(render_factor(step.kernel, target, "k").text)
+            module = llvm.parse_assembly(render_factor(step.kernel, target).text)
             module.verify()
             assert machine.emit_object(module)
 

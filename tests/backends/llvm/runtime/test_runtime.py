@@ -23,7 +23,7 @@ from ftrace.backends.base import get_device, platform_names
 from ftrace.backends.llvm import device as device_module, target
 from ftrace.backends.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.backends.llvm.device import CPU, CPUExecutable
-from ftrace.backends.llvm.emit.module import NAME, Module, Rendered
+from ftrace.backends.llvm.emit.module import Module, Rendered
 from ftrace.backends.llvm.object_cache import ObjectCache, machine, sources
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.runtime import thread_pool
@@ -109,7 +109,7 @@ def products(n: int) -> Kernel:
 
 def rendered() -> str:
     kernels = [double_and_add(1000, 3), products(64)]
-    return "".join(render(k, host_target(), "kernel").text for k in kernels)
+    return "".join(render(k, host_target()).text for k in kernels)
 
 
 def plain_render(kernel: Kernel, target: Target | None = None) -> Rendered:
@@ -117,7 +117,8 @@ def plain_render(kernel: Kernel, target: Target | None = None) -> Rendered:
     (store,) = kernel.stores
     plus = [n for n in store.value.src if n.op.name == "const"]
     (value,) = np.frombuffer(plus[0].arg, np.int64)
-    module = Module({}, [DOUBLE_AND_ADD.format(kernel=NAME, plus=value)])
+    write = DOUBLE_AND_ADD.format
+    module = Module({}, (lambda name: write(kernel=name, plus=value),))
     return Rendered(module, kernel.shape[0], 16)
 
 

@@ -138,12 +138,12 @@ def test_a_chain_is_long_by_its_latency() -> None:
 def test_each_step_is_done_for_all_vectors_before_the_next(name: str) -> None:
     target = TARGETS[name]
     kernel = legalize(chain(60, 1 << 16), operations_of(target))
-    text = render(kernel, target, "kernel").text
+    text = render(kernel, target).text
     steps = [line for line in text.splitlines() if " fmul " in line]
     assert len(steps) == 4 * 60
     sources = [line.split()[-2].strip(",") for line in steps]
     results = [line.split()[0] for line in steps]
     assert sources[4:] == results[:-4]
     apart = replace(target, without=("interleave_vectors",))
-    text = render(kernel, apart, "kernel").text
+    text = render(kernel, apart).text
     assert sum(" fmul " in line for line in text.splitlines()) < 3 * 60

@@ -45,8 +45,8 @@ def test_rows_are_asked_for_where_the_operand_does_not_fit_in_a_cache() -> None:
     side = 64
     while side * side * 4 <= target.l2:
         side *= 2
-    assert "@llvm.prefetch" in render(transposed(side, side), target, "k").text
-    assert "@llvm.prefetch" not in render(transposed(64, 64), target, "k").text
+    assert "@llvm.prefetch" in render(transposed(side, side), target).text
+    assert "@llvm.prefetch" not in render(transposed(64, 64), target).text
 
 
 def pitches(text: str) -> bool:
@@ -94,18 +94,18 @@ def aligned(size: int) -> np.ndarray[Any, Any]:
 def test_results_past_the_caches_are_turned_as_well(shape: tuple[int, int]) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     target = replace(host_target(), l3=1 << 10)
-    rendered = render(transposed(*shape), target, "k")
+    rendered = render(transposed(*shape), target)
     if target.triple.startswith("x86_64"):
         lanes = target.vector_bytes // 4
         assert ("!nontemporal" in rendered.text) is (shape[0] % lanes == 0)
-    code = link(emit_object(rendered.text, target), ("k",))
+    code = link(emit_object(rendered.text, target), ("kernel",))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     for shift in (0, 1):  # of whole vectors, and across
         whole = aligned(x.size + 33)
         found = whole[16 + shift : 16 + shift + x.size]
         pointers = (ctypes.c_void_p * 2)(x.ctypes.data, found.ctypes.data)
         for unit in range(rendered.parallel):
-            kind(code.address("k"))(pointers, unit, unit + 1)
+            kind(code.address("kernel"))(pointers, unit, unit + 1)
         np.testing.assert_array_equal(found.reshape(shape[::-1]), x.T)
         assert (whole[: 16 + shift] == 7).all()
         assert (whole[16 + shift + x.size :] == 7).all()
@@ -120,7 +120,7 @@ def test_large_arrays_are_turned_to_their_ends(shape: tuple[int, ...]) -> None:
 
 def across(kernel: Kernel) -> bool:
     """Does it read its operand across lines, one element of each?"""
-    return "@llvm.masked.gather" in render(kernel, host_target(), "k").text
+    return "@llvm.masked.gather" in render(kernel, host_target()).text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])

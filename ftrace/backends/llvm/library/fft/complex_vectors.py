@@ -58,8 +58,8 @@ class Waves(LibraryFunction):
       total: numbers in a buffer; the imaginary parts stand `plane` after the real ones.
     """
 
-    def __init__(self, kernel: Transform, target: Target, name: str) -> None:
-        super().__init__(target, name)
+    def __init__(self, kernel: Transform, target: Target) -> None:
+        super().__init__(target)
         self.form = form = kernel.form
         self.nbytes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
         double = kernel.buffers[0].dtype in (dtypes.float64, dtypes.complex128)

@@ -383,9 +383,9 @@ _WRITERS = {
 }
 
 
-def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
-    """The code of a Fourier transform, as function `name`."""
-    f = cv.Waves(kernel, target, name)
+def render_transform(kernel: Transform, target: Target) -> Rendered:
+    """The code of a Fourier transform."""
+    f = cv.Waves(kernel, target)
     units = _WRITERS.get(kernel.form.kind, _strips)(f)
     together = f.lanes if kernel.form.kind in cv.ACROSS else 1
     return f.finish(units, kernel.form.work * together // 2)

@@ -315,9 +315,9 @@ _ROUTINES: dict[str, Callable[[FactorFunction, str], None]] = {
 }
 
 
-def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
-    """The code of a factorisation, as function `name`."""
-    f = FactorFunction(kernel, target, name)
+def render_factor(kernel: Factor, target: Target) -> Rendered:
+    """The code of a factorisation."""
+    f = FactorFunction(kernel, target)
     f.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     small = kernel.routine in SMALL_ROUTINES
     routine = (SMALL_ROUTINES if small else _ROUTINES)[kernel.routine]

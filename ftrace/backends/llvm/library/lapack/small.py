@@ -41,8 +41,8 @@ class FactorFunction(LibraryFunction):
       dtype: of its matrices.
     """
 
-    def __init__(self, kernel: Factor, target: Target, name: str) -> None:
-        super().__init__(target, name)
+    def __init__(self, kernel: Factor, target: Target) -> None:
+        super().__init__(target)
         self.kernel = kernel
         self.dtype = kernel.dtype
         self.size = kernel.dtype.itemsize

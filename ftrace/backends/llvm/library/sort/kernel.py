@@ -241,8 +241,8 @@ class Sorting(LibraryFunction):
       keys: of its numbers.
     """
 
-    def __init__(self, kernel: Ordering, target: Target, name: str) -> None:
-        super().__init__(target, name)
+    def __init__(self, kernel: Ordering, target: Target) -> None:
+        super().__init__(target)
         self.kernel = kernel
         self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         written = sum(spec.written for spec in kernel.buffers)
@@ -642,8 +642,8 @@ _ROUTINES: dict[str, Callable[[Sorting], int]] = {
 }
 
 
-def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
-    """The code of a kernel that sorts, as function `name`."""
-    f = Sorting(kernel, target, name)
+def render_ordering(kernel: Ordering, target: Target) -> Rendered:
+    """The code of a kernel that sorts."""
+    f = Sorting(kernel, target)
     units = _ROUTINES[kernel.routine](f)
     return f.finish(units, kernel.operations // units)
