@@ -18,6 +18,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.ir.writer import Type, Writer, index_type, literal, lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.tiling_ir import in_registers
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
 from ftrace.lower.register_loops import register_loop as rl
@@ -116,7 +117,8 @@ class Registers(Values):
         target: Target,
         nontemporal: frozenset[int],
     ) -> None:
-        super().__init__(writer, facts, target, recurrence.buffers, nontemporal)
+        held = in_registers(recurrence, facts, target)
+        super().__init__(writer, facts, target, recurrence.buffers, nontemporal, held)
         self.recurrence = recurrence
         self.held: dict[Register, str] = {}
         self.types: dict[Register, Type] = {}

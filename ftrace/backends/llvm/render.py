@@ -47,7 +47,7 @@ from ftrace.backends.llvm.schedule.choose_tiling import find_tilings, least_cost
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.prefetch import prefetches
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
-from ftrace.backends.llvm.schedule.tiling_ir import Tiling, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import Tiling, in_registers, size_of
 from ftrace.backends.llvm.schedule.transposed_access import find_transposed
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -132,16 +132,19 @@ class Code:
 
     Attributes:
       schedule: how it runs.
-      emit: writes the function, given the buffers that it stores to non-temporally;
-        returns how many units it has, and sizes that are known at calls only.
+      known: facts, processor and buffers of the kernel.
+      emit: writes the function, given what emits expressions; returns how many units
+        it has.
       operations: of the whole kernel.
       nontemporal: buffers that it may have non-temporal stores.
       dense: as many operations are done in the time of one, about.
       worth: operations that pay for waking another thread.
+      units, dims: when it has been written: units, and sizes that calls tell.
     """
 
     schedule: Schedule | Tiling
-    emit: Callable[[Writer, frozenset[int]], tuple[Any, tuple[Any, ...]]]
+    known: tuple[Facts, Target, Sequence[BufferSpec]]
+    emit: Callable[[Values], Any]
     operations: Any
     nontemporal: frozenset[int] = frozenset()
     dense: int = 1
@@ -151,27 +154,28 @@ class Code:
 
     def write(self, nontemporal: frozenset[int]) -> Writer:
         """The function; it is written again, with polls, where a unit takes long."""
-        writer = Writer()
-        self.units, self.dims = self.emit(writer, nontemporal)
+        writer = self._write(Writer(), nontemporal)
         each = sample(self.operations) // max(sample(self.units), 1)
         if each > LASTING:
-            writer = emit.writer_for(each)
-            self.emit(writer, nontemporal)
+            return self._write(emit.writer_for(each), nontemporal)
+        return writer
+
+    def _write(self, writer: Writer, nontemporal: frozenset[int]) -> Writer:
+        values = Values(writer, *self.known, nontemporal, self.schedule.registers)
+        self.units, self.dims = self.emit(values), tuple(values.dims)
         return writer
 
 
 def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Code:
     """A kernel in parts that share a block in the cache."""
-    facts, target, buffers = case.facts, case.target, case.kernel.buffers
+    facts, target = case.facts, case.target
 
-    def emit(
-        writer: Writer, nontemporal: frozenset[int]
-    ) -> tuple[Any, tuple[Any, ...]]:
-        values = Values(writer, facts, target, buffers, nontemporal)
+    def emit(values: Values) -> Any:
         staged = StagedKernel(schedule.kernel, target, facts, values)
-        return ScheduleEmitter(schedule, staged).emit(), tuple(values.dims)
+        return ScheduleEmitter(schedule, staged).emit()
 
-    return Code(schedule, emit, operations, **known)
+    found = replace(schedule, registers=in_registers(case.kernel, facts, target))
+    return Code(found, (facts, target, case.kernel.buffers), emit, operations, **known)
 
 
 def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Code:
@@ -228,24 +232,20 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
     private = len(case.kernel.buffers)
 
     def code(tiling: Tiling) -> Code:
-        def emit(
-            writer: Writer, nontemporal: frozenset[int]
-        ) -> tuple[Any, tuple[Any, ...]]:
-            values = Values(writer, facts, target, kernel.buffers, nontemporal)
+        def emit(values: Values) -> Any:
             for number in range(private, len(kernel.buffers)):
                 _add_row_memory(values, number, kernel.buffers[number], tiling)
-            units = Nest(values, tiling).function(block)
-            return units, tuple(values.dims)
+            return Nest(values, tiling).function(block)
 
         worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
         worth *= _DENSE if tiling.in_tiles else 1
-        return Code(tiling, emit, tiling.operations, nontemporal, worth=worth)
+        known = facts, target, kernel.buffers
+        return Code(tiling, known, emit, tiling.operations, nontemporal, worth=worth)
 
+    held = in_registers(kernel, facts, target)
     for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
-        if target.decides("prefetch"):
-            asked = prefetches(kernel, facts, tiling, target)
-            tiling = replace(tiling, prefetch=asked)
-        yield code(tiling)
+        asked = prefetches(kernel, facts, tiling, target)
+        yield code(replace(tiling, prefetch=asked, registers=held))
 
 
 def _phases(case: Case) -> Iterator[Sequence[Code]]:

@@ -15,14 +15,13 @@ from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Row
-from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling
+from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, block_of_sums
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import byte_quads_p, fma_p, pairs_p, word_pairs_p
 from ftrace.lower.legalize.term import RELAXED
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.elementwise import add, mul, neg, sub
 from ftrace.trace.primitives.reduction import identity_of
-from ftrace.trace.symbolic import is_dynamic, upper_bound
 
 #: What adds the products of a group to a sum.
 _GROUPS: dict[Op, Row] = {
@@ -30,8 +29,6 @@ _GROUPS: dict[Op, Row] = {
     word_pairs_p: avx512.add_word_pairs,
     byte_quads_p: avx512.add_byte_quads,
 }
-#: `BLOCK` where many sums run beside each other and their number bounds the speed.
-LONG_BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -65,12 +62,11 @@ class Sum:
 
         Another reduce of the same products, as their maximum, needs them rounded.
         """
-        value, target = self.node.src[0], values.ops.target
+        value = self.node.src[0]
         if self.node.arg != "add" or value.op in _GROUPS:
             return self.node.arg == "add"
-        if not target.fma or not target.decides("fuse_multiply_add"):
-            return False
-        return dtypes.kind(self.node.dtype) == "f" and bool(products_of(value))
+        fused = dtypes.kind(self.node.dtype) == "f" and not values.registers.rounded
+        return fused and bool(products_of(value))
 
     def add(self, values: Values, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
@@ -113,20 +109,8 @@ class Lines:
 
     def block(self, count: Any) -> int:
         """How many of `count` iterations to add up before the sum is put aside."""
-        many = len(self.sums) * self.unroll >= 8
-        block = LONG_BLOCK if many else BLOCK
-        if is_dynamic(count):
-            return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
-        if not self.rounds or count <= 2 * block:
-            return 0
-        return block_size(block, count)
-
-
-def block_size(block: int, count: int) -> int:
-    """A size of blocks, doubled until there are no more of them than it says."""
-    while block * block < count:
-        block *= 2
-    return block
+        sums = len(self.sums) * self.unroll
+        return block_of_sums(count, sums) if self.rounds else 0
 
 
 def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:

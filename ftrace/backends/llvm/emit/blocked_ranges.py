@@ -155,10 +155,8 @@ def fill_panel(memory: Scratch, fill: Fill, blocks: Sequence[Block]) -> None:
     pairs = zip(panel.terms, blocks, strict=True)
     index = sum_of([t for part, block in pairs for t in block.terms(part)])
     store = Store(memory.number, index, panel.node)
-    spans: dict[Node, Span] = {}
-    for block in blocks:
-        found = block.spans(steps).items()
-        spans |= {r: s for r, s in found if r in panel.ranges}
+    found = [pair for block in blocks for pair in block.spans(steps).items()]
+    spans = {r: span for r, span in found if r in panel.ranges}
     ranges, later = [r for r in panel.ranges if r not in steps], None
     if fill.ahead:
         later = prefetch_along(fill.prefetch, ranges[-1], fill.ahead, staged.facts)

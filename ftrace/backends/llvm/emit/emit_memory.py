@@ -4,7 +4,8 @@ contiguous   the index grows by 1 (or -1) from lane to lane
 window       by 2 to 8: vectors side by side, and every second element of them
 gather       any other way
 
-Small tables are held in registers: to look a number up is to permute them.
+Small tables are held in registers where the schedule says so (`InRegisters`): to look a
+number up is to permute them.
 
     Before: v = gather(table + index)
     After:  t0, t1, …: vectors of the table, before the loop
@@ -38,12 +39,8 @@ from ftrace.trace.symbolic import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
 _MASKED_WINDOW = 4
-#: Elements of some buffer of a kernel that holds tables in registers: filling these
-#: takes as long as some vectors of lookups.
-_OFTEN = 1 << 12
-#: Bits of a register, and how many of them hold a table at most.
+#: Bits of a register that holds a part of a table.
 _REGISTER = 512
-_MOST = 16
 
 
 class Values(Expressions):
@@ -122,7 +119,7 @@ class Values(Expressions):
                 return found
         p, offsets, offset_type = self._address_lanes(index, base, size, number, at)
         mask = self._everywhere(uniform, mask)
-        if stride is None and not fixed and self._is_held(number, t):
+        if stride is None and number in self.registers.tables:
             table = self.sizes[number]
             found = look_up(self.ops, access, t, p, table, offsets, offset_type)
             return found if mask is None else self.ops.select(mask, t, found, t.zero)
@@ -145,14 +142,6 @@ class Values(Expressions):
             return mask
         every = self.ops.splat(uniform, mask_type(self.lanes))
         return self.ops.all_of(self.lanes, every, mask)
-
-    def _is_held(self, number: int, t: Type) -> bool:
-        """Is a table small enough for registers, and read often enough?"""
-        size, target = self.sizes[number], self.ops.target
-        if not isinstance(size, int) or not target.scale or not fits(size, t):
-            return False
-        largest = max(s for s in self.sizes if isinstance(s, int))
-        return largest >= _OFTEN and target.decides("register_tables")
 
     def _window(
         self,
@@ -447,11 +436,6 @@ class Values(Expressions):
 def _bits(t: Type) -> int:
     """Of a table's element in a register."""
     return 64 if t.bits == 64 else 32
-
-
-def fits(size: int, t: Type) -> bool:
-    """Do registers hold so many elements?"""
-    return 0 < size <= _MOST * (_REGISTER // _bits(t))
 
 
 def look_up(

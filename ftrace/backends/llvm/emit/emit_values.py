@@ -20,6 +20,7 @@ from ftrace.backends.llvm.emit.addressing import Access, Term
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.tiling_ir import InRegisters
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index
@@ -30,6 +31,7 @@ from ftrace.trace.primitives.sources import const_p, dim_p
 from ftrace.trace.symbolic import is_dynamic
 
 At = tuple[int, ...]
+_NOTHING = InRegisters()
 
 
 @dataclass(eq=False)
@@ -66,6 +68,7 @@ class Expressions(ABC):
       vector: the vector range that is open.
       slots: how many unrolled ranges are open.
       nontemporal: aligned buffers, to which stores are non-temporal.
+      registers: what they hold beside tiles of sums.
       padded: scratch memory in which what lies beyond a row's end, up to a whole
         vector, may be read and written.
       dims: the sizes that are known at calls only, each with its place in a buffer
@@ -79,13 +82,14 @@ class Expressions(ABC):
         target: Target,
         buffers: Sequence[BufferSpec],
         nontemporal: frozenset[int] = frozenset(),
+        registers: InRegisters = _NOTHING,
     ) -> None:
         self.writer = writer
         self.facts = facts
         self.ops = Operations(writer, target)
         self.access = Access(writer, self.ops, self.number)
         self.vector: Opened | None = None
-        self.nontemporal = nontemporal
+        self.nontemporal, self.registers = nontemporal, registers
         self.padded: set[int] = set()
         self.slots = 0
         self._open: dict[Node, Opened] = {}

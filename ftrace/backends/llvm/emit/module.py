@@ -139,8 +139,6 @@ def nontemporal_buffers(
     Args:
       scattered: lines of many places are written in turn, which needs more room.
     """
-    if not target.decides("nontemporal_stores"):
-        return frozenset()
     if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
         return frozenset()
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
@@ -151,15 +149,15 @@ def nontemporal_buffers(
 
 
 def large_results(
-    kernel: Kernel, written: Iterable[int], target: Target, budget: int | None = None
+    kernel: Kernel, written: Iterable[int], target: Target, budget: int
 ) -> frozenset[int]:
     """Those of some buffers that are worth it, if nothing is to stay in the caches.
 
     Args:
-      budget: for all buffers in the last cache; None is all of it.
+      budget: for all buffers in the last cache.
     """
-    budget = target.l3 if budget is None else budget
-    if not target.triple.startswith("x86_64") or bytes_of(kernel.buffers) <= budget:
+    known = target.triple.startswith("x86_64") and target.decides("nontemporal_stores")
+    if not known or bytes_of(kernel.buffers) <= budget:
         return frozenset()
     sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
     return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)

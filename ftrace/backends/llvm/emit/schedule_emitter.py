@@ -354,9 +354,8 @@ class ScheduleEmitter:
             widest = max(store.value.dtype.itemsize for store in stores)
             lanes = min(staged.target.vector_bytes // widest, lanes)
             steps = {last: RangeTiling(layout.fit_lanes(last, s.cuts, lanes))}
-        spans: dict[Node, Span] = {}
-        for of in s.cuts:
-            spans |= self.block(of).spans(steps)
+        pairs = [pair for of in s.cuts for pair in self.block(of).spans(steps).items()]
+        spans = dict(pairs)
         how = {"squares": s.squares, "next_square": s.prefetch}
         staged.run(axes, stores, steps, spans, **how)
 

@@ -339,7 +339,7 @@ def find_nontemporal(kernel: Recurrence, target: Target) -> frozenset[int]:
     if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
     written = [n for n, spec in enumerate(kernel.buffers) if spec.written]
-    return emit.large_results(kernel, written, target)
+    return emit.large_results(kernel, written, target, target.l3)
 
 
 #: Vectors of a row at the most whose combinations stay in registers. From memory maxima

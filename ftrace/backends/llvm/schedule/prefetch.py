@@ -49,11 +49,9 @@ def prefetches(
     kernel: Kernel, facts: Facts, tiling: Tiling, target: Target
 ) -> dict[ReduceLoop | Loop, list[Prefetch]]:
     """What each pass of a kernel asks for."""
-    if kernel.is_dynamic or not tiling.parallel:
+    if kernel.is_dynamic or not tiling.parallel or not target.decides("prefetch"):
         return {}
-    if kernel.ordered and kernel.scatters:
-        return {}
-    if bytes_of(kernel.buffers) <= target.l2:
+    if (kernel.ordered and kernel.scatters) or bytes_of(kernel.buffers) <= target.l2:
         return {}
     rows = _rows(tiling)
     if rows is None:
@@ -80,15 +78,13 @@ def _rows(tiling: Tiling) -> _Rows | None:
         return None
     passes = [s for s in loop.body if isinstance(s, ReduceLoop)]
     others = [s for s in loop.body if isinstance(s, Loop)]
-    simple = all(isinstance(s, Let | Store) for p in passes for s in p.body)
+    every = (*passes, *others)
+    simple = all(isinstance(s, Let | Store) for each in every for s in each.body)
     if not passes or not simple or len(others) > 1:
         return None
-    vectors = [_range_of(p) for p in (*passes, *others)]
-    if not all(tiling.of(r).lanes for r in vectors):
-        return None
-    if len({axis_of(r).size for r in vectors}) > 1:
-        return None
-    if others and any(not isinstance(s, Let | Store) for s in others[0].body):
+    vectors = [_range_of(each) for each in every]
+    alike = len({axis_of(r).size for r in vectors}) == 1
+    if not alike or not all(tiling.of(r).lanes for r in vectors):
         return None
     return _Rows(loop.axis, passes, others[0] if others else None)
 
@@ -130,12 +126,9 @@ def prefetch_along(
 
     They go to the second cache: rows far apart often share a set of the first.
     """
-    found: list[Prefetch] = []
-    for node in loads:
-        form = facts.affine[index_of(node)]
-        if along in form.terms:
-            found.append(Prefetch.of(node, form + steps * form.terms[along]))
-    return along, found
+    forms = [(node, facts.affine[index_of(node)]) for node in loads]
+    moving = [(node, form) for node, form in forms if along in form.terms]
+    return along, [Prefetch.of(n, f + steps * f.terms[along]) for n, f in moving]
 
 
 def _range_of(loop: ReduceLoop | Loop) -> Node:
@@ -157,11 +150,8 @@ def _reads(
             continue
         form = facts.affine[index_of(node)]
         step = form.terms.get(rows.axis, 0)
-        size = node.dtype.itemsize
-        if step <= 0 or form.terms.get(own) != 1:
-            continue
-        nbytes = size_of(own) * size
-        if nbytes > target.l2 // 4:
+        nbytes = size_of(own) * node.dtype.itemsize
+        if step <= 0 or form.terms.get(own) != 1 or nbytes > target.l2 // 4:
             continue
         moved = (form + step).over({own: index_of_atom(other)})
         asked = Prefetch.of(node, moved, nbytes <= target.l1 // 4)

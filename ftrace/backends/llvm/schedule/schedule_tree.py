@@ -16,7 +16,7 @@ are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -28,7 +28,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import identity_of
 
 
-def _with_body(head: str, body: Sequence[Statement]) -> str:
+def _with_body(head: str, body: Iterable[object]) -> str:
     return "\n".join([f"{head}:", *(indent(str(s), "    ") for s in body)])
 
 
@@ -221,6 +221,7 @@ class Schedule:
       unit_axes: what tells units apart.
       unit: what each of them does.
       views: buffers beside those of the kernel.
+      registers: what they hold beside tiles of sums.
     """
 
     kernel: Kernel
@@ -228,6 +229,7 @@ class Schedule:
     unit_axes: tuple[Node | Cut, ...]
     unit: tuple[Statement, ...]
     views: tuple[View, ...] = ()
+    registers: tiling.InRegisters = tiling.InRegisters()
 
     def statements(self) -> Iterator[Statement]:
         """All of them, each before those inside it."""
@@ -260,7 +262,7 @@ class Schedule:
 
     def __str__(self) -> str:
         head = f"for units of {layout.names_of(self.unit_axes, ', ')}"
-        return _with_body(head, self.unit)
+        return _with_body(head, [*self.registers.lines(), *self.unit])
 
 
 def for_blocks(cut: Cut, *body: Statement) -> tuple[Statement, ...]:

@@ -2,7 +2,8 @@
 
 A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`RangeTiling`), is cut in
 a tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling` holds
-how every range of one kernel runs, and what else `emit/loop_nest.py` does.
+how every range of one kernel runs, and what else `emit/loop_nest.py` does; what
+registers hold beside sums says `InRegisters`.
 
 How much of a product the registers hold is a tile of rows times vectors of sums. Each
 sum waits for the one before it, so that a few have to be under way at once; each row
@@ -21,15 +22,22 @@ from ftrace.backends.llvm.target import Costs, Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import memo
 from ftrace.lower.kernel.affine_index import Index
-from ftrace.lower.kernel.ir import axis_of, load_p
+from ftrace.lower.kernel.ir import Kernel, axis_of, load_p, range_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic import is_dynamic, sample
+from ftrace.trace.symbolic import is_dynamic, sample, upper_bound
 
 #: Iterations whose floats are added one after the other; longer sums are made of
 #: such blocks, so that their error grows like the square root of the length. In sums
 #: of two blocks at most the tile around them does not decide the order.
 BLOCK = 64
+#: The same where many sums run beside each other and their number bounds the speed.
+_LONG_BLOCK, _MANY = 512, 8
+#: Elements of some buffer of a kernel that holds tables in registers: filling these
+#: takes as long as some vectors of lookups.
+_OFTEN = 1 << 12
+#: Bytes of a table in registers at most: of sixteen of 64 bytes.
+_TABLE = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,24 @@ class Prefetch(NamedTuple):
         return Prefetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
 
 
+@dataclass(frozen=True)
+class InRegisters:
+    """What registers hold in all loops of a kernel.
+
+    Attributes:
+      tables: buffers that are looked up there.
+      rounded: products are rounded before sums take them in.
+    """
+
+    tables: frozenset[int] = frozenset()
+    rounded: bool = False
+
+    def lines(self) -> list[str]:
+        """As schedules have them."""
+        found = [f"buffer{number} in registers" for number in sorted(self.tables)]
+        return [*found, "products are rounded"] if self.rounded else found
+
+
 @dataclass(frozen=True, eq=False)
 class Tiling:
     """The decisions for one kernel.
@@ -139,6 +165,7 @@ class Tiling:
         along another, which is unrolled as often as there are lanes.
       next_square: loads that are asked for as the next square has them.
       one_by_one: loops of a sum inside one another are added up as one.
+      registers: what else they hold.
     """
 
     steps: Mapping[Node, RangeTiling]
@@ -156,6 +183,7 @@ class Tiling:
     squares: bool = False
     next_square: Sequence[Node] = ()
     one_by_one: bool = False
+    registers: InRegisters = InRegisters()
 
     @property
     def in_tiles(self) -> bool:
@@ -185,7 +213,7 @@ class Tiling:
         indent = "    " * len(lines)
         for r, steps in self.steps.items():
             lines.append(f"{indent}for each {name_of_range(r)} by {steps}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(indent + s for s in self.registers.lines())])
 
 
 def cut(size: int, steps: RangeTiling) -> list[Tiles]:
@@ -380,3 +408,35 @@ def rows_together(
         if pitch:
             found = min(found, target.rows_cached(pitch) - 2)
     return found
+
+
+def in_registers(kernel: Kernel, facts: Facts, target: Target) -> InRegisters:
+    """What registers hold of a kernel beside its sums."""
+    fused = target.fma and target.decides("fuse_multiply_add")
+    rounded = not fused and any(n.op is reduce_p for n in kernel.nodes)
+    sizes = [0 if is_dynamic(spec.size) else spec.size for spec in kernel.buffers]
+    often = target.scale and max(sizes, default=0) >= _OFTEN
+    small = {
+        n for n, spec in enumerate(kernel.buffers)
+        if often and 0 < sizes[n] * max(spec.dtype.itemsize, 4) <= _TABLE
+        and not spec.written and target.decides("register_tables")
+    }  # fmt: skip
+    loads = [n for n in kernel.nodes if n.op is load_p] if small else []
+    atoms = [(n.src[0].arg, a) for n in loads for a in facts.affine[index_of(n)].terms]
+    tables = {number for number, atom in atoms if atom.op is not range_p}
+    return InRegisters(frozenset(tables & small), rounded)
+
+
+def block_of_sums(count: Any, sums: int) -> int:
+    """How many of `count` iterations so many sums of floats have in a block; 0: all."""
+    block = _LONG_BLOCK if sums >= _MANY else BLOCK
+    if is_dynamic(count):
+        return _LONG_BLOCK if upper_bound(count) > block else 0
+    return block_size(block, count) if count > 2 * block else 0
+
+
+def block_size(block: int, count: int) -> int:
+    """A size of blocks, doubled until there are no more of them than it says."""
+    while block * block < count:
+        block *= 2
+    return block

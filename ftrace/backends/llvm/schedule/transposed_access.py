@@ -66,9 +66,8 @@ def find_transposed(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule
 
 def _find(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
     nodes = kernel.nodes
-    if kernel.ordered or any(store.combine for store in kernel.stores):
-        return None
-    if any(n.op is ir.reduce_p for n in nodes):
+    combines = any(store.combine for store in kernel.stores)
+    if kernel.ordered or combines or any(n.op is ir.reduce_p for n in nodes):
         return None
     wide = [a for a in kernel.axes if ir.axis_of(a).size >= _LEAST]
     indices = [store.index for store in kernel.stores]

@@ -16,6 +16,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.backends.llvm.scalar.ops import ADDITION, COSTS
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.layout import fit_lanes
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
@@ -54,10 +55,7 @@ class VectorCosts:
             for store in self.kernel.stores:
                 if any(node in self.facts.free[e] for e in store.expressions):
                     widest = max(widest, store.value.dtype.itemsize)
-            found = self.target.vector_bytes // widest
-            size = size_of(node)
-            while found >= 2 * size and found > 1:
-                found //= 2
+            found = fit_lanes(node, (), self.target.vector_bytes // widest)
             self._lanes[node] = found
         return found
 

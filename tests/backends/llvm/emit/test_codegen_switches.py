@@ -7,6 +7,7 @@ least one has other code without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,6 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
 
 def texts(function: F, arguments: tuple[Array, ...], without: tuple[str, ...]) -> Any:
     """The code of the kernels of a program, for one processor."""
-    from dataclasses import replace
-
     target = replace(WIDE, without=without)
     kernels = ft.jit(function).lower(*arguments).kernels
     return [render_kernel(kernel, target).text for kernel in kernels]
@@ -158,6 +157,22 @@ def test_nothing_is_asked_for_ahead_where_that_is_switched_off(kind: str) -> Non
     )
     assert "call void @llvm.prefetch" in usual
     assert "call void @llvm.prefetch" not in without
+
+
+@pytest.mark.parametrize("f", [lambda x: x + 1, lambda x: fnp.cumsum(x, 1)])
+def test_no_store_is_non_temporal_where_that_is_switched_off(f: F) -> None:
+    x = np.zeros((2048, 4096), np.float32)
+    for off, some in (((), True), (("nontemporal_stores",), False)):
+        (text,) = texts(f, (x,), off)
+        assert ("!nontemporal" in text) is some
+
+
+@pytest.mark.parametrize("off", [(), ("fuse_multiply_add",)])
+def test_a_schedule_says_where_products_are_rounded(off: tuple[str, ...]) -> None:
+    function, arguments = PROGRAMS["fuse_multiply_add"]
+    (kernel,) = ft.jit(function).lower(*arguments).kernels
+    (tiling,) = render_kernel(kernel, replace(WIDE, without=off)).schedules
+    assert ("products are rounded" in str(tiling)) is bool(off)
 
 
 def test_code_is_short_where_it_runs_seldom_only() -> None:
