@@ -30,7 +30,7 @@ from ftrace.ground.missing_names import tell_missing
 
 #: The packages whose names are served, and where what is their own lies.
 PACKAGES = ("jax", "jaxlib")
-OWN = "ftrace.compat"
+OWN = __name__.rpartition(".")[0]
 
 #: Modules whose names all stand in one that has another place.
 HOMES = {

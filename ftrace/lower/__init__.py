@@ -13,13 +13,13 @@ From the ground up:
     schedule/        Which values are stored, and which kernel computes each
     build/           From a group of values to a kernel: movement becomes index
                      arithmetic
-    assembly/        From kernels to a program: in what order, in whose memory, and as
-                     text on disk
     simplify/        Rules that make a graph simpler
     movement/        Movement merges with itself, and goes where it costs nothing
     register_loops/  Small loops become one kernel whose carry stays in registers
     library/         Library operations become kernels, so that no step of a program is
                      Python's
+    assembly/        From kernels to a program: in what order, in whose memory, and as
+                     text on disk
     spec             What a graph may contain between the stages, and what some of them
                      leave
     lowering         From a graph to its program: all stages of lowering, in two lists

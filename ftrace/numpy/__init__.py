@@ -15,6 +15,8 @@ their `__all__`. Examples in docstrings assume `ft`, `np`, `fnp`, `lax` and `nn`
 
 from __future__ import annotations
 
+import sys as _sys
+from functools import partial as _partial
 from math import e as e, inf as inf, nan as nan, pi as pi
 
 import numpy as _np
@@ -160,7 +162,7 @@ _functions.update(
     }
 )
 _functions.update(
-    array_namespace=_data_types.array_namespace,
+    array_namespace=_partial(_data_types.array_namespace, _sys.modules[__name__]),
     at=_At,  # it computes nothing, and holds any array
     byteswap=_byteswap,
     getitem_at=getitem,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from types import ModuleType
 from typing import Any, cast as cast_to
 
 import ml_dtypes
@@ -441,12 +441,12 @@ class NamespaceInfo:
         }
 
 
-def array_namespace(*, api_version: str | None = None) -> Any:
-    """`ftrace.numpy`, which `x.__array_namespace__()` gives.
+def array_namespace(own: ModuleType, *, api_version: str | None = None) -> ModuleType:
+    """`ftrace.numpy` itself, which `x.__array_namespace__()` gives.
 
     Raises:
       ValueRangeError: it does not follow that version of the standard.
     """
     if api_version is not None:
         errors.one_of("__array_namespace__: api_version", api_version, API_VERSIONS)
-    return sys.modules["ftrace.numpy"]
+    return own

@@ -1,12 +1,15 @@
 """The floors of the house: no import runs upward, and none runs in a circle.
 
+An import is a statement, or the name by which code loads a module when it needs it.
+
     ground <- trace <- lower <- backends <- transforms <- top
-                   <- surface <----------/         <- compat
+                   <- surface <----------/         <- jaxprs <- package <- compat
 
 `surface` is numpy and trees: what transforms stand on. `top` is the other names of JAX,
-which stand on transforms. What lies in one folder, files and folders alike, stands on
-floors of its own: the docstring of the package is a map that names them from the ground
-up.
+which stand on transforms; `jaxprs` is what their names for primitives are made of, and
+`compat` runs programs that were written for others. What lies in one folder, files and
+folders alike, stands on floors of its own: the docstring of the package is a map that
+names them from the ground up.
 """
 
 from __future__ import annotations
@@ -24,6 +27,13 @@ from ftrace.backends.llvm.object_cache import SOURCES
 
 PACKAGE = Path(__file__).parents[2] / "ftrace"
 
+#: Of `compat` what names of lower floors are made of: see the table of offers in
+#: ftrace/__init__.py.
+JAXPRS = (
+    "hijax", "jaxpr", "lax_primitives", "library_view", "linear_util", "primitive",
+    "sparsify", "view", "jax/dtypes",
+)  # fmt: skip
+
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": ("dtypes", "errors", "ground", "monitoring"),
@@ -38,6 +48,7 @@ FLOORS = {
         "distributed", "memory", "profiler", "sharding", "stages",
         "dlpack", "optim", "random", "ref", "testing", "typing",
     ),
+    "jaxprs": tuple(f"compat/{file}" for file in JAXPRS),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),
 }  # fmt: skip
@@ -51,16 +62,13 @@ BELOW = {
     "backends": "ground trace lower",
     "transforms": "ground trace lower backends surface",
     "top": "ground trace lower backends surface transforms",
-    "package": "ground trace lower backends surface transforms top",
-    "compat": "ground trace lower backends surface transforms top package",
+    "jaxprs": "ground trace lower backends surface transforms top",
+    "package": "ground trace lower backends surface transforms top jaxprs",
+    "compat": "ground trace lower backends surface transforms top jaxprs package",
 }
 
 #: The floors each of whose packages has a map of what is in it as its docstring.
 MAPPED = ("ground", "trace", "lower", "backends", "transforms")
-
-#: Folder -> imports that close a circle between its files and folders all the same.
-#: The list may only get shorter.
-KNOTS: dict[str, tuple[str, ...]] = {}
 
 #: What a function may import when it runs: the extras of pyproject.toml, and the
 #: drivers of devices.
@@ -73,8 +81,6 @@ OPTIONAL = {
 #: of ftrace nor a program from disk waits for it: see
 #: tests/ground/test_lazy_imports.py.
 LOADED_LATER = {
-    # Devices, and the lowering for them.
-    "ftrace.backends": ("ftrace.backends", "ftrace.lower"),
     # What makes code of kernels, and what makes calls native.
     "ftrace.backends.llvm.device": ("ftrace.backends.llvm",),
     # Every kind of function by itself.
@@ -86,11 +92,30 @@ LOADED_LATER = {
         "ftrace.backends.llvm.runtime.thread_pool",
     ),
     "ftrace.backends.llvm.call.install": ("ftrace.backends.llvm.call",),
-    # Meshes, which most programs have not.
-    "ftrace.transforms.device_placement": ("ftrace.transforms.shardings",),
-    # Logging, queues and more come with it.
+    # Much more comes with it.
     "ftrace.backends.llvm.object_cache": ("tempfile",),
-    "ftrace.backends.llvm.compile": ("concurrent.futures",),
+}
+
+#: What loads a module by its name.
+LOADERS = ("import_module", "_import_module", "__import__")
+
+#: Modules that load others by names that their code has not -> whose names these are.
+BY_GIVEN_NAMES = {
+    "ftrace.trace.eager.dispatch": "of a pickled function",
+    "ftrace.trace.primitives.primitive": "all of trace, where a pickle names a record",
+    "ftrace.transforms.tree_structure": "of a class, in the text of a tree",
+    "ftrace.backends.llvm.library.lapack.symbols": "of SciPy's modules",
+    "ftrace.testing.graph_text": "of a class, in the text of a graph",
+}
+
+#: (module, one above it that its code names) -> why. All others look down only.
+UPWARD = {
+    ("ftrace", "ftrace.compat"): "it has that name, and FTRACE_AS_JAX=1 asks for it",
+    (
+        "ftrace.trace.tracing.tracer",
+        "ftrace.numpy",
+    ): "a message says whether a function "
+    "of NumPy has its like there, if that is loaded",
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -109,11 +134,13 @@ def module_of(path: Path) -> str:
 
 
 def floor_of(module: str) -> str:
-    part = module.split(".")[1] if "." in module else "__init__"
-    for floor, parts in FLOORS.items():
-        if part in parts:
-            return floor
-    pytest.fail(f"{module} stands on no floor; add {part!r} to FLOORS in {__file__}")
+    parts = module.split(".")[1:] or ["__init__"]
+    for end in range(len(parts), 0, -1):
+        place = "/".join(parts[:end])
+        for floor, places in FLOORS.items():
+            if place in places:
+                return floor
+    pytest.fail(f"{module} stands on no floor; add it to FLOORS in {__file__}")
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -161,6 +188,53 @@ def names(path: Path, statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 @cache
+def loads(path: Path) -> list[tuple[str, int]]:
+    """(module of ftrace, line) for each that the code of a file loads by its name.
+
+    Any text counts that is such a name, and any that becomes one behind the beginning
+    of an f-string: `import_module(name)` stands elsewhere than the table of the names.
+    """
+    nodes, own = [*ast.walk(ast.parse(path.read_text()))], module_of(path)
+    if not any(key_of(node) for node in nodes):
+        return []
+    heads = {""} | {head_of(n, own) for n in nodes if isinstance(n, ast.JoinedStr)}
+    found = {
+        (f"{head}{node.value}", node.lineno)
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for head in heads
+    }
+    rows = [row for row in found if row[0] in MODULES and row[0] not in (own, "ftrace")]
+    return sorted(row for row in rows if (own, row[0]) not in UPWARD)
+
+
+def key_of(node: ast.AST) -> ast.expr | None:
+    """By what a module is loaded, or looked for among those that are."""
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call) and called in LOADERS:
+        return node.args[0]
+    found = None
+    if isinstance(node, ast.Call) and called == "sys.modules.get":
+        found = node.args[0]
+    elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "sys.modules":
+        found = node.slice
+    return found if isinstance(found, (ast.Constant, ast.JoinedStr)) else None
+
+
+def head_of(text: ast.JoinedStr, module: str) -> str:
+    """The beginning of an f-string, as far as it is known in a module."""
+    found = ""
+    for part in text.values:
+        if isinstance(part, ast.FormattedValue):
+            if ast.unparse(part.value) != "__name__":
+                break
+            found += module
+        elif isinstance(part, ast.Constant):
+            found += str(part.value)
+    return found
+
+
+@cache
 def own_imports(path: Path) -> list[tuple[str, int]]:
     """(module of ftrace, line) for every import of `path` from the package."""
     found = [
@@ -169,6 +243,7 @@ def own_imports(path: Path) -> list[tuple[str, int]]:
         for name in names(path, statement)
         if name.split(".")[0] == "ftrace"
     ]
+    found += loads(path)
     for name, line in found:
         assert name in MODULES, f"{path}:{line} imports {name}, which does not exist"
     return found
@@ -217,6 +292,33 @@ def test_what_decides_the_code_is_in_the_key_of_the_disk_cache() -> None:
     package = MODULES["ftrace"].parent
     parts = {MODULES[m].relative_to(package).parts[0] for m in reached}
     assert parts == set(SOURCES)
+
+
+def test_what_is_loaded_by_its_name_is_seen() -> None:
+    """Modules that load any others, of which nothing is known here, are in a table."""
+    found = {
+        module
+        for module, path in MODULES.items()
+        if floor_of(module) != "compat" and not loads(path)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if not isinstance(key_of(node), (ast.Constant, type(None)))
+    }
+    assert found - {module for module, _ in UPWARD} == {*BY_GIVEN_NAMES}
+    for module, above in UPWARD:
+        assert above.removeprefix("ftrace.") in MODULES[module].read_text()
+
+
+def test_names_of_modules_in_texts_are_imports(tmp_path: Path) -> None:
+    path = tmp_path / "sample.py"
+    path.write_text(
+        "import sys\n"
+        "from importlib import import_module\n"
+        "TABLE = {'lax': 1, 'ftrace.nn': 2}\n"
+        "def function(name):\n"
+        "    return import_module(f'ftrace.{name}'), sys.modules['ftrace.dtypes']\n"
+    )
+    NAMES[path] = "ftrace.sample"
+    assert loads(path) == [("ftrace.dtypes", 5), ("ftrace.lax", 3), ("ftrace.nn", 3)]
 
 
 def test_functions_import_only_optional_packages() -> None:
@@ -295,8 +397,7 @@ def test_rooms_import_only_those_that_their_package_names_before() -> None:
                 ):
                     continue
                 arrow = f"{module[len(prefix) :]} -> {name[len(prefix) :]}"
-                known = KNOTS.get(folder.relative_to(PACKAGE).as_posix(), ())
-                if order.index(other) > order.index(room) and arrow not in known:
+                if order.index(other) > order.index(room):
                     found.append(f"{folder}: {arrow}")
     assert not found, "\n".join(found)
 
