@@ -47,6 +47,7 @@ class Costs:
       read, read_far, read_across: to wait for a vector that is read where it stands:
         from L2, from beyond it, and from there in columns.
       pushed_out: to wait for a line whose neighbours push it out of L1.
+      begin_block: to begin and end a block of a convolution.
     """
 
     sum_latency: float = 4.25
@@ -68,6 +69,7 @@ class Costs:
     read_far: float = 2.0
     read_across: float = 12.0
     pushed_out: float = 1.0
+    begin_block: float = 2000.0
 
 
 @dataclass(frozen=True)

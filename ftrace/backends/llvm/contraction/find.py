@@ -37,7 +37,9 @@ _WORTH_PANELS, _LITTLE = 1 << 13, 1 << 9
 #: How many times as many terms a sum has as there are columns: in blocks 100 of
 #: 4×64 @ (4×64).T would take 2.3 times as long.
 _LONG_SUM = 8
-#: Operations per result that are not worth repeating in the code of each register.
+#: Operations per result that are not worth repeating in the code of each register. With
+#: 0 bfloat16 512³ has a panel of sums, with 50 int8 512³ and gelu of 256×512×512 do
+#: not.
 _LIGHT = 6
 
 
@@ -243,15 +245,17 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     )
     far = footprint > target.l2 * 3 // 4
     if height > 2 * MOST_ROWS:
-        # Rows of a multiple of 2 KB lie on a few sets of the caches only: with vectors
-        # of 32 bytes 1000×350 @ 350×512 would take 2.6 times as long, with 64 the same.
-        pushed = pitch % 2048 == 0 and depth > 256
+        # Rows of a multiple of half a way begin on two sets of the first cache: with
+        # vectors of 32 bytes 1000×350 @ 350×512 would take 2.6 times as long, with 64
+        # the same.
+        pushed = pitch % (target.l1_way // 2) == 0 and depth > 256
         return far or pushed
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
         return bool(conflict_free_rows(plan, facts, target))
     row = max(plan.rows, key=size_of)
     together = rows_together(plan.left, row, facts, target)
-    aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
+    aliased = pitch % (target.l1_way // 4) == 0
+    aliased = aliased or together < min(size_of(row), MOST_ROWS)
     return aliased and depth > 256 and far and height >= 4
 
 

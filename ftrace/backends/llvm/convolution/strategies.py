@@ -40,10 +40,6 @@ _SHARE = 4
 
 # Channels first.
 
-#: Cycles of a block beside its sums. With 1000 spread images are cut otherwise, with
-#: 4000 the gradient by images, strided 16 of 32→64, 28²; with 16,000 these two and 128
-#: of 1→32, 28².
-_BLOCK = 2000.0
 #: Images whose vectors have so many times the lanes are put side by side: one by one 8
 #: of 7² with 512 channels take 1.26 times as long (AMD EPYC). With 1.0 five rows of 14²
 #: are, too; with 1.2 8 of 128→128, 7² is not, with the vectors of AVX2.
@@ -241,9 +237,9 @@ def _without_window(s: _AlongColumns, plan: Contraction) -> float:
 
 
 def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
-    vectors, registers = -(-columns // s.lanes), s.target.registers
-    tile = tiling.register_tile(rows, vectors, registers, s.target.costs, s.together)
-    return tile.cycles * s.depth + s.fill * evaluated + _BLOCK
+    vectors, costs = -(-columns // s.lanes), s.target.costs
+    tile = tiling.register_tile(rows, vectors, s.target.registers, costs, s.together)
+    return tile.cycles * s.depth + s.fill * evaluated + costs.begin_block
 
 
 # Channels last.

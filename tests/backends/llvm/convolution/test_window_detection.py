@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,7 @@ from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.known_positions import without_short_axes
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
-from ftrace.backends.llvm.target import Target, host_target
+from ftrace.backends.llvm.target import Costs, Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -170,11 +171,11 @@ def test_blocks_change_nothing_but_rounding(
 ) -> None:
     """Sums in several parts, lines in several blocks, of which the last is short."""
     monkeypatch.setattr(_strategies, "DEPTH", 20)
-    monkeypatch.setattr(_strategies, "_BLOCK", 0.0)
     small = Target.of(
         host_target().triple, host_target().cpu, host_target().features,
         caches=(16 << 10, 96 << 10, 1 << 20), cores=7,
     )  # fmt: skip
+    small = replace(small, costs=Costs(begin_block=0.0))
     images, filters, *rest = case
     x, w = normal(*images), normal(*filters, seed=1)
     kernel = kernel_of(convolution(*rest), x, w)
