@@ -183,10 +183,9 @@ class _Writer:
         self.eqns: list[jaxpr.JaxprEqn] = []
 
     def write(self) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
-        roots = [*self.graph.outputs, *self.graph.effects[1:]]
         before = self.graph.effects[:1]
         self.atoms.update({n: jaxpr.Literal(np.uint8(0), n.aval) for n in before})
-        for node in g.toposort(roots, self.atoms):
+        for node in g.toposort(self.graph.ends, self.atoms):
             if node.op is not item_p and not _is_scalar(node):
                 self._emit(node)
         outvars = [self._atom(n) for n in self.graph.outputs]

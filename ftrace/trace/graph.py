@@ -495,6 +495,17 @@ class Graph(Immutable):
     level: Any = None
 
     @property
+    def ends(self) -> tuple[Node, ...]:
+        """The outputs, and the token after its effects if it has any."""
+        return *self.outputs, *self.effects[1:]
+
+    def with_ends(self, ends: Sequence[Node]) -> Graph:
+        """The graph with others."""
+        count = len(ends) - len(self.effects[1:])
+        effects = (*self.effects[:1], *ends[count:])
+        return replace(self, outputs=tuple(ends[:count]), effects=effects)
+
+    @property
     def nodes(self) -> list[Node]:
         """All nodes, sources first, unused inputs too."""
         return toposort((*self.inputs, *self.outputs, *self.effects))
@@ -568,9 +579,7 @@ def render_graph(
                 "    " + line for line in inner.replace("graph", "body", 1).splitlines()
             ]
     heading = " ".join(f"{names[n]}:{type_of(n)}" for n in given)
-    result = ", ".join(
-        _operand(n, names, type_of) for n in (*graph.outputs, *graph.effects[1:])
-    )
+    result = ", ".join(_operand(n, names, type_of) for n in graph.ends)
     return "\n".join([f"graph ({heading}):", *lines, f"  return {result}"])
 
 
@@ -579,7 +588,7 @@ def names_of(graph: Graph) -> dict[Node, str]:
     letters = variable_names()
     given = (*graph.inputs, *graph.effects[:1])
     names = {node: next(letters) for node in given}
-    for node in toposort((*graph.outputs, *graph.effects[1:])):
+    for node in toposort(graph.ends):
         if node not in names:
             names[node] = "" if _is_written_out(node) else next(letters)
     return names

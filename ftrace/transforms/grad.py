@@ -642,12 +642,8 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
 
 def _follow(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
     """The graph with other outputs, all of them computed by the rules of its calls."""
-    count = len(outputs)
-    moved = [*leaves, *_moving(graph)]
-    found = follow_rules((*outputs, *graph.effects[1:]), moved)
-    effects = (*graph.effects[:1], *found[count:])
-    outputs = tuple(found[:count])
-    return Graph(graph.inputs, outputs, graph.captured, effects, graph.level)
+    ends, moved = (*outputs, *graph.effects[1:]), [*leaves, *_moving(graph)]
+    return graph.with_ends(follow_rules(ends, moved))
 
 
 def _moving(graph: Graph) -> Mapping[Node, Node]:

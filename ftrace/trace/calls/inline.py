@@ -127,7 +127,7 @@ def ready_graph(
     graph: g.Graph, over: Callable[[Any], Any] = _no_constraint, told: bool = False
 ) -> g.Graph:
     """The graph as it is compiled: without calls, held arrays as captured ones."""
-    before = (*graph.outputs, *graph.effects[1:])
+    before = graph.ends
     outputs = inline_calls(before, over, told)
     if tuple(outputs) == before and not g.has_any(before, (held_p,)):
         return graph

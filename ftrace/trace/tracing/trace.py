@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import isframe
 from typing import Any
 
@@ -100,11 +101,8 @@ def _with_wide(graph: Graph, wide: dict[int, Node]) -> Graph:
         narrow = inputs[position].aval
         mapping[inputs[position]] = cast(node, narrow.dtype, narrow.weak_type)
         inputs[position] = node
-    count = len(graph.outputs)
-    found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
-    effects = (*graph.effects[:1], *found[count:])
-    outputs = tuple(found[:count])
-    return Graph(tuple(inputs), outputs, graph.captured, effects, graph.level)
+    graph = graph.with_ends(substitute(graph.ends, mapping))
+    return replace(graph, inputs=tuple(inputs))
 
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:

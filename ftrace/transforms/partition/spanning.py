@@ -15,6 +15,7 @@ none of it is divided by rules (`partition/`), for each of the process's devices
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from math import prod
 from typing import Any, NoReturn
@@ -388,9 +389,8 @@ def device_over(mesh: Mesh, placed: Array | None) -> Any:
 def localize_graph(graph: Graph, given: Sequence[Any]) -> tuple[Graph, list[Spread]]:
     """What a process runs, and how each of the results is divided."""
     mesh: Any = partition.mesh_of(graph, given)
-    found = shard_loops((*graph.outputs, *graph.effects[1:]))
-    ends = graph.outputs, (*graph.effects[:1], *found[len(graph.outputs) :])
-    graph = Graph(graph.inputs, tuple(found[: len(ends[0])]), (), ends[1])
+    ends = shard_loops(graph.ends)
+    graph = replace(graph.with_ends(ends), captured=(), level=None)
     if not has_any((*graph.outputs, *graph.effects), (shard_p, whole_p)):
         return _divide_by_rules(graph, mesh, given)
     # `shard_map` has said what each device does.
@@ -483,7 +483,7 @@ def _of_wholes(
         aval = node.aval.with_shape(spread.of_process(node.shape))
         inputs.append(variable(aval, *scope_and_position(node)))
         (mapping[node],) = whole_p.results(inputs[-1], arg=spread)
-    found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
+    found = substitute(graph.ends, mapping)
     found = convert(found, {shard_p: shard_of_whole})
     outputs: list[Node] = []
     spreads: list[Spread] = []
@@ -540,7 +540,7 @@ def _in_lanes(made: Partitioned, axes: dict[Any, tuple[Ranks | None, int]]) -> G
                 now = leaves[name][now]
                 ends[now] = inputs[-1]
         ends[now] = _cut(inputs[-1], spec, sizes)
-    outputs = [*made.graph.outputs, *made.graph.effects[1:]]
+    outputs: Sequence[Node] = made.graph.ends
     specs = [*made.out_specs, *[()] * (len(outputs) - len(made.out_specs))]
     places = made.graph.inputs[len(inputs) :]
     for name, place in reversed([*zip(axes, places, strict=True)]):

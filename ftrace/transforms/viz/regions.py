@@ -72,7 +72,7 @@ class Region(Shown):
 def regions_of(graph: g.Graph) -> list[Region]:
     """The regions of a graph, in an order in which they can be computed."""
     names = g.names_of(graph)
-    ends = (*graph.outputs, *graph.effects[1:])
+    ends = graph.ends
     nodes = [n for n in g.toposort(ends) if names[n] and not is_variable(n)]
     home = _homes(nodes)
     shared = _find_shared(nodes, home, {*ends})
