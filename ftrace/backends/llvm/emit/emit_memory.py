@@ -144,14 +144,9 @@ class Values(Expressions):
         return self.ops.all_of(self.lanes, every, mask)
 
     def _window(
-        self,
-        node: Node,
-        t: Type,
-        stride: int,
-        at: At,
-        uniform: str | None,
+        self, node: Node, t: Type, stride: int, at: At, uniform: str | None,
         mask: str | None,
-    ) -> str | None:
+    ) -> str | None:  # fmt: skip
         """Every `stride`-th element of vectors side by side, where that may be read.
 
         Between those of a buffer's ends nothing else may be, and of masked lanes only
@@ -268,15 +263,9 @@ class Values(Expressions):
         self.access.scatter(t, value, p, index, kind, mask)
 
     def _store_interleaved(
-        self,
-        store: Store,
-        t: Type,
-        value: str,
-        stride: int,
-        at: At,
-        uniform: str | None,
-        mask: str | None,
-    ) -> None:
+        self, store: Store, t: Type, value: str, stride: int, at: At,
+        uniform: str | None, mask: str | None,
+    ) -> None:  # fmt: skip
         """Every `stride`-th element of vectors side by side, and none between."""
         lanes, kind = t.lanes, mask_type(t.lanes)
         form, base = self.facts.affine[store.index], self.buffer(store.buffer)
@@ -439,14 +428,9 @@ def _bits(t: Type) -> int:
 
 
 def look_up(
-    o: Instructions,
-    memory: Access,
-    t: Type,
-    base: str,
-    size: int,
-    index: str,
+    o: Instructions, memory: Access, t: Type, base: str, size: int, index: str,
     kind: Type,
-) -> str:
+) -> str:  # fmt: skip
     """The elements at `index`, of type `kind`, from a table of `size` at `base`.
 
     An index outside of the table gives any of its elements, or 0.

@@ -175,13 +175,9 @@ class Nest:
             self.tiles(axis, steps, tiles, start, stop, may_be_empty(tiles), body)
 
     def _span(
-        self,
-        axis: Node,
-        steps: tiling.RangeTiling,
-        parts: Sequence[tiling.Tiles],
-        span: Span,
-        body: Callable[[], None],
-    ) -> None:
+        self, axis: Node, steps: tiling.RangeTiling, parts: Sequence[tiling.Tiles],
+        span: Span, body: Callable[[], None],
+    ) -> None:  # fmt: skip
         writer = self.writer
         if span.single and len(parts) == 1:
             one = replace(parts[0], count=1)
@@ -204,15 +200,9 @@ class Nest:
         return self.values.access.sum_terms([(width, tile)], shift)
 
     def tiles(
-        self,
-        axis: Node,
-        steps: tiling.RangeTiling,
-        tiles: tiling.Tiles,
-        start: str,
-        stop: str,
-        guarded: bool,
-        body: Callable[[], None],
-    ) -> None:
+        self, axis: Node, steps: tiling.RangeTiling, tiles: tiling.Tiles, start: str,
+        stop: str, guarded: bool, body: Callable[[], None],
+    ) -> None:  # fmt: skip
         """The tiles of an axis that begin in start … stop - 1."""
         writer = self.writer
         if same_size(tiles.count, 1) and not guarded:
@@ -346,14 +336,9 @@ class Nest:
         return state
 
     def _loop(
-        self,
-        lines: Lines,
-        tiles: tiling.Tiles,
-        start: Any,
-        stop: Any,
-        state: list[str],
-        body: Callable[[str, list[str]], list[str]],
-    ) -> list[str]:
+        self, lines: Lines, tiles: tiling.Tiles, start: Any, stop: Any,
+        state: list[str], body: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:  # fmt: skip
         writer = self.writer
         first, last = self.values.number(start), self.values.number(stop)
         if same_size(tiles.count, 1):
@@ -374,15 +359,10 @@ class Nest:
         return writer.close_loop(outer, lines.merge(carried, fresh))
 
     def _plain_loop(
-        self,
-        lines: Lines,
-        tiles: tiling.Tiles,
-        start: str,
-        stop: str,
-        state: list[str],
-        body: Callable[[str, list[str]], list[str]],
+        self, lines: Lines, tiles: tiling.Tiles, start: str, stop: str,
+        state: list[str], body: Callable[[str, list[str]], list[str]],
         guarded: bool = False,
-    ) -> list[str]:
+    ) -> list[str]:  # fmt: skip
         writer, carried = self.writer, lines.type_carry(state)
         text = writer.open_loop(start, stop, tiles.step, carried, guarded)
         state = body(text.index, [name for _, _, name in text.carried])

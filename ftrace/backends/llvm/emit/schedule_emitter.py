@@ -18,7 +18,7 @@ from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
-from ftrace.backends.llvm.schedule.prefetch import prefetch_along, whole_vectors
+from ftrace.backends.llvm.schedule.prefetch import loads_along, prefetch_along
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
@@ -210,7 +210,7 @@ class ScheduleEmitter:
         if s.along is not None:
             steps[ranges[-1]] = s.along
         if s.prefetch:
-            loads = whole_vectors(values, s.columns.cut.within[-1], staged.facts)
+            loads = loads_along(values, s.columns.cut.within[-1], staged.facts)
             later = prefetch_along(loads, ranges[-1], s.prefetch, staged.facts)
         stores: list[Store] = []
         for at in taps:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Blocked, Image, Memory, fit_lanes
-from ftrace.backends.llvm.schedule.prefetch import far_rows, is_far
+from ftrace.backends.llvm.schedule.prefetch import far_rows, is_far, loads_along
 from ftrace.backends.llvm.schedule.schedule_tree import Fill
 from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
@@ -35,15 +35,17 @@ def fill(memory: Memory, lanes: int, facts: Facts, target: Target) -> Fill:
     """
     node, size = memory.node, memory.node.dtype.itemsize
     if isinstance(memory, Image):
-        columns = memory.columns  # else no squares are transposed
-        far = columns and far_rows(node, columns.ranges[-1], facts, target)
-        return Fill(memory, {}, far or ())
+        if memory.columns is None:
+            return Fill(memory, {})  # no squares are transposed
+        last = memory.columns.ranges[-1]
+        return Fill(memory, {}, far_rows(toposort([node]), last, facts, target))
     *outer, minor = ranges = memory.ranges
     cuts = [part.cut for part in memory.terms]
     vector, width = vector_of(node, ranges, minor, cuts, lanes, facts, target)
     if vector is not minor:
         steps = {vector: RangeTiling(width), minor: RangeTiling(0, width, False)}
-        return Fill(memory, steps, far_rows(node, minor, facts, target, vector))
+        loads = loads_along([node], vector, facts)
+        return Fill(memory, steps, far_rows(loads, minor, facts, target))
     # Blocks are whole numbers of the vectors that are filled at once.
     own = [cut for cut in cuts if cut.split is minor]
     wide = (n for n in (4, 2) if size_of(minor) >= n * width)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Tiling, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Tiling, range_of, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.affine_index import index_of_atom
@@ -62,7 +62,7 @@ def prefetches(
     if later is not None:
         found[later] = _reads(rows, later, facts, target)
     if rows.last is not None:
-        written = _writes(rows, rows.last, _range_of(before), facts, target)
+        written = _writes(rows, rows.last, range_of(before), facts, target)
         found.setdefault(before, []).extend(written)
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
 
@@ -82,7 +82,7 @@ def _rows(tiling: Tiling) -> _Rows | None:
     simple = all(isinstance(s, Let | Store) for each in every for s in each.body)
     if not passes or not simple or len(others) > 1:
         return None
-    vectors = [_range_of(each) for each in every]
+    vectors = [range_of(each) for each in every]
     alike = len({axis_of(r).size for r in vectors}) == 1
     if not alike or not all(tiling.of(r).lanes for r in vectors):
         return None
@@ -97,23 +97,16 @@ def is_far(node: Node, target: Target) -> bool:
 
 
 def far_rows(
-    value: Node, row: Node, facts: Facts, target: Target, vector: Node | None = None
+    loads: Sequence[Node], row: Node, facts: Facts, target: Target
 ) -> list[Node]:
-    """Loads from beyond the second cache whose rows are lines of their own.
-
-    Args:
-      vector: the range along which a row lies side by side, if that is known.
-    """
-    far = [n for n in toposort([value]) if is_far(n, target)]
-    pairs = [(n, facts.affine[index_of(n)].terms) for n in far]
-    return [
-        n for n, terms in pairs
-        if abs(terms.get(row, 0)) * n.dtype.itemsize >= target.cache_line
-        and (vector is None or terms.get(vector) == 1)
-    ]  # fmt: skip
+    """Those from beyond the second cache whose rows are lines of their own."""
+    far = [n for n in loads if is_far(n, target)]
+    terms = [(n, facts.affine[index_of(n)].terms) for n in far]
+    steps = [(n, abs(t.get(row, 0)) * n.dtype.itemsize) for n, t in terms]
+    return [n for n, step in steps if step >= target.cache_line]
 
 
-def whole_vectors(values: Sequence[Node], vector: Node, facts: Facts) -> list[Node]:
+def loads_along(values: Sequence[Node], vector: Node, facts: Facts) -> list[Node]:
     """Loads in expressions that are whole vectors, nowhere masked."""
     loads = [n for n in toposort(values) if n.op is load_p and len(n.src) == 2]
     return [n for n in loads if facts.affine[index_of(n)].terms.get(vector) == 1]
@@ -131,16 +124,12 @@ def prefetch_along(
     return along, [Prefetch.of(n, f + steps * f.terms[along]) for n, f in moving]
 
 
-def _range_of(loop: ReduceLoop | Loop) -> Node:
-    return loop.axis if isinstance(loop, Loop) else loop.ranges[-1]
-
-
 def _reads(
     rows: _Rows, where: ReduceLoop | Loop, facts: Facts, target: Target
 ) -> list[Prefetch]:
     """The next row of what the first pass reads."""
     first = rows.passes[0]
-    own, other = _range_of(first), _range_of(where)
+    own, other = range_of(first), range_of(where)
     found: dict[object, Prefetch] = {}
     if len(first.ranges) > 1:
         return []

@@ -142,7 +142,7 @@ class InRegisters:
     def lines(self) -> list[str]:
         """As schedules have them."""
         found = [f"buffer{number} in registers" for number in sorted(self.tables)]
-        return [*found, "products are rounded"] if self.rounded else found
+        return found + ["products are rounded"] * self.rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +211,11 @@ class Tiling:
             names[-1] += f" by {self.chunk * self.of(shared[-1].axis).width}"
         lines = [f"for units of {', '.join(names)}:"] if names else []
         indent = "    " * len(lines)
+        asked = {range_of(loop): some for loop, some in self.prefetch.items()}
         for r, steps in self.steps.items():
-            lines.append(f"{indent}for each {name_of_range(r)} by {steps}")
+            names = ", ".join(f"buffer{p.buffer}" for p in asked.get(r, ()))
+            ahead = f", {names} ahead" if names else ""
+            lines.append(f"{indent}for each {name_of_range(r)} by {steps}{ahead}")
         return "\n".join([*lines, *(indent + s for s in self.registers.lines())])
 
 
@@ -277,6 +280,11 @@ def name_of_range(r: Node) -> str:
     if axis.number >= OWN_RANGES:
         return f"j{axis.number - OWN_RANGES}"
     return f"{'r' if axis.reduced else 'i'}{axis.number}"
+
+
+def range_of(loop: ReduceLoop | Loop) -> Node:
+    """The range of a loop, or the last one of a reduce."""
+    return loop.axis if isinstance(loop, Loop) else loop.ranges[-1]
 
 
 def size_of(axis: Node) -> int:

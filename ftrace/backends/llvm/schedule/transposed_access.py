@@ -28,7 +28,7 @@ from ftrace.backends.llvm.schedule.index_facts import (
     replace_in_stores,
 )
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, whole_vectors
-from ftrace.backends.llvm.schedule.prefetch import far_rows
+from ftrace.backends.llvm.schedule.prefetch import far_rows, loads_along
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
@@ -137,8 +137,8 @@ def _schedule(
         Panel("transposed", node, rows.length, pitch, parts)
         for node in (() if whole else transposed)
     )
-    value = kernel.stores[0].value
-    far = far_rows(value, column, facts, target, row) if whole else ()
+    values = [store.value for store in kernel.stores] if whole else []
+    far = far_rows(loads_along(values, row, facts), column, facts, target)
     store = StoreResults(panels, (row, column), (rows, columns), whole, prefetch=far)
     body = (*[fill(panel, lanes, facts, target) for panel in panels], store)
     return Schedule(kernel, lanes, (*outer, rows, columns), body)
