@@ -181,14 +181,14 @@ def _along_columns(
     short = lines < s.window.pixels and s.window.pixels % lines > 0
     images = layout.images_of(
         right, (s.window,), columns, Term.of(depth, 1, facts.free[right]), lanes,
-        by_class=True, zeros=0 if short else None, behind=True,
+        s.target, by_class=True, zeros=0 if short else None, behind=True,
     )  # fmt: skip
     still: Panel | Node = left
     if not s.in_place:
         summed = replace(depth, inner=(*depth.inner, s.window.tap))
         free = facts.free[left]
         deep = summed.positions(free)
-        deep = layout.not_aliased(deep, right.dtype.itemsize, lanes)
+        deep = layout.not_aliased(deep, right.dtype.itemsize, lanes, s.target)
         stand = Term.of(rows, deep), Term.of(summed, 1, free)
         still = Panel("still", left, rows.length, deep, stand, zeros=0)
     vectors = layout.whole_vectors(columns, lanes) // lanes
@@ -330,7 +330,7 @@ def _along_rows(
     still = convolution.still_operand(right, columns, summed, lanes, facts, target)
     images = layout.images_of(
         left, windows, rows, Term.of(depth, 1, facts.free[left]), lanes,
-        channels_last=True, groups=columns if groups else None,
+        target, channels_last=True, groups=columns if groups else None,
     )  # fmt: skip
     yield from convolution.slide(
         kernel, plan, facts, images, still, (rows, columns, depth),
@@ -491,7 +491,7 @@ def _of_filters(
     wide = tile[1] * lanes
     depth = _cut_pixels(s, rows.length, pitch, wide, several, budget, target)
     images = layout.images_of(
-        left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes,
+        left, s.windows, depth, Term.of(rows, 1, facts.free[left]), lanes, target,
         channels_last=s.channels_last, groups=columns if more else None, zeros=0,
     )  # fmt: skip
     still = convolution.still_operand(right, columns, depth, lanes, facts, target)

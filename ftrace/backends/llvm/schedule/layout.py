@@ -20,12 +20,13 @@ from itertools import product
 from math import prod
 
 from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import INDEX, axis_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import sub
 from ftrace.trace.primitives.sources import const
-from ftrace.trace.symbolic import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class Cut:
 
     def divides(self, width: int) -> bool:
         """Does every block begin at a multiple of `width`?"""
-        return self.size % width == 0
+        return same_size(self.size % width, 0)
 
     def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
         """How far apart positions in a block are along each range, last one first.
@@ -409,9 +410,9 @@ class Image:
 Memory = Panel | Image
 
 
-def not_aliased(pitch: int, item: int, lanes: int) -> int:
-    """A pitch with which rows do not share the sets of the first cache."""
-    return pitch + lanes if pitch * item % 1024 == 0 else pitch
+def not_aliased(pitch: int, item: int, lanes: int, target: Target) -> int:
+    """A pitch with which rows begin on more than four sets of the first cache."""
+    return pitch + lanes if pitch * item % (target.l1_way // 4) == 0 else pitch
 
 
 def images_of(
@@ -420,6 +421,7 @@ def images_of(
     along: Cut,
     others: Term,
     lanes: int,
+    target: Target,
     by_class: bool = False,
     channels_last: bool = False,
     groups: Cut | None = None,
@@ -462,7 +464,7 @@ def images_of(
         rows, pitch, unit = 1, weight, each
         if not channels_last:
             rows = count
-            unit = pitch = not_aliased(weight, node.dtype.itemsize, lanes)
+            unit = pitch = not_aliased(weight, node.dtype.itemsize, lanes, target)
         steps |= others.cut.steps(unit, others.ranges)
         own = others._replace(weight=unit)
         found.append(
