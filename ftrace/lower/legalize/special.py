@@ -142,15 +142,19 @@ def erfc(x: term.Term) -> term.Term:
     t_low = term.mul_add(-t, below_low, term.fma(-t, below, 1.0)) * t
     product, product_low = term.two_product(series, t)
     product_low = term.mul_add(series, t_low, term.mul_add(series_low, t, product_low))
+    value = _erfc_of_scaled(x, a, product, product_low)
+    return term.select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
+
+
+def _erfc_of_scaled(
+    x: term.Term, a: term.Term, scaled: term.Term, low: term.Term
+) -> term.Term:
+    """e^-a²·(scaled + low), or 2 less that below 0."""
     square, square_low = term.two_product(a, a)
     part, n = exponential.expm1_parts(-square)
-    product_low = term.mul_add(-square_low, product, product_low)  # times e^-square_low
-    value = product + term.fma(
-        product, part, term.mul_add(product_low, part, product_low)
-    )
-    value = term.ldexp(value, n)
-    value = term.select(x < 0.0, 2.0 - value, value)
-    return term.select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
+    low = term.mul_add(-square_low, scaled, low)  # times e^-square_low
+    value = term.ldexp(scaled + term.fma(scaled, part, term.mul_add(low, part, low)), n)
+    return term.select(x < 0.0, 2.0 - value, value)
 
 
 def erf_inv(x: term.Term) -> term.Term:
@@ -423,9 +427,4 @@ def erfc_in_pieces(x: term.Term) -> term.Term:
     a = term.clamp(abs(x), None, 10.2)
     middle, t, slope = _piece_of(a, "scaled_erfc")
     scaled = term.fma(slope, t, middle)
-    low = term.fma(slope, t, middle - scaled)
-    square, square_low = term.two_product(a, a)
-    part, n = exponential.expm1_parts(-square)
-    low = term.mul_add(-square_low, scaled, low)  # times e^-square_low
-    value = term.ldexp(scaled + term.fma(scaled, part, term.mul_add(low, part, low)), n)
-    return term.select(x < 0.0, 2.0 - value, value)
+    return _erfc_of_scaled(x, a, scaled, term.fma(slope, t, middle - scaled))
