@@ -258,6 +258,7 @@ class Device(ABC):
       allocator: where its buffers come from.
       limits: what it can do.
       keeps_programs: it keeps what graphs have become, for other processes.
+      cores: how many this process may use.
     """
 
     name: str
@@ -265,6 +266,7 @@ class Device(ABC):
     allocator: Allocator
     limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
+    cores: int = 1
 
     def __init__(self, number: int = 0) -> None:
         self.counters = Counters()

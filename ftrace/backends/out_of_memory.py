@@ -108,7 +108,8 @@ def _list_made(program: prog.Program) -> Iterator[tuple[int, str]]:
     for step in program.steps:
         for inner in prog.programs_of(step):
             yield from _list_made(inner)
-            bodies.add(getattr(step, "scratch", -1))
+        if isinstance(step, (prog.RunBranch, prog.RunLoop)):
+            bodies.add(step.scratch)
         for slot, line in prog.lines_of_results(step).items():
             lines.setdefault(slot, line)
     for number, slot in enumerate(program.slots):

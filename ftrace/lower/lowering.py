@@ -90,7 +90,7 @@ class Stage:
         or a function of the outputs and the limits.
       decisions: what `config.disabled_rules` can switch off in it, and what that does.
         It is left out where all are off.
-      needs: the limit without which it is left out.
+      needs: what a device has that needs it; of others it is left out.
       of: operations without which there is nothing to do; () is any graph.
       about: what it does, in a sentence.
     """
@@ -98,7 +98,7 @@ class Stage:
     name: str
     make: PatternMatcher | dict[Any, Rule] | Callable[..., Sequence[Node]]
     decisions: Mapping[str, str] = field(default_factory=dict[str, str])
-    needs: str = ""
+    needs: Callable[[Limits], object] = lambda limits: True
     of: Collection[Any] = ()
     about: str = ""
 
@@ -106,7 +106,7 @@ class Stage:
         self, outputs: Sequence[Node], limits: Limits, fired: Fired | None = None
     ) -> Sequence[Node]:
         make = self.make
-        if self.needs and not getattr(limits, self.needs):
+        if not self.needs(limits):
             return outputs
         if self.of and not has_any(outputs, self.of):
             return outputs
@@ -239,23 +239,25 @@ SIMPLIFYING: Final = (
 #: Those that depend on the device, or look for work that others have left whole.
 SUITING: Final = (
     Stage(
-        "slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache",
+        "slices", tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
         about="what does not fit into the cache is computed slice by slice",
     ),
     Stage("split", SPLIT, about="long sums become sums of parts, for many threads"),
     Stage(
-        "registers", LOOPS, promote_loops.DECISIONS, "recurrences",
+        "registers", LOOPS, promote_loops.DECISIONS, lambda has: has.recurrences,
         about="small loops become one kernel that keeps its values in registers",
     ),
     Stage(
         "library", LIBRARY | {permute_p: fft_kernels.merge_permutations},
         scan_kernels.DECISIONS | lapack_kernels.DECISIONS
         | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
-        "recurrences", LIBRARY, "sorts, factorizations, running sums become kernels",
+        lambda has: has.recurrences, LIBRARY,
+        "sorts, factorizations, running sums become kernels",
     ),
     Stage(
-        "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS, "cache",
-        (reduce_sum_p,), "large sums in two steps, shared by threads or kernels",
+        "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS,
+        lambda has: has.cache, (reduce_sum_p,),
+        "large sums in two steps, shared by threads or kernels",
     ),
 )  # fmt: skip
 PIPELINE: Final = (*SIMPLIFYING, *SUITING)

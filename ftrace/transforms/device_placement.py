@@ -15,7 +15,7 @@ from ftrace import dtypes
 from ftrace.backends import base
 from ftrace.errors import ArgumentError
 from ftrace.ground import processes, settings
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array, given_sharding, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -203,7 +203,7 @@ def put_by(
         return _put(value, base.get_device())
     shardings = _shardings()
     sharding = shardings.as_sharding(place, what)
-    if getattr(value, "given_sharding", None) == sharding and not value.is_deleted():
+    if given_sharding(value) == sharding and not value.is_deleted():
         return value
     if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
         spanning = import_module("ftrace.transforms.partition.spanning")

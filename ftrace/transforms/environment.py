@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.backends.base import Device, get_device
 from ftrace.ground import VERSION, processes
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array, given_sharding, is_array
 from ftrace.trace.avals import ArrayOverMesh, ShapedArray
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import type_of
@@ -52,7 +52,7 @@ def typeof(x: Any) -> ShapedArray | AbstractRef:
     aval = aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
     along = varying_here()
     names = frozenset([a.name for a in along.axes_named(along.of(x))] if along else ())
-    given = getattr(x, "given_sharding", None)
+    given = given_sharding(x)
     explicit = getattr(getattr(given, "mesh", None), "explicit_axes", ())
     sharding = given.of_type(aval.ndim) if given and explicit else None
     return ArrayOverMesh.over(aval, names, sharding) if names or sharding else aval

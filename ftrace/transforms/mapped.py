@@ -34,6 +34,7 @@ from ftrace.backends.base import Device, devices_of
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import flatten_arguments as flat
+from ftrace.trace.arrays.array import given_sharding
 from ftrace.trace.calls.varying import varying_here
 from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.pytree import tree
@@ -357,11 +358,6 @@ def _put(
     return put_by(x, NamedSharding(mesh, spec), what, free) if known else x
 
 
-def _given(x: Any) -> Any:
-    """The sharding that was given for an array."""
-    return getattr(x, "given_sharding", None)
-
-
 def _divide(x: Any, spec: Any, sizes: Mapping[Any, int]) -> Any:
     """A whole array with each axis of the mesh that the spec names in front.
 
@@ -455,7 +451,7 @@ def shard_map(
         across = isinstance(own, Mesh) and own.is_multi_process
         leaves, treedef = tree.flatten(args)
         if not stack.scopes:
-            check_together([own, *map(_given, leaves)])
+            check_together([own, *map(given_sharding, leaves)])
         if not across:
             return over(own, False, args)
         if stack.scopes:
@@ -769,7 +765,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
                 f"{place.mesh}: within shard_map each device has its own part along "
                 "them"
             )
-        check_together([_given(leaf), place])
+        check_together([given_sharding(leaf), place])
         return put_by(leaf, place, what)
 
     return tree.map_prefix(place_by, x, shardings, f"{what}: shardings")

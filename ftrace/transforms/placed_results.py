@@ -12,7 +12,7 @@ from typing import Any
 
 from ftrace import errors
 from ftrace.backends.base import Device, get_device
-from ftrace.trace.arrays.array import Array, is_array, put_somewhere
+from ftrace.trace.arrays.array import Array, given_sharding, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import inspected, tell
 from ftrace.trace.graph import Graph, Node, nodes_of
@@ -49,10 +49,10 @@ def _shardings(graph: Graph, given: Sequence[Any]) -> tuple[Any, ...]:
     places = [s for node, s in rows if node in used]
     mesh = partition.mesh_of(graph, places)
     if mesh is None:
-        alone = [s for s in given if s is not None and not hasattr(s, "mesh")]
+        alone = [s for s in given if s is not None and not isinstance(s, NamedSharding)]
         tell(graph, alone[0] if alone else SingleDeviceSharding(get_device()))
         return ()
-    given = [s if hasattr(s, "mesh") else None for s in given]
+    given = [s if isinstance(s, NamedSharding) else None for s in given]
     outs = [None] * len(graph.outputs)
     ready, _, _, specs = partition.find_specs(graph, mesh, given, outs)
     first, *_ = partition.meshes_of(graph, places)
@@ -95,7 +95,7 @@ def place_results(
       values: those of its inputs, without the captured ones.
       device: where they are if nothing is over a mesh; by default where the values are.
     """
-    given = [getattr(x, "given_sharding", None) for x in (*values, *graph.captured)]
+    given = [*map(given_sharding, (*values, *graph.captured))]
     shardings = shardings_of_results(graph, given)
     if shardings is None and device is not None:
         return [placement.put_by(x, device) for x in results]

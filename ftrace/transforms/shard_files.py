@@ -38,7 +38,7 @@ import numpy
 from ftrace import dtypes
 from ftrace.errors import FileFormatError, ProcessError
 from ftrace.ground import process_groups, settings
-from ftrace.trace.arrays.array import is_array
+from ftrace.trace.arrays.array import given_sharding, is_array
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
 from ftrace.transforms.array_files import write_safetensors
@@ -132,7 +132,7 @@ class Writing:
     def _take(self, name: str, leaf: Any) -> dict[str, Any]:
         """The row of an array in the index. What is to be written here is kept."""
         leaf = np.asarray(leaf) if isinstance(leaf, Tracer) else leaf
-        sharding: Any = getattr(leaf, "given_sharding", None)
+        sharding: Any = given_sharding(leaf)
         everywhere: Any = range(self._count)
         owners: dict[Box, Any] = {}
         if type(leaf) is Spanning:

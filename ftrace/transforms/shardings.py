@@ -18,7 +18,7 @@ from ftrace.errors import ArgumentError, ShapeError, ShardingError, ValueRangeEr
 from ftrace.ground import processes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, given_sharding
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.symbolic import same_size
@@ -382,8 +382,7 @@ def sharding_of(array: Array | ShapedArray) -> Sharding:
         return NamedSharding(
             meshes.get_abstract_mesh(), meshes.PartitionSpec(*[None] * array.ndim)
         )
-    given = getattr(array, "given_sharding", None)
-    return given or SingleDeviceSharding(backend().device_of(array))
+    return given_sharding(array) or SingleDeviceSharding(backend().device_of(array))
 
 
 def shards_of(array: Array) -> list[Shard]:

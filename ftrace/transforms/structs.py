@@ -11,6 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.ground.fast_dataclasses import Keyed
+from ftrace.trace.arrays.array import given_sharding
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.symbolic import is_dynamic
@@ -112,6 +113,6 @@ def _dtype(dtype: Any) -> Any:
 
 def mesh_sharding(value: Any) -> Any:
     """The sharding over a mesh of an array or a struct; None if it has none."""
-    found = getattr(value, "given_sharding", None)
-    found = value.sharding if type(value) is ShapeDtypeStruct else found
+    is_struct = type(value) is ShapeDtypeStruct
+    found = value.sharding if is_struct else given_sharding(value)
     return found if hasattr(found, "mesh") else None

@@ -99,7 +99,6 @@ class CPU(base.Device):
 
     Attributes:
       memory: the allocator.
-      cores: how many this process may use.
     """
 
     name = "cpu"

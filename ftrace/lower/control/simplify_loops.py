@@ -436,7 +436,7 @@ def _find_needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]
         for i, n in enumerate(body.inputs)
         if n in read or i - arg.consts in needed.intersection(range(arg.carry))
     ]
-    if getattr(arg, "length", 0) is None:
+    if isinstance(arg, Scan) and arg.length is None:
         stacks = [i for i, s in enumerate(node.src) if isinstance(s.aval, Stack)]
         if not any(i in wanted for i in stacks):
             wanted = sorted([*wanted, stacks[0]])

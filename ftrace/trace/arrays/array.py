@@ -770,6 +770,11 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return Array.of, (self.numpy(), self.weak_type)
 
 
+def given_sharding(x: Any) -> Any:
+    """The sharding that was given for an array; None of any other value."""
+    return getattr(x, "given_sharding", None)
+
+
 def is_array(value: Any) -> TypeGuard[Array]:
     """Is it an Array, and no traced value, which is an instance of Array as well?"""
     return type(value) is Array or Array in type(value).__mro__

@@ -54,6 +54,12 @@ class Scan:
         return f"{length}{order}, consts={self.consts}, carry={self.carry}"
 
 
+def iterations_of(arg: Any) -> int:
+    """How often a body runs, if it is that of a scan of known length; else 1."""
+    length = arg.length if isinstance(arg, Scan) else None
+    return length if isinstance(length, int) else 1
+
+
 def element_type(aval: ShapedArray, length: int | None) -> ShapedArray:
     """The type of one element of an operand that a scan runs over."""
     if isinstance(aval, Stack):
@@ -197,7 +203,7 @@ def tangent_scan(
     body: Body = arg.body
     before: int = arg.consts
     first: int = before + arg.carry
-    length: int | None = getattr(arg, "length", None)
+    length: int | None = arg.length if isinstance(arg, Scan) else None
     invariant = substitute(
         saved.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
     )

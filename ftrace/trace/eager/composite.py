@@ -32,7 +32,13 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import memo
-from ftrace.trace.arrays.array import Array, is_array, is_away, recording
+from ftrace.trace.arrays.array import (
+    Array,
+    given_sharding,
+    is_array,
+    is_away,
+    recording,
+)
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import calls, signature
@@ -235,7 +241,7 @@ def do_placed(how: Any, what: Any, operands: Sequence[Any], **options: Any) -> A
 
     NotImplemented where none is.
     """
-    if not Array.any_placed or not any(hasattr(x, "given_sharding") for x in operands):
+    if not Array.any_placed or not any(map(given_sharding, operands)):
         return NotImplemented
     return backend().call_placed(_bound(how, what, **options), operands, {})
 

@@ -66,7 +66,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.arrays.array import Array, is_array, is_away
+from ftrace.trace.arrays.array import Array, given_sharding, is_array, is_away
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.checked_calls import call_checked, call_recorded
 from ftrace.trace.graph import Node, provenance, toposort
@@ -377,10 +377,7 @@ def _with_divided(args: Any, scope: Scope) -> Any:
     What is made of them at once, before they are, would not be divided.
     """
     return tuple(
-        [
-            scope.wrap(scope.capture(x)) if hasattr(x, "given_sharding") else x
-            for x in args
-        ]
+        [scope.wrap(scope.capture(x)) if given_sharding(x) else x for x in args]
     )
 
 

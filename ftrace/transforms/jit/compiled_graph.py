@@ -27,7 +27,7 @@ from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.spans import span
 from ftrace.ground.tables import Shared, clear_tables
 from ftrace.trace import graph as g, tiering
-from ftrace.trace.arrays.array import HOST, Array, put_somewhere
+from ftrace.trace.arrays.array import HOST, Array, given_sharding, put_somewhere
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
@@ -443,7 +443,7 @@ def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
     """Is an operand or a value of the graph divided over devices, or does it ask?"""
     if g.has_any(graph.outputs, (constraint_p, shard_p, whole_p)) or inspected(graph):
         return True
-    return any(hasattr(x, "given_sharding") for x in (*operands, *graph.captured))
+    return any(map(given_sharding, (*operands, *graph.captured)))
 
 
 def place_results(
@@ -451,7 +451,7 @@ def place_results(
     device: str | None = None,
 ) -> list[Any]:  # fmt: skip
     """The results, which know how they are divided; else they are on the device."""
-    if any(hasattr(x, "given_sharding") for x in results):
+    if any(map(given_sharding, results)):
         return list(results)  # those of several processes do
     late = import_module("ftrace.transforms.placed_results")
     return late.place_results(graph, operands, results, device)

@@ -22,7 +22,7 @@ from ftrace.backends.base import Device, Expected, Fixed, Signature, get_device
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.settings import Config
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array, given_sharding, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
@@ -564,7 +564,7 @@ class Compiled(_HasProgram):
         """Raises where an argument was put elsewhere than it is compiled for."""
         rows = zip(values, self._shardings[0], strict=True)
         for i, (value, wanted) in enumerate(rows):
-            given = getattr(value, "given_sharding", None)
+            given = given_sharding(value)
             if given is not None and not given.is_equivalent_to(wanted, value.ndim):
                 raise errors.ShardingError(
                     "Computation was compiled for input shardings that disagree with "

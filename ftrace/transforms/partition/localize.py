@@ -19,6 +19,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches
+from ftrace.trace.control.scan import iterations_of
 from ftrace.trace.graph import Body, Graph, Node, inherited_origin, with_bodies
 from ftrace.trace.primitives import elementwise as p, movement as mv, sources
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum_p
@@ -384,8 +385,7 @@ class _Localizer:
         src = [self._get(source, rules.Want(spec)).node for source, spec in rows]
         places = list(self.device.ranks.values())
         arg = node.arg
-        length: int | None = getattr(arg, "length", None)
-        times = self.times * length if isinstance(length, int) else self.times
+        times = self.times * iterations_of(arg)
         bodies = [self._body(plan, times) for plan in flow.bodies]
         changed = with_bodies(arg, bodies)
         if isinstance(arg, Branches):

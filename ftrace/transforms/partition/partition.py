@@ -78,7 +78,7 @@ def meshes_of(graph: Graph, shardings: Sequence[Any]) -> list[Any]:
     """
     named = meshes_in(graph)
     check_together([*shardings, *named])
-    return [*[s.mesh for s in shardings if hasattr(s, "mesh")], *named]
+    return [*[s.mesh for s in shardings if isinstance(s, NamedSharding)], *named]
 
 
 def mesh_of(graph: Graph, shardings: Sequence[Any]) -> Any:

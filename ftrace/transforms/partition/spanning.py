@@ -26,7 +26,7 @@ from ftrace.backends.base import Device
 from ftrace.errors import ShardingError, UnaddressableError
 from ftrace.ground import process_groups, processes
 from ftrace.ground.tables import memo
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import Array, given_sharding
 from ftrace.trace.arrays.buffer import Buffer, allocate_aligned, copy_aligned
 from ftrace.trace.batching import batch_nodes, first_of, lane_numbers, place_axis
 from ftrace.trace.bind import bind_compound
@@ -224,7 +224,7 @@ def put(value: Any, sharding: NamedSharding) -> Array:
       ProcessError: the processes have different arrays.
       ShapeError: it cannot be divided so.
     """
-    if getattr(value, "given_sharding", None) == sharding:
+    if given_sharding(value) == sharding:
         return value
     known = value.whole() if type(value) is Spanning else asarray(value).numpy()
     sharding.shard_shape(known.shape)

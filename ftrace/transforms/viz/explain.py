@@ -565,7 +565,8 @@ class Peak(Shown):
 def peak_of(program: prog.Program) -> Peak:
     """The peak of a program."""
     lines = [prog.lines_of_results(step) for step in program.steps]
-    scratch = {getattr(step, "scratch", -1) for step in program.steps}
+    nested = (prog.RunBranch, prog.RunLoop)
+    scratch = {step.scratch for step in program.steps if isinstance(step, nested)}
     held: list[LiveValue] = []
     for number, life in zip(program.in_arena, program.lifetimes, strict=True):
         made = [own[number] for own in lines[life.first :] if number in own]
@@ -693,7 +694,7 @@ def _nbytes(nodes: Sequence[Node]) -> int:
 
 
 def _threads(device: Device) -> int:
-    return settings.current().threads or getattr(device, "cores", 1)
+    return settings.current().threads or device.cores
 
 
 def _parts(

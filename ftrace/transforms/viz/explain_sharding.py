@@ -9,6 +9,7 @@ from ftrace.errors import ShardingError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace import graph as g
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.control.scan import iterations_of
 from ftrace.trace.flatten_arguments import name_of, wraps
 from ftrace.trace.primitives.exchange import exchange_p, shard_p, whole_p
 from ftrace.trace.pytree import tree
@@ -123,8 +124,7 @@ def _exchanges(outputs: Sequence[g.Node], times: int = 1) -> Iterator[Collective
             yield Collective(
                 step.kind, step.name, x, nbytes, times, "shard_map", node.origin
             )
-        length = getattr(node.arg, "length", None)
-        each = times * length if isinstance(length, int) else times
+        each = times * iterations_of(node.arg)
         for body in g.bodies_of(node.arg):
             yield from _exchanges(body.outputs, each)
 
