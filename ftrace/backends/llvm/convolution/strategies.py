@@ -213,7 +213,7 @@ def _candidates(s: _AlongColumns) -> dict[_Way, float]:
     short = lines and -(-image // s.lanes) * s.lanes > _SHORT * image
     for size, parts, beside in product(sizes, _BLOCK_COUNTS, _BLOCK_COUNTS):
         rows, columns = s.rows // parts, size * s.width * beside
-        if parts > 1 and (s.rows % parts or rows < 8):
+        if s.rows % parts:
             continue
         if beside > 1 and not (short and size == pixels and s.images % beside == 0):
             continue
@@ -244,6 +244,13 @@ def _unit(s: _AlongColumns, rows: int, columns: int, evaluated: float) -> float:
 
 # Channels last.
 
+#: Pixels of a line at least, which are the rows of a tile: of 2 a product takes 0.66
+#: cycles by its model, of 4 0.56, of 14 0.52. With 8 64 of 7², depthwise, are plain
+#: loops, with 1 no row differs.
+_LEAST_LINE = 4
+#: Bytes of the columns at least, where there are no groups: with 8 16→3 channels of 40²
+#: are such a convolution, with 64 the row of four groups of 8→8 is none for AVX2.
+_LEAST_COLUMNS = 32
 #: Pixels of a block, however many units cores ask for: each reads all weights. Without
 #: it 8 images of 14² with 64 channels are 112 units of a line for 16 cores, not 32;
 #: with 1000 two rows of 14² and 7² are 4 units for two cores, not 8.
@@ -290,7 +297,7 @@ def find_nhwc(
         windows.setdefault(window.tap, window)
     others = [r for r in plan.ranges if r not in windows]
     others = in_memory_order([left], others, facts)
-    if not windows or size_of(plan.rows[-1]) < 4:
+    if not windows or size_of(plan.rows[-1]) < _LEAST_LINE:
         return
     if convolution.is_depthwise(plan):
         line = size_of(plan.rows[-1]) * target.vector_bytes
@@ -301,7 +308,7 @@ def find_nhwc(
             return
     elif more or not others or not convolution.can_fill(left, others[-1], facts, lanes):
         return
-    if groups is None and size_of(column) * item < 32:
+    if groups is None and size_of(column) * item < _LEAST_COLUMNS:
         return
     plan = groups or plan
     columns = convolution.cut_columns(

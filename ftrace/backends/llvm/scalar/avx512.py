@@ -21,14 +21,14 @@ from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.lower.legalize.special import tables_of
 
-#: Bits of a register.
-_MOST = 512
+#: Bits of a register, at the least and at the most.
+_LEAST, _MOST = 128, 512
 
 #: Of getmant: the mantissa in [3/4, 3/2), NaN for what is less than 0.
 _THREE_QUARTERS_OR_NAN = 0b1011
 
 
-def _in_registers(row: Row, least: int = 128) -> Row:
+def _in_registers(row: Row, least: int = _LEAST) -> Row:
     """A row for vectors of `least` to 512 bits as one for all lengths and scalars."""
 
     def fit(o: Instructions, t: Type, *x: str) -> str:

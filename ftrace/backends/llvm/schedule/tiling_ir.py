@@ -366,7 +366,7 @@ def register_tiles(
             cycles = 0.0
             for across in cut_evenly(rows, m):
                 cycles += across.count * row_cycles(across.unroll, n, vectors, costs)
-            if rows % m and n * m > 8 and not even:
+            if rows % m and not even:
                 cycles *= _UNEVEN
             if cycles < best.cycles:
                 best = RegisterTile(m, n, cycles)
