@@ -342,7 +342,7 @@ def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class LoweringState:
     """What has become of a graph by now.
 
     Attributes:
@@ -366,14 +366,14 @@ class Work:
     program: Program | None = None
 
 
-def _schedule(work: Work, forced: Iterable[Node] = ()) -> Work:
+def _schedule(work: LoweringState, forced: Iterable[Node] = ()) -> LoweringState:
     outputs = work.graph.outputs
     results = [root_of(n) for n in outputs if root_of(n).size] + loose_tokens(outputs)
     adds_up = split_reductions.kernels_add_up(work.limits)
     return replace(work, plan=scheduling.schedule(results, forced, adds_up))
 
 
-def _build(work: Work) -> Work:
+def _build(work: LoweringState) -> LoweringState:
     """The kernels; they are planned again where they have too many buffers."""
     forced: set[Node] = set()
     most = work.limits.max_buffers
@@ -396,7 +396,7 @@ def _build(work: Work) -> Work:
         work = _schedule(work, forced)
 
 
-def _reuse_buffers(work: Work) -> Work:
+def _reuse_buffers(work: LoweringState) -> LoweringState:
     """What has the memory of what; with that the programs of branches are made."""
     plan, built, sharing = work.plan, dict(work.built), work.sharing
     if settings.decides("reuse_buffers"):
@@ -407,7 +407,7 @@ def _reuse_buffers(work: Work) -> Work:
     return replace(work, sharing=sharing, built=built)
 
 
-def _assemble(work: Work) -> Work:
+def _assemble(work: LoweringState) -> LoweringState:
     sharing, built = work.sharing, work.built
     steps = assemble.ordered_steps(work.plan, sharing, built)
     return replace(work, program=assemble.assemble(work.graph, steps, sharing))
@@ -424,7 +424,7 @@ class ProgramStage(NamedTuple):
     """
 
     name: str
-    make: Callable[[Work], Work]
+    make: Callable[[LoweringState], LoweringState]
     decisions: Mapping[str, str]
 
 
@@ -438,7 +438,9 @@ PROGRAM = (
 )
 
 
-def _make_program(work: Work, stages: Iterable[ProgramStage] = PROGRAM) -> BuiltProgram:
+def _make_program(
+    work: LoweringState, stages: Iterable[ProgramStage] = PROGRAM
+) -> BuiltProgram:
     for stage in stages:
         with span("pass", stage.name):
             work = stage.make(work)
@@ -495,7 +497,7 @@ def lower(
         simplified = Graph(graph.inputs, tuple(outputs))
         outputs = run_stages(simplified.outputs, limits, report_steps(SUITING))
         final = Graph(graph.inputs, tuple(outputs))
-        work = Work(final, limits, dict.fromkeys(donated))
+        work = LoweringState(final, limits, dict.fromkeys(donated))
         return Lowering(graph, simplified, _make_program(work, report_steps(PROGRAM)))
 
 
@@ -523,7 +525,7 @@ def lower_body(
     given: dict[Node, Node | None] = {
         body.inputs[i]: root_of(outputs[k]) for i, k in places.items()
     }
-    return _make_program(Work(graph, limits, given))
+    return _make_program(LoweringState(graph, limits, given))
 
 
 def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:

@@ -127,8 +127,8 @@ def schedules_of(case: Case) -> Iterator[Schedule]:
 
 
 @dataclass(eq=False)
-class Code:
-    """The code of a kernel, and what is known when it has been written.
+class Part:
+    """The code of a part of a kernel, and what is known when it has been written.
 
     Attributes:
       schedule: how it runs.
@@ -166,7 +166,7 @@ class Code:
         return writer
 
 
-def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Code:
+def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Part:
     """A kernel in parts that share a block in the cache."""
     facts, target = case.facts, case.target
 
@@ -175,10 +175,10 @@ def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) 
         return ScheduleEmitter(schedule, staged).emit()
 
     found = replace(schedule, registers=in_registers(case.kernel, facts, target))
-    return Code(found, (facts, target, case.kernel.buffers), emit, operations, **known)
+    return Part(found, (facts, target, case.kernel.buffers), emit, operations, **known)
 
 
-def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Code:
+def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Part:
     """A sum of products."""
     return _emit_staged(
         case, schedule, case.operations, nontemporal=nontemporal,
@@ -216,7 +216,7 @@ def _add_row_memory(
         values.padded.add(number)
 
 
-def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
+def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Part]:
     """One nest of loops."""
     kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
     cut = kept = None
@@ -231,7 +231,7 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
     own = () if cut is None else cut.axes
     private = len(case.kernel.buffers)
 
-    def code(tiling: Tiling) -> Code:
+    def code(tiling: Tiling) -> Part:
         def emit(values: Values) -> Any:
             for number in range(private, len(kernel.buffers)):
                 _add_row_memory(values, number, kernel.buffers[number], tiling)
@@ -240,7 +240,7 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
         worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
         worth *= _DENSE if tiling.in_tiles else 1
         known = facts, target, kernel.buffers
-        return Code(tiling, known, emit, tiling.operations, nontemporal, worth=worth)
+        return Part(tiling, known, emit, tiling.operations, nontemporal, worth=worth)
 
     held = in_registers(kernel, facts, target)
     for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
@@ -248,7 +248,7 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Code]:
         yield code(replace(tiling, prefetch=asked, registers=held))
 
 
-def _phases(case: Case) -> Iterator[Sequence[Code]]:
+def _phases(case: Case) -> Iterator[Sequence[Part]]:
     """Each remainder of a position apart, one after the other: code for each."""
     kernel, target = case.kernel, case.target
     parts = phases(kernel, case.facts) if target.decides("split_strides") else []
@@ -258,7 +258,7 @@ def _phases(case: Case) -> Iterator[Sequence[Code]]:
     yield from zip(*ways, strict=False)
 
 
-def _phase(case: Case) -> Iterator[Code]:
+def _phase(case: Case) -> Iterator[Part]:
     """One of them: a sum of products, or a nest of loops."""
     none = frozenset[int]()
     for found in schedules_of(case):
@@ -266,7 +266,7 @@ def _phase(case: Case) -> Iterator[Code]:
     yield from _nest(case, none)
 
 
-def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
+def _sum_of_products(case: Case) -> Iterator[Sequence[Part]]:
     """A sum of products, in parts."""
     for found in schedules_of(case):
         yield [
@@ -274,7 +274,7 @@ def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
         ]
 
 
-def _squares(case: Case) -> Iterator[Sequence[Code]]:
+def _squares(case: Case) -> Iterator[Sequence[Part]]:
     """An elementwise kernel with transposed operands, block by block."""
     target = case.target
     if case.kernel.is_dynamic or not target.decides("register_transpose"):
@@ -290,7 +290,7 @@ def _squares(case: Case) -> Iterator[Sequence[Code]]:
     yield [_emit_staged(case, found, operations, nontemporal=nontemporal)]
 
 
-def _unroll_short_axes(case: Case) -> Iterator[Sequence[Code]]:
+def _unroll_short_axes(case: Case) -> Iterator[Sequence[Part]]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not target.decides("unroll_short_axes"):
@@ -302,7 +302,7 @@ def _unroll_short_axes(case: Case) -> Iterator[Sequence[Code]]:
         yield from _nests(Case(found, target))
 
 
-def _nests(case: Case) -> Iterator[Sequence[Code]]:
+def _nests(case: Case) -> Iterator[Sequence[Part]]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
     cases = [case]
@@ -316,7 +316,7 @@ def _nests(case: Case) -> Iterator[Sequence[Code]]:
 
 
 #: The first answer is taken.
-STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Code]]], ...] = (
+STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Part]]], ...] = (
     _phases,
     _sum_of_products,
     _squares,
@@ -325,7 +325,7 @@ STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Code]]], ...] = (
 )
 
 
-def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
+def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Part]]:
     """The code of a legal kernel (see `lower/legalize/`), as `tune` may choose it.
 
     All ways are those of the first strategy that has an answer: another one may add in
@@ -333,7 +333,7 @@ def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Cod
     """
     case = Case(kernel, target)
     for strategy in STRATEGIES:
-        codes: Sequence[Code] = ()
+        codes: Sequence[Part] = ()
         for codes in strategy(case):
             yield codes
         if codes:
@@ -345,7 +345,7 @@ def render(kernel: Kernel, target: Target) -> emit.Rendered:
     return _render(next(candidate_schedules(kernel, target)), target)
 
 
-def _render(codes: Sequence[Code], target: Target) -> emit.Rendered:
+def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
     """The code of a kernel in one of its ways."""
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:

@@ -418,12 +418,12 @@ def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
     return tuple(result)
 
 
-Position = tuple[tuple[Index, ...], Valid | None]
+SourceIndex = tuple[tuple[Index, ...], Valid | None]
 
 
 def source_index(
     node: Node, indices: tuple[Index, ...], valid: Valid | None
-) -> Position:
+) -> SourceIndex:
     """Which element of the operand of a movement is the element at `indices`.
 
     Returns:
@@ -457,7 +457,7 @@ def source_index(
     raise GraphError(f"{node!r} is not a movement")
 
 
-def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> SourceIndex:
     """The index along the axis that slides, of a shear or an unshear."""
     shear: mv.Shear = node.arg
     size = node.src[0].shape[shear.axis]
@@ -499,7 +499,7 @@ def _divide_exactly(
     return divide(position + shift, step) + -(shift // step), valid
 
 
-def _pad(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+def _pad(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> SourceIndex:
     result: list[Index] = []
     pads: mv.Pads = node.arg
     sizes = node.src[0].shape

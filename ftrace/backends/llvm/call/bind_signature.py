@@ -10,9 +10,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call import records as r
-from ftrace.backends.llvm.call.numpy_loops import Loops
+from ftrace.backends.llvm.call.numpy_loops import NumpyLoops
 from ftrace.backends.llvm.call.object_layout import template_of
-from ftrace.backends.llvm.runtime.records import Block, Offset
+from ftrace.backends.llvm.runtime.records import Offset, RecordBlock
 from ftrace.backends.llvm.runtime.work_estimate import Work
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     function: Any = None
     many: int = 0
     results: Sequence[int] = ()
-    loops: Loops | None = None
+    loops: NumpyLoops | None = None
 
 
 class BoundCall:
@@ -87,7 +87,7 @@ class BoundCall:
     ) -> None:
         self._native = native
         self._keeps: list[Any] = [signature, executable]
-        self._block = Block()
+        self._block = RecordBlock()
         self._executable = executable
         self._plan = plan
         self._signature = signature
@@ -150,7 +150,7 @@ class BoundCall:
             self._loops(self._plan.loops),
         )
 
-    def _loops(self, loops: Loops | None) -> Offset | int:
+    def _loops(self, loops: NumpyLoops | None) -> Offset | int:
         if loops is None:
             return 0
         rows = self._block.rows

@@ -55,7 +55,7 @@ class Location(NamedTuple):
     like: Any
 
 
-class Loop(NamedTuple):
+class NumpyLoop(NamedTuple):
     """So many rows of so many elements.
 
     Attributes:
@@ -70,7 +70,7 @@ class Loop(NamedTuple):
     operands: Sequence[tuple[int, int, int, int]]
 
 
-class Loops:
+class NumpyLoops:
     """What is done with values, as loops.
 
     Args:
@@ -98,7 +98,7 @@ class Loops:
         returned: Sequence[str],
         own: Mapping[int | str, int],
     ) -> None:
-        self.loops: list[Loop] = []
+        self.loops: list[NumpyLoop] = []
         self.numbers: dict[int, np.dtype[Any]] = {}
         self._values: Mapping[str, Any] = values
         self._leaves, self._own = leaves, own
@@ -241,7 +241,7 @@ class Loops:
         (rows, *outer), (length, *inner) = [(1, *[0] * len(places)), *axes][-2:]
         slots = [place[:2] for place in places]
         operands = [(*s, m, n) for s, m, n in zip(slots, outer, inner, strict=True)]
-        self.loops.append(Loop(address, data, rows, length, operands))
+        self.loops.append(NumpyLoop(address, data, rows, length, operands))
 
     def _choose(self, *places: Location) -> None:
         where, x, y, result = places

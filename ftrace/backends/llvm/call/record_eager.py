@@ -21,7 +21,7 @@ import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
-from ftrace.backends.llvm.call.numpy_loops import Loops
+from ftrace.backends.llvm.call.numpy_loops import NumpyLoops
 from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
@@ -121,7 +121,7 @@ class Steps:
     Args:
       fresh: the objects that stood for the leaves.
       results: Arrays, of which some may be arguments, and what is always the same.
-      own: see `Loops`.
+      own: see `NumpyLoops`.
 
     Attributes:
       plan: what a record does.
@@ -162,7 +162,7 @@ class Steps:
         sources = [[*leaves, *values].index(x) for x in returned]
         many = 0 if len(values) == 1 else len(values)
         try:
-            loops = Loops(self._done, self._values, leaves, values, own)
+            loops = NumpyLoops(self._done, self._values, leaves, values, own)
         except NotLoops:
             loops = None
         self.plan = Plan(self._function(leaves, values), many, sources, loops)

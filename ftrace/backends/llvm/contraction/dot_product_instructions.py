@@ -28,7 +28,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction, is_in_place, step_sizes
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, replace_in_stores
-from ftrace.backends.llvm.schedule.schedule_tree import View
+from ftrace.backends.llvm.schedule.schedule_tree import GroupView
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -129,7 +129,7 @@ def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:
 
 def in_groups(
     kernel: ir.Kernel, plan: Contraction, groups: Groups, facts: Facts
-) -> tuple[ir.Kernel, Contraction, tuple[View, ...]]:
+) -> tuple[ir.Kernel, Contraction, tuple[GroupView, ...]]:
     """The kernel over groups, as a contraction, and what it sees as groups."""
     r = _find_grouped_range(plan, groups, facts)
     place = ir.make_range(_GROUP_RANGE, size_of(r) // groups.count, False)
@@ -212,7 +212,7 @@ class _Group:
     ) -> None:
         self.kernel = kernel
         self.facts = facts
-        self.views: list[View] = []
+        self.views: list[GroupView] = []
         self.groups = groups
         self.r = r
         self.place = place
@@ -243,7 +243,7 @@ class _Group:
         assert isinstance(number, int)
         buffers = self.kernel.buffers
         view, size = len(buffers) + len(self.views), buffers[number].size // count
-        self.views.append(View(number, count))
+        self.views.append(GroupView(number, count))
         return ir.load(ir.param(view, self.groups.dtype, size), index)
 
     def _put_together(self, value: Node) -> Node:

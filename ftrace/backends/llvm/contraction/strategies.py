@@ -360,7 +360,7 @@ def find_blocks(
     """Any contraction; of groups where the processor multiplies them."""
     if not (is_worthwhile(plan, facts, target) or _saves_code(kernel, plan, facts)):
         return
-    groups, views = choose_groups(plan, target), tuple[tree.View, ...]()
+    groups, views = choose_groups(plan, target), tuple[tree.GroupView, ...]()
     if groups is not None:
         kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known = kernel, plan, facts, target

@@ -15,7 +15,7 @@ from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.trace.symbolic import is_dynamic
 
 #: A term of an address: coefficient in elements, value.
-Term = tuple[int, str]
+Scaled = tuple[int, str]
 
 ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
 _SINK = "[1024 x i8]"
@@ -42,13 +42,13 @@ class Access:
 
     # Addresses.
 
-    def _by_depth(self, terms: list[Term]) -> list[Term]:
+    def _by_depth(self, terms: list[Scaled]) -> list[Scaled]:
         if len(terms) < 2:
             return terms
         depth = self.writer.depth_of.get
         return sorted(terms, key=lambda term: depth(term[1], 0))
 
-    def sum_terms(self, terms: list[Term], constant: int = 0) -> str:
+    def sum_terms(self, terms: list[Scaled], constant: int = 0) -> str:
         """The sum of the terms; what changes least is added up first."""
         pure = self.writer.pure
         total = ""
@@ -64,7 +64,7 @@ class Access:
             return llvm.literal(constant)
         return pure(f"add i64 {total}, {constant}", total) if constant else total
 
-    def pointer(self, base: str, terms: list[Term], constant: int, size: int) -> str:
+    def pointer(self, base: str, terms: list[Scaled], constant: int, size: int) -> str:
         """`base` + `size`·(the sum of the terms + constant).
 
         The last step stands beside the access, where x86 takes it for nothing.

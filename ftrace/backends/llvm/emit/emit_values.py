@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ftrace.backends.llvm.emit.addressing import Access, Term
+from ftrace.backends.llvm.emit.addressing import Access, Scaled
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
@@ -281,9 +281,9 @@ class Expressions(ABC):
         word = "sext" if own.bits < t.bits else "trunc"
         return self.ops.convert(word, own, t, text)
 
-    def terms(self, form: Index, at: At) -> tuple[list[Term], int]:
+    def terms(self, form: Index, at: At) -> tuple[list[Scaled], int]:
         """An index in the first lane: terms that are not constant, and what is."""
-        terms: list[Term] = []
+        terms: list[Scaled] = []
         constant = form.constant
         for atom, coefficient in form.pairs:
             opened = self._open.get(atom)

@@ -25,7 +25,7 @@ from functools import partial
 
 from ftrace.backends.llvm import register_loops as loops
 from ftrace.backends.llvm.emit import module as emit
-from ftrace.backends.llvm.emit.addressing import Term, memory_type
+from ftrace.backends.llvm.emit.addressing import Scaled, memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.schedule.index_facts import Facts
@@ -49,7 +49,7 @@ def _width_of(kernel: Recurrence, target: Target) -> int:
     return max(target.vector_bytes // widest, 2)
 
 
-class Lines(loops.Registers):
+class ScanLoop(loops.Registers):
     """Emits a legal scan, vector by vector.
 
     Args:
@@ -171,7 +171,7 @@ _CHEAP = 3
 _VECTORS = 4
 
 
-class Rows(Lines):
+class Rows(ScanLoop):
     """Lanes are neighbours, which are combined with each other first.
 
     Attributes:
@@ -361,7 +361,7 @@ _LEAST_VECTORS = 32
 _ROWS = 8
 
 
-class Columns(Lines):
+class Columns(ScanLoop):
     """Lanes are columns, whose combinations wait while the rows stream by."""
 
     def units(self) -> int:
@@ -432,7 +432,7 @@ class Columns(Lines):
                 for (t, p), text in zip(kept, left, strict=True):
                     access.store(t, text, p)
 
-        def pass_by(count: int, row: str, at: list[Term], left: State) -> State:
+        def pass_by(count: int, row: str, at: list[Scaled], left: State) -> State:
             left = left or self.same_start()
             for n in range(count):
                 place = access.sum_terms([(1, row)], n * step)

@@ -277,7 +277,7 @@ class _Writer:
         log: StepLog | None = None,
         tells: bool = False,
     ) -> None:
-        self.block = r.Block()
+        self.block = r.RecordBlock()
         self._mpi = None if tells or log is not None else processes.native()
         self._log = log
         self._depth = 0

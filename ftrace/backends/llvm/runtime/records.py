@@ -1,7 +1,8 @@
 """What the runner walks over, word by word: written by Python, read by native code.
 
 Each class is a record in memory: its fields are 64-bit words in this order, numbers
-or addresses. A `Block` holds the records of one executable, which refer to each other.
+or addresses. A `RecordBlock` holds the records of one executable, which refer to each
+other.
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ class Context(Record):
     )  # fmt: skip
 
 
-class Block:
+class RecordBlock:
     """Records in memory that refer to each other.
 
     Add all of them, then `freeze`; the memory lives as long as the block.

@@ -204,7 +204,7 @@ class StoreResults:
 Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults
 
 
-class View(NamedTuple):
+class GroupView(NamedTuple):
     """A buffer of a kernel, seen as elements `group` times as large."""
 
     buffer: int
@@ -228,7 +228,7 @@ class Schedule:
     lanes: int
     unit_axes: tuple[Node | Cut, ...]
     unit: tuple[Statement, ...]
-    views: tuple[View, ...] = ()
+    views: tuple[GroupView, ...] = ()
     registers: tiling.InRegisters = tiling.InRegisters()
 
     def statements(self) -> Iterator[Statement]:

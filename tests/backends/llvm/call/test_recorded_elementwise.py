@@ -15,7 +15,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.backends.base import get_device
-from ftrace.backends.llvm.call.numpy_loops import Loops
+from ftrace.backends.llvm.call.numpy_loops import NumpyLoops
 from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
@@ -218,7 +218,7 @@ def test_products_of_matrices_are_no_loops_over_elements() -> None:
     steps = [(np.matmul, ["x0", "x0"], "v0")]
     values = {"x0": np.eye(2, dtype=np.float32), "v0": np.eye(2, dtype=np.float32)}
     with pytest.raises(NotLoops):
-        Loops(steps, values, ["x0"], ["v0"], {})
+        NumpyLoops(steps, values, ["x0"], ["v0"], {})
 
 
 def test_loops_leave_what_is_not_row_major_to_numpy() -> None:
