@@ -309,7 +309,7 @@ MOST_ROWS = 14
 
 #: How much longer tiles of two heights take than those of one, to be compiled at all.
 #: With 1.0 16 rows of products and convolutions have other tiles, as matmul 256³, with
-#: 1.1 15 for AVX2.
+#: 1.1 16 for AVX2.
 _UNEVEN = 1.03
 
 

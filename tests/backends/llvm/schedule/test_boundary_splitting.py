@@ -11,6 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.schedule import known_positions
 from ftrace.lower import lower
 from tests.support.covering import covering
 
@@ -95,3 +96,15 @@ def test_many_narrow_parts_stand_beside_each_other(count: int) -> None:
 
     want = np.concatenate([x[n] * np.float32(n) for n in range(count)], 1)
     np.testing.assert_array_equal(np.asarray(ft.jit(join)(x)), want)
+
+
+def test_pieces_that_are_too_many_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(x: Any) -> Any:
+        return sum(fnp.pad(x, ((k, 60 - k), (0, 0))) * k for k in range(1, 60))
+
+    made, piece = [], known_positions._piece
+    monkeypatch.setattr(
+        known_positions, "_piece", lambda *args: made.append(0) or piece(*args)
+    )
+    assert masked(moved, np.ones((100, 100), np.float32)) == [True]
+    assert len(made) <= known_positions._PIECES
