@@ -227,7 +227,7 @@ def select(values: Sequence[T | None], flags: Sequence[bool]) -> list[T]:
     return [x for x, f in zip(values, flags, strict=True) if f and x is not None]
 
 
-def place_results(
+def spread_results(
     count: int, places: Iterable[int], found: Iterable[T | None]
 ) -> list[T | None]:
     """So many results: these in their places, and None in the others."""
@@ -236,7 +236,9 @@ def place_results(
 
 def spread(flags: Sequence[bool], found: Iterable[T | None]) -> list[T | None]:
     """The results for those whose flag is set, and None for the others."""
-    return place_results(len(flags), [i for i, flag in enumerate(flags) if flag], found)
+    return spread_results(
+        len(flags), [i for i, flag in enumerate(flags) if flag], found
+    )
 
 
 def around(

@@ -36,7 +36,7 @@ from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
-from ftrace.backends.llvm.library.scan_kernel import find_nontemporal, lines_of
+from ftrace.backends.llvm.library.scan_kernel import find_nontemporal, scan_loop_of
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
 from ftrace.backends.llvm.register_loops import RegisterLoop
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
@@ -368,7 +368,7 @@ def render_recurrence(kernel: rl.Recurrence, target: Target) -> emit.Rendered:
     make: Any = RegisterLoop
     nontemporal = frozenset[int]()
     if kernel.scan is not None:
-        make, nontemporal = lines_of, find_nontemporal(kernel, target)
+        make, nontemporal = scan_loop_of, find_nontemporal(kernel, target)
     units = 1
 
     def build(nontemporal: frozenset[int]) -> Writer:

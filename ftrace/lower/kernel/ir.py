@@ -263,7 +263,7 @@ class Kernel:
         return any(n.op is load_p for n in g.toposort([s.index for s in self.stores]))
 
     def __str__(self) -> str:
-        return render_kernel(self)
+        return kernel_text(self)
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ def kernel_lines(kernel: Kernel) -> list[tuple[str, g.Node]]:
     return lines
 
 
-def render_kernel(kernel: Kernel, lines: Lines = NO_LINES) -> str:
+def kernel_text(kernel: Kernel, lines: Lines = NO_LINES) -> str:
     """The kernel as text, a line per statement.
 
     Args:

@@ -306,7 +306,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     again = arg.policy != everything_saveable
     linear = replace(arg, body=body, effects=False, again=again)
     results = checkpoint_p.results(*operands, arg=linear)
-    return bodies.place_results(len(found.outputs), found.wanted, results)
+    return bodies.spread_results(len(found.outputs), found.wanted, results)
 
 
 def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Results:
@@ -336,7 +336,7 @@ def _transpose(node: Node, cotangents: prim.Results, linear: Flags) -> prim.Resu
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
     if barred:  # what was computed again is done with before others begin
         results = prim.barrier(results, where)
-    return bodies.place_results(len(node.src), parts, results)
+    return bodies.spread_results(len(node.src), parts, results)
 
 
 def _behind_barrier(operands: list[Node], where: prim.Where) -> list[Node]:

@@ -132,7 +132,7 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
 def _of_results(arg: Ruled, found: Results) -> Results:
     """The tangents of the results: of those that have any."""
     wanted = [k for k, a in enumerate(arg.results) if dtypes.is_inexact(a.dtype)]
-    return bodies.place_results(len(arg.body.outputs), wanted, found)
+    return bodies.spread_results(len(arg.body.outputs), wanted, found)
 
 
 def _transpose_by(

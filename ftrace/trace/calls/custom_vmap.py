@@ -90,7 +90,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     linear = CustomVmap(body, False, arg.name, arg.closed, rule)
     present = bodies.select(tangents, found.moving)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
-    return bodies.place_results(len(found.outputs), found.wanted, results)
+    return bodies.spread_results(len(found.outputs), found.wanted, results)
 
 
 @dataclass(frozen=True)

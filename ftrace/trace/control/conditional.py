@@ -122,7 +122,7 @@ def _jvp(node: Node, tangents: prim.Results) -> prim.Results:
     moving = bodies.select(tangents[1:], found[0].moving)
     arg = Branches(made)
     results = cond_p.results(index, *operands, *forward, *moving, arg=arg)
-    return bodies.place_results(count, varying, results)
+    return bodies.spread_results(count, varying, results)
 
 
 def _selected_tangents(
@@ -151,7 +151,7 @@ def _selected_tangents(
             pairs = zip(mine, chosen, strict=True)
             mine = [p.select(trailing(picked, x.shape), x, y) for x, y in pairs]
         chosen = mine
-    return bodies.place_results(len(arg.bodies[0].outputs), varying, chosen)
+    return bodies.spread_results(len(arg.bodies[0].outputs), varying, chosen)
 
 
 def _with_residuals(

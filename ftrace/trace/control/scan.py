@@ -236,7 +236,7 @@ def tangent_scan(
         *elements,
     ]
     results = scan_p.results(*operands, arg=linear)
-    return bodies.place_results(
+    return bodies.spread_results(
         len(body.outputs), [*(i - before for i in carry), *ys], results
     )
 
@@ -293,7 +293,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
         *(node.src[i] for i in elements),
     ]
     results = scan_p.results(*operands, arg=backward)
-    return bodies.place_results(len(node.src), [*carry, *consts, *xs], results)
+    return bodies.spread_results(len(node.src), [*carry, *consts, *xs], results)
 
 
 def _partition(places: range, flags: Flags) -> tuple[list[int], list[int]]:

@@ -41,7 +41,7 @@ from ftrace.ground.spans import Span, steps_of_programs
 from ftrace.ground.text_tables import Section, Shown, Tables, time_text
 from ftrace.lower import program as prog
 from ftrace.lower.build import build_kernel as build
-from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, render_kernel
+from ftrace.lower.kernel.ir import NO_LINES, Kernel, Lines, kernel_text
 from ftrace.lower.kernel.loop_tree import render_tree
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.lowering import passes_of
@@ -269,7 +269,7 @@ class StepReport(Shown):
         """What it computes, a line for each expression, with the user's lines."""
         kernel, lines = self.kernel, self._lines
         if type(kernel) is Kernel:
-            return render_kernel(kernel, lines)
+            return kernel_text(kernel, lines)
         if not isinstance(kernel, Recurrence):
             return str(kernel or "")
         head, rows = str(kernel).splitlines()[0], kernel.lines

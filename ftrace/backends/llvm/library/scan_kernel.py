@@ -449,7 +449,7 @@ class Columns(ScanLoop):
         self.steps(done, size, together, pass_over, carried)
 
 
-def lines_of(
+def scan_loop_of(
     kernel: Recurrence, target: Target, nontemporal: frozenset[int]
 ) -> Rows | Columns:
     """What emits a legal scan."""
