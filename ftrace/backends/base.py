@@ -220,7 +220,7 @@ class DynamicProgram(Executable):
         program: Program,
         make: Callable[[Program, Sizes], Executable],
         texts: Callable[[], Iterable[str]],
-        code_bytes: int = 0,
+        code_bytes: int,
     ) -> None:
         self.program = program
         self.texts = texts

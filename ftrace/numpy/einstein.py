@@ -309,7 +309,7 @@ def _pair(
     first: tuple[Any, str],
     second: tuple[Any, str],
     wanted: str,
-    product: Product | None = None,
+    product: Product | None,
 ) -> tuple[Any, str]:
     """The product of two terms, over the labels that are not wanted."""
     x, x_labels = _sum_unwanted(*first, wanted + second[1])

@@ -222,8 +222,8 @@ class Index:
 def parse_index(
     shape: Shape,
     index: Any,
-    mode: str | None = None,
-    wrap: bool = True,
+    mode: str | None,
+    wrap: bool,
     together: bool = False,
 ) -> Index:
     """Takes an index apart.

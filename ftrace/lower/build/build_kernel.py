@@ -196,13 +196,11 @@ def _mark(step: Step) -> Any:
 def build_kernel(draft: Draft, plan: FusionPlan) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
     built = _Builder(choose_view(draft, plan)).build()
-    if not settings.decides("relax_mul_zero"):
+    decides = settings.decides("relax_mul_zero")
+    became = relax_mul_zero(built.kernel) if decides else None
+    if not became:
         return built
-    became: dict[Node, Node] = {}
-    kernel = relax_mul_zero(built.kernel, became)
-    if kernel is built.kernel:
-        return built
-    rows = built.expressions.items()
+    kernel, rows = built.kernel.over(became), built.expressions.items()
     expressions = {key: became.get(value, value) for key, value in rows}
     return replace(built, kernel=kernel, expressions=expressions)
 

@@ -56,17 +56,14 @@ class Known(NamedTuple):
 _NOTHING: Final[frozenset[Node]] = frozenset()
 
 
-def relax_mul_zero(kernel: Kernel, became: dict[Node, Node] | None = None) -> Kernel:
-    """The kernel with every `mul_zero` of floats as plain as the facts allow.
+def relax_mul_zero(kernel: Kernel) -> dict[Node, Node]:
+    """What expressions become with every `mul_zero` as plain as the facts allow.
 
-    Linear in its expressions.
-
-    Args:
-      became: is told what each expression became.
+    Linear in them. Nothing where there is none of floats.
     """
     nodes = kernel.nodes
     if not any(n.op is p.mul_zero and dtypes.is_float(n.dtype) for n in nodes):
-        return kernel
+        return {}
     new: dict[Node, Node] = {}
     known: dict[Node, Known] = {}
     with inherited_origin() as take:
@@ -79,9 +76,7 @@ def relax_mul_zero(kernel: Kernel, became: dict[Node, Node] | None = None) -> Ke
                 elif made not in known:
                     known[made] = _known_of(made, [known.get(s) for s in made.src])
             new[node] = made
-    if became is not None:
-        became |= new
-    return kernel.over(new)
+    return new
 
 
 def _rebuilt(node: Node, src: tuple[Node, ...], take: Callable[[Node], None]) -> Node:

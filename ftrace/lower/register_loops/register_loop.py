@@ -197,7 +197,7 @@ def operations_of(block: Sequence[Statement]) -> int:
 
 
 def lines_of_block(
-    block: Sequence[Statement], axes: tuple[Node, ...] = (), indent: str = "  "
+    block: Sequence[Statement], axes: tuple[Node, ...], indent: str = "  "
 ) -> Iterator[tuple[str, Node | None]]:
     """The lines of a block for people, each with what it computes or stores."""
     for statement in block:

@@ -103,9 +103,9 @@ def _unit(
     plan: Contraction,
     tiles: _Tiles,
     right: Sequence[Panel],
-    left: Sequence[Panel] = (),
-    into: tuple[Panel, ...] = (),
-    sharing: tuple[Node | Cut, ...] = (),
+    left: Sequence[Panel],
+    into: tuple[Panel, ...],
+    sharing: tuple[Node | Cut, ...],
     prefetch: int = 0,
     along: tiling.RangeTiling | None = None,
 ) -> tuple[Statement, ...]:
