@@ -15,6 +15,7 @@ from ftrace.trace.pytree.tree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
+    IsLeaf,
     KeyEntry,
     KeyPath,
     SequenceKey,
@@ -23,7 +24,6 @@ from ftrace.trace.pytree.tree import (
 from ftrace.trace.pytree.treedef import PyTreeDef, join_structures, spec_of
 
 T = TypeVar("T")
-IsLeaf = Callable[[Any], bool]
 
 __all__ = [
     "all_leaves", "flatten_one_level", "flatten_one_level_with_keys", "is_tree_node",

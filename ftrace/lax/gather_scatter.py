@@ -27,6 +27,7 @@ from ftrace.numpy.indexing import default_fill, widen
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
+from ftrace.trace.primitives.broadcast import Axes
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.symbolic import surely_less
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -108,7 +109,6 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 DimensionNumbers = GatherDimensionNumbers | ScatterDimensionNumbers
-Axes = tuple[int, ...]
 
 
 # Windows of an array at computed starts.

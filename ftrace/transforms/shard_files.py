@@ -39,6 +39,7 @@ from ftrace import dtypes
 from ftrace.errors import FileFormatError, ProcessError
 from ftrace.ground import process_groups, settings
 from ftrace.trace.arrays.array import given_sharding, is_array
+from ftrace.trace.avals import Shape
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms import array_files
 from ftrace.transforms.array_files import write_safetensors
@@ -49,7 +50,6 @@ from ftrace.transforms.tree_structure import describe
 
 np: Any = numpy  # whose stubs leave too much unknown
 Array = Any
-Shape = tuple[int, ...]
 #: For each axis the first element and the one behind the last.
 Box = tuple[tuple[int, int], ...]
 

@@ -23,6 +23,7 @@ from typing_extensions import Self
 
 from ftrace import dtypes, errors, numpy as fnp
 from ftrace.numpy.axes import cast
+from ftrace.trace.avals import Shape
 from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.vmap import vmap
@@ -34,8 +35,6 @@ __all__ = [
     "bcoo_fromdense", "bcoo_sort_indices", "bcoo_sum_duplicates", "bcoo_todense",
     "bcoo_update_layout",
 ]  # fmt: skip
-
-Shape = tuple[int, ...]
 
 
 #: What operators of sparse arrays do: it stands in `products.py`.

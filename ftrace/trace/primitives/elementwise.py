@@ -25,12 +25,11 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, constant_value, views_over
 from ftrace.trace.primitives import broadcast as bc, ranges, reference, sources
 from ftrace.trace.primitives.primitive import Array, Direct, Primitive, PrimitiveFields
-from ftrace.trace.primitives.reference import convert
+from ftrace.trace.primitives.reference import Ufunc, convert
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic import same_size
 
 Factor = Callable[[Node, Node], Node] | Callable[[Node, Node, Node], Node]
-Ufunc = Callable[..., Any]
 Result = Callable[[ShapedArray], np.dtype[Any]]
 
 #: Types of results that each primitive remembers by those of its operands.

@@ -23,10 +23,10 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
+from ftrace.trace.avals import Shape
 from ftrace.trace.primitives.reference import multiplication
 
 Array = Any  # numpy.ndarray
-Shape = tuple[int, ...]
 
 _add: Any = np.add  # the stubs know nothing of Any
 _reduce = _add.reduce
