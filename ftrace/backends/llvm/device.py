@@ -60,9 +60,9 @@ KERNEL_BYTES, NODE_BYTES = 2000, 300
 @cache
 def _renderer() -> Callable[[Kernel, Target], Rendered]:
     def load() -> Callable[[Kernel, Target], Rendered]:
-        from ftrace.backends.llvm.render import render_any
+        from ftrace.backends.llvm import render
 
-        return render_any
+        return render.render_kernel
 
     return importing(load)
 

@@ -408,6 +408,6 @@ def renderers_for(
         yield partial(_render, codes, target)
 
 
-def render_any(kernel: Kernel, target: Target) -> emit.Rendered:
+def render_kernel(kernel: Kernel, target: Target) -> emit.Rendered:
     """The code of a kernel of any kind, in operations that a processor has."""
     return next(renderers_for(kernel, target))()
