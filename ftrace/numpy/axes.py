@@ -314,17 +314,16 @@ def as_value(x: tracer.Value) -> Any:
         return x
     scope = scopes.current_scope()
     if scope is None or isinstance(x, np.ndarray):
-        number = dtypes.as_number(x)
-        made = scopes.asarray(number)
+        made = scopes.asarray(x)
         if (tape := recording.tape) is not None:
-            if isinstance(number, int):
+            if isinstance(x, (int, np.integer)):
                 tape.note_constant(made)
-            elif isinstance(x, float):
+            elif type(x) is float:
                 tape.note(np.asarray, [Number(x, made.dtype)], made)
             elif isinstance(x, (np.ndarray, np.generic)) and made.dtype == x.dtype:  # pyright: ignore[reportUnknownMemberType]
                 tape.note(np.asarray, [x], made)
         return made
-    return scope.wrap(scope.lift(dtypes.as_number(x)))
+    return scope.wrap(scope.lift(x))
 
 
 def is_unknown(x: Any) -> bool:
@@ -393,7 +392,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
 def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """`x` in another dtype."""
     x = tracer.wrap_integer(x, dtype)
-    aval = tracer.aval_of(dtypes.as_number(x))
+    aval = tracer.aval_of(x)
     if counts_bits(aval, dtype):
         x = _with_all_bits(x, aval)
         aval = tracer.aval_of(x)
@@ -404,7 +403,7 @@ def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
 
 def _with_all_bits(x: tracer.Value, aval: ShapedArray) -> tracer.Value:
     """A weak scalar at 64 bits, as far as they are known."""
-    if isinstance(x, (float, complex)):  # NumPy's too
+    if type(x) in (float, complex):
         scope, dtype = scopes.current_scope(), WIDE[aval.dtype]
         if scope is not None:
             return scope.wrap(const(x, dtype, (), True))

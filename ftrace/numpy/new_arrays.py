@@ -119,6 +119,8 @@ def fill(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
     fill_value = dtypes.as_number(fill_value)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
+        weak = value.weak_type
+        value = ax.cast(value, dtypes.strong_dtype(value.dtype, weak), weak)
         return ax.broadcast_to(value, target, name)
     if dtype is not None:
         fill_value = wrap_integer(fill_value, dtypes.as_dtype(dtype))

@@ -463,8 +463,12 @@ class Output:
 
 
 def type_of(value: Any) -> ShapedArray:
-    """Shape and dtype of an array, or of anything that has these attributes."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    """Shape and dtype of an array, or of anything that has these attributes.
+
+    A scalar of NumPy's may be weak, as where it is an operand.
+    """
+    typed = hasattr(value, "shape") and hasattr(value, "dtype")
+    if typed and not isinstance(value, np.generic):
         weak = bool(getattr(value, "weak_type", False))
         return ShapedArray.of(tuple(value.shape), dtypes.as_dtype(value.dtype), weak)
     return aval_of(value)

@@ -59,6 +59,20 @@ stats.norm.pdf(x, s, s); optim.adam(s, b1=s / 9).update(x, optim.adam(s).init(x)
 optim.clip(s).update(x, ())[0]
 optim.sgd(s, momentum=s / 9).update(x * 1.0, optim.sgd(s, momentum=s / 9).init(x * 1.0))
 """.replace("\n", ";")
+#: Of a number s alone.
+ALONE = """
+fnp.square(s); fnp.power(s, 2); fnp.power(s, 2.0); fnp.multiply(s, 2); fnp.sin(s)
+fnp.real(s); fnp.round(s, 1); fnp.clip(s, 0, 2); fnp.maximum(s, 2); fnp.mod(s, 2)
+fnp.broadcast_to(s, (2,)); fnp.reshape(s, (1,)); fnp.expand_dims(s, 0); fnp.ravel(s)
+fnp.atleast_2d(s); fnp.tile(s, 2); fnp.repeat(s, 2); fnp.stack([s, s]); fnp.squeeze(s)
+fnp.hstack([s, 1]); fnp.append(s, 2); fnp.concatenate([fnp.ravel(s)]); fnp.transpose(s)
+fnp.sort(fnp.ravel(s)); fnp.where(True, s, 2); fnp.nan_to_num(s); fnp.outer(s, 2)
+fnp.sum(s); fnp.cumsum(s); fnp.mean(s); fnp.max(s); fnp.var(s); fnp.linspace(0, s, 3)
+fnp.polyval(fnp.array([1.0, 2.0]), s); fnp.asarray(s); fnp.ones_like(s); fnp.copy(s)
+nn.relu(s); nn.sigmoid(s); nn.gelu(s); nn.softplus(s); lax.square(s); lax.neg(s)
+lax.integer_pow(s, 3); lax.broadcast(s, (2,)); lax.reshape(s, (1,)); special.expit(s)
+""".replace("\n", ";")
+_ROWS_ALONE = [e.strip() for e in ALONE.split(";") if e.strip()]
 _ROWS = [e.strip() for e in EXPRESSIONS.split(";") if e.strip()]
 
 
@@ -92,6 +106,33 @@ def test_beside_an_array_they_are_what_pythons_numbers_are(
             found = run(x, scalar)
         _same(_seen(found), wanted)
         _same(_seen(ft.jit(lambda v, s=scalar: run(v, s))(x)), wanted)
+
+
+@pytest.mark.parametrize("scalar", [np.float64(1.1), np.int64(70000)])
+@pytest.mark.parametrize("expression", _ROWS_ALONE)
+def test_alone_they_are_what_they_are_as_arguments(
+    expression: str, scalar: Any
+) -> None:
+    run = eval(f"lambda s: {expression}", SPACE)
+    wanted = _seen(ft.jit(run)(scalar))
+    for _ in range(CALLS):
+        found = _seen(run(scalar))
+    _same(found, wanted)
+    shapes = ft.tree.leaves(ft.eval_shape(run, scalar))
+    assert [(x.dtype, x.shape) for x in shapes] == [x[:2] for x in wanted]
+    if isinstance(scalar, np.floating):
+        _same(_seen(ft.jvp(run, (scalar,), (scalar,))[0]), wanted)
+
+
+@pytest.mark.parametrize("scalar", [np.float64(1.1), np.complex128(1.1)])
+@pytest.mark.parametrize("make", ["array([s])", "full((2,), s)", "full_like(s, s)"])
+def test_what_is_made_of_them_as_arguments_has_the_default_dtype(
+    make: str, scalar: Any
+) -> None:
+    run = eval(f"lambda s: fnp.{make}", SPACE)
+    wanted = fnp.asarray(scalar.item()).dtype
+    for made in (run(scalar), ft.jit(run)(scalar), ft.eval_shape(run, scalar)):
+        assert made.dtype == wanted
 
 
 @pytest.mark.parametrize("x", [fnp.ones(3), fnp.ones(3, "bfloat16"), fnp.arange(3)])
@@ -369,12 +410,16 @@ special.beta(s, s); special.poch(s, s); stats.norm.ppf(s / 8, s); stats.norm.isf
 _MADE = [e.strip() for e in MADE.split(";") if e.strip()]
 _REAL = ("arange", "quant", "med", "mg", "hist", "spac", "beta", "poch", "norm", "lax")
 _COMPLEX = [e for e in _MADE if not any(w in e for w in _REAL)]
+#: What keeps an integer's 64 bits, as of one that is an argument.
+_REDUCED = ("sum", "prod", "max", "min(", "ptp", "piecewise")
 
 
 @pytest.mark.parametrize("expression", _MADE)
 def test_what_is_made_of_them_has_the_default_dtype(expression: str) -> None:
     run = eval(f"lambda s: {expression}", SPACE)
-    pairs: list[Any] = [(3.0, np.float64(3)), (3, np.int64(3))]
+    reduced = any(word in expression for word in _REDUCED)
+    integer = fnp.asarray(3, "int64") if reduced else 3
+    pairs: list[Any] = [(3.0, np.float64(3)), (integer, np.int64(3))]
     if expression in _COMPLEX:
         pairs.append((3 + 1j, np.complex128(3 + 1j)))
     for number, scalar in pairs:
@@ -386,7 +431,8 @@ def test_what_is_made_of_them_has_the_default_dtype(expression: str) -> None:
         for x64 in (True, False):
             with ft.config(jax_enable_x64=x64):
                 bits = [t.dtype for t in ft.tree.leaves(run(scalar))]
-                assert bits == [t.dtype for t in ft.tree.leaves(run(number))]
+                again = run(scalar.item())
+                assert bits == [t.dtype for t in ft.tree.leaves(again)]
 
 
 @pytest.mark.parametrize("expression", [e for e in _MADE if "0:s" not in e])
