@@ -316,9 +316,9 @@ def as_value(x: tracer.Value) -> Any:
     if scope is None or isinstance(x, np.ndarray):
         made = scopes.asarray(x)
         if (tape := recording.tape) is not None:
-            if isinstance(x, (int, np.integer)):
+            if isinstance(dtypes.as_number(x), int):
                 tape.note_constant(made)
-            elif type(x) is float:
+            elif isinstance(x, float) and not isinstance(x, np.generic):
                 tape.note(np.asarray, [Number(x, made.dtype)], made)
             elif isinstance(x, (np.ndarray, np.generic)) and made.dtype == x.dtype:  # pyright: ignore[reportUnknownMemberType]
                 tape.note(np.asarray, [x], made)
