@@ -11,13 +11,20 @@
                                                   process runs of it
       a rule of a user's primitive, types         its graph, what it said
       function or graph, nodes, in a trace        the nodes that it made
-    types, static values: of a jitted function    graph, programs             `Jitted`
-      of any function, in native code             native records              itself
+    types, static values: of a jitted function    graph, programs             `Traces`
+      the same, with references                   what threads them           `Jitted`
+    graph, device, settings                       the compiled graph          `Shared`
+    classes, types: of any function               native records              itself
 
-All are a `Table`, which forgets what was used longest ago; `tiering` says which of
-what is cached does a call. To a signature belong the settings on which traces depend.
-What follows from types or from a body alone, whoever asks, is a `memo` beside what
-makes it: types of results, blocks of sums, NumPy's plan of a body.
+Why those of `calls` are not all: what users jit is theirs, and with it dies what it was
+traced to, which that of `Jitted` even holds (`transforms/jit/jit.py`). A compiled graph
+lives while anybody has it, also beyond the table (`compiled_graph.py`). Machine code
+does not hash: it walks over a few records of the one function that it was called for
+(`RecordedCallable`). All others are a `Table`: one limit of bytes for all, and what was
+used longest ago goes. `tiering` says which of what is cached does a call. To a
+signature belong the settings on which traces depend. What follows from types or from a
+body alone, whoever asks, is a `memo` beside what makes it: types of results, blocks of
+sums, NumPy's plan of a body.
 
 Nodes are interned: a function that is traced again is given the same nodes and makes
 the same ones. One look tells which, whatever the function is composed of. Un-jitted

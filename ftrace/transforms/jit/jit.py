@@ -317,7 +317,8 @@ class Jitted(RecordedCallable, flat.Travels):
         self._dynamic = dynamic
         self._latest: Any = None  # the signature that was traced last
         self._signature: inspect.Signature | None = None
-        self._with_refs: dict[Any, Any] = {}  # kinds of calls, with functions
+        # Functions that calls with references are done by: each holds this one.
+        self._with_refs: Table[Any, Any] = Table(SIGNATURES_CACHED)
         self.known: OneTrace | None = None
 
     @property
@@ -391,9 +392,7 @@ class Jitted(RecordedCallable, flat.Travels):
                     around = error.refs_of("jit")
                 run = references.thread(of_leaves, around, written)
             known = Jitted(run, device=self._device), around, written
-            if len(self._with_refs) >= SIGNATURES_CACHED:
-                self._with_refs.pop(next(iter(self._with_refs)))
-            self._with_refs[key] = known
+            self._with_refs.put(key, known)
         run, around, written = known
         refs = [leaves[i] for i in places]
         return references.Threaded(run, refs or around, others, written, bool(places))
@@ -662,7 +661,7 @@ class Jitted(RecordedCallable, flat.Travels):
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
-        self._with_refs = {}
+        self._with_refs.clear()
         self.forget_records()
 
     def _cache_size(self) -> int:
