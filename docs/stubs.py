@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import ftrace
 from ftrace.numpy.functions import PublishedUfunc
 from ftrace.trace.arrays.array import METHODS, RENAMED, Array, functions
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.typing import ArrayLike, DTypeLike
 
 PACKAGE = Path(ftrace.__file__).parent

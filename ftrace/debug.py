@@ -22,7 +22,7 @@ from ftrace.errors import ArgumentError, FormatError, ShapeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.eager.nonfinite import NonFinite, first_nonfinite
 from ftrace.trace.effects import INSPECTED, Inspection, call_back
 from ftrace.trace.flatten_arguments import P

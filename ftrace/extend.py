@@ -24,7 +24,7 @@ from ftrace.trace.body import apply_body
 from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.calls.user_primitive import Flat, UserArg, UserRecord
-from ftrace.trace.eager.dispatch import set_name
+from ftrace.trace.eager.function_objects import set_name
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p

@@ -8,7 +8,9 @@ from ftrace import errors
 from ftrace.numpy import axes as ax, logic
 from ftrace.numpy.indexing import check_mode, widen
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import member, place_result, publish
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.function_objects import member
+from ftrace.trace.eager.result_memory import place_result
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.tracing.tracer import Value

@@ -24,7 +24,7 @@ from ftrace.ground.settings import Config
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import FENCED, Allocator, Buffer, fenced_copy
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.dispatch import Record
+from ftrace.trace.eager.function_objects import Record
 from ftrace.trace.pytree.structure_cache import LayoutNode
 from ftrace.trace.symbolic import Sizes
 

@@ -22,8 +22,8 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, finish, promote
 from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import PrecisionLike, check_precision
+from ftrace.trace.eager.result_memory import place_result
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

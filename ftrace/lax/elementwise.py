@@ -26,7 +26,7 @@ from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
-from ftrace.trace.eager.dispatch import set_name
+from ftrace.trace.eager.function_objects import set_name
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree

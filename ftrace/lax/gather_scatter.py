@@ -26,7 +26,7 @@ from ftrace.numpy.at import apply_repeatedly
 from ftrace.numpy.indexing import default_fill, widen
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives.broadcast import Axes
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.symbolic import surely_less

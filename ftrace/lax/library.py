@@ -11,7 +11,7 @@ from ftrace.errors import one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
 from ftrace.trace.primitives.library.sorting import TopK, top_k_p
 from ftrace.trace.tracing.tracer import Value

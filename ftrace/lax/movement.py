@@ -19,7 +19,7 @@ from ftrace.numpy.data_types import type_like
 from ftrace.numpy.new_arrays import fill
 from ftrace.numpy.shape import broadcast_shapes
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.eager.dispatch import place_like, place_result
+from ftrace.trace.eager.result_memory import place_like, place_result
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree

@@ -22,7 +22,7 @@ from ftrace.numpy.new_arrays import arange, zeros_like
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.varying import UNKNOWN, vary, varying_here
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import reduction as red
 from ftrace.trace.primitives.movement import merge_shape

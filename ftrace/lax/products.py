@@ -28,7 +28,6 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, dot_axes, finish, promote
-from ftrace.trace.eager.dispatch import place_result
 from ftrace.trace.eager.precision import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -36,6 +35,7 @@ from ftrace.trace.eager.precision import (
     PrecisionLike,
     check_precision,
 )
+from ftrace.trace.eager.result_memory import place_result
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 

@@ -22,7 +22,7 @@ from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.eager.function_objects import Eager, member
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives import (
     broadcast as bc,

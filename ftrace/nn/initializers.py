@@ -16,7 +16,7 @@ from ftrace import dtypes, lax, random
 from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import canonical_axis, check_shape
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform",

@@ -63,7 +63,8 @@ from ftrace.trace.arrays.array import (
     functions as _functions,
     tell_of_methods as _tell_of_methods,
 )
-from ftrace.trace.eager.dispatch import Eager as _Eager, publish as _publish
+from ftrace.trace.eager.dispatch import publish as _publish
+from ftrace.trace.eager.function_objects import Eager as _Eager
 
 #: What arrays and tracers are instances of.
 ndarray = _Array

@@ -17,7 +17,7 @@ from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, ele
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const_like, variables

@@ -26,7 +26,9 @@ from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.composite import Made, Tape
-from ftrace.trace.eager.dispatch import Eager, call_placed, place_result
+from ftrace.trace.eager.dispatch import call_placed
+from ftrace.trace.eager.function_objects import Eager
+from ftrace.trace.eager.result_memory import place_result
 from ftrace.trace.evaluate import require_memory
 from ftrace.trace.primitives.indexing import COMBINE_AT, UFUNCS, scatter_p
 from ftrace.trace.primitives.reference import convert

@@ -15,7 +15,7 @@ from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array
 from ftrace.trace.arrays.buffer import copy_aligned
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager.dispatch import place_result
+from ftrace.trace.eager.result_memory import place_result
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing import tracer

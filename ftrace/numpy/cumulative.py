@@ -20,7 +20,7 @@ from ftrace.numpy.reductions import dtype_of_sum, log_sum_exp, summed_dtype, wit
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import reduction as red
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,

@@ -15,7 +15,7 @@ from ftrace.numpy.creation import array
 from ftrace.numpy.shape import shape
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.tracing import tracer
 

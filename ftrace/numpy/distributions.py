@@ -32,7 +32,7 @@ from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, so
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import barrier_p

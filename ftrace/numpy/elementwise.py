@@ -14,7 +14,7 @@ from ftrace.numpy.axes import as_value, cast, full
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of

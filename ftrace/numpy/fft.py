@@ -18,7 +18,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import Dtype, asarray, dtype_or
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library.fft import Fourier, fft_p
 from ftrace.trace.tracing.tracer import Value

@@ -35,7 +35,8 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.checked_calls import check_ranks
-from ftrace.trace.eager.dispatch import Eager, owning
+from ftrace.trace.eager.dispatch import owning
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 

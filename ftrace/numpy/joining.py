@@ -19,7 +19,7 @@ from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel
 from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.evaluate import no_memory, require_memory
 from ftrace.trace.primitives.primitive import barrier_p
 from ftrace.trace.pytree import tree

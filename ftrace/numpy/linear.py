@@ -22,7 +22,7 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of

@@ -20,7 +20,7 @@ from ftrace.numpy.linear import check_diagonal
 from ftrace.numpy.shape import atleast_1d, ravel, shape as shape_of
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

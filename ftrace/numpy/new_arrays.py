@@ -26,7 +26,8 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member, own, place_like
+from ftrace.trace.eager.function_objects import Eager, member
+from ftrace.trace.eager.result_memory import own, place_like
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import any_dynamic, is_dynamic

@@ -18,7 +18,7 @@ from ftrace.numpy.creation import array, dtype_or
 from ftrace.numpy.joining import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction as red
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, is_value

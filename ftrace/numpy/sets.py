@@ -25,7 +25,7 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracing.tracer import Value
 

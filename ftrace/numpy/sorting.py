@@ -28,7 +28,7 @@ from ftrace.numpy.reductions import is_nan, reduce_by, without_nan
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import elementwise as p, reduction as red
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.library import sorting as library

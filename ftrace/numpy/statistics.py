@@ -19,7 +19,7 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import diagonal_of, dot_axes
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import broadcast as bc, elementwise as p
 from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tracing.tracer import Value

@@ -16,7 +16,7 @@ from ftrace.optim.base import (
     ScalarOrSchedule,
 )
 from ftrace.optim.wrappers import add_noise, clip_by_block_rms
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 
 __all__ = [
     "adabelief", "adadelta", "adafactor", "adamax", "adamaxw", "adan", "amsgrad",

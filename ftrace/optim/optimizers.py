@@ -28,7 +28,7 @@ from ftrace.optim.base import (
     Schedule,
     Tree,
 )
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 
 __all__ = [
     "adagrad", "adam", "adamw", "add_decayed_weights", "clip", "clip_by_global_norm",

@@ -16,7 +16,7 @@ from ftrace import random
 from ftrace.dtypes import extended
 from ftrace.errors import ArgumentError, DtypeError, TreeError, ValueRangeError, one_of
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.pytree import tree as pytree
 from ftrace.tree_util import register_static
 

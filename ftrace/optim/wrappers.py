@@ -30,7 +30,7 @@ from ftrace.optim.base import (
     with_extra_args_support,
 )
 from ftrace.optim.optimizers import square_of
-from ftrace.trace.eager.dispatch import member
+from ftrace.trace.eager.function_objects import member
 
 __all__ = [
     "ApplyIfFiniteState", "LookaheadParams", "LookaheadState", "MonitorState",

@@ -32,7 +32,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_subgraph
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of, toposort
 from ftrace.trace.tiering import Tally

@@ -21,7 +21,8 @@ from ftrace.errors import ShapeError, UnsupportedError, one_of
 from ftrace.lax.elementwise import complex as make_complex
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.fft import resize
-from ftrace.trace.eager.dispatch import member, publish
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["dct", "dctn", "idct", "idctn"]

@@ -20,7 +20,8 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax, elementwise as ew, fft
 from ftrace.numpy.linear import alike
-from ftrace.trace.eager.dispatch import member, publish
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.tracing.tracer import Value
 

@@ -32,7 +32,8 @@ from ftrace.scipy.hypergeometric import *
 from ftrace.scipy.hypergeometric import complex_log_gamma
 from ftrace.scipy.integrals import *
 from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.dispatch import member, publish
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.function_objects import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of

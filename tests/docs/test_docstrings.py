@@ -27,7 +27,7 @@ from docs.stubs import MODULES as STUBBED, stub_of
 from ftrace import lax, nn
 from ftrace.scipy.stats import norm
 from ftrace.scipy.stats.family import Distribution
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from tests.docs.most_used import MOST_USED
 from tests.docs.pages import ROOT
 

@@ -101,7 +101,7 @@ LOADERS = ("import_module", "_import_module", "__import__")
 
 #: Modules that load others by names that their code has not -> whose names these are.
 BY_GIVEN_NAMES = {
-    "ftrace.trace.eager.dispatch": "of a pickled function",
+    "ftrace.trace.eager.function_objects": "of a pickled function",
     "ftrace.trace.primitives.primitive": "all of trace, where a pickle names a record",
     "ftrace.transforms.tree_structure": "of a class, in the text of a tree",
     "ftrace.backends.llvm.library.lapack.symbols": "of SciPy's modules",

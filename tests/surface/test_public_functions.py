@@ -15,7 +15,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
 from ftrace.test_util import check_jvp, check_vjp
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 
 DISTRIBUTIONS = (
     "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon",

@@ -19,7 +19,7 @@ from ftrace import lax, nn
 from ftrace.backends.base import get_device
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.eager.dispatch import own
+from ftrace.trace.eager.result_memory import own
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 2

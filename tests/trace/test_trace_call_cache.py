@@ -18,7 +18,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
 from ftrace.trace.eager import dispatch
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.graph import Graph, toposort
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of

@@ -43,7 +43,7 @@ from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer
-from ftrace.trace.eager.dispatch import Record
+from ftrace.trace.eager.function_objects import Record
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic import Sizes, evaluate, evaluate_shape
 

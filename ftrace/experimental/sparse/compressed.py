@@ -32,7 +32,7 @@ from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.calls.checkpoint import checkpoint_name
 from ftrace.trace.eager.checked_calls import uncheck
-from ftrace.trace.eager.dispatch import member, set_name
+from ftrace.trace.eager.function_objects import member, set_name
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms import grad as transforms, jacobian as jacobians

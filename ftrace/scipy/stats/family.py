@@ -37,7 +37,8 @@ from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.dispatch import publish, set_name
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.eager.function_objects import set_name
 
 Formula = Callable[..., Any]
 PACKAGE = "ftrace.scipy.stats"

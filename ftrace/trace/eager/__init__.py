@@ -7,8 +7,11 @@ From the ground up:
                       made one
     checked_calls     Calls under settings that check them: promotions refused, numbers
                       that are none
-    dispatch          Have I seen this call? What calls became, by what identifies them;
-                      public functions
+    result_memory     Results: in memory of their own, and where the caller asked
+                      for them
+    function_objects  Functions as objects: what `help` shows of them, and what native
+                      code knows of them
+    dispatch          Have I seen this call? What calls became, by what identifies them
     composite         What calls became: the steps that NumPy did, and compositions as
                       one graph; what of a graph leaves no choice
 """

@@ -34,8 +34,10 @@ from ftrace.trace.backend import backend
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import closed_graph
-from ftrace.trace.eager.dispatch import calls, own_array, recorded_callables, signature
+from ftrace.trace.eager.dispatch import calls, signature
+from ftrace.trace.eager.function_objects import recorded_callables
 from ftrace.trace.eager.nonfinite import check_program
+from ftrace.trace.eager.result_memory import own_array
 from ftrace.trace.effects import inspected
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute

@@ -27,7 +27,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.calls.varying import axes_and_names
-from ftrace.trace.eager.dispatch import Record, RecordedCallable
+from ftrace.trace.eager.function_objects import Record, RecordedCallable
 from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.sources import const

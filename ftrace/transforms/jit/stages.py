@@ -26,7 +26,8 @@ from ftrace.trace.arrays.array import Array, given_sharding, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.eager.dispatch import Record, own_array
+from ftrace.trace.eager.function_objects import Record
+from ftrace.trace.eager.result_memory import own_array
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree

@@ -26,7 +26,7 @@ from ftrace.backends.llvm.call import install, object_layout
 from ftrace.trace import backend as backends, bind, tiering
 from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.eager import composite
-from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.eager.function_objects import Eager, member
 from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.

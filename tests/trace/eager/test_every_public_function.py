@@ -21,7 +21,7 @@ from ftrace.errors import IndexBoundsError
 from ftrace.testing import assert_same_bits
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import is_array
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import RECORDS
 

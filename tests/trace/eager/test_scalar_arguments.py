@@ -20,7 +20,7 @@ from ftrace.errors import DtypeOverflowError, ValueRangeError
 from ftrace.scipy import special
 from ftrace.scipy.stats import norm
 from ftrace.trace import tiering
-from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.eager.function_objects import Eager
 from tests.support.key_numbers import numbers
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3

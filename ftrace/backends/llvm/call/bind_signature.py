@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 
 class BoundCall:
-    """See `trace.eager.dispatch.Record`.
+    """See `trace.eager.function_objects.Record`.
 
     Args:
       native: the native code of this process.

@@ -34,7 +34,7 @@ from ftrace.ground.errstate import silence
 from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.trace.arrays.array import HOST, Array, ArrayLike
 from ftrace.trace.arrays.buffer import Buffer
-from ftrace.trace.eager.dispatch import Eager, RecordedCallable
+from ftrace.trace.eager.function_objects import Eager, RecordedCallable
 from ftrace.trace.tracing.tracer import open_in_all_threads
 
 #: How a function takes its arguments: METH_FASTCALL, METH_KEYWORDS.

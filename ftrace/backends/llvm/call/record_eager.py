@@ -29,7 +29,8 @@ from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
-from ftrace.trace.eager.dispatch import Eager, Kind, calls, kind_of
+from ftrace.trace.eager.dispatch import Kind, calls, kind_of
+from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.graph import walk
 from ftrace.trace.primitives import reference
 from ftrace.trace.pytree import tree
