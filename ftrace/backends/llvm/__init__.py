@@ -24,6 +24,8 @@ From the ground up:
                      operands slides
     register_loops   Loops whose steps need the one before: registers are phi nodes,
                      lanes a vector
+    scan_loops       A running reduction as LLVM IR: a `Recurrence` that says how it
+                     runs, as its `scan`
     library/         Library operations as native code
     kernels/         Compiled kernels and programs: how they are found, made and cached
     render           A kernel as LLVM IR for a processor: legal operations, then the

@@ -36,11 +36,11 @@ from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
-from ftrace.backends.llvm.library.scan_kernel import find_nontemporal, scan_loop_of
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
 from ftrace.backends.llvm.register_loops import RegisterLoop
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.scan_loops import find_nontemporal, scan_loop_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings, least_cost

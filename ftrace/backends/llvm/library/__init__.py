@@ -2,8 +2,7 @@
 
 From the ground up:
 
-    fft/         Fourier transforms of any length, in vectors of complex numbers
-    lapack/      Factorisations of matrices: calls of LAPACK, and loops for small ones
-    sort/        Sorting, and the positions of what is true
-    scan_kernel  A running reduction as LLVM IR
+    fft/     Fourier transforms of any length, in vectors of complex numbers
+    lapack/  Factorisations of matrices: calls of LAPACK, and loops for small ones
+    sort/    Sorting, and the positions of what is true
 """

@@ -1,4 +1,7 @@
-"""A running reduction as LLVM IR.
+"""A running reduction as LLVM IR: a `Recurrence` that says how it runs, as its `scan`.
+
+Its registers are those of `register_loops`, and its operator is assigned by the same
+code. Only the loops are others: what is associative need not go step by step.
 
 Along a contiguous axis a vector holds neighbours: each is combined with what is 1, 2,
 4, … places before it, also where that was in the vector before. It then stands for as
