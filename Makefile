@@ -51,14 +51,14 @@ test: $(VENV)/.test
 
 # Processors of fewer features than this one, and the tests of what their code does.
 CPUS ?= x86-64 x86-64-v3
-CPU_TESTS := tests/backends/llvm/emit/test_scalar_ops.py \
-	$(addprefix tests/backends/llvm/,emit/test_elementwise_kernels.py \
-	emit/test_reduction_kernels.py contraction/test_contractions.py) \
+CPU_TESTS := $(addprefix tests/backends/llvm/,scalar/test_scalar_ops.py \
+	emit/test_elementwise_kernels.py emit/test_reduction_kernels.py \
+	contraction/test_contractions.py) \
 	$(addprefix tests/laws/test_,primitive_laws.py minmax_signed_zeros.py) \
-	$(addprefix tests/lower/test_,decomposition_accuracy.py kernel_counts.py \
-	register_loops.py) \
-	$(addprefix tests/surface/test_,nn.py gather_scatter.py cumulative.py \
-	power_edge_cases.py)
+	$(addprefix tests/lower/,legalize/test_decomposition_accuracy.py \
+	test_kernel_counts.py register_loops/test_register_loops.py) \
+	$(addprefix tests/numpy/test_,cumulative.py power_edge_cases.py) \
+	tests/lax/test_gather_scatter.py tests/nn/test_nn.py
 
 cpus: $(VENV)/.test
 	@for cpu in $(CPUS); do \

@@ -2,7 +2,7 @@
 
 Each case is a function of (ft, np, lax), which are `jax`, `jax.numpy` and `jax.lax`, or
 their counterparts, and returns a tree of arrays. record_custom.py writes what JAX
-computes; tests/transforms/test_custom_derivatives.py holds ftrace against it.
+computes; tests/transforms/custom/test_custom_derivatives.py holds ftrace against it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records what optax does, for `tests/surface/test_optim.py`.
+"""Records what optax does, for `tests/optim/test_optim.py`.
 
     python tests/data/record_optim.py
 

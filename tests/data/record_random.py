@@ -1,4 +1,4 @@
-"""Records what JAX draws, for `tests/surface/test_random.py`.
+"""Records what JAX draws, for `tests/random/test_random.py`.
 
     python tests/data/record_random.py
 

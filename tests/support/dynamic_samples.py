@@ -1,4 +1,4 @@
-"""Functions of arrays with dynamic dimensions: `transforms/test_dynamic_dims.py`.
+"""Functions of arrays with dynamic dimensions: `transforms/jit/test_dynamic_dims.py`.
 
 Each sample is a function, the value of `dynamic=`, and the shapes of the arguments for
 a size n of the first dynamic dimension. Sizes of a second one are derived from n.

@@ -1,7 +1,7 @@
 """Rows of linear algebra and Fourier transforms.
 
 The vectors of a decomposition have signs, or phases, that no rule fixes: of those only
-dtypes and shapes are compared, and `tests/surface/test_linalg.py` multiplies them out.
+dtypes and shapes are compared, and `tests/numpy/test_linalg.py` multiplies them out.
 A result may be off by the condition of its matrix times the rounding: `rough`.
 """
 

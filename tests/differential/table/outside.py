@@ -51,7 +51,7 @@ OUTSIDE = {
         device_count devices disable_jit effects_barrier io_callback load save
         named_scope set_threads profiler.device_memory_profile
         profiler.save_device_memory_profile""",
-    "held to SciPy's values: tests/surface/test_special_functions.py": """
+    "held to SciPy's values: tests/scipy/test_special_functions.py": """
         scipy.special.lpmn scipy.special.lpmn_values scipy.special.sph_harm_y""",
     "held to recorded values: tests/surface/test_recorded_names.py": """
         image.resize image.scale_and_translate lax.broadcast_like lax.composite
@@ -65,9 +65,9 @@ OUTSIDE = {
         numpy.ufunc nn.get_scaled_dot_general_config nn.scaled_dot_general
         nn.scaled_matmul nn.initializers.orthogonal nn.initializers.delta_orthogonal
         tree.static""",
-    "held to SciPy's values: tests/surface/test_scipy_more.py": """
+    "held to SciPy's values: tests/scipy/test_values_of_scipy.py": """
         scipy.linalg.funm""",
-    "solvers that are held to their equations: tests/surface/test_solvers.py": """
+    "solvers that are held to their equations: tests/lax/test_solvers.py": """
         lax.custom_linear_solve lax.custom_root""",
     "its results are ftrace's own": "make_graph",
     "of shardings, which move nothing on one device": "lax.pcast "
@@ -86,8 +86,8 @@ OUTSIDE = {
         distributed.initialize distributed.shutdown
         experimental.multihost_utils.host_local_array_to_global_array
         experimental.multihost_utils.global_array_to_host_local_array""",
-    "files: tests/surface/test_checkpoints.py": "Checkpoints",
-    "JAX's CPU does not run it: tests/transforms/test_collectives.py": """
+    "files: tests/transforms/test_checkpoints.py": "Checkpoints",
+    "JAX's CPU does not run it: tests/lax/test_collectives.py": """
         lax.ragged_all_to_all""",
     "waits for what a person types": "debug.breakpoint",
     "called while a program is made: tests/transforms/test_many_devices.py": (

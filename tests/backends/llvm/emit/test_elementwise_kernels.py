@@ -23,7 +23,8 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
 from tests.backends.llvm.contraction import test_contractions
-from tests.backends.llvm.emit import test_reduction_kernels, test_scalar_ops
+from tests.backends.llvm.emit import test_reduction_kernels
+from tests.backends.llvm.scalar import test_scalar_ops
 from tests.support import run_llvm_kernel
 from tests.support.run_llvm_kernel import (
     apply,

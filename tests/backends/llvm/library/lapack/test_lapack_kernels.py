@@ -423,7 +423,7 @@ def test_routines_are_found_without_the_packages_around_them() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=60, check=True,
-        cwd=Path(__file__).parents[4],
+        cwd=Path(__file__).parents[5],
     )  # fmt: skip
     assert done.stdout == "False\nTrue\n"
 

@@ -22,7 +22,7 @@ from tests.support.kernel_samples import elementwise_kernel, run
 from tests.support.node_values import evaluate
 
 Array = np.ndarray[Any, Any]
-RECORDED = np.load(Path(__file__).parents[1] / "data" / "math.npz")
+RECORDED = np.load(Path(__file__).parents[2] / "data" / "math.npz")
 FLOATS = (dtypes.float32, dtypes.float64)
 BINARY = ("pow", "atan2")
 UNARY = [name for name in ACCURACY if name not in BINARY]

@@ -1,6 +1,6 @@
 """Gather and scatter: every dtype on every device, all orders of derivative, messages.
 
-Values under JAX's dimension numbers stand in test_indexing.py.
+Values under JAX's dimension numbers stand in numpy/test_indexing.py.
 """
 
 from __future__ import annotations

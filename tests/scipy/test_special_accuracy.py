@@ -15,7 +15,7 @@ import ftrace.numpy as fnp
 from docs.accuracy import OF_COMPOSITIONS
 from ftrace import nn
 from ftrace.scipy import special
-from tests.lower.test_decomposition_accuracy import errors
+from tests.lower.legalize.test_decomposition_accuracy import errors
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "special.npz")
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -29,7 +29,7 @@ from tests.data.control_cases import CASES, XS, W, X
 from tests.support.control_programs import Compiled, Program, Unrolled, programs
 from tests.support.covering import covering
 
-RECORDED = np.load(Path(__file__).parents[1] / "data" / "control.npz")
+RECORDED = np.load(Path(__file__).parents[2] / "data" / "control.npz")
 DEVICES = ("cpu", "interpreter", "opencl")
 
 

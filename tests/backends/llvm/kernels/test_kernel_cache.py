@@ -35,7 +35,7 @@ from ftrace.trace.primitives.sources import const
 from tests.support.covering import covering
 from tests.support.kernel_texts import library_functions_in
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 f32, f64 = dtypes.float32, dtypes.float64
 
 
@@ -90,7 +90,7 @@ def run_python(program: str, **environment: str) -> str:
 def test_identity_is_the_same_in_every_process() -> None:
     program = """
         import hashlib, sys
-        from tests.backends.llvm.test_kernel_cache import *
+        from tests.backends.llvm.kernels.test_kernel_cache import *
         names = sorted(PROGRAMS, reverse={reverse})
         texts = {{n: "".join(map(kernel_identity, kernels_of(n))) for n in names}}
         for name in sorted(texts):

@@ -20,7 +20,7 @@ from ftrace.test_util import check_grads
 from tests.support.alive import interned_count
 from tests.support.covering import covering
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 sys.path.insert(0, str(DATA))
 
 from custom_cases import CASES, LOOPS, product, scaled  # noqa: E402
