@@ -35,7 +35,6 @@ from ftrace.trace.eager.composite import Composite, Tape, composite_of, exact_su
 from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of, toposort
-from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
@@ -67,9 +66,8 @@ class Sampler(Composite):
         super().__init__(graph)
         self.part = Graph(graph.inputs, graph.outputs if at_once or exact else ends)
         self._is_huge = size >= tiering.DRAWS_HUGE
-        self._at_once = at_once or self._is_huge
-        self._price = len(graph.nodes) * tiering.numpy_time(size)
-        self._spent = Tally()
+        now = at_once or self._is_huge
+        self._pays = tiering.pays_after(0) if now else tiering.draws_pay(graph, size)
         self._program: Program | None = None
         ends = self.part.outputs
         needed = set(toposort(graph.outputs, set(ends)))
@@ -109,10 +107,8 @@ class Sampler(Composite):
 
     def _compile(self) -> Program | None:
         """The part's program; None if it is too soon or there is no compiler."""
-        if self._program is None and not self._at_once:
-            pays = tiering.draws_pay(self._spent, self._price)
-            if not pays or not self.part.outputs:
-                return None
+        if self._program is None and not (self._pays() and self.part.outputs):
+            return None
         self._program = self._program or backend().program_of(self.part)
         return self._program if backend().compiles() else None
 

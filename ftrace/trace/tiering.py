@@ -8,6 +8,15 @@ transforms, factorizations and triangular systems stand in their records, in
     NumPy, step by step   ->   a program        ->   a native record
     at once                    10 to 30 ms           4 ms, and once 400 ms for all
 
+    who asks, at a call without a record             what it asks
+    --------------------------------------------------------------------------------
+    `eager_programs`, of a public function           `function_pays`
+    `eager_programs`, of a sort, an FFT, a system    `pays_after`, by its record
+    `random/draw`, of a sampler                      `draws_pay`
+    `jit`, of a jitted function                      `Tally`: `CALLS_BEFORE_BOUND`
+    `backends/llvm/call`, of eager calls of a kind   `Tally`: `CALLS_BEFORE_RECORD`
+    `compiled_graph`, of a program on disk           `Tally`: `STORED_FIRST`
+
 Last bits must not depend on how often a call came. What is rounded is therefore
 compiled at its first call or never, and the sizes alone decide; what leaves no choice
 (`eager/composite.py`) waits until NumPy has spent as long as compiling takes.
@@ -17,6 +26,9 @@ disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from ftrace import dtypes
 from ftrace.trace.arrays.buffer import LARGE as LARGE_MEMORY
@@ -50,6 +62,15 @@ class Tally:
         self.spent = done = self.spent + 1
         often, rest = divmod(done, first)
         return not rest and not often & (often - 1)
+
+
+#: Does a program do this call? Asked at each of one kind; if not, it is counted.
+Pays = Callable[[], bool]
+
+
+def pays_after(limit: int, price: int = 1) -> Pays:
+    """A program does the calls of a kind once so much was spent, by this at each."""
+    return partial(Tally().reaches, limit, price)
 
 
 # Calls in native code.
@@ -127,11 +148,20 @@ def count_operation() -> None:
         backend().make_native()
 
 
-def draws_pay(of_kind: Tally, price: int) -> bool:
-    """Does it pay to compile draws of a kind? One of this price is counted if not."""
-    loads = draws.reaches(DRAWS_SPENT_IN_ALL, price)
-    enough = of_kind.reaches(DRAWS_SPENT, price)
-    return enough and (loads or backend().has_compiled())
+def draws_pay(graph: Graph, size: int) -> Pays:
+    """When what is exact of a sampler is compiled.
+
+    Args:
+      graph, size: of the sampler, and of its largest part.
+    """
+    price, of_kind = len(graph.nodes) * numpy_time(size), Tally()
+
+    def pays() -> bool:
+        loads = draws.reaches(DRAWS_SPENT_IN_ALL, price)
+        enough = of_kind.reaches(DRAWS_SPENT, price)
+        return enough and (loads or backend().has_compiled())
+
+    return pays
 
 
 # What NumPy needs for a graph.
@@ -174,18 +204,16 @@ def _price(node: Node, largest: int) -> int:
     return numpy_time(size * times)
 
 
-def wait_for_function(graph: Graph, price: int, exact: bool) -> int:
-    """How many µs NumPy takes before a public function on large arrays is compiled.
+def function_pays(graph: Graph, exact: bool) -> Pays | None:
+    """When a public function on large arrays is compiled; None is never.
 
     Args:
-      graph, price: of the function: see `numpy_price`.
+      graph: of the function.
       exact: it leaves no choice.
-
-    Returns:
-      That; -1 where it is never compiled.
     """
+    price = numpy_price(graph)
     grows = all(x.size <= node.size for node in graph.nodes for x in node.src)
     rounds = ELEMENTS_ROUND if grows else ROUNDS
     if not price or price < (EXACT if exact else rounds):
-        return -1
-    return EXACT_SPENT if exact else 0
+        return None
+    return pays_after(EXACT_SPENT if exact else 0, price)

@@ -64,7 +64,7 @@ from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.sources import const_p, variables
 from ftrace.trace.pytree import tree
-from ftrace.trace.tiering import Tally
+from ftrace.trace.tiering import Pays
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit import compiled_graph
@@ -239,20 +239,13 @@ _KINDS = frozenset((Array, np.ndarray))
 _OPERANDS = _KINDS | {float, int}
 
 
-def _compile_later(run: Jitted, price: int, wait: int) -> Call:
-    """What is computed of operands of certain types: by NumPy first, then compiled.
-
-    Args:
-      run: does it, compiled.
-      price: what NumPy needs for a call.
-      wait: so much is spent before it is compiled.
-    """
-    by_numpy = Tally()
+def _compile_later(run: Jitted, pays: Pays) -> Call:
+    """What is computed of operands of certain types: by NumPy first, then compiled."""
 
     def call(values: Sequence[Any]) -> Any:
         if recording.tape is not None:
             recording.tape.refuse()
-        return run(*values) if by_numpy.reaches(wait, price) else None
+        return run(*values) if pays() else None
 
     return call
 
@@ -268,9 +261,8 @@ def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
         graph = run.trace(*values).graph
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
-    price = tiering.numpy_price(graph)
-    wait = tiering.wait_for_function(graph, price, exact_subgraph(graph)[1])
-    return _leave_to_numpy if wait < 0 else _compile_later(run, price, wait)
+    pays = tiering.function_pays(graph, exact_subgraph(graph)[1])
+    return _leave_to_numpy if pays is None else _compile_later(run, pays)
 
 
 #: Bytes of a call that is compiled, which few are.
@@ -315,5 +307,6 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     call = calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = calls.put(identity, _compile_later(run, 1, least.calls), _COMPILED)
+        later = _compile_later(run, tiering.pays_after(least.calls))
+        call = calls.put(identity, later, _COMPILED)
     return call(arrays)
