@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -414,3 +415,19 @@ def test_folders_hold_what_can_be_kept_in_mind() -> None:
     for flat in (PACKAGE, PACKAGE / "numpy"):  # rooms of JAX, and families of NumPy
         del found[str(flat)]
     assert {f: n for f, n in found.items() if n > 25} == {}
+
+
+#: Folders of tests of no one folder of the package: laws, tools, what tests share.
+APART = {
+    "benchmarks", "data", "differential", "distributed", "docs", "faults", "foreign",
+    "fuzz", "goldens", "laws", "replay", "soak", "support", "surface", "typing",
+}  # fmt: skip
+
+
+def test_folders_of_tests_are_those_of_the_package() -> None:
+    tests = Path(__file__).parents[1]
+    folders = Counter(path.parent for path in tests.rglob("test_*.py"))
+    assert {str(f): n for f, n in folders.items() if n > 25} == {}
+    places = {path.parent.relative_to(tests) for path in tests.rglob("*.py")} - {Path()}
+    others = {place for place in places if PACKAGE / place not in ROOMS}
+    assert {place.parts[0] for place in others} <= APART, sorted(others)
