@@ -16,7 +16,6 @@ from ftrace.backends import base
 from ftrace.errors import ArgumentError
 from ftrace.ground import processes, settings
 from ftrace.trace.arrays.array import Array, given_sharding, is_array
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, aval_of
@@ -136,16 +135,6 @@ def _shardings() -> Any:
     return import_module("ftrace.transforms.shardings")
 
 
-def sharding_of(array: Array | ShapedArray) -> Any:
-    """How it lies on devices: see `ftrace.transforms.shardings`."""
-    return _shardings().sharding_of(array)
-
-
-def shards_of(array: Array) -> list[Any]:
-    """The parts of an array, one for each device."""
-    return _shardings().shards_of(array)
-
-
 def format_of(array: Array) -> Any:
     """How the elements lie: row-major."""
     return _shardings().row_major(array.ndim, array.sharding)
@@ -177,7 +166,7 @@ def lead_device(place: Any, what: str = "jit") -> base.Device | None:
         return base.get_device(place)
     shardings = _shardings()
     sharding = shardings.as_sharding(place, what)
-    return shardings.device_of(sharding) if sharding.is_fully_addressable else None
+    return shardings.compute_device(sharding) if sharding.is_fully_addressable else None
 
 
 def put_by(
@@ -208,7 +197,7 @@ def put_by(
     if not (isinstance(value, Tracer) or sharding.is_fully_addressable):
         spanning = import_module("ftrace.transforms.partition.spanning")
         return spanning.put(value, sharding)
-    array = _put(value, shardings.device_of(sharding))
+    array = _put(value, shardings.compute_device(sharding))
     if isinstance(array, Tracer):
         partition = import_module("ftrace.transforms.partition.partition")
         exact = what != "with_sharding_constraint"

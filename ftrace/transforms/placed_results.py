@@ -85,7 +85,7 @@ def _check_arguments(graph: Graph, given: Sequence[Any]) -> None:
             )
 
 
-def place_results(
+def with_shardings(
     graph: Graph, values: Sequence[Any], results: Sequence[Any],
     device: str | None = None,
 ) -> list[Any]:  # fmt: skip

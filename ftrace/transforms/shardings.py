@@ -482,7 +482,7 @@ def with_device(array: Array, device: Device) -> Array:
     return with_sharding(array, SingleDeviceSharding(device))
 
 
-def device_of(sharding: Any) -> Device:
+def compute_device(sharding: Any) -> Device:
     """The device of a sharding that has the whole array, and runs programs on it.
 
     Raises:

@@ -456,7 +456,7 @@ def place_results(
     if any(map(given_sharding, results)):
         return list(results)  # those of several processes do
     late = import_module("ftrace.transforms.placed_results")
-    return late.place_results(graph, operands, results, device)
+    return late.with_shardings(graph, operands, results, device)
 
 
 def _inline_again(graph: g.Graph, operands: Sequence[Value], scope: Scope) -> list[Any]:

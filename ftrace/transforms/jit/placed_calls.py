@@ -30,7 +30,7 @@ from ftrace.transforms.jit.jit import Jitted
 from ftrace.transforms.meshes import PartitionSpec
 from ftrace.transforms.partition import partition
 from ftrace.transforms.partition.spanning import Spanning, lift
-from ftrace.transforms.placed_results import lie_on, place_results, stay_on
+from ftrace.transforms.placed_results import lie_on, stay_on, with_shardings
 from ftrace.transforms.shardings import NamedSharding, Placed, with_sharding
 from ftrace.transforms.structs import mesh_sharding
 
@@ -80,7 +80,7 @@ def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if graph is None:
         return _lie_everywhere(first, result)
     values = [x for x, b in zip(leaves, bare, strict=True) if type(b) in _ARRAYS]
-    made = place_results(graph, values, results)
+    made = with_shardings(graph, values, results)
     return tree.unflatten(structure, [_like(values, x) for x in made])
 
 
