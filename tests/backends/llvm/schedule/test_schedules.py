@@ -60,7 +60,7 @@ for units of i0 by 63:
     "matrix": (matrix, (512, 2000, 500), """
 for units of i1 by 64, i0:
     once for all i0:
-        fill right[strip][r2][i1]
+        fill right[strip][r2][i1], 8 rows ahead
     out <- f(… · right)    6 rows × 4 vectors of 16"""),
     "few rows": (matrix, (16, 4096, 4096), """
 for units of i1 by 512, i0:
@@ -137,7 +137,7 @@ for units of i0, i2, i1:
     clear sums
     for each r5 by 4 × r6:
         fill image[i2][line of r5 by 4 × r6]
-        fill still[r5 × r6][i1]
+        fill still[r5 × r6][i1], transposed, a square ahead
         sums[i2][i3 × i4][i1] += image · still    1 rows × 9 taps × 2 vectors of 16
     out <- f(sums[i2][i3 × i4][i1])"""),
 }  # fmt: skip
