@@ -29,7 +29,7 @@ from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.assembly import overlap
 from ftrace.lower.kernel import codegen_options
 from ftrace.lower.legalize.legalize import ACCURACY
-from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 from ftrace.transforms.partition.rules import RULES
@@ -336,7 +336,7 @@ def decision_tables() -> dict[str, str]:
         "memory": ("memory",),
         "exchanges": ("exchanges",),
     }
-    made = {stage.name: stage.decisions for stage in (*PIPELINE, *PROGRAM)}
+    made = {stage.name: stage.decisions for stage in PIPELINE}
     # The last stage has those of the order of its steps, and of the devices.
     made |= {"exchanges": overlap.DECISIONS, "code": codegen_options.DECISIONS}
     tables: dict[str, str] = {}

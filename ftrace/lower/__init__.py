@@ -22,12 +22,14 @@ From the ground up:
                      text on disk
     spec             What a graph may contain between the stages, and what some of them
                      leave
-    lowering         From a graph to its program: all stages of lowering, in two lists
+    pipeline         All stages of lowering, in their order: from a graph to its program
+    lowering         From a graph to its program: what takes graphs through the stages
+                     of `pipeline.py`
 
-`lowering.py` has the list of the stages that make a graph of a graph, and of those that
-make its program. `spec.py` describes every graph between the former, and has more to
-say of those that `simplify`, `movement` and `split` leave. The stages are loaded when
-somebody asks for them: a process that finds its programs on disk lowers none.
+`pipeline.py` has the table of the stages that make a graph of a graph, and of those
+that make its program. `spec.py` describes every graph between the former, and has more
+to say of those that `simplify`, `movement` and `split` leave. The stages are loaded
+when somebody asks for them: a process that finds its programs on disk lowers none.
 """
 
 from __future__ import annotations

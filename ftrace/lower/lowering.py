@@ -1,7 +1,7 @@
-"""From a graph to its program: all stages of lowering, in two lists.
+"""From a graph to its program: what takes graphs through the stages of `pipeline.py`.
 
-    for stage in PIPELINE: outputs = stage(outputs, limits)     a graph of a graph
-    for stage in PROGRAM: work = stage.make(work)               the program of the graph
+    for stage in SIMPLIFYING, SUITING: outputs = run_stage(stage, outputs, limits)
+    for stage in PROGRAM: work = _STEPS[stage.name](work)
 
 Those of graphs are also for the bodies of loops and branches. At the end kernels and
 other steps, in their order, get slots for all values.
@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import count
-from math import prod
-from typing import Any, Final
+from typing import Any
 
 from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.ground import settings
@@ -24,101 +23,52 @@ from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.progress import progress
 from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
+from ftrace.lower import pipeline
 from ftrace.lower.analysis import root_of
-from ftrace.lower.assembly import assemble, overlap
-from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
-from ftrace.lower.build import index_view, relax_mul_zero
-from ftrace.lower.build.build_kernel import (
-    BuiltKernel,
-    BuiltProgram,
-    BuiltStep,
-    build_kernels,
-)
-from ftrace.lower.control import canonical_loop, simplify_loops
-from ftrace.lower.kernel import codegen_options
-from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
-from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
-from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
+from ftrace.lower.assembly import assemble
+from ftrace.lower.blocking.split_reductions import kernels_add_up
+from ftrace.lower.build import build_kernel as build
+from ftrace.lower.build.build_kernel import BuiltKernel, BuiltProgram, BuiltStep
+from ftrace.lower.control.canonical_loop import Loop
+from ftrace.lower.pipeline import Stage
 from ftrace.lower.program import Program
-from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import FusionPlan
-from ftrace.lower.simplify.algebra import (
-    ALGEBRA,
-    CONSTANTS,
-    LOGIC,
-    REDUCES,
-    multiply_complex,
-)
-from ftrace.lower.simplify.indexing import ONE_HOT, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
-from ftrace.trace import linalg_compositions as compositions
-from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    bodies_of,
-    has_any,
-    lines_in,
-    toposort,
-)
+from ftrace.trace import graph as g
+from ftrace.trace.calls.inline import loose_tokens
+from ftrace.trace.graph import Body, Graph, Node
 from ftrace.trace.graph_map import Rule, convert
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
-from ftrace.trace.primitives.exchange import exchange_p, lower_exchange
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.primitives.library.fft import fft_p
-from ftrace.trace.primitives.library.scan import extremum_tangent_p
-from ftrace.trace.primitives.movement import permute_p
-from ftrace.trace.primitives.primitive import items
-from ftrace.trace.primitives.reduction import reduce_prod_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, Fired, PatternMatcher, rewrite
-from ftrace.trace.symbolic import any_dynamic, same_size
+from ftrace.trace.symbolic import same_size
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """One stage of lowering that makes a graph of a graph.
-
-    Attributes:
-      name: for people, and in `SPECS` (`spec.py`), which says of some what they leave.
-      make: rules; or a table, of operations and what makes others of them (`convert`);
-        or a function of the outputs and the limits.
-      decisions: what `config.disabled_rules` can switch off in it, and what that does.
-        It is left out where all are off.
-      needs: what a device has that needs it; of others it is left out.
-      of: operations without which there is nothing to do; () is any graph.
-      about: what it does, in a sentence.
-    """
-
-    name: str
-    make: PatternMatcher | dict[Any, Rule] | Callable[..., Sequence[Node]]
-    decisions: Mapping[str, str] = field(default_factory=dict[str, str])
-    needs: Callable[[Limits], object] = lambda limits: True
-    of: Collection[Any] = ()
-    about: str = ""
-
-    def __call__(
-        self, outputs: Sequence[Node], limits: Limits, fired: Fired | None = None
-    ) -> Sequence[Node]:
-        make = self.make
-        if not self.needs(limits):
-            return outputs
-        if self.of and not has_any(outputs, self.of):
-            return outputs
-        if self.decisions and not any(map(settings.decides, self.decisions)):
-            return outputs
-        if callable(make):
-            return make(outputs, limits)
-        if isinstance(make, PatternMatcher):
-            return rewrite(outputs, make, fired)
-        if fired is not None:
-            make = {op: _telling(op.name, rule, fired) for op, rule in make.items()}
-        return convert(outputs, make)
+def run_stage(
+    stage: Stage, outputs: Sequence[Node], limits: Limits, fired: Fired | None = None
+) -> Sequence[Node]:
+    """The outputs after a stage of graphs; `fired` is told of each rule that fires."""
+    make = stage.make
+    if not stage.needs(limits):
+        return outputs
+    if stage.of and not g.has_any(outputs, stage.of):
+        return outputs
+    if stage.decisions and not any(map(settings.decides, stage.decisions)):
+        return outputs
+    if callable(make):
+        return make(outputs, limits)
+    if isinstance(make, PatternMatcher):
+        return rewrite(outputs, make, fired)
+    assert make is not None
+    if stage.bodies:
+        make = {op: partial(rule, simplified_body) for op, rule in make.items()}
+    if fired is not None:
+        make = {op: _telling(op.name, rule, fired) for op, rule in make.items()}
+    return convert(outputs, make)
 
 
 def _telling(name: str, rule: Rule, fired: Fired) -> Rule:
@@ -132,135 +82,6 @@ def _telling(name: str, rule: Rule, fired: Fired) -> Rule:
         return found
 
     return telling
-
-
-#: Rules that make the graph simpler.
-SIMPLIFY: Final = PatternMatcher(
-    (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
-)
-#: Movements merge, vanish, and move to where they cost least. The normal form,
-#: from the loads to the outputs:
-#:
-#:     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
-#:
-#: Every rule brings a graph nearer to this form and none leads away, so that rewriting
-#: ends: each moves one operation past another that must stand above it, or makes the
-#: graph smaller.
-MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
-#: Runs when the graph is simple, as `merge_reduces` would undo it, and when it is known
-#: what runs slice by slice: parts of a sum that large values end in would store these.
-SPLIT: Final = PatternMatcher((*split_reductions.RULES, *privatize_scatters.RULES))
-
-
-def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
-    """Reaches into bodies as well, which begin with the stages after it."""
-    return inline_calls(outputs)
-
-
-def simplified_body(body: Body) -> Sequence[Node]:
-    """What a body returns, after the stages that need nothing of a device."""
-    chosen = settings.current()
-    known = lines_in(body.outputs), chosen.disabled_rules, chosen.check_specs
-    return _simplify(body, *known)
-
-
-@memo(32)  # a loop that is too large for registers asks again
-def _simplify(
-    body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
-) -> Sequence[Node]:
-    return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
-
-
-def _of_known_sizes(rule: Rule, *decisions: str) -> Rule:
-    """A rule for operations whose shapes are known and have elements.
-
-    Args:
-      rule: makes others of an operation.
-      decisions: those that switch it off.
-    """
-
-    def guarded(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
-        shapes = [x.shape for x in (*node.src, *items(node))]
-        known = not any(any_dynamic(shape) or not prod(shape) for shape in shapes)
-        return rule(node, read) if known and settings.decides(*decisions) else None
-
-    return guarded
-
-
-COMPOUNDS: dict[Any, Rule] = dict.fromkeys(
-    compositions.COMPOSITIONS, _of_known_sizes(lapack_kernels.expand_composition)
-)
-LOOPS: dict[Any, Rule] = {
-    canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)
-}
-#: Library operations, and what makes kernels of them.
-LIBRARY: dict[Any, Rule] = {
-    op: _of_known_sizes(rule, *decisions)
-    for ops, rule, *decisions in (
-        (scan_kernels.OPERATORS, scan_kernels.by_kernels, "native_scan"),
-        (
-            (extremum_tangent_p,), scan_kernels.tangent_by_kernels,
-            "native_scan", "native_extremum_tangent",
-        ),
-        (lapack_kernels.FACTORS, lapack_kernels.by_kernels),
-        (sort_kernels.SORTS, sort_kernels.by_kernels, "native_sort"),
-        ((fft_p,), fft_kernels.by_kernels, "native_fft"),
-    )
-    for op in ops
-}  # fmt: skip
-
-#: The stages that make a graph of a graph. What these leave is the graph that people
-#: are shown, and the body of which it is asked whether it fits into registers.
-SIMPLIFYING: Final = (
-    Stage("calls", _inline, about="calls become what they call"),
-    Stage(
-        "ranks", {exchange_p: lower_exchange},
-        about="what all have alike is not told to them, what they send lies in rows",
-    ),
-    Stage(
-        "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
-        of=simplify_loops.CONTROL, about="loops and branches lose what they need not",
-    ),
-    Stage("control", canonical_loop.LOOPS, about="loops of all kinds become one kind"),
-    Stage(
-        "compounds", COMPOUNDS, lapack_kernels.COMPOSITION_DECISIONS,
-        about="operations of linear algebra become several smaller ones",
-    ),
-    Stage(
-        "products", {reduce_prod_p: multiply_complex},
-        about="products of complex numbers are those of halves",
-    ),
-    Stage("simplify", SIMPLIFY, about="algebra, constants, sums over equal elements"),
-    Stage(
-        "movement", SIMPLIFY + MOVEMENT,
-        about="views merge, vanish, and move to where they cost least",
-    ),
-)  # fmt: skip
-#: Those that depend on the device, or look for work that others have left whole.
-SUITING: Final = (
-    Stage(
-        "slices", tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
-        about="what does not fit into the cache is computed slice by slice",
-    ),
-    Stage("split", SPLIT, about="long sums become sums of parts, for many threads"),
-    Stage(
-        "registers", LOOPS, promote_loops.DECISIONS, lambda has: has.recurrences,
-        about="small loops become one kernel that keeps its values in registers",
-    ),
-    Stage(
-        "library", LIBRARY | {permute_p: fft_kernels.merge_permutations},
-        scan_kernels.DECISIONS | lapack_kernels.DECISIONS
-        | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
-        lambda has: has.recurrences, LIBRARY,
-        "sorts, factorizations, running sums become kernels",
-    ),
-    Stage(
-        "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS,
-        lambda has: has.cache, (reduce_sum_p,),
-        "large sums in two steps, shared by threads or kernels",
-    ),
-)  # fmt: skip
-PIPELINE: Final = (*SIMPLIFYING, *SUITING)
 
 
 @without_collection
@@ -277,13 +98,27 @@ def run_stages(
     for stage in stages:
         before = outputs
         with span("pass", stage.name):
-            outputs = stage(outputs, limits, fired)
+            outputs = run_stage(stage, outputs, limits, fired)
         if check and outputs is not before:
             check_after(stage.name, outputs)
             for old, new in zip(before, outputs, strict=True):
                 if not same_size(old.shape, new.shape) or old.dtype != new.dtype:
                     raise GraphError(f"{stage.name} turned {old!r} into {new!r}")
     return outputs
+
+
+def simplified_body(body: Body) -> Sequence[Node]:
+    """What a body returns, after the stages that need nothing of a device."""
+    chosen = settings.current()
+    known = g.lines_in(body.outputs), chosen.disabled_rules, chosen.check_specs
+    return _simplify(body, *known)
+
+
+@memo(32)  # a loop that is too large for registers asks again
+def _simplify(
+    body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
+) -> Sequence[Node]:
+    return run_stages(body.outputs, ANY_DEVICE, pipeline.SIMPLIFYING[1:])
 
 
 class Firing(NamedTuple):
@@ -319,7 +154,7 @@ class Pass(NamedTuple):
 def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
     """What a graph is after each stage that changed it, and how it came about."""
     outputs, found = graph.outputs, list[Pass]()
-    for stage in PIPELINE:
+    for stage in (*pipeline.SIMPLIFYING, *pipeline.SUITING):
         firings, before = list[Firing](), outputs
 
         def note(*parts: Any, firings: list[Firing] = firings) -> None:
@@ -335,7 +170,7 @@ def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
 
 def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
     """The outputs after all stages that need nothing of a device."""
-    return run_stages(outputs, ANY_DEVICE, SIMPLIFYING)
+    return run_stages(outputs, ANY_DEVICE, pipeline.SIMPLIFYING)
 
 
 # From a graph to its program.
@@ -348,7 +183,7 @@ class LoweringState:
     Attributes:
       graph: after all stages that make graphs.
       limits: of the device.
-      given: inputs that may be overwritten; see `reuse_buffers`.
+      given: inputs that may be overwritten; see `assemble.reuse_buffers`.
       plan: what is stored, and by which kernel.
       built: the kernels and other steps, by their numbers in the plan.
       sharing: which values have the memory of others.
@@ -369,7 +204,7 @@ class LoweringState:
 def _schedule(work: LoweringState, forced: Iterable[Node] = ()) -> LoweringState:
     outputs = work.graph.outputs
     results = [root_of(n) for n in outputs if root_of(n).size] + loose_tokens(outputs)
-    adds_up = split_reductions.kernels_add_up(work.limits)
+    adds_up = kernels_add_up(work.limits)
     return replace(work, plan=scheduling.schedule(results, forced, adds_up))
 
 
@@ -379,7 +214,7 @@ def _build(work: LoweringState) -> LoweringState:
     most = work.limits.max_buffers
     while True:
         plan = work.plan
-        built: dict[int, BuiltKernel | BuiltStep] = dict(build_kernels(plan))
+        built: dict[int, BuiltKernel | BuiltStep] = dict(build.build_kernels(plan))
         too_many = [
             kernel
             for kernel in built.values()
@@ -413,37 +248,20 @@ def _assemble(work: LoweringState) -> LoweringState:
     return replace(work, program=assemble.assemble(work.graph, steps, sharing))
 
 
-class ProgramStage(NamedTuple):
-    """One stage of lowering that comes after those of graphs.
-
-    Attributes:
-      name: for people.
-      make: adds to what is known; it looks by itself which decisions are off.
-      decisions: what `config.disabled_rules` can switch off in it, and what that does.
-        Those of `code` are for the devices, which look when they write the kernels.
-    """
-
-    name: str
-    make: Callable[[LoweringState], LoweringState]
-    decisions: Mapping[str, str]
-
-
-#: The stages that make the program of a graph. `code` puts its steps together; the code
-#: of the kernels is a device's.
-PROGRAM = (
-    ProgramStage("schedule", _schedule, scheduling.DECISIONS),
-    ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
-    ProgramStage("memory", _reuse_buffers, assemble.DECISIONS),
-    ProgramStage("code", _assemble, overlap.DECISIONS | codegen_options.DECISIONS),
-)
+#: What the stages of `PROGRAM` do: each adds to what is known, and looks by itself
+#: which decisions are off.
+_STEPS: dict[str, Callable[[LoweringState], LoweringState]] = {
+    "schedule": _schedule, "kernels": _build,
+    "memory": _reuse_buffers, "code": _assemble,
+}  # fmt: skip
 
 
 def _make_program(
-    work: LoweringState, stages: Iterable[ProgramStage] = PROGRAM
+    work: LoweringState, stages: Iterable[Stage] = pipeline.PROGRAM
 ) -> BuiltProgram:
     for stage in stages:
         with span("pass", stage.name):
-            work = stage.make(work)
+            work = _STEPS[stage.name](work)
     assert work.program is not None
     return BuiltProgram(work.graph, work.plan, work.built, work.program)
 
@@ -484,8 +302,7 @@ def lower(
       limits: of the device.
       donated: inputs whose memory the program may overwrite.
     """
-    stages = len(SIMPLIFYING) + len(SUITING) + len(PROGRAM)
-    numbers = count(1)
+    stages, numbers = len(pipeline.PIPELINE), count(1)
     with progress("lowering") as step:
 
         def report_steps(some: Iterable[Any]) -> Any:
@@ -493,12 +310,14 @@ def lower(
                 yield stage
                 step(next(numbers), stages)
 
-        outputs = run_stages(graph.outputs, ANY_DEVICE, report_steps(SIMPLIFYING))
+        passes = report_steps(pipeline.SIMPLIFYING)
+        outputs = run_stages(graph.outputs, ANY_DEVICE, passes)
         simplified = Graph(graph.inputs, tuple(outputs))
-        outputs = run_stages(simplified.outputs, limits, report_steps(SUITING))
+        outputs = run_stages(outputs, limits, report_steps(pipeline.SUITING))
         final = Graph(graph.inputs, tuple(outputs))
         work = LoweringState(final, limits, dict.fromkeys(donated))
-        return Lowering(graph, simplified, _make_program(work, report_steps(PROGRAM)))
+        built = _make_program(work, report_steps(pipeline.PROGRAM))
+        return Lowering(graph, simplified, built)
 
 
 def lower_body(
@@ -514,7 +333,8 @@ def lower_body(
     outputs: list[Node] = []
     taken: set[Node] = set()
     home = {k: body.inputs[i] for i, k in places.items()} if stays else {}
-    for k, node in enumerate(run_stages(simplified_body(body), limits, SUITING)):
+    results = run_stages(simplified_body(body), limits, pipeline.SUITING)
+    for k, node in enumerate(results):
         root = root_of(node)
         # The third copy is one of a copy.
         while root is not home.get(k) and (is_variable(root) or root in taken):
@@ -537,11 +357,11 @@ def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
     if node.op is register_loop_p:
         return build_recurrence(node, root_of)
     arg = node.arg
-    if isinstance(arg, canonical_loop.Loop):
+    if isinstance(arg, Loop):
         carried = {arg.consts + k: k for k in range(arg.carry)}
         return BuiltStep(node, (lower_body(arg.body, limits, carried),))
     places: dict[int, int] = {}
-    for body in bodies_of(arg):
+    for body in g.bodies_of(arg):
         for k, output in enumerate(simplified_body(body)):
             root = root_of(output)
             while root.op is scatter_p:
@@ -559,7 +379,7 @@ def _build_branches(
     places = {
         i: k for i, k in step.aliases.items() if owner.get(results[k]) is operands[i]
     }
-    bodies = bodies_of(step.node.arg)
+    bodies = g.bodies_of(step.node.arg)
     while True:
         built = tuple([lower_body(body, limits, places, True) for body in bodies])
         lost = [
@@ -579,7 +399,7 @@ def _splitting_node(built: BuiltKernel, plan: FusionPlan, forced: set[Node]) -> 
     loads = set(built.loads.values())
     best: tuple[int, Node] | None = None
     half = len(loads) / 2
-    for node in toposort(built.stores.values()):
+    for node in g.toposort(built.stores.values()):
         if node in loads:
             reads[node] = frozenset((node,))
             continue
@@ -600,10 +420,9 @@ def _splitting_node(built: BuiltKernel, plan: FusionPlan, forced: set[Node]) -> 
 # Names.
 
 
-def rule_names() -> frozenset[str]:
+def rule_names() -> set[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
-    stages = (*PIPELINE, *PROGRAM)
-    return frozenset(RULE_NAMES.union(*[stage.decisions for stage in stages]))
+    return RULE_NAMES.union(*[stage.decisions for stage in pipeline.PIPELINE])
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.lowering import COMPOUNDS
+from ftrace.lower.library.library_table import COMPOUNDS
 from ftrace.lower.program import CallHost
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import toposort

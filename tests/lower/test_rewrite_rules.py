@@ -17,7 +17,7 @@ from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.analysis import is_contraction
 from ftrace.lower.blocking.split_reductions import LARGE
-from ftrace.lower.lowering import MOVEMENT, SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, make_node, toposort

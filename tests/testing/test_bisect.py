@@ -17,7 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError
-from ftrace.lower import lowering, program as lowered
+from ftrace.lower import pipeline, program as lowered
 from ftrace.lower.legalize import legalize
 from ftrace.testing import program_parts
 from ftrace.testing.bisect import Bisection
@@ -36,29 +36,24 @@ WRONG = Rule(
 )
 #: The same, as text for a process of its own.
 AS_TEXT = """
-from ftrace.lower import lowering, program as lowered
+from ftrace.lower import pipeline, program as lowered
 from tests.testing.test_bisect import WRONG, with_rule
-lowering.SIMPLIFYING = with_rule(WRONG, lowering.SIMPLIFYING)
-lowering.PIPELINE = with_rule(WRONG, lowering.PIPELINE)
+pipeline.SIMPLIFYING = with_rule(WRONG)
 """
 
 
-def with_rule(rule: Rule, stages: Any) -> Any:
-    """The stages, of which "simplify" has one rule more."""
+def with_rule(rule: Rule) -> Any:
+    """The stages that simplify, of which "simplify" has one rule more."""
     own = PatternMatcher((rule,))
     return tuple(
-        lowering.Stage(s.name, s.make + own, s.decisions, s.needs, s.of)
-        if s.name == "simplify"
-        else s
-        for s in stages
+        replace(s, make=s.make + own) if s.name == "simplify" else s
+        for s in pipeline.SIMPLIFYING
     )
 
 
 @pytest.fixture
 def wrong_rule(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in ("SIMPLIFYING", "PIPELINE"):
-        stages = with_rule(WRONG, getattr(lowering, name))
-        monkeypatch.setattr(lowering, name, stages)
+    monkeypatch.setattr(pipeline, "SIMPLIFYING", with_rule(WRONG))
     with ft.config(cache_size=0):
         ft.clear_caches()
         yield
@@ -230,8 +225,7 @@ def test_integers_and_several_results() -> None:
 def test_a_part_is_as_small_as_what_differs(
     rule: Rule, f: Any, ops: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SIMPLIFYING", "PIPELINE"):
-        monkeypatch.setattr(lowering, name, with_rule(rule, getattr(lowering, name)))
+    monkeypatch.setattr(pipeline, "SIMPLIFYING", with_rule(rule))
     with ft.config(cache_size=0):
         found = of(f, X)
     RULE_NAMES.discard(rule.name)
@@ -244,8 +238,7 @@ def test_results_of_constants_alone_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rule = Rule("r", Pat(p.sin, Pat(name="x")), lambda x: p.cos(x))
-    for name in ("SIMPLIFYING", "PIPELINE"):
-        monkeypatch.setattr(lowering, name, with_rule(rule, getattr(lowering, name)))
+    monkeypatch.setattr(pipeline, "SIMPLIFYING", with_rule(rule))
     with ft.config(cache_size=0):
         found = of(lambda x: (x, lax.iota("float32", 4) + fnp.sin(fnp.arange(4.0))), X)
     RULE_NAMES.discard(rule.name)
@@ -309,8 +302,7 @@ def test_other_code_on_disk_is_told(
         return x
 
     with ft.config(cache_dir=tmp_path), monkeypatch.context() as patch:
-        for name in ("SIMPLIFYING", "PIPELINE"):
-            patch.setattr(lowering, name, with_rule(WRONG, getattr(lowering, name)))
+        patch.setattr(pipeline, "SIMPLIFYING", with_rule(WRONG))
         ft.jit(f)(X)
         patch.undo()
         RULE_NAMES.discard(WRONG.name)
@@ -325,8 +317,7 @@ def test_other_code_on_disk_is_told(
 def test_halves_of_a_long_program_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not each operation, and not the whole again and again."""
     rule = Rule("r", Pat(p.floor, Pat(name="x")), lambda x: p.ceil(x))
-    for name in ("SIMPLIFYING", "PIPELINE"):
-        monkeypatch.setattr(lowering, name, with_rule(rule, getattr(lowering, name)))
+    monkeypatch.setattr(pipeline, "SIMPLIFYING", with_rule(rule))
     sizes: list[int] = []
 
     def counted(graph: Any, device: Any) -> Any:

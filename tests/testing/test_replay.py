@@ -16,7 +16,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, FileFormatError, ValueRangeError
-from ftrace.lower import lowering
+from ftrace.lower import pipeline
 from ftrace.lower.legalize import legalize
 from ftrace.testing.replay import Replay
 from ftrace.trace.primitives import elementwise as p
@@ -33,8 +33,7 @@ def again(path: Path, f: Any, *args: Any) -> Replay:
 
 
 def use_rule(rule: Rule, patch: pytest.MonkeyPatch) -> None:
-    for name in ("SIMPLIFYING", "PIPELINE"):
-        patch.setattr(lowering, name, with_rule(rule, getattr(lowering, name)))
+    patch.setattr(pipeline, "SIMPLIFYING", with_rule(rule))
     RULE_NAMES.discard(rule.name)
 
 

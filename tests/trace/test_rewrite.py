@@ -11,7 +11,7 @@ import pytest
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground import settings
-from ftrace.lower.lowering import MOVEMENT, SIMPLIFY
+from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p

@@ -11,4 +11,5 @@ From the ground up:
                     it
     sort_kernels    Sorting as kernels, without Python: NumPy's vector code under an
                     order of our own
+    library_table   Which library operations become kernels, or others: two tables
 """

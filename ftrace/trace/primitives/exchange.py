@@ -16,7 +16,7 @@ A value differs between processes, or all have it alike; `sum`, `max`, `min`, `g
 and `first` make the second of the first, `own` and `vary` the first of the second. A
 derivative needs to know: what a value that all have alike is used for in each process
 adds up in its cotangent, so `vary` and `sum` are the transposes of each other, and so
-are `own` and `gather`. A program that runs has no `vary` (`lower/lowering.py`).
+are `own` and `gather`. A program that runs has no `vary` (`lower/pipeline.py`).
 
 Collectives along an axis of lanes that several processes share do what lanes do first,
 then this (`reduction.py`). It is a step of the program: MPI gets the memory itself.

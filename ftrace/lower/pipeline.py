@@ -1,0 +1,158 @@
+"""All stages of lowering, in their order: from a graph to its program.
+
+    SIMPLIFYING   a graph of a graph, on any device. What these leave is the graph that
+                  people are shown, and the body of which it is asked whether it fits
+                  into registers
+    SUITING       likewise, but what depends on the device, or looks for work that
+                  others have left whole
+    PROGRAM       the program of that graph
+
+`lowering.py` takes graphs through them. The code of kernels is the devices'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.limits import Limits
+from ftrace.lower.assembly import assemble, overlap
+from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
+from ftrace.lower.build import index_view, relax_mul_zero
+from ftrace.lower.control import canonical_loop, simplify_loops
+from ftrace.lower.kernel import codegen_options
+from ftrace.lower.library import fft_kernels, lapack_kernels, library_table
+from ftrace.lower.movement import reorder, sliding_window_sums
+from ftrace.lower.register_loops import promote_loops
+from ftrace.lower.schedule import schedule
+from ftrace.lower.simplify import algebra, indexing
+from ftrace.trace.calls.inline import inline_calls
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.exchange import exchange_p, lower_exchange
+from ftrace.trace.primitives.movement import permute_p
+from ftrace.trace.primitives.reduction import reduce_prod_p
+from ftrace.trace.rewrite import PatternMatcher
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of lowering.
+
+    Attributes:
+      name: for people, and in `SPECS` (`spec.py`), which says of some what they leave.
+      about: what it does, in a sentence.
+      make: rules; or a table, of operations and what makes others of them (`convert`);
+        or a function of the outputs and the limits. None is for those of `PROGRAM`:
+        `lowering.py` has what they do.
+      decisions: what `config.disabled_rules` can switch off in it, and what that does.
+        Where all are off, the graph stays as it is.
+      needs: what a device has that needs it; of others it is left out.
+      of: operations without which there is nothing to do; () is any graph.
+      bodies: the rules of its table take also what simplifies a body, first.
+    """
+
+    name: str
+    about: str
+    make: PatternMatcher | dict[Any, Any] | Callable[..., Sequence[Node]] | None
+    decisions: Mapping[str, str] = field(default_factory=dict[str, str])
+    needs: Callable[[Limits], object] = lambda limits: True
+    of: Collection[Any] = ()
+    bodies: bool = False
+
+
+SIMPLIFY: Final = PatternMatcher((
+    *algebra.CONSTANTS, *algebra.ALGEBRA, *algebra.LOGIC,
+    *indexing.ONE_HOT, *indexing.SCATTERS, *algebra.REDUCES,
+))  # fmt: skip
+#: The normal form, from the loads to the outputs:
+#:
+#:     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
+#:
+#: Every rule brings a graph nearer to this form and none leads away, so that rewriting
+#: ends: each moves one operation past another that must stand above it, or makes the
+#: graph smaller.
+MOVEMENT: Final = PatternMatcher((
+    *reorder.CHAINS, *reorder.EXCHANGES, *reorder.PUSHES,
+    *sliding_window_sums.WINDOWS, *sliding_window_sums.CHOICES,
+))  # fmt: skip
+#: Runs when the graph is simple, as `merge_reduces` would undo it, and when it is known
+#: what runs slice by slice: parts of a sum that large values end in would store these.
+SPLIT: Final = PatternMatcher((*split_reductions.RULES, *privatize_scatters.RULES))
+
+
+def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+    """Reaches into bodies as well, which begin with the stages after it."""
+    return inline_calls(outputs)
+
+
+SIMPLIFYING: Final = (
+    Stage("calls", "calls become what they call", _inline),
+    Stage(
+        "ranks", "what all have alike is not told to them, what they send lies in rows",
+        {exchange_p: lower_exchange},
+    ),
+    Stage(
+        "loops", "loops and branches lose what they need not",
+        simplify_loops.simplify_loops, simplify_loops.DECISIONS,
+        of=simplify_loops.CONTROL,
+    ),
+    Stage("control", "loops of all kinds become one kind", canonical_loop.LOOPS),
+    Stage(
+        "compounds", "operations of linear algebra become several smaller ones",
+        library_table.COMPOUNDS, lapack_kernels.COMPOSITION_DECISIONS,
+    ),
+    Stage(
+        "products", "products of complex numbers are those of halves",
+        {reduce_prod_p: algebra.multiply_complex},
+    ),
+    Stage("simplify", "algebra, constants, sums over equal elements", SIMPLIFY),
+    Stage(
+        "movement", "views merge, vanish, and move to where they cost least",
+        SIMPLIFY + MOVEMENT,
+    ),
+)  # fmt: skip
+
+
+SUITING: Final = (
+    Stage(
+        "slices", "what does not fit into the cache is computed slice by slice",
+        tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
+    ),
+    Stage("split", "long sums become sums of parts, for many threads", SPLIT),
+    Stage(
+        "registers", "small loops become one kernel that keeps its values in registers",
+        {canonical_loop.loop_p: promote_loops.by_recurrence}, promote_loops.DECISIONS,
+        lambda has: has.recurrences, bodies=True,
+    ),
+    Stage(
+        "library", "sorts, factorizations, running sums become kernels",
+        library_table.LIBRARY | {permute_p: fft_kernels.merge_permutations},
+        library_table.DECISIONS, lambda has: has.recurrences, library_table.LIBRARY,
+    ),
+    Stage(
+        "sums", "large sums in two steps, shared by threads or kernels",
+        split_reductions.sums_in_steps, split_reductions.DECISIONS,
+        lambda has: has.cache, (reduce_sum_p,),
+    ),
+)  # fmt: skip
+
+PROGRAM: Final = (
+    Stage(
+        "schedule", "which values are stored, and which kernel computes each",
+        None, schedule.DECISIONS,
+    ),
+    Stage(
+        "kernels", "movement becomes index arithmetic",
+        None, index_view.DECISIONS | relax_mul_zero.DECISIONS,
+    ),
+    Stage("memory", "values take the place of dead ones", None, assemble.DECISIONS),
+    Stage(
+        "code", "the steps get their order, and all values places in one arena",
+        None, overlap.DECISIONS | codegen_options.DECISIONS,
+    ),
+)  # fmt: skip
+
+PIPELINE: Final = (*SIMPLIFYING, *SUITING, *PROGRAM)
