@@ -26,7 +26,7 @@ OTHERS = {
     # Of processors: what has an instruction, and what it is in their languages.
     "lower/legalize/legalize.py:PLAIN",
     "backends/opencl/scalar_ops.py:_ROWS",
-    "backends/llvm/scalar/ops.py:COSTS",
+    "backends/llvm/scalar/ops.py:OPERATIONS",
     # Of our formulas, which are made of other primitives, and of their errors: they are
     # for devices, of which records know nothing.
     "lower/legalize/legalize.py:FORMULAS",

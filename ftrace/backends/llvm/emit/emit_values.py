@@ -487,9 +487,6 @@ class Expressions(ABC):
             texts = [self.wide(s, lanes, at) for s in src]
         if name in ("div", "rem") and self._divides_count(*src):
             t = t.integer("u")
-        if name == "select":
-            condition, a, b = texts
-            return self.ops.select(condition, t, a, b)
         if node.arg == RELAXED and not self.ops.target.fma:
             a, b, c = texts
             return self.ops.apply("add", t, self.ops.apply("mul", t, a, b), c)

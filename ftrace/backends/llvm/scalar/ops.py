@@ -1,4 +1,4 @@
-"""The scalar operations in LLVM IR: a row each; the same rows serve vectors.
+"""The scalar operations in LLVM IR: a row of `OPERATIONS` each, also for vectors.
 
 No operation may trap or be undefined: integer division by zero gives -1 and its
 remainder the dividend, shifts by the width or more give 0 or the sign, and floats
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from ftrace import dtypes
 from ftrace.backends.llvm.ir.writer import Constant, Type, hardware_half
@@ -22,42 +23,13 @@ from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.legalize.special import TABLES_OF_32
-from ftrace.trace.primitives.elementwise import COMPARES, COMPARISONS
+from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.primitive import PRIMITIVES
-
-#: Operations that are one instruction, by name and kind of dtype.
-_INSTRUCTIONS: dict[tuple[str, str], str] = {}
-
-
-def _row(name: str, **words: str) -> None:
-    for kinds, word in words.items():
-        for kind in kinds:
-            _INSTRUCTIONS[name, kind] = word
-
-
-_row("add", f="fadd", iu="add", b="or")
-_row("sub", f="fsub", iu="sub")
-_row("mul", f="fmul", iu="mul", b="and")
-_row("div", f="fdiv")
-_row("max", b="or")
-_row("min", b="and")
-_row("and", biu="and")
-_row("or", biu="or")
-_row("xor", biu="xor")
-_row("eq", f="fcmp oeq", biu="icmp eq")
-_row("ne", f="fcmp une", biu="icmp ne")
-_row("lt", f="fcmp olt", i="icmp slt", bu="icmp ult")
-_row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
-_row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
-_row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
 
 #: Operations that code may call a function for, and how many operands they have.
 CALLED = {
     p.name: 2 if p.family == "binary" else 1 for p in PRIMITIVES.values() if p.called
 }
-
-#: Operations that change the sign bit alone, of 16-bit floats.
-_SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
 
 
 class Cost(NamedTuple):
@@ -75,26 +47,30 @@ class Cost(NamedTuple):
 
 
 ADDITION = Cost()
-#: Of operations that do not take as long as an addition.
-COSTS = {
-    "div": Cost(4.0, 14, 8.0), "rem": Cost(8.0, 30, 24.0), "sqrt": Cost(6.0, 18, 12.0),
-    "max": Cost(3.0, 3), "min": Cost(3.0, 3), "mul_zero": Cost(3.0),
-    "load": Cost(latency=7), "select": Cost(latency=2),
-    **{compare.name: Cost(latency=3) for compare in COMPARES},
-    **dict.fromkeys(("and", "or", "xor", "not", "bitcast"), Cost(latency=1)),
-    **dict.fromkeys(("neg", "abs", "shl", "shr", "sar"), Cost(latency=1)),
-}  # fmt: skip
+
+
+class Operation(NamedTuple):
+    """What an operation is.
+
+    Attributes:
+      words: the one instruction that it is, by kind of dtype.
+      emit: what emits it for other kinds; None if there are none, and of casts, whose
+        operand has a type of its own.
+      cost: of a vector.
+      exact: it does not round, and takes 16-bit floats as they are.
+      exists: has the code for a target this operation?
+    """
+
+    words: dict[str, str]
+    emit: Row | None
+    cost: Cost
+    exact: bool
+    exists: Callable[[Target], bool]
 
 
 def operations_of(target: Target) -> frozenset[str]:
     """Names of the elementwise operations that the code for a target can have."""
-    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, "select", "cast", "bitcast"}
-    lacking = {"fma"} if not target.fma else set[str]()
-    if not target.scale:
-        lacking |= _WIDE.keys()
-    if not target.decides("piecewise_polynomials"):
-        lacking |= TABLES_OF_32.keys()
-    return frozenset(names - lacking)
+    return frozenset(n for n, row in OPERATIONS.items() if row.exists(target))
 
 
 class Operations(Instructions):
@@ -102,21 +78,20 @@ class Operations(Instructions):
 
     def apply(self, name: str, t: Type, *x: str) -> str:
         """Operation `name` on operands of type `t` (of a select: its last two)."""
-        if t.format:
+        operation = OPERATIONS.get(name)
+        if t.format and not (operation and operation.exact):
             return self._apply_wide(name, t, *x)
-        word = _INSTRUCTIONS.get((name, t.kind))
+        if operation is None:
+            return self.component(name, 0, t, (t,), *x)
+        word = operation.words.get(t.kind)
         if word is not None:
             a, b = x
             return self.pure(f"{word} {t} {a}, {b}", a, b)
-        if name in CALLED:
-            return self.component(name, 0, t, (t,), *x)
-        return _ROWS[name](self, t, *x)
+        assert operation.emit is not None, name
+        return operation.emit(self, t, *x)
 
     def _apply_wide(self, name: str, t: Type, *x: str) -> str:
         """The same for floats of 16 bits: in float32, and rounded."""
-        if name in _SIGN_BITS:  # which need not be rounded
-            word, bits = _SIGN_BITS[name]
-            return self.binary(word, t, x[0], t.integer().constant(bits))
         single = Type.of(dtypes.float32, t.lanes)
         found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
         return found if name in COMPARISONS else cast(self, found, single, t)
@@ -144,18 +119,6 @@ class Operations(Instructions):
         return self.pure(f"extractelement {t} {a}, i32 0", a)
 
 
-#: Operations that are more, or are named otherwise.
-_ROWS: dict[str, Row] = {}
-
-
-def _define(name: str) -> Callable[[Row], Row]:
-    def add(row: Row) -> Row:
-        _ROWS[name] = row
-        return row
-
-    return add
-
-
 def _constant_of(a: str) -> int | float | None:
     """The number that a constant operand has in every lane; None for any other."""
     if isinstance(a, Constant) and type(a.value) in (int, float):
@@ -166,15 +129,17 @@ def _constant_of(a: str) -> int | float | None:
 # Arithmetic.
 
 
-@_define("neg")
 def _negate(o: Operations, t: Type, a: str) -> str:
+    if t.format:
+        return o.binary("xor", t, a, t.integer().constant(0x8000))
     if t.kind == "f":
         return o.pure(f"fneg {t} {a}", a)
     return o.binary("sub", t, t.zero, a)
 
 
-@_define("abs")
 def _absolute(o: Operations, t: Type, a: str) -> str:
+    if t.format:
+        return o.binary("and", t, a, t.integer().constant(0x7FFF))
     if t.kind == "f":
         return o.call("fabs", t, a)
     return o.call("abs", t, a, extra="false") if t.kind == "i" else a
@@ -245,7 +210,6 @@ def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
     return back if wide.bits == t.bits else o.convert("trunc", wide, t, back)
 
 
-@_define("div")
 def _divide(o: Operations, t: Type, a: str, b: str) -> str:
     constant = _constant_of(b)
     if constant not in (None, 0, -1):
@@ -254,7 +218,6 @@ def _divide(o: Operations, t: Type, a: str, b: str) -> str:
     return o.select(zero, t, -1, _quotient(o, t, a, safe))
 
 
-@_define("rem")
 def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
     if t.kind == "f":
         return _float_remainder(o, t, a, b)
@@ -297,7 +260,7 @@ def _float_remainder(o: Operations, t: Type, x: str, y: str) -> str:
     return found
 
 
-def _half_of_mask(number: int) -> Row:
+def _far_angle(number: int) -> Row:
     """A part of the argument reduction of sin, cos and tan for large arguments."""
 
     def part(o: Operations, t: Type, a: str) -> str:
@@ -306,18 +269,6 @@ def _half_of_mask(number: int) -> Row:
     return part
 
 
-#: Operations that only AVX-512 has.
-_WIDE: dict[str, Row] = {
-    "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
-    **{name: avx512.table(*place) for name, place in TABLES_OF_32.items()},
-}  # fmt: skip
-_ROWS.update(_WIDE)
-
-for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
-    _ROWS[_name] = _half_of_mask(_number)
-
-
-@_define("mul_zero")
 def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
     differs = "fcmp une" if t.kind == "f" else "icmp ne"
     x, y = (o.binary(differs, t, factor, t.zero) for factor in (a, b))
@@ -328,12 +279,10 @@ def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
 # Bits.
 
 
-@_define("not")
 def _not(o: Operations, t: Type, a: str) -> str:
     return o.binary("xor", t, a, -1 if t.kind != "b" else True)
 
 
-@_define("sar")
 def _shift_right_arithmetic(o: Operations, t: Type, a: str, n: str) -> str:
     if t.kind == "u":
         return _shift(o, t, a, n, "lshr")
@@ -353,27 +302,90 @@ def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
     return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
 
 
-# What has another name.
+# The table.
 
 
 def _intrinsic(o: Operations, t: Type, *x: str, name: str) -> str:
     return o.call(name, t, *x)
 
 
+def _select(o: Operations, t: Type, condition: str, a: str, b: str) -> str:
+    return o.select(condition, t, a, b)
+
+
 def _same(o: Operations, t: Type, a: str) -> str:
     return a
 
 
-_ROWS.update({
-    **{name: partial(_extremum, word=name) for name in ("max", "min")},
-    "shl": partial(_shift, word="shl"),
-    "shr": partial(_shift, word="lshr"),
-    **{name: partial(_intrinsic, name=word) for name, word in {
-        "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
-        "sqrt": "sqrt", "fma": "fma", "popcount": "ctpop",
-    }.items()},
-    "copy": _same, "stop_gradient": _same,
-})  # fmt: skip
+def _row(
+    emit: Row | None = None,
+    cost: Cost = ADDITION,
+    exact: bool = False,
+    exists: Callable[[Target], bool] = lambda _: True,
+    **words: str,
+) -> Operation:
+    """An operation; `words` by the kinds of dtype that have the same."""
+    each = {kind: word for kinds, word in words.items() for kind in kinds}
+    return Operation(each, emit, cost, exact, exists)
+
+
+def _has_tables(target: Target) -> bool:
+    return target.scale and target.decides("piecewise_polynomials")
+
+
+_BIT, _COMPARISON, _EXTREMUM = Cost(latency=1), Cost(latency=3), Cost(3.0, 3)
+
+OPERATIONS: dict[str, Operation] = {
+    "add": _row(f="fadd", iu="add", b="or"),
+    "sub": _row(f="fsub", iu="sub"),
+    "mul": _row(f="fmul", iu="mul", b="and"),
+    "mul_zero": _row(_multiply_zero, Cost(3.0)),
+    "div": _row(_divide, Cost(4.0, 14, 8.0), f="fdiv"),
+    "rem": _row(_remainder, Cost(8.0, 30, 24.0)),
+    "fma": _row(partial(_intrinsic, name="fma"), exists=attrgetter("fma")),
+    "sqrt": _row(partial(_intrinsic, name="sqrt"), Cost(6.0, 18, 12.0)),
+    "max": _row(partial(_extremum, word="max"), _EXTREMUM, b="or"),
+    "min": _row(partial(_extremum, word="min"), _EXTREMUM, b="and"),
+    "neg": _row(_negate, _BIT, exact=True),
+    "abs": _row(_absolute, _BIT, exact=True),
+    "floor": _row(partial(_intrinsic, name="floor")),
+    "ceil": _row(partial(_intrinsic, name="ceil")),
+    "trunc": _row(partial(_intrinsic, name="trunc")),
+    "round": _row(partial(_intrinsic, name="rint")),
+    # Comparisons.
+    "eq": _row(cost=_COMPARISON, f="fcmp oeq", biu="icmp eq"),
+    "ne": _row(cost=_COMPARISON, f="fcmp une", biu="icmp ne"),
+    "lt": _row(cost=_COMPARISON, f="fcmp olt", i="icmp slt", bu="icmp ult"),
+    "le": _row(cost=_COMPARISON, f="fcmp ole", i="icmp sle", bu="icmp ule"),
+    "gt": _row(cost=_COMPARISON, f="fcmp ogt", i="icmp sgt", bu="icmp ugt"),
+    "ge": _row(cost=_COMPARISON, f="fcmp oge", i="icmp sge", bu="icmp uge"),
+    # Bits.
+    "and": _row(cost=_BIT, biu="and"),
+    "or": _row(cost=_BIT, biu="or"),
+    "xor": _row(cost=_BIT, biu="xor"),
+    "not": _row(_not, _BIT),
+    "shl": _row(partial(_shift, word="shl"), _BIT),
+    "shr": _row(partial(_shift, word="lshr"), _BIT),
+    "sar": _row(_shift_right_arithmetic, _BIT),
+    "popcount": _row(partial(_intrinsic, name="ctpop")),
+    # Choices, and other types.
+    "select": _row(_select, Cost(latency=2), exact=True),
+    "cast": _row(),
+    "bitcast": _row(cost=_BIT),
+    "copy": _row(_same),
+    "stop_gradient": _row(_same),
+    # Parts of formulas.
+    "far_quadrant": _row(_far_angle(0)),
+    "far_remainder": _row(_far_angle(1)),
+    "far_rest": _row(_far_angle(2)),
+    "ldexp": _row(avx512.scale, exists=attrgetter("scale")),
+    "mantissa": _row(avx512.mantissa, exists=attrgetter("scale")),
+    "exponent": _row(avx512.exponent, exists=attrgetter("scale")),
+    **{
+        name: _row(avx512.table(*place), exists=_has_tables)
+        for name, place in TABLES_OF_32.items()
+    },
+}
 
 
 # Casts.

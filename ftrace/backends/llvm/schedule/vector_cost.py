@@ -2,7 +2,7 @@
 
     load x[i, j] along j    1: the lanes lie side by side
     load x[i, j] along i    2 and more: they are brought together
-    store, add, div, …      `COSTS` of `scalar/ops.py`; what does not vary costs once
+    store, add, div, …      `OPERATIONS` of `scalar/ops.py`; once, if it does not vary
 
 A reduce that stands in no vector has one of its own, along its cheapest range. How many
 vectors are best interleaved is decided here, too (`count_interleaved`).
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace import dtypes
-from ftrace.backends.llvm.scalar.ops import ADDITION, COSTS
+from ftrace.backends.llvm.scalar.ops import ADDITION, OPERATIONS, Cost
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import fit_lanes
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
@@ -30,6 +30,14 @@ Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have 
 
 #: A vector along which nothing runs.
 _NO_VECTOR: Vector = (const(0, INDEX), 1)
+
+_LOAD = Cost(latency=7)
+
+
+def cost_of(node: Node) -> Cost:
+    """What an operation on a vector takes, by its row."""
+    row = OPERATIONS.get(node.op.name)
+    return row.cost if row is not None else _LOAD if node.op is load_p else ADDITION
 
 
 class VectorCosts:
@@ -130,7 +138,7 @@ class VectorCosts:
             return cost
         if node.dtype is INDEX or not node.src:
             return 0.0
-        return COSTS.get(node.op.name, ADDITION).instructions
+        return cost_of(node).instructions
 
     def _of_access(self, index: Node, active: Vector | None) -> float:
         if active is None:
@@ -231,7 +239,7 @@ def cycles(nodes: Sequence[Node]) -> tuple[float, float]:
     at: dict[Node, float] = {}
     busy = 0.0
     for node in nodes:
-        cost = COSTS.get(node.op.name, ADDITION)
+        cost = cost_of(node)
         before = max((at.get(s, 0.0) for s in node.src), default=0.0)
         at[node] = before + cost.latency
         busy += cost.busy
