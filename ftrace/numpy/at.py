@@ -20,8 +20,9 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew, indexing, logic
 from ftrace.numpy.arithmetic import power
+from ftrace.numpy.creation import array
 from ftrace.numpy.indexing import Index, integer_classes
-from ftrace.trace.arrays.array import Array, is_array, recording
+from ftrace.trace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
@@ -113,7 +114,7 @@ class IndexedArray:
           IndexBoundsError: without a mode, for an index that is known to be out of
             bounds.
         """
-        mode = indexing.check_mode("at.get", mode)
+        mode = indexing.check_mode("at[].get", mode)
         given = self.array, self.index, mode, fill_value, wrap_negative_indices
         return place_result(_do_where_it_is(indexing.read_at, *given), out_sharding)
 
@@ -121,8 +122,8 @@ class IndexedArray:
         """A copy of the array with `values` at the place.
 
         Args:
-          values: a number or an array that broadcasts to the place; it takes the dtype
-            of the array.
+          values: a number, an array, or nested lists of numbers, of a shape that
+            broadcasts to the place; they take the dtype of the array.
           options: `mode`, `indices_are_sorted`, `unique_indices`,
             `wrap_negative_indices`, `out_sharding`: see the class.
 
@@ -149,7 +150,7 @@ class IndexedArray:
 
     def subtract(self, values: tracer.Value, **options: Any) -> Array:
         """`values` subtracted at the place, as often as an index is repeated."""
-        fitting = _fitting(values, self.array)
+        fitting = _fitting(_operand("subtract", values), self.array)
         return self._update("add", ew.negative(fitting), **options)
 
     def multiply(self, values: tracer.Value, **options: Any) -> Array:
@@ -160,14 +161,15 @@ class IndexedArray:
 
     def divide(self, values: tracer.Value, **options: Any) -> Array:
         """Divided by `values` at the place, as often as an index is repeated."""
-        return ew.divide(self.array, self._factors(values, **options))
+        return ew.divide(self.array, self._factors("divide", values, **options))
 
     def power(self, values: tracer.Value, **options: Any) -> Array:
         """Raised to the power of `values` at the place."""
-        return power(self.array, self._factors(values, **options))
+        return power(self.array, self._factors("power", values, **options))
 
-    def _factors(self, values: tracer.Value, **options: Any) -> Any:
+    def _factors(self, name: str, values: Any, **options: Any) -> Any:
         """1 everywhere, times `values` at the place."""
+        values = _operand(name, values)
         dtype, _ = ew.common_type(self.array, values)
         ones = ax.full(self.array.shape, 1, dtype)
         return IndexedArray(ones, self.index)._update("mul", values, **options)
@@ -185,7 +187,7 @@ class IndexedArray:
 
         With `unique_indices=True` it is applied once.
         """
-        mode = indexing.check_mode("at.apply", options.get("mode"))
+        mode = indexing.check_mode("at[].apply", options.get("mode"))
         mask = _traced_mask(self.array, self.index)
         if mask is not None:
             new = ax.cast(func(self.array), self.array.dtype)
@@ -196,7 +198,7 @@ class IndexedArray:
         repeats: Any = np.ones((), np.int32)
         if not options.get("unique_indices"):
             repeats = _repeats(self.array, self.index, mode, wrap)
-        new = apply_repeatedly("at.apply", func, old, repeats)
+        new = apply_repeatedly("at[].apply", func, old, repeats)
         return place._update("set", new, **options)
 
     def _update(
@@ -210,8 +212,9 @@ class IndexedArray:
         out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        checked, x = indexing.check_mode("at", mode), self.array
+        checked, x = indexing.check_mode("at[]", mode), self.array
         given = kind, checked, wrap_negative_indices
+        values = _operand(kind, values)
         if type(values) is int and is_array(x):  # those of native calls are places
             exact = dtypes.is_inexact(x.dtype) and abs(values) <= _WHOLE
             values = float(values) if exact else _fitting(values, x)
@@ -224,6 +227,25 @@ def _do_where_it_is(function: Callable[..., Any], *given: Any) -> Any:
     """A call, in which an array may be divided over devices."""
     placed = call_placed(function, given, {}) if Array.any_placed else NotImplemented
     return function(*given) if placed is NotImplemented else placed
+
+
+def _operand(name: str, values: Any) -> tracer.Value:
+    """What is put into a place: of nested lists of numbers their array, as in JAX."""
+    if isinstance(values, (ArrayLike, int, float)):
+        return values
+    try:
+        if ax.is_sequence(values):
+            return array(values)
+        tracer.aval_of(values)  # raises where it is none
+    except (errors.ArgumentError, errors.ShapeError) as error:
+        text = error.message.removeprefix("array: ")
+        raise type(error)(f"{_method(name)}: {text}", error.origin) from None
+    return values
+
+
+def _method(kind: str) -> str:
+    """What users write for a kind of update, or the name of a method."""
+    return "at[].multiply" if kind == "mul" else f"at[].{kind}"
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:
@@ -272,7 +294,7 @@ def update(
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
         parsed = indexing.parse_index(x.shape, index, mode, wrap, together=True)
-    values = fit(values, parsed.result_shape, f"at.{kind}")
+    values = fit(values, parsed.result_shape, _method(kind))
     values = ax.cast(values, x.dtype)
     region = indexing.slice_of(x, parsed)
     if parsed.gathered:
@@ -333,8 +355,9 @@ def _traced_mask(x: Any, index: Any) -> Any:
     mask: Any = parts[0] if len(parts) == 1 else None
     if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_:
         return None
-    if mask.shape != x.shape[: mask.ndim]:
+    if mask.ndim > x.ndim:
         return None
+    indexing.check_mask(mask.shape, 0, x.shape)
     return ax.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
@@ -347,7 +370,7 @@ def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
-    values = fit(values, rest, f"at.{kind}")
+    values = fit(values, rest, _method(kind))
     return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
@@ -458,7 +481,7 @@ def _update_now(
     Args:
       known: the index, as NumPy takes it.
     """
-    require_memory("at", tracer.aval_of(x))
+    require_memory("at[]", tracer.aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
     try:
         with np.errstate(all="ignore"):

@@ -389,16 +389,21 @@ def _check_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     return value % size
 
 
+def check_mask(mask: Shape, axis: int, shape: Shape) -> None:
+    """Raises where the shape of a mask is not that of the axes that begin at `axis`."""
+    for place, (n, size) in enumerate(zip(mask, shape[axis:], strict=False), axis):
+        if not sym.same_size(n, size):
+            raise errors.IndexBoundsError(
+                f"a mask of shape {mask} does not fit an array of shape {shape}: along "
+                f"axis {place} the array has size {size}, and the mask {n}"
+            )
+
+
 def _by_axis(part: Any, axis: int, shape: Shape) -> list[Any]:
     """Integers, or the positions that a mask holds per axis: none for True or False."""
     if not _is_mask(part):
         return [part]
-    covered = shape[axis : axis + part.ndim]
-    if part.shape != covered:
-        raise errors.IndexBoundsError(
-            f"a mask of shape {part.shape} does not fit the axes of sizes {covered} of "
-            f"an array of shape {shape}"
-        )
+    check_mask(part.shape, axis, shape)
     return [p.astype(np.int32) for p in np.nonzero(part)] if part.ndim else []
 
 

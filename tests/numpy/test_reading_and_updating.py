@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import (
+    ArgumentError,
     ConcretizationTypeError,
     DtypeError,
     ImmutableError,
@@ -238,6 +239,32 @@ def test_masks_that_are_traced_update_by_where() -> None:
     np.testing.assert_array_equal(one, [[0, 1, 2], [3, 2, 2.5]])
 
 
+@pytest.mark.parametrize(
+    "kind", ["set", "add", "subtract", "multiply", "divide", "power", "min", "max"]
+)
+def test_lists_are_put_as_their_array(kind: str) -> None:
+    def update(x: Any, values: Any) -> Any:
+        return getattr(x.at[:2], kind)(values)
+
+    def of_list(x: Any) -> Any:
+        return update(x, [2, (x[0] + 1)])
+
+    def of_array(x: Any) -> Any:
+        return update(x, fnp.stack([fnp.full_like(x[0], 2), x[0] + 1]))
+
+    x, rows = fnp.arange(1.0, 4), fnp.arange(1.0, 7).reshape(2, 3)
+    for way in (lambda f: f, ft.jit, ft.jacobian):
+        np.testing.assert_array_equal(way(of_list)(x), way(of_array)(x))
+    np.testing.assert_array_equal(ft.vmap(of_list)(rows), ft.vmap(of_array)(rows))
+    for values in [5, np.int8(1)], (True, 2.5), [[3, 4]]:
+        put = update(x, values)
+        np.testing.assert_array_equal(put, update(x, fnp.array(values)))
+    with refuses(ArgumentError, rf"^at\[\].{kind}: None of type"):
+        update(x, [1, None])
+    with refuses(ArgumentError, rf"^at\[\].{kind}: .*got str"):
+        update(x, "ab")
+
+
 def test_masks_work_in_gradients_that_are_not_jitted() -> None:
     slope = ft.grad(lambda v: (v[v > 1] ** 2).sum())(fnp.arange(4.0))
     np.testing.assert_array_equal(slope, [0, 0, 4, 6])
@@ -284,9 +311,10 @@ def test_iteration_and_unpacking() -> None:
         (lambda x: x[fnp.ones(2)], DtypeError, "an integer or bool"),
         (lambda x: x[:: fnp.array(0)], ValueRangeError, "step"),
         (lambda x: x["a":], DtypeError, "bounds of a slice"),
-        (lambda x: x[np.array([True] * 5)], IndexBoundsError, "a mask of shape"),
+        (lambda x: x[np.array([True] * 5)], IndexBoundsError, "axis 0 .*size 2, .* 5"),
+        (lambda x: x[:, [True, False]], IndexBoundsError, "axis 1 .*size 3, .*mask 2"),
         (lambda x: x[fnp.array([0, 1]), np.arange(3)], ShapeError, "do not broadcast"),
-        (lambda x: x.at[0].set(fnp.ones(4)), ShapeError, "at.set: values of shape"),
+        (lambda x: x.at[0].set(fnp.ones(4)), ShapeError, r"^at\[\].set: values of"),
         (lambda x: x.at[9].add(1), IndexBoundsError, "index 9"),
         (lambda x: x.at[0].set(1, mode="no"), ValueRangeError, "mode must be"),
         (lambda x: x.__setitem__(0, 1), ImmutableError, r"x.at\[i\].set"),
