@@ -567,16 +567,17 @@ def _generated_frame() -> FrameType | None:
 _AROUND = os.path.join(_OURS, "trace", "eager", "dispatch.py")
 
 
-def called_function() -> str:
+def called_function(otherwise: str = "") -> str:
     """The name of the public function that the user's line has called, if it is known.
 
-    Empty if it is not. For messages: it looks at all frames up to the user's.
+    For messages: it looks at all frames up to the user's.
     """
-    name = ""
+    name = otherwise
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and is_internal(frame.f_code):
         code = frame.f_code
         if code.co_name == "call" and code.co_filename == _AROUND:
-            name = getattr(frame.f_locals.get("function"), "__name__", "")
+            called = getattr(frame.f_locals.get("function"), "__name__", "_")
+            name = name if called.startswith("_") else called
         frame = frame.f_back
     return name

@@ -245,6 +245,11 @@ def check_shape(shape: Any, name: str) -> Shape:
     """
     sizes = _entries(shape)
     if sizes is None:
+        if not (is_dynamic(shape) or hasattr(shape, "__index__")):
+            raise errors.ArgumentError(
+                f"{name}: shape must be a tuple of integers, or an integer for one "
+                f"axis, got {shape!r}"
+            )
         return (checked_size(shape, f"{name}: shape"),)
     found = tuple(checked_size(n, f"{name}: each size") for n in sizes)
     if lower_bound(prod(found)) >= _MOST:

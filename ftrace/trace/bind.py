@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DynamicDimensionError, ShapeError
+from ftrace.errors import DynamicDimensionError, ShapeError, called_function
 from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.tables import memo
@@ -223,7 +223,7 @@ def elementwise(
         scope = current_scope()  # numbers alone: a constant of the function
     if scope is not None:
         compute, weak = _compute_type(pairs, dtype, inexact)
-        shape = broadcast_shapes(op.name, [a.shape for a in avals])
+        shape = broadcast_shapes(op, [a.shape for a in avals])
         nodes = [scope.lift_to(x, compute, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
@@ -364,10 +364,10 @@ def _elementwise_now(
                 _require_memory_for_all(op, aval, arrays)
             result = op.numpy(aval, None, *arrays)
         except ValueError:
-            broadcast_shapes(op.name, [array.shape for array in arrays])
+            broadcast_shapes(op, [array.shape for array in arrays])
             raise
         except MemoryError:
-            shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+            shape = broadcast_shapes(op, [array.shape for array in arrays])
             raise evaluate.no_memory(op.name, aval.with_shape(shape)) from None
     finally:
         restore_errors(token)
@@ -391,7 +391,7 @@ def _elementwise_wide(
 
 
 def _require_memory_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
-    shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+    shape = broadcast_shapes(op, [array.shape for array in arrays])
     evaluate.require_memory(op.name, aval.with_shape(shape))
 
 
@@ -411,7 +411,7 @@ def check_decided(name: str, sizes: Collection[Any]) -> None:
         )
 
 
-def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
+def broadcast_shapes(name: str | Primitive, shapes: Sequence[Shape]) -> Shape:
     """The shape to which all of them broadcast, by NumPy's rules.
 
     Raises:
@@ -426,6 +426,7 @@ def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
     for sizes in zip(*padded, strict=True):
         distinct = {n for n in sizes if not same_size(n, 1)}
         if len(distinct) > 1:
+            name = name if isinstance(name, str) else called_function(name.name)
             check_decided(name, distinct)
             listed = " and ".join(map(str, shapes))
             raise ShapeError(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import OutOfMemoryError
+from ftrace.errors import OutOfMemoryError, called_function
 from ftrace.trace.arrays.buffer import has_memory
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort, walk
@@ -32,9 +32,9 @@ from ftrace.trace.tiering import ASKED
 def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
     """The exception for a result that NumPy has no memory for."""
     return OutOfMemoryError(
-        f"{name}: the host has no memory for a result of type {aval!r}, which takes "
-        f"{nbytes_of(aval)} bytes, or for what leads to it; compute it in parts, or "
-        "under jit, where intermediate results are not stored"
+        f"{called_function(name)}: the host has no memory for a result of type "
+        f"{aval!r}, which takes {nbytes_of(aval)} bytes, or for what leads to it; "
+        "compute it in parts, or under jit, where intermediate results are not stored"
     )
 
 

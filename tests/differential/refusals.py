@@ -158,7 +158,7 @@ REFUSED_BY_FTRACE = {
     r"scipy\.fft\..*": ("a real array is required, got complex",),
     r"(lax|numpy)\.full(_like)?": ("is complex, and",),
     r"lax\.collapse": ("there are no axes from",),
-    r"numpy\.linspace": ("floor is not defined for c",),
+    r"numpy\.linspace": ("linspace is not defined for c",),
     r"ops\.segment_\w+": (
         "segment_ids must be integers, got bool",
         "must match the leading axes",
@@ -188,5 +188,8 @@ REFUSED_BY_FTRACE = {
     r"numpy\.polyint": ("with m=0 the constants must have the shape",),
     r"numpy\.pad": ("no elements to extend by mode",),
     r"numpy\.put": ("an index must be an integer or bool, got f",),
-    r"(numpy|lax|ops)\.\w+": (r"m(in|ax) is not defined for c", r"no m(ax|in)imum at"),
+    r"(numpy|lax|ops)\.\w+": (
+        r"m(in|ax)(imum)? is not defined for c",
+        r"no m(ax|in)imum at",
+    ),
 }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
@@ -80,6 +81,74 @@ def test_a_wrong_argument_is_told_with_its_name(
 ) -> None:
     with pytest.raises(errors.ArgumentError, match=message):
         call()
+
+
+#: An array of every kind of dtype, and what stands beside it.
+OF_KINDS: list[Any] = [np.ones(2, dtype) for dtype in ("bool", "i4", "u1", "f4", "c8")]
+BESIDE: list[Any] = [True, 1, 1.5, 1j]
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "negative": operator.neg, "bitwise_not": operator.invert, "absolute": operator.abs,
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
+    "true_divide": operator.truediv, "floor_divide": operator.floordiv,
+    "remainder": operator.mod, "power": operator.pow, "less": operator.lt,
+    "left_shift": operator.lshift, "right_shift": operator.rshift,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+}  # fmt: skip
+UFUNCS = {
+    name: getattr(fnp, name)
+    for name, ufunc in vars(np).items()
+    if isinstance(ufunc, np.ufunc) and not ufunc.signature and hasattr(fnp, name)
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [*OPERATORS.items(), *UFUNCS.items()],
+    ids=[*(f"operator of {name}" for name in OPERATORS), *UFUNCS],
+)
+def test_a_dtype_is_refused_by_the_public_name(
+    name: str, call: Callable[..., Any]
+) -> None:
+    unary, said = getattr(np, name).nin == 1, set[str]()
+    for x in OF_KINDS:
+        for more in [()] if unary else [(y,) for y in BESIDE]:
+            for function in (call, ft.jit(lambda *xs: call(*xs))):
+                try:
+                    function(fnp.asarray(x), *more)
+                except errors.FtraceError as error:
+                    said.add(error.message)
+    for message in said:
+        named = getattr(fnp, message.split()[0])
+        part = fnp.floor_divide if name == "divmod" else None
+        assert named in (getattr(fnp, name), part), message
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda x: -x, r"^negative .* bool; write ~x, or logical_not\(x\)"),
+        (lambda x: x - x, r"^subtract .* bool; write x \^ y, or logical_xor\(x, y\)"),
+        (lambda x: lax.sub(x, x), r"^sub .* bool; convert with .astype\(int\)"),
+        (lambda x: nn.softplus(x) << 1, r"^left_shift .*32; convert with .astype\(int"),
+        (lambda x: fnp.floor(x * 1j), r"^floor .*64; take its .real, or abs\(x\)"),
+        (lambda x: fnp.ptp(x), r"^ptp .* bool; convert with .astype\(int\)"),
+        (lambda x: lax.sin(x + 1), r"^sin .* int32; convert with .astype\(float\)"),
+        (lambda x: x - fnp.ones(3), r"^subtract: shapes \(2,\) and \(3,\) do not"),
+        (
+            lambda x: len(x[0]),
+            r"^len\(\) of an array without axes; write x.reshape\(-1",
+        ),
+        (
+            lambda x: fnp.reshape(x, None),
+            r"^reshape: shape must be a tuple .* got None",
+        ),
+    ],
+)
+def test_what_to_write_instead_is_told(call: Any, advice: str) -> None:
+    for function in (call, ft.jit(lambda x: call(x))):
+        with pytest.raises(errors.FtraceError, match=advice):
+            function(fnp.array([True, False]))
 
 
 def test_no_function_is_named_where_none_was_called() -> None:

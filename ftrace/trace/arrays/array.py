@@ -87,6 +87,10 @@ def _in_place(self: Any, key: Any, value: Any = None, /) -> NoReturn:
     )
 
 
+#: What is written where a function takes arrays with axes.
+_WITH_AXIS = "write x.reshape(-1), or fnp.atleast_1d(x), for an array of one axis"
+
+
 def is_operand(value: Any) -> bool:
     """Can it stand beside an array in an operator?"""
     kinds = (ArrayLike, np.ndarray, np.generic, bool, int, float, complex)
@@ -216,12 +220,14 @@ class ArrayLike(Methods):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise errors.ArgumentError("len() of an array without axes")
+            raise errors.ArgumentError(f"len() of an array without axes; {_WITH_AXIS}")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:
-            raise errors.ArgumentError("iteration over an array without axes")
+            raise errors.ArgumentError(
+                f"iteration over an array without axes; {_WITH_AXIS}"
+            )
         return map(self.__getitem__, range(self.shape[0]))
 
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Array:

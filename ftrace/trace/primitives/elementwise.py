@@ -45,11 +45,7 @@ def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
         if aval.dtype != first.dtype:
             shapes = " and ".join(map(repr, avals))
             raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
-    if dtypes.kind(first.dtype) not in kinds:
-        raise DtypeError(
-            f"{name} is not defined for {dtypes.name_of(first.dtype)}; convert with "
-            ".astype"
-        )
+    bc.check_kind(name, kinds, first)
 
 
 def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:
