@@ -29,6 +29,14 @@ from ftrace.trace.primitives.sources import const
 
 Array = np.ndarray[Any, Any]
 
+#: What processors have instructions for.
+PLAIN: frozenset[str] = frozenset((
+    "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "floor", "ceil",
+    "trunc", "round", "sqrt", "fma", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+    "xor", "not", "shl", "shr", "sar", "popcount", "select", "cast", "bitcast",
+    "mul_zero", "is_finite", "copy", "stop_gradient",
+))  # fmt: skip
+
 
 @dataclass
 class Case:

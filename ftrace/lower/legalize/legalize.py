@@ -206,15 +206,6 @@ def decompose(roots: Sequence[g.Node], has: Collection[str]) -> list[g.Node]:
 Dtype = np.dtype[Any]
 
 
-#: What processors have instructions for.
-PLAIN: frozenset[str] = frozenset((
-    "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "floor", "ceil",
-    "trunc", "round", "sqrt", "fma", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
-    "xor", "not", "shl", "shr", "sar", "popcount", "select", "cast", "bitcast",
-    "mul_zero", "is_finite", "copy", "stop_gradient",
-))  # fmt: skip
-
-
 def legalize(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
     """The kernel without complex numbers, 16-bit arithmetic and foreign functions.
 

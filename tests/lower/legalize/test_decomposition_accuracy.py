@@ -11,14 +11,14 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.backends.llvm.target import host_target
-from ftrace.lower.legalize.legalize import ACCURACY, DECOMPOSITIONS, PLAIN, decompose
+from ftrace.lower.legalize.legalize import ACCURACY, DECOMPOSITIONS, decompose
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from ftrace.trace.primitives.sources import const, variable
 from pytest_ftrace import require_device
-from tests.support.kernel_samples import elementwise_kernel, run
+from tests.support.kernel_samples import PLAIN, elementwise_kernel, run
 from tests.support.node_values import evaluate
 
 Array = np.ndarray[Any, Any]

@@ -28,7 +28,6 @@ from ftrace.lower.kernel.ir import (
 from ftrace.lower.legalize.complex import COMPLEX
 from ftrace.lower.legalize.legalize import (
     DECOMPOSITIONS,
-    PLAIN,
     legalize,
     split_complex,
     widen_half,
@@ -38,6 +37,7 @@ from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from ftrace.trace.primitives.sources import const
 from tests.support.kernel_samples import (
+    PLAIN,
     axes,
     elementwise_kernel,
     index,

@@ -24,7 +24,6 @@ PACKAGE = Path(ft.__file__).parent
 LONGEST = 5
 OTHERS = {
     # Of processors: what has an instruction, and what it is in their languages.
-    "lower/legalize/legalize.py:PLAIN",
     "backends/opencl/scalar_ops.py:_ROWS",
     "backends/llvm/scalar/ops.py:OPERATIONS",
     # Of our formulas, which are made of other primitives, and of their errors: they are
