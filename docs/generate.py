@@ -25,9 +25,8 @@ from docs.accuracy import OF_COMPOSITIONS, OF_EQUAL_TERMS, OF_SUMS
 from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
 from docs.stubs import stubs
 from ftrace import lower, trace
+from ftrace.backends.llvm import codegen_options
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
-from ftrace.lower.assembly import overlap
-from ftrace.lower.kernel import codegen_options
 from ftrace.lower.legalize.legalize import ACCURACY
 from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
@@ -332,13 +331,12 @@ def decision_tables() -> dict[str, str]:
         "host": ("compounds", "library"),
         "slices": ("slices",),
         "schedule": ("schedule", "sums", "kernels"),
-        "rendering": ("code",),
+        "rendering": ("rendering",),
         "memory": ("memory",),
-        "exchanges": ("exchanges",),
+        "exchanges": ("code",),
     }
     made = {stage.name: stage.decisions for stage in PIPELINE}
-    # The last stage has those of the order of its steps, and of the devices.
-    made |= {"exchanges": overlap.DECISIONS, "code": codegen_options.DECISIONS}
+    made["rendering"] = codegen_options.DECISIONS
     tables: dict[str, str] = {}
     for name, stages in pages.items():
         decisions = [row for stage in stages for row in made[stage].items()]

@@ -32,7 +32,7 @@ def lowering() -> Callable[..., Lowering]:
 
 
 def _check_rules(names: frozenset[str]) -> None:
-    check = importing(partial(_load, "lower.lowering", "check_disabled_rules"))
+    check = importing(partial(_load, "backends.rule_names", "check_disabled_rules"))
     settings.name_checks["disabled_rules"] = check
     check(names)
 
@@ -57,6 +57,7 @@ register_platform(
     "cpu",
     lambda number: importing(partial(_load, "backends.llvm.device", "CPU"))(number),
     settings.host_devices,
+    partial(_load, "backends.llvm.codegen_options", "DECISIONS"),
 )
 register_platform(
     "interpreter", lambda number: _load("backends.interpreter", "Interpreter")(number)

@@ -38,9 +38,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ftrace.lower.lowering import Lowering, lower, rule_names, simplify_graph
+    from ftrace.lower.lowering import Lowering, lower, simplify_graph
 
-__all__ = ["Lowering", "lower", "rule_names", "simplify_graph"]
+__all__ = ["Lowering", "lower", "simplify_graph"]
 
 
 def __getattr__(name: str) -> Any:

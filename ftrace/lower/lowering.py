@@ -9,14 +9,13 @@ other steps, in their order, get slots for all values.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import count
 from typing import Any
 
-from ftrace.errors import ArgumentError, DeviceError, GraphError
+from ftrace.errors import DeviceError, GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
@@ -44,7 +43,7 @@ from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
-from ftrace.trace.rewrite import RULE_NAMES, Fired, PatternMatcher, rewrite
+from ftrace.trace.rewrite import Fired, PatternMatcher, rewrite
 from ftrace.trace.symbolic import same_size
 
 
@@ -415,19 +414,3 @@ def _splitting_node(built: BuiltKernel, plan: FusionPlan, forced: set[Node]) -> 
             f"can give it, and cannot be split"
         )
     return best[1]
-
-
-# Names.
-
-
-def rule_names() -> set[str]:
-    """The names that `config.disabled_rules` may hold: rules and decisions."""
-    return RULE_NAMES.union(*[stage.decisions for stage in pipeline.PIPELINE])
-
-
-def check_disabled_rules(names: frozenset[str]) -> None:
-    """Raises ArgumentError for a name that is no rule's."""
-    for name in sorted(names - rule_names()):
-        close = difflib.get_close_matches(name, rule_names(), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")

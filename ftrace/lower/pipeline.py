@@ -22,7 +22,6 @@ from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.control import canonical_loop, simplify_loops
-from ftrace.lower.kernel import codegen_options
 from ftrace.lower.library import fft_kernels, lapack_kernels, library_table
 from ftrace.lower.movement import reorder, sliding_window_sums
 from ftrace.lower.register_loops import promote_loops
@@ -151,7 +150,7 @@ PROGRAM: Final = (
     Stage("memory", "values take the place of dead ones", None, assemble.DECISIONS),
     Stage(
         "code", "the steps get their order, and all values places in one arena",
-        None, overlap.DECISIONS | codegen_options.DECISIONS,
+        None, overlap.DECISIONS,
     ),
 )  # fmt: skip
 

@@ -30,11 +30,12 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
+from ftrace.backends.rule_names import rule_names
 from ftrace.errors import ArgumentError, FileFormatError, FtraceError, Origin
 from ftrace.ground import VERSION, settings
 from ftrace.ground.text_tables import Shown
 from ftrace.lower.kernel.ir import OF_USERS
-from ftrace.lower.lowering import passes_of, rule_names
+from ftrace.lower.lowering import passes_of
 from ftrace.testing import program_parts as pp
 from ftrace.testing.close import Limits, Tolerance, check_tolerances
 from ftrace.testing.graph_text import NoTextError, array_text, function_text

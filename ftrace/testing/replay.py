@@ -28,11 +28,11 @@ import numpy as np
 
 from ftrace.backends.base import Device, get_device
 from ftrace.backends.llvm.target import host_target
+from ftrace.backends.rule_names import rule_names
 from ftrace.errors import ArgumentError, FileFormatError, FtraceError
 from ftrace.ground import VERSION, settings
 from ftrace.ground.text_tables import Shown
 from ftrace.lower.assembly.serialize import kernel_identity
-from ftrace.lower.lowering import rule_names
 from ftrace.testing.close import Limits, compare
 from ftrace.testing.graph_text import NoTextError, graph_of, graph_rows
 from ftrace.testing.program_parts import results_of, ulps_of

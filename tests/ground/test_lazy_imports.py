@@ -124,6 +124,24 @@ print(object_cache.misses, "ftrace.lower.lowering" in sys.modules)
     assert run_python(three, FTRACE_CACHE_DIR=folder).split() == ["0", "False"]
 
 
+def test_decisions_of_a_device_are_known_before_it_is_loaded() -> None:
+    wrong = """
+import sys
+import ftrace as ft
+from ftrace.errors import ArgumentError
+
+try:
+    with ft.config(disabled_rules={"prefetc"}):
+        pass
+except ArgumentError as error:
+    print(error)
+print({"llvmlite", "ftrace.backends.llvm.device"} & set(sys.modules))
+"""
+    message, *_, loaded = run_python(wrong).splitlines()
+    assert message.endswith("did you mean 'prefetch'?")
+    assert loaded == "set()"
+
+
 def text_of(value: int) -> str:
     return f"define i64 @own() {{\n  ret i64 {value}\n}}\n"
 

@@ -2,6 +2,8 @@
 
 From the ground up:
 
+    codegen_options  What the CPU decides about the code of a kernel: names for
+                     `config.disabled_rules`
     compile_threads  Threads that compile: no signal arrives in them
     ir/              LLVM IR while it is written: types, functions, lines
     object_cache     Object code on disk, so that the next process need not compile

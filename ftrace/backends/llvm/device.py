@@ -19,6 +19,7 @@ import numpy as np
 
 from ftrace.backends import base, out_of_memory
 from ftrace.backends.debug_report import report_compiled, report_run
+from ftrace.backends.llvm.codegen_options import DECISIONS
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.kernels import cached_kernel
 from ftrace.backends.llvm.runtime.program_table import NativeKernel, Table
@@ -39,7 +40,6 @@ from ftrace.ground.fork_safe import cached_property, free_after_fork
 from ftrace.ground.limits import Limits
 from ftrace.ground.spans import in_span
 from ftrace.ground.tables import Shared
-from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
 from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer

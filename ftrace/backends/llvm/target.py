@@ -95,8 +95,7 @@ class Target:
       from_l3, from_memory: bytes that come to a core in a cycle.
       look_ahead: instructions among which a core finds those that can begin.
       costs: of single steps.
-      without: decisions of `lower/kernel/codegen_options.py` that are switched off, in
-        order.
+      without: decisions of `codegen_options.py` that are switched off, in order.
     """
 
     triple: str
@@ -143,7 +142,7 @@ class Target:
         return self.l1_ways * self.l1_way // math.gcd(pitch, self.l1_way)
 
     def decides(self, name: str) -> bool:
-        """Is a decision of `lower/kernel/codegen_options.py` left to us?"""
+        """Is a decision of `codegen_options.py` left to us?"""
         return name not in self.without
 
     @staticmethod

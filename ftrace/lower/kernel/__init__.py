@@ -2,8 +2,6 @@
 
 From the ground up:
 
-    codegen_options  What devices decide about the code of a kernel: names for
-                     `config.disabled_rules`
     ir               The kernel: scalar expressions over ranges, and what they store
     integer_bounds   Between which integers values are
     affine_index     Index arithmetic: where an element of a value comes from

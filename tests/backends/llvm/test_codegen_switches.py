@@ -15,10 +15,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.backends.llvm.codegen_options import DECISIONS
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.target import Target
-from ftrace.lower import rule_names
-from ftrace.lower.kernel.codegen_options import DECISIONS
+from ftrace.backends.rule_names import rule_names
 
 Array = Any
 F = Callable[..., Any]

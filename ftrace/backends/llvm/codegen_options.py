@@ -1,4 +1,7 @@
-"""What devices decide about the code of a kernel: names for `config.disabled_rules`."""
+"""What the CPU decides about the code of a kernel: names for `config.disabled_rules`.
+
+They are known before anything else of this device is loaded.
+"""
 
 from __future__ import annotations
 
