@@ -82,12 +82,6 @@ def write_called(symbol: str, target: Target) -> Module:
             part = f"{t} {values.plain(root, lanes, ())}, {number}"
             packed = writer.here(f"insertvalue {whole} {packed}, {part}")
     parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
-    text = "\n".join([
-        f"define {whole} @{symbol}({parameters}) nounwind {{",
-        "entry:",
-        *writer.level.lines,
-        f"  ret {whole} {packed}",
-        "}",
-        "",
-    ])  # fmt: skip
+    head = f"{whole} @{symbol}({parameters}) nounwind"
+    text = writer.text(head, f"{whole} {packed}")
     return module_for(target, {**writer.declared, text: ""})

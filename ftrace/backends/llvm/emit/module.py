@@ -178,13 +178,13 @@ class LibraryFunction(KernelFunction):
 
     Attributes:
       target: the processor that it is written for.
-      parts: functions of its own that it calls.
+      parts: the texts of functions of its own that it calls.
     """
 
     def __init__(self, target: Target) -> None:
         super().__init__(ALONE)
         self.target = target
-        self.parts: list[str] = []
+        self.parts: dict[str, str] = {}
         self._constants = False
 
     def constant(self, name: str, value: str) -> str:
@@ -200,11 +200,17 @@ class LibraryFunction(KernelFunction):
         quotient = self.let(f"udiv i64 {x}, {divisor}")
         return quotient, self.let(f"urem i64 {x}, {divisor}")
 
+    def use(self, *functions: Function) -> None:
+        """Functions of the module, each of which stands there once."""
+        for function in functions:
+            self.declared.update(function.declared)
+            self.parts[function.text] = ""
+
     def finish(self, units: int, operations: int) -> Rendered:
         """The code of so many units, of so many operations each."""
         self.ret()
         defines = bool(self.parts) or self._constants
-        declared = self.declared | dict.fromkeys(self.parts, "")
+        declared = self.declared | self.parts
         module = module_for(self.target, declared, self.text_as, defines=defines)
         return Rendered.of(module, units, units * max(operations, 1))
 
@@ -325,16 +331,7 @@ def _ask(
     """Returns from the function if the condition holds and the kernel shall stop."""
     writer.declare(f"declare i1 @{POLL}(ptr)", POLL)
     branch = writer.open_branch()
-    stop = writer.here(f"call i1 @{POLL}(ptr %buffers)")
-    out, on = f"stop{stop[2:]}", f"on{stop[2:]}"
-    branch.level.lines += [
-        f"  br i1 {stop}, label %{out}, label %{on}",
-        f"{out}:",
-        *[f"  {line}" for line in writer.last],
-        "  ret void",
-        f"{on}:",
-    ]
-    branch.level.label = on
+    writer.return_if(writer.here(f"call i1 @{POLL}(ptr %buffers)"))
     return writer.close_branch(branch, condition, results)
 
 

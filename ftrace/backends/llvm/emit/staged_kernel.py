@@ -153,8 +153,7 @@ class StagedKernel:
             writer.declare(f"declare ptr @{TAKE}(i64)", TAKE)
             writer.declare(f"declare void @{GIVE}(ptr)", GIVE)
             writer.declare(f"declare void @{STOP}(ptr)", STOP)
-            writer.leave_entry(_WORK)
-            writer.last.append(_GIVEN)
+            writer.leave_entry(_WORK, _GIVEN)
         start = self._heap
         self._heap += -(-nbytes // 64) * 64 + 64
         return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
@@ -162,7 +161,7 @@ class StagedKernel:
     def release(self) -> None:
         """Gives back what was taken: the last thing in the function."""
         if self._heap:
-            self.writer.entry.extend(_take_scratch(self._heap))
+            self.writer.end_entry(_take_scratch(self._heap))
             self.writer.effect(_GIVEN)
 
     # Ranges around the parts.

@@ -248,8 +248,6 @@ class Writer:
       anchor: the innermost branch: nothing is moved out of it.
       alignment: of the stack, in bytes; 0 is the platform's. What is kept there during
         a call must not cross cache lines: a store that does is slow to read again.
-      entry: the lines of the first block, which go before all others.
-      last: what is done before the function returns early.
       nontemporal: are there non-temporal stores?
     """
 
@@ -260,8 +258,8 @@ class Writer:
         self.declared: dict[str, str] = {}
         self._called = set[str]()
         self.alignment = 0
-        self.entry = self.stack[0].lines
-        self.last: list[str] = []
+        self._entry = self.stack[0].lines  # of the first block, before all others
+        self._last: list[str] = []
         self.nontemporal = False
         self._count = 0
 
@@ -339,16 +337,33 @@ class Writer:
         """
         line = f"alloca {kind}, align 64"
         if name:
-            self.entry.insert(0, f"  {name} = {line}")
+            self._entry.insert(0, f"  {name} = {line}")
             return name
         self._count += 1
-        self.entry.append(f"  %v{self._count} = {line}")
+        self._entry.append(f"  %v{self._count} = {line}")
         return f"%v{self._count}"
 
-    def leave_entry(self, label: str) -> None:
-        """From here on the function is in another block than the first one."""
+    def leave_entry(self, label: str, last: str) -> None:
+        """From here on the function is in another block than the first one.
+
+        Args:
+          last: what is done before the function returns early.
+        """
         level = self.stack[0]
         level.lines, level.label = [], label
+        self._last.append(f"  {last}")
+
+    def end_entry(self, lines: Sequence[str]) -> None:
+        """What the first block ends with, which goes before the one after it."""
+        self._entry.extend(lines)
+
+    def return_if(self, condition: str) -> None:
+        """Returns, where a condition holds, from a kernel's function."""
+        out, on = f"stop{condition[2:]}", f"on{condition[2:]}"
+        level = self.stack[-1]
+        level.lines += [f"  br i1 {condition}, label %{out}, label %{on}", f"{out}:"]
+        level.lines += [*self._last, "  ret void", f"{on}:"]
+        level.label = on
 
     def effect(self, text: str) -> None:
         """An instruction without a result, in the innermost level."""
@@ -527,25 +542,20 @@ class Writer:
         return level
 
     def function(self, name: str, internal: bool = False) -> str:
-        """The text of the function, without what it declares."""
-        (body,) = self.stack
-        entry = [] if body.lines is self.entry else self.entry
+        """The text of a kernel's function, without what it declares."""
         linkage = "internal " if internal else ""
         aligned = f" alignstack({self.alignment})" if self.alignment > 16 else ""
         # Without it LLVM finds too late that vectors which wait on the stack want it
         # aligned: each of them could lie across two lines of the cache.
         aligned += ' "frame-pointer"="all"'
-        return "\n".join(
-            [
-                f"define {linkage}void @{name}({ARGUMENTS}) nounwind{aligned} {{",
-                "entry:",
-                *entry,
-                *body.lines,
-                "  ret void",
-                "}",
-                "",
-            ]
-        )
+        return self.text(f"{linkage}void @{name}({ARGUMENTS}) nounwind{aligned}")
+
+    def text(self, head: str, result: str = "void") -> str:
+        """The same of another head; `result` is what it gives, with its type."""
+        (body,) = self.stack
+        entry = [] if body.lines is self._entry else self._entry
+        lines = ["entry:", *entry, *body.lines, f"  ret {result}"]
+        return "\n".join([f"define {head} {{", *lines, "}", ""])
 
 
 # Indices.

@@ -23,6 +23,7 @@ from typing import Any
 import numpy
 
 from ftrace.backends.llvm.compile import Code, emit_object, link
+from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import ROOTS
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
@@ -58,9 +59,9 @@ def roots_code(symbol: str) -> Code:
 
 def _make(symbol: str) -> Code:
     table = _table(symbol)
-    place = f"inttoptr (i64 {table.ctypes.data} to ptr)"
-    text = f"define ptr @{symbol}() {{\n  ret ptr {place}\n}}\n"
-    code = link(emit_object(text), (symbol,))
+    f = Function(symbol, "ptr", visible=True)
+    f.ret(f"inttoptr (i64 {table.ctypes.data} to ptr)")
+    code = link(emit_object(f.text), (symbol,))
     code.keep(table)
     return code
 

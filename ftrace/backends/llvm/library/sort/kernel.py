@@ -74,7 +74,7 @@ class _Network:
         self.v = Vectors(self.f, lanes)
         self.keys, self.size, self.lanes = keys, size, lanes
         self.parts = -(-size // lanes)
-        self.turns: dict[int, str] = {}  # by the bits of an element
+        self.turns: dict[int, Function] = {}  # by the bits of an element
 
     def allocate(self, bits: int) -> str:
         """Memory for vectors of all columns, whole squares of them."""
@@ -146,12 +146,12 @@ class _Network:
         for i, x in enumerate(columns):
             self.put(x, base, i, bits)
 
-    def text(self, result: str) -> str:
+    def functions(self, result: str) -> list[Function]:
         self.f.ret(result)
-        return "\n".join([*self.f.declared, *self.turns.values(), self.f.text])
+        return [*self.turns.values(), self.f]
 
 
-def _transposer(lanes: int, bits: int) -> str:
+def _transposer(lanes: int, bits: int) -> Function:
     """`@transpose(square)`: of as many vectors as each has lanes."""
     f = Function(f"transpose{bits}", "void", "ptr %square")
     v = Vectors(f, lanes)
@@ -161,10 +161,10 @@ def _transposer(lanes: int, bits: int) -> str:
     for x, place in zip(columns, places, strict=True):
         f.store(t.text, x, place)
     f.ret()
-    return f.text
+    return f
 
 
-def sort_rows(keys: Keys, size: int, lanes: int) -> str:
+def sort_rows(keys: Keys, size: int, lanes: int) -> list[Function]:
     """`@network(to, of, rows)`: as many rows sorted as a vector has lanes, or fewer.
 
     It tells whether a row has zeros of both signs: then their order is not that of
@@ -177,7 +177,7 @@ def sort_rows(keys: Keys, size: int, lanes: int) -> str:
     if not keys.is_float:
         n.sort(n.columns(base, bits), base, bits, keys.is_signed)
         n.store(base, bits)
-        return n.text("false")
+        return n.functions("false")
     # The keys of the zeros are -1 and 0, the greatest and the least without a sign.
     t = v.type(bits)
     with f.repeat(size) as i:
@@ -194,10 +194,10 @@ def sort_rows(keys: Keys, size: int, lanes: int) -> str:
     with f.repeat(size) as i:
         n.put(keys.back(v, n.get(base, i, bits)), base, i, bits)
     n.store(base, bits)
-    return n.text("false")
+    return n.functions("false")
 
 
-def sort_positions(keys: Keys, size: int, lanes: int) -> str:
+def sort_positions(keys: Keys, size: int, lanes: int) -> list[Function]:
     """`@network(to, of, rows)`: the positions of the elements in their order."""
     n, bits = _Network(keys, size, lanes), keys.bits
     f, v = n.f, n.v
@@ -211,10 +211,10 @@ def sort_positions(keys: Keys, size: int, lanes: int) -> str:
     with f.repeat(size) as i:
         n.put(v.convert("trunc", long, narrow, n.get(packed, i, 64)), places, i, 32)
     n.store(places, 32)
-    return n.text("false")
+    return n.functions("false")
 
 
-NETWORKS: dict[str, Callable[[Keys, int, int], str]] = {
+NETWORKS: dict[str, Callable[[Keys, int, int], list[Function]]] = {
     "short": sort_rows,
     "short_positions": sort_positions,
 }
@@ -268,11 +268,6 @@ class Sorting(LibraryFunction):
         size = self.kernel.size if length is None else length
         return self.base(number, self.let(f"mul i64 {row}, {size}"))
 
-    def use(self, part: str) -> None:
-        """A function of the module, which stands there once."""
-        if part not in self.parts:
-            self.parts.append(part)
-
     def use_sort(self, dtype: np.dtype[Any]) -> None:
         """That of integers."""
         symbol = keys.sort_symbol(dtype)
@@ -322,7 +317,7 @@ def _short(f: Sorting) -> int:
     itemsize = f.operand.dtype.itemsize if values else 8
     lanes = lanes_of(f.target.vector_bytes, itemsize)
     again = values and f.keys.is_float  # rows with zeros of both signs
-    f.use(NETWORKS[kernel.routine](f.keys, kernel.size, lanes))
+    f.use(*NETWORKS[kernel.routine](f.keys, kernel.size, lanes))
     with f.repeat("%end", "%begin") as unit:
         first = f.let(f"mul i64 {unit}, {lanes}")
         count = f.least(f.let(f"sub i64 {kernel.rows}, {first}"), str(lanes))
@@ -342,7 +337,7 @@ def _find_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str, 
     Their keys are -1 and 0.
     """
     bits = 8 * f.operand.dtype.itemsize
-    f.use(keys.zeros(bits))
+    f.use(*keys.zeros(bits))
     t = f"i{bits}"
     places: list[str] = []
     for key in (-1, 0, 1):
@@ -436,7 +431,7 @@ def _merge(f: Sorting) -> int:
     kernel, integer = f.kernel, f.operand.dtype
     positions = kernel.routine == "merged_positions"
     numbers = kernel.routine == "merged"
-    f.use(keys.merge(integer, _leaving(f, positions)))
+    f.use(*keys.merge(integer, _leaving(f, positions)))
     is_float = numbers and dtypes.kind(kernel.buffers[0].dtype) == "f"
     if is_float:
         f.use(keys.leave(keys.Keys(kernel.buffers[0].dtype)))
@@ -498,7 +493,7 @@ def _top(f: Sorting) -> int:
     n, k = f.kernel.size, f.kernel.k
     full = 3 * k + _SCRATCH
     f.use_sort(dtypes.int64)
-    f.use(keys.top(f.keys) + keys.unpack(False))
+    f.use(*keys.top(f.keys), keys.unpack(False))
     buffer = f.allocate("i64", full + 2 * keys.LANES)
     with f.repeat("%end", "%begin") as row:
         of, to = f.row(1, row), f.row(0, row, k)
@@ -513,13 +508,8 @@ def _top(f: Sorting) -> int:
 #: Elements that one number tells of.
 WORD = 64
 
-_BITS = """
-declare i64 @llvm.ctpop.i64(i64)
-declare i64 @llvm.cttz.i64(i64, i1)
-"""
 
-
-def _word() -> str:
+def _word() -> Function:
     """`@word(at, count)`: so many bytes, each 0 or 1, as bits; no more than `WORD`."""
     f = Function("word", "i64", "ptr %at", "i64 %count")
     with f.when(f.let(f"icmp uge i64 %count, {WORD}")):
@@ -531,21 +521,21 @@ def _word() -> str:
         bit = f.let(f"shl i64 {f.let(f'zext i8 {byte} to i64')}, {fold.index}")
         fold.following = [f.let(f"or i64 {fold.values[0]}, {bit}")]
     f.ret(fold.values[0])
-    return _BITS + f.text
+    return f
 
 
-def _spread() -> str:
+def _spread() -> Function:
     """`@spread(to, word, base, count)`: positions of the lowest bits that are set."""
     parameters = "ptr %to", "i64 %word", "i64 %base", "i64 %count"
     f = Function("spread", "void", *parameters)
     with f.fold("%count", [("i64", "%word")]) as fold:
         bits = fold.values[0]
-        lowest = f.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 true)")
+        lowest = f.outside("i64 llvm.cttz.i64", f"i64 {bits}, i1 true")
         position = f.let(f"trunc i64 {f.sum('%base', lowest)} to i32")
         f.store("i32", position, f.item("i32", "%to", fold.index))
         fold.following = [f.let(f"and i64 {bits}, {f.sum(bits, -1)}")]
     f.ret()
-    return f.text
+    return f
 
 
 def _words(f: Sorting, unit: str) -> tuple[str, str, str, str]:
@@ -576,7 +566,7 @@ def _counts(f: Sorting) -> int:
         _, _, at, count = _words(f, unit)
         total = f.variable("i64", 0)
         with _each_word(f, at, count) as (bits, _):
-            found = f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})")
+            found = f.outside("i64 llvm.ctpop.i64", f"i64 {bits}")
             f.store("i64", f.sum(f.load("i64", total), found), total)
         narrow = f.let(f"trunc i64 {f.load('i64', total)} to i32")
         f.store("i32", narrow, f.base(0, unit))
@@ -586,7 +576,7 @@ def _counts(f: Sorting) -> int:
 def _find_positions(f: Sorting) -> int:
     """The positions in a run, after those of the runs before; a part of the rest."""
     kernel, k = f.kernel, f.kernel.k
-    f.use(_word() + _spread())
+    f.use(_word(), _spread())
     with f.repeat("%end", "%begin") as unit:
         row, begin, at, count = _words(f, unit)
         to = f.row(0, row, k)
@@ -604,7 +594,7 @@ def _find_positions(f: Sorting) -> int:
                 f.store("i64", f.sum(f.load("i64", total), found), total)
         with _each_word(f, at, count) as (bits, place):
             done = f.least(f.load("i64", first), str(k))
-            found = f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})")
+            found = f.outside("i64 llvm.ctpop.i64", f"i64 {bits}")
             kept = f.least(found, f.let(f"sub i64 {k}, {done}"))
             goal = f.item("i32", to, done)
             base = f.sum(begin, place)

@@ -116,7 +116,7 @@ class Keys:
 
 def loop(
     name: str, parameters: str, body: Callable[[Vectors, str], None], lanes: int = LANES
-) -> str:
+) -> Function:
     """A function that does something for each index below `%n`, the last parameter.
 
     Args:
@@ -132,10 +132,10 @@ def loop(
     with f.repeat("%n", whole) as i:
         body(Vectors(f), i)
     f.ret()
-    return f.text
+    return f
 
 
-def enter(keys: Keys) -> str:
+def enter(keys: Keys) -> Function:
     """`@enter(to, of, n)`: the keys of numbers."""
 
     def body(v: Vectors, i: str) -> None:
@@ -145,7 +145,7 @@ def enter(keys: Keys) -> str:
     return loop("enter", "ptr %to, ptr %of", body)
 
 
-def leave(keys: Keys) -> str:
+def leave(keys: Keys) -> Function:
     """`@leave(to, n)`: the numbers of keys, in their place."""
 
     def body(v: Vectors, i: str) -> None:
@@ -155,7 +155,7 @@ def leave(keys: Keys) -> str:
     return loop("leave", "ptr %to", body)
 
 
-def pack(keys: Keys, through: bool) -> str:
+def pack(keys: Keys, through: bool) -> Function:
     """`@pack(to, row, places, first, n)`: keys and positions, from `first` on.
 
     The keys are those of the numbers at these positions of the row, or `through` the
@@ -183,7 +183,7 @@ def put_position(v: Vectors, key: str, at: str, through: bool) -> None:
     v.put(narrow, place, "%to", at)
 
 
-def unpack(through: bool) -> str:
+def unpack(through: bool) -> Function:
     """`@unpack(to, of, places, n)`: the positions, or what stands there."""
 
     def body(v: Vectors, i: str) -> None:
@@ -216,20 +216,19 @@ def _search(f: Function, low: str, high: str, goes_on: Callable[[str], str]) -> 
     return fold.values[0]
 
 
-def zeros(bits: int) -> str:
+def zeros(bits: int) -> list[Function]:
     """`@below(keys, n, key)`: how many of sorted keys are less than one.
 
     And `@zeros(row, to, first, begin, stop)`: the zeros of a row in their order, to its
     places from `first` on; only those from `begin` to below `stop` are written.
     """
     t = f"i{bits}"
-    f = Function("below", "i64", "ptr %keys", "i64 %n", f"{t} %key")
+    f = below = Function("below", "i64", "ptr %keys", "i64 %n", f"{t} %key")
 
     def less(place: str) -> str:
         return f.let(f"icmp slt {t} {f.load(t, f.item(t, '%keys', place))}, %key")
 
     f.ret(_search(f, "0", "%n", less))
-    below = f.text
     parameters = "ptr %row", "ptr %to", "i64 %first", "i64 %begin", "i64 %stop"
     f = Function("zeros", "void", *parameters)
     with f.fold(-1, [("i64", "%first")]) as fold:
@@ -242,10 +241,10 @@ def zeros(bits: int) -> str:
             f.store(t, x, f.item(t, "%to", place))
         fold.following = [f.sum(place, f.let(f"zext i1 {zero} to i64"))]
     f.ret()
-    return below + f.text
+    return [below, f]
 
 
-def _split(t: str, sign: str) -> str:
+def _split(t: str, sign: str) -> Function:
     f = Function("split", "i64", "ptr %a", "i64 %n", "ptr %b", "i64 %m", "i64 %k")
     lack = f.let("sub i64 %k, %m")
     lacks = f.let(f"icmp sgt i64 {lack}, 0")
@@ -258,10 +257,12 @@ def _split(t: str, sign: str) -> str:
 
     least = f.let(f"select i1 {lacks}, i64 {lack}, i64 0")
     f.ret(_search(f, least, f.least("%k", "%n"), is_first))
-    return f.text
+    return f
 
 
-def merge(integer: np.dtype[Any], leaves: Callable[[Vectors, str, str], None]) -> str:
+def merge(
+    integer: np.dtype[Any], leaves: Callable[[Vectors, str, str], None]
+) -> list[Function]:
     """`@merge(a, n, b, m, to, places, begin, end)`: that part of two runs as one.
 
     Element n of `a` and m of `b` are the greatest key, which is chosen again and again
@@ -304,21 +305,22 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Vectors, str, str], None]) -
     with f.fold("%end", [start(done)], done) as fold:
         fold.following = [step(fold.values[0], fold.index)]
     f.ret()
-    return _split(t, sign) + f.text
+    return [_split(t, sign), f]
 
 
-def top(keys: Keys) -> str:
+def top(keys: Keys) -> list[Function]:
     """`@top(row, buffer, k, full, n)`: the k least of a row, packed, in order.
 
     What is not above the bound is added to the buffer; when that is full, all but the
     k least are dropped, of which the last is the next bound.
     """
-    f = Function("append", "void", "ptr %buffer", "i64 %count", "ptr %row", "i64 %i")
+    f = appends = Function(
+        "append", "void", "ptr %buffer", "i64 %count", "ptr %row", "i64 %i"
+    )
     v = Vectors(f)
     key = keys.wide(v, v.take(v.type(keys.bits), "%row", "%i"))
     f.store("i64", f.let(f"or i64 {key}, %i"), f.word("%buffer", "%count"))
     f.ret()
-    appends, cttz = f.text, f"i{LANES} @llvm.cttz.i{LANES}"
     parameters = "ptr %row", "ptr %buffer", "i64 %k", "i64 %full", "i64 %n"
     f = Function("top", "void", *parameters)
 
@@ -343,7 +345,7 @@ def top(keys: Keys) -> str:
             with f.fold(LANES, [(t, found)]) as take:
                 bits = take.values[0]
                 f.stop_if(f.let(f"icmp eq {t} {bits}, 0"))
-                lane = f.let(f"call {cttz}({t} {bits}, i1 true)")
+                lane = f.outside(f"{t} llvm.cttz.{t}", f"{t} {bits}, i1 true")
                 at = f.sum(i, f.let(f"zext {t} {lane} to i64"))
                 append(f.sum(before, take.index), at)
                 less = f.let(f"sub {t} {bits}, 1")
@@ -363,4 +365,4 @@ def top(keys: Keys) -> str:
         f.store("i64", f.sum(held, 1), count)
     sort(f.load("i64", count))
     f.ret()
-    return f"declare {cttz}({t}, i1)\n" + appends + f.text
+    return [appends, f]
